@@ -119,7 +119,7 @@ def no_comparison_inside() -> Iterator[None]:
     `t in list`, `list.index(t)` and `a == b` would add nodes to the user's graph.
     """
     import graphc.ops.methods  # noqa: F401  binds the operators of tensors
-    from graphc.ir import node, operand
+    from graphc.ir import node, operators
 
     package = os.path.dirname(os.path.dirname(os.path.realpath(node.__file__)))
     root = os.path.dirname(package)
@@ -139,7 +139,7 @@ def no_comparison_inside() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("equal", "not_equal"):
-            patch.setitem(operand._METHODS, name, guarded(operand._METHODS[name]))
+            patch.setitem(operators.METHODS, name, guarded(operators.METHODS[name]))
         yield
 
 

@@ -22,9 +22,15 @@ FORMS = ("graphc", "imported", "scan", "unrolled")
 class Child:
     """A process that compiles one form and then runs steps when told."""
 
-    def __init__(self, form: str, blocks: int) -> None:
+    def __init__(
+        self,
+        form: str,
+        size: int,
+        module: str = "benchmarks.depth_child",
+        command: tuple[str, ...] = ("compile",),
+    ) -> None:
         self._process = subprocess.Popen(
-            [*COMMAND, "compile", form, str(blocks)],
+            [sys.executable, "-m", module, *command, form, str(size)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

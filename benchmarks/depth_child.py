@@ -28,7 +28,9 @@ def main(what: str, form: str = "", blocks: str = "0", folder: str = "") -> None
     from benchmarks import transformer
 
     size = transformer.Size(blocks=int(blocks))
-    make = graphc_step if form in ("graphc", "imported") else jax_step
+    make = {"graphc": graphc_step, "imported": graphc_step, "jit": jit_step, "keyed": jit_step}.get(
+        form, jax_step
+    )
     data = transformer.batches(size, 8)
     if what == "start":
         step, _ = make(form, size, folder)
@@ -98,6 +100,35 @@ def jax_step(form: str, size: Any, folder: str | None) -> tuple[Step, dict[str, 
     def step(tokens: Any) -> Any:
         nonlocal params, opt_state
         params, opt_state, loss = compiled(params, opt_state, tokens)
+        return loss
+
+    return step, seconds
+
+
+def jit_step(form: str, size: Any, folder: str | None) -> tuple[Step, dict[str, float]]:
+    """The step of "unrolled" by `gc.jit`; of "keyed" with a cache key, so that a second start does
+    not trace it."""
+    import jax
+
+    import graphc as gc
+    from benchmarks import transformer
+
+    params = jax.device_put(transformer.nested(transformer.initial(size), size))
+    opt_state = transformer.optimizer().init(params)
+    tokens = transformer.batches(size, 1)[0]
+    jitted = gc.jit(
+        transformer.jax_step(size, scan=False),
+        donate_argnums=(0, 1),
+        options=gc.CompileOptions(cache=folder),
+        cache_key=f"transformer {size}" if form == "keyed" else None,
+    )
+    begin = time.perf_counter()
+    jitted.compile(params, opt_state, tokens)
+    seconds = {"compile": time.perf_counter() - begin}
+
+    def step(tokens: Any) -> Any:
+        nonlocal params, opt_state
+        params, opt_state, loss = jitted(params, opt_state, tokens)
         return loss
 
     return step, seconds

@@ -1,7 +1,7 @@
 """Models to compile for GPUs, in graphc and in hand-written JAX: ViT-B, DLRM, a stacked LSTM.
 
-By hand: parameters in float32, cast to `DTYPE` where they are used; norms, softmax and loss in
-float32; layers unrolled, the LSTM's time in a `scan`; optax's adam.
+In the hand-written programs, parameters are float32 and cast to `DTYPE` where they are used. Norms,
+softmax and loss are float32. Layers are unrolled, and the LSTM's time steps run in a `scan`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Model(NamedTuple):
     """A training step in both forms.
 
     Attributes:
-        feeds: shape and dtype by name, in the order of the step by hand.
-        params: shapes and dtypes of the parameters by hand.
-        step: `(params, state, *feeds)` to the new ones and the loss.
-        optimizer: that both use.
-        options: of graphc, beside the precision.
+        feeds: shape and dtype by name, in the order of the hand-written step's arguments.
+        params: shapes and dtypes of the parameters of the hand-written step.
+        step: the hand-written step: `(params, state, *feeds)` to `(params, state, loss)`.
+        optimizer: the one that both use.
+        options: options of graphc besides the precision.
     """
 
     graph: gc.Graph
@@ -76,6 +76,16 @@ def _classify(logits: jax.Array, labels: jax.Array) -> jax.Array:
 def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: int = 224) -> Model:
     """Images float32 [batch, size, size, 3] in 1,000 classes."""
     tokens, tx = (size // 16) ** 2, optax.adam(1e-3)
+    graph, fetches = _vit_graph(blocks, width, heads, size, tx)
+    feeds = {"x": _array(batch, size, size, 3), "y": _array(batch, dtype=np.int32)}
+    params = _vit_params(blocks, width, tokens)
+    return Model(graph, fetches, feeds, params, _step(_vit_by_hand(heads), tx), tx, {})
+
+
+def _vit_graph(
+    blocks: int, width: int, heads: int, size: int, tx: optax.GradientTransformation
+) -> tuple[gc.Graph, list[Any]]:
+    tokens = (size // 16) ** 2
     graph = gc.Graph(seed=0, name="vit")
     with graph:
         x = gc.placeholder(("batch", size, size, 3), name="x")
@@ -93,7 +103,10 @@ def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: i
         losses = gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=y)
         loss = gc.reduce_mean(losses, name="loss")
         train = gc.minimize(loss, tx, name="train")
+    return graph, [train, loss]
 
+
+def _vit_params(blocks: int, width: int, tokens: int) -> Params:
     block = {
         "norm1": {"scale": _array(width), "offset": _array(width)},
         "norm2": {"scale": _array(width), "offset": _array(width)},
@@ -102,7 +115,7 @@ def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: i
         "up": _dense_params(width, 4 * width),
         "down": _dense_params(4 * width, width),
     }
-    params = {
+    return {
         "patches": {"kernel": _array(16, 16, 3, width), "bias": _array(width)},
         "positions": _array(tokens, width),
         "blocks": [block] * blocks,
@@ -110,9 +123,13 @@ def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: i
         "head": _dense_params(width, 1000),
     }
 
+
+def _vit_by_hand(heads: int) -> Callable[..., jax.Array]:
+    """The loss in JAX, a function of parameters, images and labels."""
+
     def by_hand(h: jax.Array, p: Params) -> jax.Array:
         qkv = _dense(layer_norm(h, **p["norm1"]), p["qkv"])
-        parts = [t.reshape(*t.shape[:2], heads, width // heads) for t in jnp.split(qkv, 3, axis=-1)]
+        parts = [t.reshape(*t.shape[:2], heads, -1) for t in jnp.split(qkv, 3, axis=-1)]
         mixed = jax.nn.dot_product_attention(*parts, implementation="cudnn")
         h = h + _dense(mixed.reshape(h.shape), p["out"])
         hidden = jax.nn.gelu(_dense(layer_norm(h, **p["norm2"]), p["up"]))
@@ -127,13 +144,12 @@ def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: i
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
         h = h + p["patches"]["bias"].astype(DTYPE)
-        h = h.reshape(len(x), tokens, width) + p["positions"].astype(DTYPE)
+        h = h.reshape(len(x), *p["positions"].shape) + p["positions"].astype(DTYPE)
         for block in p["blocks"]:
             h = by_hand(h, block)
         return _classify(_dense(layer_norm(h, **p["norm"]).mean(1), p["head"]), y)
 
-    feeds = {"x": _array(batch, size, size, 3), "y": _array(batch, dtype=np.int32)}
-    return Model(graph, [train, loss], feeds, params, _step(loss_of, tx), tx, {})
+    return loss_of
 
 
 def _vit_block(h: gc.Tensor, width: int, heads: int) -> gc.Tensor:
@@ -152,9 +168,36 @@ def _vit_block(h: gc.Tensor, width: int, heads: int) -> gc.Tensor:
 
 
 def dlrm(batch: int, tables: int = 8, rows: int = 1_000_000, width: int = 64) -> Model:
-    """13 numbers and one row of each table an example; adagrad."""
+    """An example is 13 numbers and one row of each table. The optimizer is adagrad."""
     tx = optax.adagrad(0.01)
     bottom, top = (512, 256, width), (512, 256, 1)
+    graph, fetches = _dlrm_graph(tables, rows, bottom, top, tx)
+
+    def sizes(first: int, units: tuple[int, ...]) -> list[Params]:
+        pairs = zip((first, *units), units, strict=False)
+        return [_dense_params(inputs, outputs) for inputs, outputs in pairs]
+
+    params = {
+        "bottom": sizes(13, bottom),
+        "tables": [_array(rows, width)] * tables,
+        "top": sizes(width + (tables + 1) ** 2, top),
+    }
+    feeds = {
+        "x": _array(batch, 13),
+        "ids": _array(batch, tables, dtype=np.int32),
+        "y": _array(batch),
+    }
+    return Model(graph, fetches, feeds, params, _step(_dlrm_by_hand, tx), tx, {})
+
+
+def _dlrm_graph(
+    tables: int,
+    rows: int,
+    bottom: tuple[int, ...],
+    top: tuple[int, ...],
+    tx: optax.GradientTransformation,
+) -> tuple[gc.Graph, list[Any]]:
+    width = bottom[-1]
     graph = gc.Graph(seed=0, name="dlrm")
     with graph:
         x = gc.placeholder(("batch", 13), name="x")
@@ -174,42 +217,27 @@ def dlrm(batch: int, tables: int = 8, rows: int = 1_000_000, width: int = 64) ->
         losses = gc.nn.sigmoid_cross_entropy(logits=gc.squeeze(h, 1), labels=y)
         loss = gc.reduce_mean(losses, name="loss")
         train = gc.minimize(loss, tx, name="train")
+    return graph, [train, loss]
 
-    def sizes(first: int, units: tuple[int, ...]) -> list[Params]:
-        pairs = zip((first, *units), units, strict=False)
-        return [_dense_params(inputs, outputs) for inputs, outputs in pairs]
 
-    params = {
-        "bottom": sizes(13, bottom),
-        "tables": [_array(rows, width)] * tables,
-        "top": sizes(width + (tables + 1) ** 2, top),
-    }
-
-    def loss_of(p: Params, x: jax.Array, ids: jax.Array, y: jax.Array) -> jax.Array:
-        h = x.astype(DTYPE)
-        for layer in p["bottom"]:
-            h = jax.nn.relu(_dense(h, layer))
-        found = [table[ids[:, i]].astype(DTYPE) for i, table in enumerate(p["tables"])]
-        features = jnp.stack([h, *found], axis=1)
-        pairs = (features @ features.swapaxes(1, 2)).reshape(len(x), -1)
-        h = jnp.concatenate([h, pairs], axis=1)
-        for i, layer in enumerate(p["top"]):
-            h = _dense(h, layer) if i == len(p["top"]) - 1 else jax.nn.relu(_dense(h, layer))
-        return optax.sigmoid_binary_cross_entropy(h[:, 0].astype(jnp.float32), y).mean()
-
-    feeds = {
-        "x": _array(batch, 13),
-        "ids": _array(batch, tables, dtype=np.int32),
-        "y": _array(batch),
-    }
-    return Model(graph, [train, loss], feeds, params, _step(loss_of, tx), tx, {})
+def _dlrm_by_hand(p: Params, x: jax.Array, ids: jax.Array, y: jax.Array) -> jax.Array:
+    h = x.astype(DTYPE)
+    for layer in p["bottom"]:
+        h = jax.nn.relu(_dense(h, layer))
+    found = [table[ids[:, i]].astype(DTYPE) for i, table in enumerate(p["tables"])]
+    features = jnp.stack([h, *found], axis=1)
+    pairs = (features @ features.swapaxes(1, 2)).reshape(len(x), -1)
+    h = jnp.concatenate([h, pairs], axis=1)
+    for i, layer in enumerate(p["top"]):
+        h = _dense(h, layer) if i == len(p["top"]) - 1 else jax.nn.relu(_dense(h, layer))
+    return optax.sigmoid_binary_cross_entropy(h[:, 0].astype(jnp.float32), y).mean()
 
 
 # -- a stacked LSTM over text ----------------------------------------------------------------------
 
 
 def lstm(batch: int, layers: int = 2, units: int = 1024, length: int = 128) -> Model:
-    """What follows each of `length` bytes."""
+    """Predicts the next byte after each of `length` bytes."""
     tx = optax.adam(1e-3)
     graph = gc.Graph(seed=0, name="lstm")
     with graph:
@@ -236,7 +264,7 @@ def lstm(batch: int, layers: int = 2, units: int = 1024, length: int = 128) -> M
     def layer(h: jax.Array, p: Params) -> jax.Array:
         recurrent = p["recurrent"].astype(h.dtype)
 
-        def turn(state: Any, projected: jax.Array) -> Any:
+        def step(state: Any, projected: jax.Array) -> Any:
             hidden, c = state
             gates = (projected + hidden @ recurrent).astype(jnp.float32)
             i, f, g, o = jnp.split(gates, 4, axis=-1)
@@ -246,7 +274,7 @@ def lstm(batch: int, layers: int = 2, units: int = 1024, length: int = 128) -> M
 
         projected = _dense(h, {"kernel": p["kernel"], "bias": p["bias"]})
         zeros = jnp.zeros((len(h), units))
-        _, found = jax.lax.scan(turn, (zeros.astype(h.dtype), zeros), projected.swapaxes(0, 1))
+        _, found = jax.lax.scan(step, (zeros.astype(h.dtype), zeros), projected.swapaxes(0, 1))
         return found.swapaxes(0, 1)
 
     def loss_of(p: Params, text: jax.Array) -> jax.Array:

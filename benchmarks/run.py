@@ -31,6 +31,7 @@ from benchmarks import (
     frozen,
     gpu,
     gpu_hlo,
+    jit,
     memory,
     parallel,
     peak,
@@ -39,6 +40,7 @@ from benchmarks import (
     run_steps,
     small,
     sparse,
+    time_loops,
     tuning,
     updates,
 )
@@ -52,12 +54,14 @@ NAMED = {
     "updates": [updates.rows],
     "parallel": [lambda: parallel.rows(DEVICES)],
     "frozen": [frozen.rows],
+    "time_loops": [time_loops.rows],
     "tuning": [tuning.rows],
     "sparse": [sparse.rows],
     "cpu": [cpu.rows],
     "peers": [peers.rows],
     "gpu": [gpu.rows],
     "gpu_hlo": [gpu_hlo.rows],
+    "jit": [jit.rows],
 }
 
 
@@ -76,6 +80,8 @@ def main() -> None:
         os.environ["XLA_FLAGS"] = GIVEN_FLAGS  # its processes have one device
         parts = [lambda: depth.rows(unrolled48=given.unrolled48)]
     elif given.what in NAMED:
+        if given.what in ("time_loops", "jit"):
+            os.environ["XLA_FLAGS"] = GIVEN_FLAGS
         parts = NAMED[given.what]
     else:
         parts = [

@@ -3,7 +3,6 @@ them."""
 
 import typing
 
-from graphc import exports
 from graphc.devices.asynchronous import AsyncDataParallel as AsyncDataParallel
 from graphc.devices.discovery import available as available
 from graphc.devices.discovery import register_kind as register_kind
@@ -17,13 +16,7 @@ from graphc.devices.schedule import idle_part as idle_part
 from graphc.devices.strategy import DataParallel as DataParallel
 from graphc.ir.device_spec import DeviceRequest as DeviceRequest
 from graphc.ir.device_spec import DeviceSpec as DeviceSpec
-from graphc.ir.name_errors import no_function as _no_function
+from graphc.ir.namespaces import namespace as _namespace
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
-    __all__ = exports.names(globals())
-
-    def __dir__() -> list[str]:
-        return __all__
-
-    def __getattr__(name: str) -> typing.NoReturn:
-        raise _no_function("graphc.devices", name, __all__)
+    __all__, __dir__, __getattr__ = _namespace("graphc.devices", globals())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import jax
 
@@ -12,6 +13,13 @@ from graphc.ir.device_spec import DeviceSpec, parse_device
 from graphc.ir.source import current_source
 
 _KINDS: dict[str, Callable[[], Sequence[jax.Device]]] = {}
+
+
+def default_device() -> jax.Device:
+    """The device of this process on which JAX puts arrays that are not committed to a device."""
+    config: Any = jax.config
+    given = config.jax_default_device
+    return given if isinstance(given, jax.Device) else jax.local_devices(backend=given)[0]
 
 
 def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) -> None:

@@ -1,4 +1,4 @@
-"""The program that one replica runs, written out from the layouts of the global one."""
+"""The program that one replica runs, written from the layouts of the global program."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Local:
     """A program as each replica runs it.
 
     Attributes:
-        program: of local types; collectives stand where replicas must agree.
+        program: has local types, and collectives where the replicas must agree.
         inputs, outputs: the layouts of its ports, in order.
-        notes: what was gathered, which costs time, and for whom.
-        collectives: how many nodes exchange data, those in regions too.
+        notes: one line for each tensor that is gathered, which costs time, with its user.
+        collectives: the number of nodes that exchange data, including those in regions.
     """
 
     program: Program
@@ -59,14 +59,14 @@ class Local:
 
 
 class Localizer:
-    """Writes out one local program.
+    """Writes one local program.
 
     Args:
         flow: the layouts.
-        required: for each output the layout it must leave in; None takes what comes.
-        replicas: how many there are.
-        regions: what is known of the local regions that the plans hold.
-        fault: makes the error to raise for what fails at a node.
+        required: for each output the layout that it must have; None accepts any layout.
+        replicas: the number of replicas.
+        regions: the `Local` of each local region in the plans.
+        fault: creates the error to raise if a node fails.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Localizer:
     # -- nodes ------------------------------------------------------------------------------
 
     def _copy(self, node: Node) -> None:
-        """A node whose operands are whole: each replica does what one device would."""
+        """A node whose operands are replicated: each replica computes what one device would."""
         local = self._local
         inputs = tuple([local[t] for t in node.inputs])
         self._nodes.append(node if same_items(inputs, node.inputs) else node.replace(inputs=inputs))
@@ -184,7 +184,7 @@ class Localizer:
         return local
 
     def _make_settled(self, tensor: Tensor) -> None:
-        """Makes a partial value what its users find."""
+        """Converts a partial value to the layout that its users expect."""
         have, wanted = self._flow.made[tensor], self._flow.settled.get(tensor)
         if type(have) is not Partial or wanted is None:
             return
@@ -194,7 +194,7 @@ class Localizer:
             self._local[tensor] = self._reduced(tensor, have)
 
     def _cut_inside(self, tensor: Tensor, entering: Layout) -> None:
-        """The piece of an input that comes whole, and is cut before anyone uses it."""
+        """The piece of an input that is replicated, and is split before its first use."""
         have = self._flow.made[tensor]
         if have != entering:
             whole = self._converted[tensor, entering] = self._local[tensor]

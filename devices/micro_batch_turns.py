@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graphc.devices.placer import devices_of
+from graphc.devices.placed_nodes import devices_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import substitute
@@ -64,7 +64,7 @@ class _Turns:
     ) -> None:
         self.nodes: list[Node] = []
         self._loop, self._turns = loop, turns
-        (body,), length, view = loop.regions, loop.attrs["length"], LoopView.of(loop)
+        (body,), view = loop.regions, LoopView.of(loop)
         pairs = zip(view.inner.consts, view.outer.consts, strict=True)
         inside = {own: at[outer] for own, outer in pairs if outer in at}
         devices_of(body.nodes, inside, base)
@@ -76,7 +76,7 @@ class _Turns:
         slices = [*map(self._slices, view.outer.xs, view.inner.xs)]
         carries = len(held)
         stacked: list[list[Tensor]] = [[] for _ in view.ys]
-        order = range(length - 1, -1, -1) if loop.attrs["reverse"] else range(length)
+        order = view.order()
         for turn in order:
             operands = [*view.outer.consts, *held, *(pieces[turn] for pieces in slices)]
             results = self._turn(body, operands, turn)

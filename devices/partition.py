@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from graphc.devices.clustering import Key, grouped
 from graphc.devices.micro_batch_turns import unrolled
-from graphc.devices.placer import devices_of
+from graphc.devices.placed_nodes import devices_of
 from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
-from graphc.ir.program import Program, effects_of, region
+from graphc.ir.program import Program, ancestors, effects_of, region
 from graphc.ops.structure.state import IDENTITY
 
 
@@ -142,7 +142,8 @@ def _clusters(
     whole: list[list[Node]] = []
     order = {node: i for i, node in enumerate(program.nodes)}
     for number, group in enumerate(groups):
-        nodes = sorted([*group, *_needed(group, anywhere)], key=order.__getitem__)
+        needed = ancestors(anywhere, [t for node in group for t in node.inputs])
+        nodes = sorted([*group, *needed], key=order.__getitem__)
         whole.append(nodes)
         for node in nodes:
             for tensor in node.inputs:
@@ -162,18 +163,6 @@ def _clusters(
             tuple(results),
             turns.get(first),
         )
-
-
-def _needed(group: Sequence[Node], anywhere: Mapping[Tensor, Node]) -> set[Node]:
-    """The nodes without a device that a group needs."""
-    found: set[Node] = set()
-    pending = [t for node in group for t in node.inputs]
-    while pending:
-        node = anywhere.get(pending.pop())
-        if node is not None and node not in found:
-            found.add(node)
-            pending += node.inputs
-    return found
 
 
 def _sends(

@@ -7,21 +7,17 @@ all other nodes go to JAX's default device.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from graphc.devices.discovery import available, matching, no_such_device
+from graphc.devices.placed_nodes import MARKS, is_constant, nearest_device, update_nodes
 from graphc.errors import DeviceError
-from graphc.ir.costs import bytes_of_type
 from graphc.ir.device_spec import parse_device
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
-from graphc.ir.program import Program, is_pure
-from graphc.ops.structure.state import IDENTITY
-from graphc.ops.structure.training import GRADIENTS, LOSS_ADJOINT, UPDATED
-
-MARKS: Final = (LOSS_ADJOINT, GRADIENTS, UPDATED)  # these operators compute nothing
+from graphc.ir.program import Program
 
 
 class Row(NamedTuple):
@@ -318,79 +314,6 @@ def _unplaced(body: Program) -> Program:
         for node in body.nodes
     ]
     return body.replace(nodes=tuple(nodes))
-
-
-def is_constant(node: Node, constants: Collection[Tensor]) -> bool:
-    """Whether a node computes the same value in every run, from `constants` or without operands. An
-    `Identity` that requests a device is not a constant: it holds a value on that device."""
-    if node.op is IDENTITY and node.device:
-        return False
-    return all(t in constants for t in node.inputs) and is_pure(node)
-
-
-def nearest_device(node: Node, at: Mapping[Tensor, str]) -> str | None:
-    """The device that holds most bytes of a node's operands, or None."""
-    weights: dict[str, int] = {}
-    for tensor in node.inputs:
-        if tensor in at:
-            weights[at[tensor]] = weights.get(at[tensor], 0) + bytes_of_type(tensor.type)
-    return max(weights, key=weights.__getitem__, default=None)
-
-
-def devices_of(nodes: Sequence[Node], at: dict[Tensor, str], base: str) -> dict[Node, str]:
-    """The device of each node of a placed program after the passes have run and added nodes. Adds
-    the devices of their results to `at`.
-
-    A node without a request runs on the device that holds most bytes of its operands. A node whose
-    operands are all feeds has no device, unless it has effects: it is computed on each device that
-    uses it. The same holds for constants, even if they request a device, because storing a constant
-    until it is used would cost more.
-    """
-    found: dict[Node, str] = {}
-    constants: set[Tensor] = set()
-    for node in nodes:
-        if is_constant(node, constants):
-            constants.update(node.outputs)
-            continue
-        device = node.device or _of_body(node) or nearest_device(node, at)
-        if device is None and not is_pure(node):
-            device = base
-        if device is not None:
-            found[node] = device
-            at.update(dict.fromkeys(node.outputs, device))
-    return found
-
-
-def _of_body(node: Node) -> str | None:
-    """The device of the nodes in a node's bodies, if any."""
-    inside = {inner.device for body in node.regions for inner in body.walk() if inner.device}
-    if len(inside) > 1:
-        raise DeviceError(
-            f"{node.op.name} {node.name!r} must run on one device, but contains nodes for "
-            f"{', '.join(sorted(inside))}",
-            source=node.source,
-        )
-    return inside.pop() if inside else None
-
-
-def update_nodes(program: Program) -> set[Node]:
-    """The nodes of an optimizer: the nodes between the gradients and the new values that `minimize`
-    marks."""
-    producers = program.producers()
-    found: set[Node] = set()
-    pending = [
-        tensor
-        for mark in program.nodes
-        if mark.op is UPDATED
-        for tensor in mark.inputs[len(mark.outputs) :]
-    ]
-    while pending:
-        node = producers.get(pending.pop())
-        if node is None or node in found or node.op in MARKS:
-            continue
-        found.add(node)
-        pending += node.inputs
-    return found
 
 
 def full_name(device: str) -> str:

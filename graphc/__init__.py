@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.build import Graph as Graph
     from graphc.build import TensorSpec as TensorSpec
     from graphc.build import add_to_collection as add_to_collection
+    from graphc.build import assign as assign
     from graphc.build import control_dependencies as control_dependencies
     from graphc.build import device as device
     from graphc.build import name_scope as name_scope
@@ -36,6 +37,7 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.build import trace as trace
     from graphc.build import trainable_variables as trainable_variables
     from graphc.build import variable as variable
+    from graphc.build import variables as variables
     from graphc.config import CompileOptions as CompileOptions
     from graphc.data import Bucketing as Bucketing
     from graphc.ir import Node as Node
@@ -44,6 +46,12 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.ir import Variable as Variable
     from graphc.jaxpr import from_jax as from_jax
     from graphc.jaxpr import register_op as register_op
+    from graphc.jitted import JittedFunction as JittedFunction
+    from graphc.jitted import PackedTree as PackedTree
+    from graphc.jitted import SavedFunction as SavedFunction
+    from graphc.jitted import jit as jit
+    from graphc.jitted import load_function as load_function
+    from graphc.jitted import unpack as unpack
     from graphc.lowering.vectorize import vmap as vmap
     from graphc.ops import *
     from graphc.ops import fft as fft
@@ -66,13 +74,14 @@ _NAMES: Final[dict[str, str]] = {
     "artifacts": "Limits Signature load save",
     "autodiff": "gradients hessian jacobian",
     "build": (
-        "Graph TensorSpec add_to_collection control_dependencies device name_scope placeholder "
-        "trace trainable_variables variable"
+        "Graph TensorSpec add_to_collection assign control_dependencies device name_scope "
+        "placeholder trace trainable_variables variable variables"
     ),
     "config": "CompileOptions",
     "data": "Bucketing",
     "ir": "Node Program Tensor Variable",
     "jaxpr": "from_jax register_op",
+    "jitted": "JittedFunction PackedTree SavedFunction jit load_function unpack",
     "ops": "fft linalg random",
     "lowering.vectorize": "vmap",
     "optim": "minimize",

@@ -25,6 +25,7 @@ class Default(enum.Enum):
 
 DEFAULT: Final = Default.DEFAULT
 PIPELINES: Final = ("O0", "O1", "O2", "O3")  # defined in passes/pipelines.py
+STATE_BUFFERS: Final = ("packed", "stacked", "separate")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,10 @@ class CompileOptions:
             loops keep for their backward pass do not fit, some of them are recomputed. If the
             program still does not fit, compilation fails and the error states how many bytes it
             needs.
+        state_buffers: how variables share arrays on the device. "packed": those that a loop of
+            repeated blocks goes through are stacked, and small ones that are updated alike are
+            joined. "stacked": only the first. "separate": none, so that such a loop copies its
+            variables in each step. The default is "stacked" for `gc.jit` and "packed" elsewhere.
 
     Raises:
         AttributeValueError: an option has an invalid value.
@@ -111,6 +116,7 @@ class CompileOptions:
     fuse_attention: bool = True
     check_numerics: bool = False
     memory_limit: int | str | None = None
+    state_buffers: str | None = None
 
     def __reduce__(self) -> Any:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -152,6 +158,9 @@ class CompileOptions:
         if self.precision is not None and not _is_one_of(self.precision, "bf16", "f16"):
             hint = 'pass precision="bf16"; "f16" for devices without it'
             _refuse("precision", "be 'bf16', 'f16' or None", self.precision, hint)
+        if self.state_buffers is not None and not _is_one_of(self.state_buffers, *STATE_BUFFERS):
+            must = "be 'packed', 'stacked', 'separate' or None"
+            _refuse("state_buffers", must, self.state_buffers, 'pass state_buffers="stacked"')
         self._check_sparse()
         self._set("without_passes", _names("without_passes", self.without_passes))
         self._set("memory_limit", _bytes("memory_limit", self.memory_limit))
@@ -174,6 +183,7 @@ class CompileOptions:
         for name in ("validate", "dump", "max_in_flight", "cache", "cache_limit", "tuned"):
             del found[name]
         found["xla_options"] = sorted(self.xla_options.items())
+        found["state_buffers"] = self.state_buffers or "packed"
         return {name: repr(value) for name, value in found.items()}
 
     def _set(self, name: str, value: Any) -> None:

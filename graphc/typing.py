@@ -29,6 +29,7 @@ __all__ = [
     "ShapeLike",
     "TensorLike",
     "TensorTree",
+    "VariableTree",
 ]
 
 TensorLike: TypeAlias = Tensor | Variable | DimExpr | complex | SupportsArray | Sequence[Any]
@@ -67,3 +68,6 @@ step is compiled without a run, a shape or a `TensorSpec` may stand for a value.
 
 ArrayTree: TypeAlias = Any
 """An array of NumPy or JAX, or a nest (lists, tuples, dicts) of arrays."""
+
+VariableTree: TypeAlias = Any
+"""Variables, or names of variables, in a nest (lists, tuples, dicts, any pytree)."""

@@ -14,6 +14,7 @@ FOR_NEWCOMERS = ("recipes", *(f"coming-from-{name}" for name in ("tensorflow", "
 GUIDE = sorted(f"guide/{path.stem}" for path in (ROOT / "docs" / "guide").glob("*.md"))
 PAGES = (*FOR_NEWCOMERS, *GUIDE, "devices", "architecture", "gpu", "passes", "reliability")
 SLOW = [pytest.mark.slow, pytest.mark.one_jax]
+FOREIGN = "guide/jax-libraries"  # needs packages: a test for each section
 LONG = ("guide/saving", "guide/training", "guide/tuning", "devices")
 NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the extra `cuda`")
 
@@ -26,16 +27,36 @@ NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the ex
         *(
             pytest.param(f"docs/{name}.md", marks=SLOW if name in LONG else [])
             for name in (*GUIDE, "devices")
+            if name != FOREIGN
         ),
         pytest.param("docs/gpu.md", marks=[pytest.mark.gpu_compile, NEEDS_CUDA]),
     ],
 )
 def test_every_python_block_runs(page: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)  # the example saves a file
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    run((ROOT / page).read_text(), page)
+
+
+def run(text: str, page: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     source = "\n".join(blocks)
     exec(compile(source, page, "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("package", "title"),
+    [("flax", "flax linen"), ("flax", "flax nnx"), ("equinox", "equinox"), ("haiku", "haiku")],
+)
+def test_each_library_of_jax(package: str, title: str, capsys) -> None:
+    pytest.importorskip(package)
+    page = f"docs/{FOREIGN}.md"
+    first, *sections = (ROOT / page).read_text().split("\n## ")
+    (section,) = [text for text in sections if text.startswith(f"{title}\n")]
+    run(first + section, page)
+    assert "[]" in capsys.readouterr().out  # nothing was left to JAX
 
 
 def test_pages_that_are_linked_exist() -> None:

@@ -16,7 +16,7 @@ import pytest
 ORDER = (
     "_version, errors, collection, exports <- copying, config, jax_internals <- store <- ir "
     "<- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- passes <- devices <- lowering "
-    "<- runtime <- artifacts, data <- train <- importers, serving <- cli"
+    "<- runtime <- artifacts, data <- train, jitted <- importers, serving <- cli"
 )
 # The order of folders and files within a layer. A folder may import only from those before it.
 INNER_ORDERS = {

@@ -76,8 +76,7 @@ TOPICS = (
         "graphs",
         "Graphs and variables",
         "What a graph is made of, and how its nodes are named, placed and ordered.",
-        "build ir ops.core ops.structure ops.numpy_api.other_names.Assert "
-        "ops.numpy_api.other_names.placeholder_with_default",
+        "build ir ops.core ops.structure ops.numpy_api.other_graph_names",
     ),
     _topic(
         "running",
@@ -118,14 +117,15 @@ TOPICS = (
         "initializers",
         "Initializers and regularizers",
         "How variables begin, and what a loss may add for them.",
-        "build.initializers nn.layers.initializers nn.layers.regularizers",
+        "build.initializers build.scaled_initializers nn.layers.initializers "
+        "nn.layers.regularizers",
     ),
     _topic(
         "activations",
         "Activations and masks",
         "Functions between layers, elementwise or along an axis.",
         "ops.elementwise.activation nn.functional.nonlinear nn.functional.masks "
-        "nn.layers.activations ops.draws.random_draws.dropout",
+        "nn.layers.activations ops.draws.dropout",
     ),
     _topic(
         "losses",
@@ -153,8 +153,9 @@ TOPICS = (
         "arithmetic",
         "Arithmetic, comparison, bits",
         "Elementwise, with NumPy's broadcasting and JAX's dtype promotion.",
-        "ops.elementwise ops.numpy_api.ufuncs ops.numpy_api.other_names.add_n "
-        "ops.numpy_api.other_names.clip_by_value ops.numpy_api.other_names.squared_difference",
+        "ops.elementwise ops.numpy_api.ufuncs ops.numpy_api.predicates "
+        "ops.numpy_api.other_names.add_n ops.numpy_api.other_names.clip_by_value "
+        "ops.numpy_api.other_names.squared_difference",
     ),
     _topic(
         "functions",
@@ -196,7 +197,7 @@ TOPICS = (
         "control",
         "Loops, branches, functions",
         "Operators with bodies, traced once.",
-        "ops.control ops.numpy_api.other_names.case lowering",
+        "ops.control ops.numpy_api.other_graph_names.case lowering",
     ),
     _topic(
         "linalg",
@@ -216,7 +217,12 @@ TOPICS = (
         "New numbers in every run, the same for the same seed of the graph.",
         "ops.draws",
     ),
-    _topic("jax", "JAX functions", "JAX functions as nodes, and graphs as JAX functions.", "jaxpr"),
+    _topic(
+        "jax",
+        "JAX functions",
+        "JAX functions compiled by graphc, JAX functions as nodes, and graphs as JAX functions.",
+        "jaxpr jitted",
+    ),
     _topic(
         "typing", "Types of parameters", "What the parameters in this reference take.", "typing"
     ),

@@ -38,7 +38,7 @@ from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
-from graphc.ir.rewrite import bind_sizes
+from graphc.ir.rewrite import bind_sizes, rename_feeds
 from graphc.passes.core.target import Target
 from graphc.runtime.feeds.fetches import FetchNest, resolve_feed, resolve_fetch
 from graphc.runtime.freezing.freezing import freeze_program
@@ -85,15 +85,7 @@ def export(
         ArtifactError: JAX cannot export the program, or it does not fit into the memory limit.
     """
     graph = session.graph
-    feeds = {argument: resolve_feed(graph, t) for argument, t in signature.inputs.items()}
-    if len(set(feeds.values())) != len(feeds):
-        raise FeedError(f"signature {name!r}: two inputs are the same tensor")
-    for output, fetch in signature.outputs.items():
-        if isinstance(resolve_fetch(graph, fetch), Node):
-            raise FetchError(
-                f"signature {name!r}: output {output!r} is a step without a value",
-                hint="list it in updates",
-            )
+    feeds = _feeds(graph, name, signature)
     program, places, values = _program(session, name, signature, feeds, options)
     sizes = _sizes(graph, name, signature, feeds.values())
     program = bind_sizes(program, sizes) if sizes else program
@@ -103,7 +95,7 @@ def export(
             f"signature {name!r} needs {a} == {b}, which an open size cannot guarantee",
             hint="fix the sizes: gc.Signature(..., sizes={...})",
         )
-    program = _renamed(program, list(feeds))
+    program = rename_feeds(program, list(feeds))
     order = PortOrder.of(program)
     program = order.reorder(program)
     outputs = tuple(
@@ -117,17 +109,33 @@ def export(
             name, program, order, outputs, devices, platforms, native, machine, options
         )
     except ExecutionError as error:
-        details, hint = error.details, error.hint
-        if isinstance(error, MemoryLimitError):
-            details += ("a file stores each variable separately, while a session may stack them",)
-            if options.memory_limit is not None:
-                hint = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
-            else:
-                hint = "fix smaller sizes, or give a machine with more memory"
-        raise ArtifactError(
-            f"signature {name!r}: {error.what}", details=details, hint=hint
-        ) from error
+        raise _not_lowered(name, error, options) from error
     return replace(lowered, values=values)
+
+
+def _feeds(graph: Graph, name: str, signature: Signature) -> dict[str, Tensor]:
+    """The tensors that the arguments feed. Raises if an input or an output is invalid."""
+    feeds = {argument: resolve_feed(graph, t) for argument, t in signature.inputs.items()}
+    if len(set(feeds.values())) != len(feeds):
+        raise FeedError(f"signature {name!r}: two inputs are the same tensor")
+    for output, fetch in signature.outputs.items():
+        if isinstance(resolve_fetch(graph, fetch), Node):
+            raise FetchError(
+                f"signature {name!r}: output {output!r} is a step without a value",
+                hint="list it in updates",
+            )
+    return feeds
+
+
+def _not_lowered(name: str, error: ExecutionError, options: CompileOptions) -> ArtifactError:
+    details, hint = error.details, error.hint
+    if isinstance(error, MemoryLimitError):
+        details += ("a file stores each variable separately, while a session may stack them",)
+        if options.memory_limit is not None:
+            hint = f"pass options with memory_limit={error.least} or more, or fix smaller sizes"
+        else:
+            hint = "fix smaller sizes, or give a machine with more memory"
+    return ArtifactError(f"signature {name!r}: {error.what}", details=details, hint=hint)
 
 
 def _program(
@@ -303,21 +311,6 @@ def _sizes(
         if fixed != size:
             raise FeedError(f"signature {name!r}: {given} is {fixed} in the graph, not {size}")
     return sizes
-
-
-def _renamed(program: Program, arguments: Sequence[str]) -> Program:
-    """The program with its feeds under the signature's argument names."""
-    names = iter(arguments)
-    axes: dict[str, int] = {}
-    inputs = []
-    for port in program.inputs:
-        if port.kind == "feed":
-            name = next(names)
-            if port.name in program.batch_axes:
-                axes[name] = program.batch_axes[port.name]
-            port = port._replace(name=name)
-        inputs.append(port)
-    return program.replace(inputs=tuple(inputs), batch_axes=axes)
 
 
 def _value(port: Port) -> Value:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from graphc.artifacts.manifest import Entry, Value, corrupt
 from graphc.artifacts.manifest_read import fits_memory
+from graphc.artifacts.safe_reading import UnreadableError, read_program
+from graphc.artifacts.stablehlo import check_program
 from graphc.config import CompileOptions
 from graphc.errors import ArtifactVersionError, GraphcError, SerialError
 from graphc.ir.node import Node
@@ -17,6 +19,7 @@ from graphc.ir.serial import dump_program, from_bytes, load_program, to_bytes
 from graphc.ir.types import TensorType
 from graphc.ir.verify import verify
 from graphc.ops.catalogue import CATALOGUE
+from graphc.ops.structure.lowered import LOWERED, accept, digest_of
 from graphc.passes.core.target import Target
 from graphc.runtime.targets.prepare import late_manager
 
@@ -55,10 +58,11 @@ def from_data(
             raise SerialError(f"it has {len(data)} bytes, but at most {_LARGEST} are allowed")
         program = load_program(*from_bytes(bytes(data)), CATALOGUE)
         verify(program, "functional")
-    except (GraphcError, MemoryError, RecursionError) as error:
+        _accept_lowered(program)
+    except (GraphcError, UnreadableError, MemoryError, RecursionError) as error:
         raise ArtifactVersionError(
             f"graph {name!r} cannot be read by this graphc",
-            details=[error.what if isinstance(error, GraphcError) else type(error).__name__],
+            details=[_reason(error)],
             hint="install the graphc it was written with or a newer one, or save it again",
         ) from error
     taken = [("state", Value(n, variables[n])) for n in (*entry.written, *entry.read)]
@@ -74,6 +78,26 @@ def from_data(
         if port.kind != "fetch" or port.tensor.type != output.value.type:
             raise corrupt(f"graph {name!r}", f"give {output.value}, not {port.tensor.type}")
     return program
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, GraphcError):
+        return error.what
+    return str(error) if isinstance(error, UnreadableError) else type(error).__name__
+
+
+def _accept_lowered(program: Program) -> None:
+    """Allows the lowered programs in a program to run, if they contain what every artifact may.
+
+    Raises:
+        UnreadableError, ArtifactCorruptError: one of them does not.
+    """
+    for node in program.walk():
+        if node.op is LOWERED:
+            inner = node.attrs["program"]
+            if check_program(read_program(inner.tobytes(), digest_of(inner)), 1):
+                raise UnreadableError(f"the sizes of {node.name!r} must be known to check it")
+            accept(inner)
 
 
 def _match(

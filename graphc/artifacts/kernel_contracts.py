@@ -67,6 +67,16 @@ class ContractError(Exception):
 
 _SAME = ((0, 0),)
 _ORGQR = Contract("T[m,n] T[k] -> T[m,n]", aliases=_SAME, where=("k", "n", "m"))
+_ORMQR = (
+    Contract(
+        "T[m,k] T[k] T[m,p] -> T[m,p]",
+        {"left": ["true"], "transpose": _BOOL}, ((0, 2),), ("k", "m"),
+    ),
+    Contract(
+        "T[m,k] T[k] T[p,m] -> T[p,m]",
+        {"left": ["false"], "transpose": _BOOL}, ((0, 2),), ("k", "m"),
+    ),
+)  # fmt: skip
 _GETRF = Contract("T[m,n] -> T[m,n] i32[min(m,n)] i32[]", aliases=_SAME)
 _GEQRF = Contract("T[m,n] -> T[m,n] T[min(m,n)]", aliases=_SAME)
 _GESDD = Contract("T[m,n] -> T[m,n] R[min(m,n)] T[m,m] T[n,n] i32[]", {"mode": [_A, _N]}, _SAME)
@@ -87,6 +97,7 @@ _LAPACK: dict[str, tuple[Contract, ...]] = {  # by the name without the letter f
     ),
     "geqrf": (_GEQRF,),
     "orgqr": (_ORGQR,),
+    "ormqr": _ORMQR,
     "gesdd": (_GESDD, _GESDD_THIN),
     "syevd": (
         Contract("T[n,n] -> T[n,n] R[n] i32[]", {"mode": [_N, _V], "uplo": [_L, _U]}, _SAME),
@@ -108,12 +119,13 @@ _LAPACK: dict[str, tuple[Contract, ...]] = {  # by the name without the letter f
 }
 _LAPACK_COMPLEX = {  # where a kernel for complex numbers has another name or other results
     "ungqr": _LAPACK["orgqr"],
+    "unmqr": _LAPACK["ormqr"],
     "heevd": _LAPACK["syevd"],
     "hetrd": _LAPACK["sytrd"],
     "geev": (Contract("T[n,n] -> T[n] T[n,n] T[n,n] i32[]", _GEEV),),
     "gees": (Contract("T[n,n] -> T[n,n] T[n,n] T[n] i32[] i32[]", _GEES, _SAME),),
 }
-_REAL_ONLY = ("orgqr", "syevd", "sytrd")
+_REAL_ONLY = ("orgqr", "ormqr", "syevd", "sytrd")
 
 _GESVDJ = {"compute_uv": _BOOL}
 _GESVD = "T[m,n] -> T[m,n] R[min(m,n)] "
@@ -131,6 +143,7 @@ _SOLVER: dict[str, tuple[Contract, ...]] = {  # cuSOLVER and hipSOLVER
     "potrf": (Contract("T[n,n] -> T[n,n] i32[]", {"lower": _BOOL}, _SAME),),
     "geqrf": (_GEQRF,),
     "orgqr": (_ORGQR,),
+    "ormqr": _ORMQR,
     "syevd": (
         Contract(
             "T[n,n] -> T[n,n] R[n] i32[]",
@@ -193,6 +206,11 @@ def _table() -> Iterator[tuple[str, tuple[tuple[Contract, str], ...]]]:
 
 
 KERNELS: dict[str, tuple[tuple[Contract, str], ...]] = dict(_table())
+
+# Kernels whose calls JAX may change in any version. A file has them for the version that wrote it.
+CHANGING: tuple[str, ...] = tuple(
+    name for name in KERNELS if name.endswith(("ormqr_ffi", "unmqr_ffi"))
+)
 
 
 # -- checking -------------------------------------------------------------------------------

@@ -170,14 +170,13 @@ def load(
     _check_platform(manifest, platform_of(where))
     types = {row.value.name: row.value.type for row in manifest.variables}
     saved = Saved(types, Weights(manifest.variables, members), SingleDeviceSharding(where))
-    points = {}
-    for name, entry in manifest.signatures.items():
+
+    def entry_point(name: str, entry: Entry) -> EntryPoint:
         devices, lacking = _devices(name, entry, where, strategy)
-        platform = platform_of(devices[0])
-        source = Source(
-            name, entry, manifest, members, devices, platform, trust_native, limits or Limits()
-        )
-        points[name] = EntryPoint(source, saved, lacking=lacking)
+        loaded = (name, entry, manifest, members, devices, platform_of(devices[0]))
+        return EntryPoint(Source(*loaded, trust_native, limits or Limits()), saved, lacking=lacking)
+
+    points = {name: entry_point(name, entry) for name, entry in manifest.signatures.items()}
     return Model(manifest, members, points, saved)
 
 

@@ -144,6 +144,8 @@ class Manifest:
         platforms: those its programs were lowered for.
         variables: the variables that its entry points read or assign, including hidden state.
         signatures: the entry points by name.
+        call: how a function of `gc.jit` is called, if the file holds one: see `jitted.saving`,
+            which checks it.
     """
 
     graphc: str
@@ -152,9 +154,11 @@ class Manifest:
     platforms: tuple[str, ...]
     variables: tuple[VariableRow, ...]
     signatures: Mapping[str, Entry]
+    call: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        call = {} if self.call is None else {"call": self.call}
+        return call | {
             "graphc": self.graphc,
             "jax": self.jax,
             "graph": self.graph,

@@ -48,7 +48,10 @@ def parse_manifest(data: Mapping[str, Any], members: Sequence[str]) -> Manifest:
         raise corrupt("signatures", "hold at least one")
     platforms = _names(data, "platforms", "the manifest")
     texts = [_text(data, name, "the manifest") for name in ("graphc", "jax", "graph")]
-    return Manifest(texts[0], texts[1], texts[2], platforms, variables, entries)
+    call = data.get("call")
+    if not isinstance(call, dict | None):
+        raise corrupt("call", "be an object")
+    return Manifest(texts[0], texts[1], texts[2], platforms, variables, entries, call)
 
 
 def _variable(row: Any, where: str, old: bool) -> VariableRow:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from graphc import _version
 from graphc.artifacts import container
-from graphc.artifacts.exporting import export
+from graphc.artifacts.exporting import Exported, export
 from graphc.artifacts.manifest import Manifest, Value
 from graphc.artifacts.signature import Signature
 from graphc.artifacts.weights import WEIGHTS, Packer
 from graphc.config import CompileOptions
 from graphc.devices.machine import Machine
-from graphc.errors import (
-    AttributeValueError,
-)
+from graphc.errors import AttributeValueError
 from graphc.ir.names import check_length
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
@@ -86,37 +84,53 @@ def save(
         ...     gc.load(path).signatures["triple"](x=[1.0, 2.0])
         {'y': Array([3., 6.], dtype=float32)}
     """
+    write(
+        session,
+        path,
+        signatures,
+        platforms=platforms,
+        native=native,
+        machine=machine,
+        options=options,
+    )
+
+
+def write(
+    session: Session,
+    path: str | os.PathLike[str],
+    signatures: Mapping[str, Signature],
+    *,
+    platforms: Sequence[str],
+    native: bool,
+    machine: Machine | str | None = None,
+    options: CompileOptions | None = None,
+    call: Mapping[str, Any] | None = None,
+) -> None:
+    """As `save`; with a description of a call for the manifest."""
     FORKING.use_devices()  # `jax.export` uses its own threads
-    if not isinstance(session, Session):
-        raise AttributeValueError(
-            f"save: the first argument must be a session, got {type(session).__name__}",
-            hint="gc.save(gc.Session(graph), path, signatures=...) saves the initial values",
-        )
+    _check_session(session)
     _check_signatures(signatures)
     platforms = _checked_platforms(platforms)
-    if machine is not None and not native:
-        raise AttributeValueError(
-            "save: machine is for native code, but native is False",
-            hint="pass native=True with it; the other forms run on every machine",
-        )
-    machine = checked_machine(machine, "save")
+    machine = _checked_machine(machine, native)
     options = session.options if options is None else checked_options(options)
     exported = {
         name: export(session, name, signature, platforms, native, machine, options)
         for name, signature in signatures.items()
     }
-    if native and all(e.entry.native is None for e in exported.values()):
-        raise AttributeValueError(
-            "save: native code needs fixed sizes, but every signature has open sizes",
-            hint="fix the sizes: gc.Signature(..., sizes={...})",
-        )
-    names = set().union(*(e.state for e in exported.values()))
-    types = {name: type for name, type in state_types(session.graph).items() if name in names}
-    own = {n: value for e in exported.values() for n, value in e.values.items() if n not in types}
-    types |= {name: TensorType(value.dtype, value.shape) for name, value in own.items()}
-    values = [Value(name, type) for name, type in types.items()]
-    current = session.values(name for name in types if name not in own)
-    weights = Packer(values, lambda n: own[n] if n in own else current[n])
+    if native:
+        _check_native(exported.values())
+    _write(path, session, platforms, exported, call)
+
+
+def _write(
+    path: str | os.PathLike[str],
+    session: Session,
+    platforms: tuple[str, ...],
+    exported: Mapping[str, Exported],
+    call: Mapping[str, Any] | None,
+) -> None:
+    """Writes the entry points, and the current values of the state that they use."""
+    weights = _weights(session, exported.values())
 
     def manifest() -> Mapping[str, Any]:
         return Manifest(
@@ -126,10 +140,48 @@ def save(
             platforms=platforms,
             variables=weights.rows,
             signatures={name: e.entry for name, e in exported.items()},
+            call=call,
         ).to_json()
 
     programs = {name: [data] for e in exported.values() for name, data in e.members.items()}
     container.write(path, {WEIGHTS: weights.pieces(), **programs}, manifest)
+
+
+def _weights(session: Session, exported: Collection[Exported]) -> Packer:
+    """The values of the state that the entry points use: variables of the session, and values that
+    an entry point brings itself."""
+    names = set().union(*(e.state for e in exported))
+    types = {name: type for name, type in state_types(session.graph).items() if name in names}
+    own = {n: value for e in exported for n, value in e.values.items() if n not in types}
+    types |= {name: TensorType(value.dtype, value.shape) for name, value in own.items()}
+    values = [Value(name, type) for name, type in types.items()]
+    current = session.values(name for name in types if name not in own)
+    return Packer(values, lambda n: own[n] if n in own else current[n])
+
+
+def _check_session(session: object) -> None:
+    if not isinstance(session, Session):
+        raise AttributeValueError(
+            f"save: the first argument must be a session, got {type(session).__name__}",
+            hint="gc.save(gc.Session(graph), path, signatures=...) saves the initial values",
+        )
+
+
+def _checked_machine(machine: Machine | str | None, native: bool) -> Machine | None:
+    if machine is not None and not native:
+        raise AttributeValueError(
+            "save: machine is for native code, but native is False",
+            hint="pass native=True with it; the other forms run on every machine",
+        )
+    return checked_machine(machine, "save")
+
+
+def _check_native(exported: Collection[Exported]) -> None:
+    if all(e.entry.native is None for e in exported):
+        raise AttributeValueError(
+            "save: native code needs fixed sizes, but every signature has open sizes",
+            hint="fix the sizes: gc.Signature(..., sizes={...})",
+        )
 
 
 def _check_signatures(signatures: Any) -> None:

@@ -12,6 +12,7 @@ import jax
 from jax.extend import mlir
 from jax.extend.mlir import ir
 
+from graphc.artifacts.kernel_contracts import CHANGING
 from graphc.artifacts.lowering import Function, x64
 from graphc.artifacts.manifest import Entry, Value, corrupt
 from graphc.artifacts.program_reader import findings
@@ -27,6 +28,8 @@ from graphc.ir.dtypes import short_name
 from graphc.ir.types import TensorType
 from graphc.jax_internals import LOCATIONS, SHARDY, all_settings, changed_setting
 
+_ALLOWED = [jax.export.DisabledSafetyCheck.custom_call(target) for target in CHANGING]
+
 
 def export(name: str, function: Function, platforms: Sequence[str], open_sizes: bool) -> Any:
     """The `jax.export.Exported` of a function.
@@ -36,9 +39,9 @@ def export(name: str, function: Function, platforms: Sequence[str], open_sizes: 
     """
     try:
         with x64(function.wide), _without_paths():
-            exported = jax.export.export(function.jitted, platforms=tuple(platforms))(
-                *function.arguments
-            )
+            exported = jax.export.export(
+                function.jitted, platforms=tuple(platforms), disabled_checks=_ALLOWED
+            )(*function.arguments)
         with ir.Context():
             module = mlir.deserialize_portable_artifact(exported.mlir_module_serialized)
             check_targets(findings(module))
@@ -61,7 +64,9 @@ def serialized(function: Function) -> bytes:
     """
     try:
         with x64(function.wide):
-            exported = jax.export.export(function.jitted, platforms=("cpu",))(*function.arguments)
+            exported = jax.export.export(
+                function.jitted, platforms=("cpu",), disabled_checks=_ALLOWED
+            )(*function.arguments)
         return bytes(exported.serialize())
     except Exception as error:  # JAX raises errors of many kinds here
         raise ExecutionError(f"the graph cannot be exported: {error}") from error

@@ -8,7 +8,7 @@ used is chosen, and notes state why earlier forms cannot be used.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import jax
 
 from graphc.artifacts.container import Members
 from graphc.artifacts.graphs import bound, from_data, largest
+from graphc.artifacts.kernel_contracts import CHANGING
 from graphc.artifacts.limits import Limits, not_compiled
 from graphc.artifacts.lowering import (
     Function,
@@ -223,6 +224,15 @@ def _native(source: Source) -> Callable[[Shapes], Step] | None:
 # -- StableHLO ------------------------------------------------------------------------------
 
 
+def _check_changing(source: Source, found: Mapping[str, Any]) -> None:
+    """Rejects calls of kernels that this version of JAX may call in another way."""
+    changing = {call["target"] for call in found["calls"]}.intersection(CHANGING)
+    if changing and source.manifest.jax != jax.__version__:
+        raise UnreadableError(
+            f"it calls {min(changing)} as jax {source.manifest.jax} does; this is {jax.__version__}"
+        )
+
+
 def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
     entry, members = source.entry, source.members
     if source.platform not in source.manifest.platforms:
@@ -233,6 +243,7 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
     data = members[entry.stablehlo]
     digest = members.digest(entry.stablehlo)
     found = read_program(data, digest)
+    _check_changing(source, found)
     again = check_program(found, entry.devices)
     source.limits.check_operations(source.name, found["work"])
     source.limits.check_tensor(source.name, found["elements"])

@@ -26,7 +26,7 @@ from graphc.ir.scopes import (
     exact_device,
     no_control_inputs,
 )
-from graphc.ir.source import current_source
+from graphc.ir.source import Source, current_source
 from graphc.ir.variable import Variable
 from graphc.ops.catalogue import FUNCTIONS
 from graphc.ops.core.checks import same_shape
@@ -133,11 +133,7 @@ def gradients(
         >>> run(gc.gradients(gc.reduce_sum(x**2), x))
         Array([2., 4., 6.], dtype=float32)
     """
-    if unconnected not in ("error", "zero", "none"):
-        raise AttributeValueError(
-            f'unconnected must be "error", "zero" or "none", got {unconnected!r}',
-            source=current_source(),
-        )
+    _check_unconnected(unconnected)
     source = AMBIENT.source or current_source()
     y_list = [convert(y) for y in _as_list(ys)]
     x_list = _as_list(xs)
@@ -148,22 +144,40 @@ def gradients(
     if graph is None:
         raise GradientError("the ys do not belong to a graph", source=source)
     with building(graph), no_control_inputs(), absolute_scope(f"{AMBIENT.name_scope}{name}/"):
-        y_list = [graph.adopt(y) for y in y_list]
-        _check_inexact("y", y_list)
-        _check_inexact("x", x_list)
-        adjoints = [
-            _checked_seed(y, seed) for y, seed in zip(y_list, _padded(seeds, y_list), strict=True)
-        ]
-        _check_graph(graph, x_list)
-        _refuse_carried(graph, y_list, x_list)
-        targets = _tensors_of(graph, x_list)
-        found = _accumulate(graph, y_list, targets, adjoints, colocate)
-        for i, x in enumerate(x_list):
-            if found[i] is None and unconnected == "error":
-                raise _no_path(x, y_list, source)
-            if found[i] is None and unconnected == "zero":
-                found[i] = FUNCTIONS.zeros(x.shape, x.dtype)
+        found = _gradients(graph, y_list, x_list, seeds, unconnected, colocate, source)
     return found if isinstance(xs, (list, tuple)) else found[0]
+
+
+def _check_unconnected(unconnected: object) -> None:
+    if unconnected not in ("error", "zero", "none"):
+        raise AttributeValueError(
+            f'unconnected must be "error", "zero" or "none", got {unconnected!r}',
+            source=current_source(),
+        )
+
+
+def _gradients(
+    graph: Graph,
+    ys: Sequence[Tensor],
+    xs: list[Any],
+    seeds: list[Any],
+    unconnected: str,
+    colocate: bool,
+    source: Source | None,
+) -> list[Tensor | None]:
+    ys = [graph.adopt(y) for y in ys]
+    _check_inexact("y", ys)
+    _check_inexact("x", xs)
+    adjoints = [_checked_seed(y, seed) for y, seed in zip(ys, _padded(seeds, ys), strict=True)]
+    _check_graph(graph, xs)
+    _refuse_carried(graph, ys, xs)
+    found = _accumulate(graph, ys, _tensors_of(graph, xs), adjoints, colocate)
+    for i, x in enumerate(xs):
+        if found[i] is None and unconnected == "error":
+            raise _no_path(x, ys, source)
+        if found[i] is None and unconnected == "zero":
+            found[i] = FUNCTIONS.zeros(x.shape, x.dtype)
+    return found
 
 
 def _padded(seeds: list[Any], ys: list[Tensor]) -> list[Any]:

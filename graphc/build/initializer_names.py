@@ -7,16 +7,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from graphc.build.initializers import (
-    INITIALIZERS,
-    Constant,
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
-    Normal,
-    Uniform,
-)
+from graphc.build.initializers import INITIALIZERS, Constant, Normal, Uniform
+from graphc.build.scaled_initializers import GlorotNormal, GlorotUniform, HeNormal, HeUniform
 from graphc.errors import AttributeValueError, nearest
 from graphc.ir.operand import Operand, SupportsArray
 from graphc.ir.source import current_source

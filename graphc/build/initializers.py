@@ -13,36 +13,37 @@ from typing import Any, Final
 
 import numpy as np
 
-from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ir.dtypes import is_floating
-from graphc.ir.source import current_source
+from graphc.build.initial_draws import (
+    Array,
+    DType,
+    Shape,
+    require,
+    truncated,
+    uniform,
+    working_dtype,
+)
+from graphc.build.scaled_initializers import (
+    GlorotNormal,
+    GlorotUniform,
+    HeNormal,
+    HeUniform,
+    LecunNormal,
+    LecunUniform,
+)
+from graphc.errors import ShapeError
 
 __all__ = [
     "INITIALIZERS",
     "Constant",
     "ForgetGateOnes",
-    "GlorotNormal",
-    "GlorotUniform",
-    "HeNormal",
-    "HeUniform",
     "Identity",
-    "LecunNormal",
-    "LecunUniform",
     "Normal",
     "Ones",
     "Orthogonal",
     "TruncatedNormal",
     "Uniform",
     "Zeros",
-    "fans",
 ]
-
-Array = np.ndarray[Any, Any]
-Shape = tuple[int, ...]
-DType = np.dtype[Any]
-
-# The standard deviation of a standard normal cut off at 2: sqrt(1 - 4 phi(2) / (2 Phi(2) - 1)).
-_TRUNCATED_STDDEV: Final = 0.8796256610342398
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,10 @@ class Uniform:
     high: float = 0.05
 
     def __post_init__(self) -> None:
-        _require(self, self.low <= self.high, "low must not be above high")
+        require(self, self.low <= self.high, "low must not be above high")
 
     def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        return _uniform(self, rng, shape, dtype, self.low, self.high)
+        return uniform(self, rng, shape, dtype, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,10 @@ class Normal:
     stddev: float = 0.05
 
     def __post_init__(self) -> None:
-        _require(self, self.stddev >= 0, "stddev must not be negative")
+        require(self, self.stddev >= 0, "stddev must not be negative")
 
     def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        values = rng.standard_normal(shape, _working(self, dtype))
+        values = rng.standard_normal(shape, working_dtype(self, dtype))
         return (values * self.stddev + self.mean).astype(dtype)
 
 
@@ -171,151 +172,10 @@ class TruncatedNormal:
     stddev: float = 0.05
 
     def __post_init__(self) -> None:
-        _require(self, self.stddev >= 0, "stddev must not be negative")
+        require(self, self.stddev >= 0, "stddev must not be negative")
 
     def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        return _truncated(self, rng, shape, dtype, self.mean, self.stddev)
-
-
-@dataclass(frozen=True)
-class GlorotUniform:
-    """Uniform of variance 2 / (fan_in + fan_out) times gain². For floating dtypes.
-
-    Keeps the variance of activations and of gradients equal from layer to layer.
-
-    Args:
-        gain: the gain of the following activation: 1 for tanh and linear layers.
-        groups: the groups of a grouped convolution. `gc.nn.Conv2D` sets it.
-
-    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
-    networks", 2010.
-
-    Examples:
-        >>> values = run(gc.variable(gc.nn.initializers.GlorotUniform(), shape=(100, 50)))
-        >>> bool((abs(values) <= 0.2).all())  # sqrt(6 / (100 + 50))
-        True
-    """
-
-    gain: float = 1.0
-    groups: int = 1
-
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        fan_in, fan_out = fans(shape, self.groups)
-        return _uniform_of_variance(
-            self, rng, shape, dtype, 2 * self.gain**2 / max(1, fan_in + fan_out)
-        )
-
-
-@dataclass(frozen=True)
-class GlorotNormal:
-    """Truncated normal of variance 2 / (fan_in + fan_out) times gain². For floating dtypes.
-
-    Args:
-        gain, groups: see `GlorotUniform`.
-
-    Examples:
-        >>> values = run(gc.variable(gc.nn.initializers.GlorotNormal(), shape=(150, 50)))
-        >>> round(float(values.std()), 2)  # sqrt(2 / (150 + 50))
-        0.1
-    """
-
-    gain: float = 1.0
-    groups: int = 1
-
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        fan_in, fan_out = fans(shape, self.groups)
-        return _normal_of_variance(
-            self, rng, shape, dtype, 2 * self.gain**2 / max(1, fan_in + fan_out)
-        )
-
-
-@dataclass(frozen=True)
-class HeUniform:
-    """Uniform of variance 2 / fan_in, for layers followed by relu. For floating dtypes.
-
-    Args:
-        groups: the groups of a grouped convolution. `gc.nn.Conv2D` sets it.
-
-    Source: He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015.
-
-    Examples:
-        >>> values = run(gc.variable(gc.nn.initializers.HeUniform(), shape=(200, 50)))
-        >>> round(float(values.std()), 2)  # sqrt(2 / 200)
-        0.1
-    """
-
-    groups: int = 1
-
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        return _uniform_of_variance(
-            self, rng, shape, dtype, 2 / max(1, fans(shape, self.groups)[0])
-        )
-
-
-@dataclass(frozen=True)
-class HeNormal:
-    """Truncated normal of variance 2 / fan_in, for layers followed by relu. For floating dtypes.
-
-    Args:
-        groups: see `HeUniform`.
-
-    Examples:
-        >>> values = run(gc.variable(gc.nn.initializers.HeNormal(), shape=(200, 50)))
-        >>> round(float(values.std()), 2)  # sqrt(2 / 200)
-        0.1
-    """
-
-    groups: int = 1
-
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        return _normal_of_variance(self, rng, shape, dtype, 2 / max(1, fans(shape, self.groups)[0]))
-
-
-@dataclass(frozen=True)
-class LecunNormal:
-    """Truncated normal of variance 1 / fan_in: keeps the variance of a linear layer's input.
-
-    For floating dtypes.
-
-    Args:
-        groups: the groups of a grouped convolution. `gc.nn.Conv2D` sets it.
-
-    Source: LeCun, Bottou, Orr and Müller, "Efficient BackProp", 1998; with selu, Klambauer et al.,
-    "Self-normalizing neural networks", 2017.
-
-    Examples:
-        >>> values = run(gc.variable(gc.nn.initializers.LecunNormal(), shape=(100, 50)))
-        >>> round(float(values.std()), 2)  # sqrt(1 / 100)
-        0.1
-    """
-
-    groups: int = 1
-
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        return _normal_of_variance(self, rng, shape, dtype, 1 / max(1, fans(shape, self.groups)[0]))
-
-
-@dataclass(frozen=True)
-class LecunUniform:
-    """Uniform of variance 1 / fan_in: keeps the variance of a linear layer's input.
-
-    For floating dtypes.
-
-    Args:
-        groups: see `LecunNormal`.
-
-    Examples:
-        >>> values = run(gc.variable(gc.nn.initializers.LecunUniform(), shape=(100, 50)))
-        >>> round(float(values.std()), 2)  # sqrt(1 / 100)
-        0.1
-    """
-
-    groups: int = 1
-
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        return _uniform_of_variance(
-            self, rng, shape, dtype, 1 / max(1, fans(shape, self.groups)[0])
-        )
+        return truncated(self, rng, shape, dtype, self.mean, self.stddev)
 
 
 @dataclass(frozen=True)
@@ -345,7 +205,7 @@ class Orthogonal:
     gain: float = 1.0
 
     def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        _working(self, dtype)
+        working_dtype(self, dtype)
         if len(shape) < 2:
             raise ShapeError(
                 f"Orthogonal: the shape must have two axes or more, got {shape}",
@@ -415,87 +275,3 @@ INITIALIZERS: Final[dict[str, type[Any]]] = {
     )
 }  # fmt: skip
 """Name -> class, for the forms that are written to files."""
-
-
-def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:
-    """The number of inputs of one output of a kernel, and the number of outputs of one input.
-
-    The last two axes of `shape` are input and output features, and the axes before them are the
-    window: [in, out] of a dense layer, HWIO of a convolution, whose input axis has the features of
-    one group.
-
-    Args:
-        shape: of the kernel. For a vector, both numbers are its size; for a scalar, they are 1.
-        groups: the groups of a grouped convolution.
-
-    Returns:
-        (fan_in, fan_out).
-
-    Examples:
-        >>> gc.nn.initializers.fans((784, 10)), gc.nn.initializers.fans((3, 3, 16, 32))
-        ((784, 10), (144, 288))
-    """
-    if not shape:
-        return 1, 1
-    if len(shape) == 1:
-        return shape[0], shape[0]
-    window = math.prod(shape[:-2])
-    return window * shape[-2], window * shape[-1] // groups
-
-
-def _require(initializer: object, condition: bool, what: str) -> None:
-    if not condition:
-        raise AttributeValueError(f"{initializer}: {what}", source=current_source())
-
-
-def _working(initializer: object, dtype: DType) -> Any:
-    """The dtype to draw in."""
-    if not is_floating(dtype):
-        raise DTypeError(
-            f"{type(initializer).__name__} creates floating values, not {dtype.name}",
-            hint="pass an array, or a function (rng, shape, dtype) -> array",
-        )
-    return np.float64 if dtype == np.float64 else np.float32
-
-
-def _uniform(
-    initializer: object,
-    rng: np.random.Generator,
-    shape: Shape,
-    dtype: DType,
-    low: float,
-    high: float,
-) -> Array:
-    values = rng.random(shape, _working(initializer, dtype))
-    return (values * (high - low) + low).astype(dtype)
-
-
-def _truncated(
-    initializer: object,
-    rng: np.random.Generator,
-    shape: Shape,
-    dtype: DType,
-    mean: float,
-    stddev: float,
-) -> Array:
-    working = _working(initializer, dtype)
-    values = np.asarray(rng.standard_normal(shape, working)).reshape(-1)
-    far = np.flatnonzero(np.abs(values) > 2)
-    while far.size:  # each round rejects about one in twenty-two values
-        values[far] = rng.standard_normal(far.size, working)
-        far = far[np.abs(values[far]) > 2]
-    return (values.reshape(shape) * stddev + mean).astype(dtype)
-
-
-def _uniform_of_variance(
-    initializer: object, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
-) -> Array:
-    limit = math.sqrt(3 * variance)
-    return _uniform(initializer, rng, shape, dtype, -limit, limit)
-
-
-def _normal_of_variance(
-    initializer: object, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
-) -> Array:
-    stddev = math.sqrt(variance) / _TRUNCATED_STDDEV
-    return _truncated(initializer, rng, shape, dtype, 0.0, stddev)

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from graphc.build.initializers import INITIALIZERS
 from graphc.errors import CopyError, SerialError
 from graphc.ir.graph import Graph
+from graphc.ir.program import walk
 from graphc.ir.serial import dump_graph, from_bytes, load_graph, to_bytes
 from graphc.ops.catalogue import CATALOGUE
+from graphc.ops.structure.lowered import LOWERED, accept
 
 
 def graph_of(data: bytes) -> Graph:
@@ -19,7 +21,12 @@ def graph_of(data: bytes) -> Graph:
         SerialError: the data are not a graph, or one of a newer graphc.
     """
     manifest, arrays = from_bytes(data)
-    return load_graph(manifest, arrays, CATALOGUE, INITIALIZERS)
+    graph = load_graph(manifest, arrays, CATALOGUE, INITIALIZERS)
+    for node in graph.nodes:
+        for inner in walk(node):
+            if inner.op is LOWERED:  # who unpickles trusts the source
+                accept(inner.attrs["program"])
+    return graph
 
 
 def _reduced(graph: Graph) -> tuple[Callable[[bytes], Graph], tuple[bytes]]:

@@ -79,8 +79,13 @@ def prefetch(
     """
     count = checked_count(size, "prefetch: size")
     _check_iterable(batches)
-    if steps is None:
-        return Prefetch(batches, _placer(to), count)
+    if steps is not None:
+        return _stacked(batches, to, count, steps)
+    return Prefetch(batches, _placer(to), count)
+
+
+def _stacked(batches: Iterable[Any], to: Any, size: int, steps: int) -> Prefetch:
+    """Prefetches stacks of `steps` batches for a session."""
     n = checked_count(steps, "prefetch: steps")
     if not isinstance(to, Session):
         raise AttributeValueError(
@@ -88,7 +93,7 @@ def prefetch(
             source=current_source(),
             hint="prefetch(batches, session, steps=n), or stack the arrays yourself",
         )
-    return Prefetch(_in_groups(batches, n), lambda group: to.put(group, steps=n), count)
+    return Prefetch(_in_groups(batches, n), lambda group: to.put(group, steps=n), size)
 
 
 class Prefetch(Iterator[Any], Uncopied):

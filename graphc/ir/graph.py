@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from graphc.errors import (
     AttributeValueError,
@@ -14,9 +14,10 @@ from graphc.errors import (
     UnknownNameError,
     nearest,
 )
-from graphc.ir.dims import DimConstraints, DimExpr, symbol, symbols_of
+from graphc.ir.dim_constraints import DimConstraints
+from graphc.ir.dims import DimExpr, symbol, symbols_of
 from graphc.ir.name_errors import no_member
-from graphc.ir.names import check_length
+from graphc.ir.names import Names, check_length, look_up
 from graphc.ir.node import EMPTY, Attrs, Node, Tensor, describe_tensors, same_items
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
@@ -27,8 +28,6 @@ from graphc.ir.variable import Variable
 
 if TYPE_CHECKING:
     from graphc.ir.picture import Picture
-
-T = TypeVar("T")
 
 DEEPEST_NEST: Final = 24
 """How deep bodies of `cond`, `scan`, functions and the like may be nested. JAX takes about twenty
@@ -85,7 +84,7 @@ class Graph:
         self.constraints: DimConstraints = (
             DimConstraints() if parent is None else parent.root.constraints
         )
-        self._names: dict[str, int] = {} if parent is None else parent.root._names
+        self._names: Names = Names() if parent is None else parent.root._names
         # Objects that are created once for a graph and its bodies, such as the bodies of functions.
         self.memo: dict[Any, Any] = {} if parent is None else parent.root.memo
         self._collections: dict[str, list[Any]] = {}
@@ -162,16 +161,16 @@ class Graph:
         check_length(node.name, source=node.source)
         self.nodes.append(node)
         self._by_name[node.name] = node
-        self._names.setdefault(node.name, 1)
+        self._names.reserve(node.name)
         for region in node.regions:
             for inner in region.walk():
-                self._names.setdefault(inner.name, 1)
+                self._names.reserve(inner.name)
         for tensor in node.outputs:
             tensor.graph = self
             self._producers[tensor] = node
             for dim in tensor.type.shape:
                 for name in symbols_of(dim):
-                    self._names.setdefault(name, 1)
+                    self._names.reserve(name)
 
     def restore_variable(self, variable: Variable) -> None:
         """Adds a complete variable.
@@ -185,7 +184,7 @@ class Graph:
             )
         check_length(variable.name, source=variable.source)
         self.variables[variable.name] = variable
-        self._names.setdefault(variable.name, 1)
+        self._names.reserve(variable.name)
 
     def adopt(self, tensor: Tensor) -> Tensor:
         """`tensor` as an operand here: itself, or the input that captures an outer one.
@@ -252,22 +251,7 @@ class Graph:
                 source=AMBIENT.source or current_source(),
                 hint='pass a text without ":", such as name="hidden"',
             )
-        return self._unique(AMBIENT.name_scope + base)
-
-    def _unique(self, full: str) -> str:
-        names = self._names
-        count = names.get(full)
-        if count is None:
-            check_length(full)
-            names[full] = 1
-            return full
-        while True:
-            candidate = f"{full}_{count}"
-            count += 1
-            if candidate not in names:
-                names[full] = count
-                names[candidate] = 1
-                return candidate
+        return self._names.unique(AMBIENT.name_scope + base)
 
     def fresh_dim(self, base: str) -> DimExpr:
         """A new named size: the meaning of `None` in a shape.
@@ -276,7 +260,7 @@ class Graph:
             >>> gc.placeholder((graph.fresh_dim("rows"), 4), name="x").shape
             (rows, 4)
         """
-        return symbol(self._unique((AMBIENT.name_scope + base).replace("/", ".")))
+        return symbol(self._names.unique((AMBIENT.name_scope + base).replace("/", ".")))
 
     def next_draw(self) -> int:
         """The number of the next random operator of the whole graph: its default seed."""
@@ -382,7 +366,7 @@ class Graph:
             >>> graph.node("x")
             <Node x = Constant -> f32[]>
         """
-        return _named(
+        return look_up(
             self._by_name, name, f"no node {name!r} in graph {self.name!r}", "graph.nodes"
         )
 
@@ -419,7 +403,7 @@ class Graph:
             >>> graph.variable("w") is w
             True
         """
-        return _named(
+        return look_up(
             self.variables,
             name,
             f"no variable {name!r} in graph {self.name!r}",
@@ -504,10 +488,3 @@ class Graph:
         return f"<Graph {self.name}: {len(self.nodes)} nodes, {len(self.variables)} variables" + (
             ", finalized>" if self.finalized else ">"
         )
-
-
-def _named(table: Mapping[str, T], name: str, missing: str, listing: str) -> T:
-    found = table.get(name)
-    if found is None:
-        raise UnknownNameError(missing, source=current_source(), hint=nearest(name, table, listing))
-    return found

@@ -1,13 +1,54 @@
-"""The maximum length of a name. The limits of files, archives and compilers are far above it."""
+"""Names of nodes, variables and sizes: unique in a graph, and of limited length."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
-from graphc.errors import AttributeValueError
+from graphc.errors import AttributeValueError, UnknownNameError, nearest
 from graphc.ir.source import Source, current_source
 
-LONGEST_NAME: Final = 4000  # characters, including the name scopes
+LONGEST_NAME: Final = 4000  # characters; files, archives and compilers allow far more
+T = TypeVar("T")
+
+
+class Names:
+    """The names that a graph and its bodies use."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}  # name -> the number of its next suffix
+
+    def reserve(self, name: str) -> None:
+        """Marks a name as used. It may be used already."""
+        self._counts.setdefault(name, 1)
+
+    def unique(self, name: str) -> str:
+        """A new name: `name`, or if it is used, with a suffix `_1`, `_2`, ..."""
+        count = self._counts.get(name)
+        if count is None:
+            check_length(name)
+            self._counts[name] = 1
+            return name
+        while True:
+            candidate = f"{name}_{count}"
+            count += 1
+            if candidate not in self._counts:
+                self._counts[name] = count
+                self._counts[candidate] = 1
+                return candidate
+
+
+def look_up(table: Mapping[str, T], name: str, missing: str, listing: str) -> T:
+    """The entry of this name.
+
+    Raises:
+        UnknownNameError: there is none. `missing` is its message. The hint is the nearest name,
+            or the expression `listing`, which gives all names.
+    """
+    found = table.get(name)
+    if found is None:
+        raise UnknownNameError(missing, source=current_source(), hint=nearest(name, table, listing))
+    return found
 
 
 def check_length(name: str, what: str = "name", source: Source | None = None) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, ShapeError, nearest
 from graphc.ir.costs import CostRule, one_per_result
-from graphc.ir.dims import Dim, DimConstraints, DimExpr, Shape
+from graphc.ir.dim_constraints import DimConstraints
+from graphc.ir.dims import Dim, DimExpr, Shape
 from graphc.ir.dtypes import DType, is_complex
 from graphc.ir.functions import Functions
 from graphc.ir.layouts import LayoutRule, is_of_elements

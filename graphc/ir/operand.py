@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from numbers import Number
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
-from graphc.copying import Uncopied
 from graphc.errors import ArgumentError, DTypeError, GraphError
+from graphc.ir.at_index import At
 from graphc.ir.calls import explain_methods
 from graphc.ir.dims import Dim, DimExpr, Shape, product
-from graphc.ir.dtypes import SHORT, DType
+from graphc.ir.dtypes import DType
 from graphc.ir.name_errors import no_assignment, no_attribute
+from graphc.ir.operators import CAPTURE, METHODS, Operators
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jax_internals import ARRAY_OPERATOR
@@ -45,157 +43,11 @@ DTypeLike: TypeAlias = str | type[Any] | np.dtype[Any]
 IndexLike: TypeAlias = "OperandLike | slice | EllipsisType | tuple[Any, ...] | None"
 """What stands between the brackets of `x[...]`."""
 
-# The functions behind `x + y`, `x[i]`, `x.sum()` and `v.assign(t)`. `graphc.ops`, a higher layer,
-# fills the table once.
-_METHODS: dict[str, Callable[..., Tensor]] = {}
 
-
-def bind_methods(table: Mapping[str, Callable[..., Any]]) -> None:
-    """Gives `Tensor` and `Variable` their methods. `graphc.ops` calls it once."""
-    _METHODS.update(table)
-
-
-class JaxValueError(DTypeError):
-    """An operand is a value that JAX traces. Only JAX's functions take it."""
-
-
-# Gives the value by which a function that JAX traces sees a tensor of the graph.
-_CAPTURE: ContextVar[Callable[[Operand], Any] | None] = ContextVar("capture", default=None)
-
-
-@contextmanager
-def capturing(capture: Callable[[Operand], Any]) -> Iterator[None]:
-    """Inside the context, JAX's functions call `capture` for tensors among their operands."""
-    token = _CAPTURE.set(capture)
-    try:
-        yield
-    finally:
-        _CAPTURE.reset(token)
-
-
-def _binary(name: str) -> Callable[[Any, Any], Tensor]:
-    """The method of a binary operator, such as `__add__`."""
-
-    def method(self: Any, other: Any) -> Any:
-        try:
-            return _METHODS[name](self, other)
-        except JaxValueError:
-            if _CAPTURE.get() is None:
-                raise
-            return NotImplemented  # JAX's own operator asks `__jax_array__`
-
-    return method
-
-
-def _reflected(name: str) -> Callable[[Any, Any], Tensor]:
-    """The method of a binary operator whose left operand is the other one, such as `__radd__`."""
-
-    def method(self: Any, other: Any) -> Any:
-        try:
-            return _METHODS[name](other, self)
-        except JaxValueError:
-            if _CAPTURE.get() is None:
-                raise
-            return NotImplemented
-
-    return method
-
-
-class Places:
-    """`x.at[index]`: positions of `x` to update. Each method returns a new tensor; `x` is
-    unchanged.
-
-    `graphc.ops.arrays.updating.update` describes repeated updates of one position.
-    """
-
-    __slots__ = ("_index", "_x")
-
-    def __init__(self, x: Operand, index: IndexLike) -> None:
-        self._x = x
-        self._index = index
-
-    def get(self) -> Tensor:
-        """`x[index]`."""
-        return _METHODS["getitem"](self._x, self._index)
-
-    def set(self, values: OperandLike) -> Tensor:
-        """`x` with `values` at the positions."""
-        return _METHODS["update"](self._x, self._index, values, "set")
-
-    def add(self, values: OperandLike) -> Tensor:
-        """`x` with `values` added at the positions."""
-        return _METHODS["update"](self._x, self._index, values, "add")
-
-    def mul(self, values: OperandLike) -> Tensor:
-        """`x` with its elements at the positions multiplied by `values`."""
-        return _METHODS["update"](self._x, self._index, values, "mul")
-
-    multiply = mul
-
-    def min(self, values: OperandLike) -> Tensor:
-        """`x` with the minimum of `values` and its elements at the positions."""
-        return _METHODS["update"](self._x, self._index, values, "min")
-
-    def max(self, values: OperandLike) -> Tensor:
-        """`x` with the maximum of `values` and its elements at the positions."""
-        return _METHODS["update"](self._x, self._index, values, "max")
-
-
-class At:
-    """`x.at`: takes an index, as `x` does, for an update: `x.at[i].set(values)`."""
-
-    __slots__ = ("_x",)
-
-    def __init__(self, x: Operand) -> None:
-        self._x = x
-
-    def __getitem__(self, index: IndexLike) -> Places:
-        return Places(self._x, index)
-
-
-def is_comparable(value: object) -> bool:
-    """Whether `x == value` compares elements. It does if `value` is a tensor, a number, or a
-    container of numbers: a list, an array, a range, a buffer (`array.array`, `memoryview`), or an
-    object with `__array__`.
-
-    None, a string, a date or another object has no such elements, and equals no tensor.
-    """
-    if value is None or isinstance(value, (str, bytes, type)):
-        return False
-    if isinstance(value, np.generic) and not isinstance(value, np.number | np.bool_):
-        return value.dtype in SHORT  # True for dtypes of ml_dtypes, but not for dates and records
-    if isinstance(value, np.timedelta64):  # NumPy makes it a kind of integer
-        return False
-    if isinstance(value, (Operand, Number, list, tuple, range)):
-        return True
-    return any(hasattr(value, name) for name in _ARRAY_LIKE) or _is_buffer(value)
-
-
-_ARRAY_LIKE = ("dtype", "__array__", "__array_interface__", "__dlpack__")
-
-
-def _is_buffer(value: Any) -> bool:
-    try:
-        memoryview(value).release()
-    except (TypeError, ValueError, BufferError):
-        return False
-    return True
-
-
-def _weakref_asks() -> bool:
-    """Whether the caller of `==` is a method of `WeakKeyDictionary` or `WeakSet`.
-
-    A lookup there compares the tensors behind two weak references, and needs a bool.
-    """
-    caller = sys._getframe(2)
-    return caller.f_globals.get("__name__") in ("weakref", "_weakrefset")
-
-
-class Operand(Uncopied):
+class Operand(Operators):
     """A `Tensor` or a `Variable`, with the operators and methods of NumPy's arrays."""
 
     __slots__ = ()
-    __array_priority__ = 1000  # a NumPy array on the left leaves the operation to us
 
     type: TensorType
 
@@ -239,48 +91,8 @@ class Operand(Uncopied):
         """
         return product(self.type.shape)
 
-    __add__ = _binary("add")
-    __radd__ = _reflected("add")
-    __sub__ = _binary("subtract")
-    __rsub__ = _reflected("subtract")
-    __mul__ = _binary("multiply")
-    __rmul__ = _reflected("multiply")
-    __truediv__ = _binary("divide")
-    __rtruediv__ = _reflected("divide")
-    __floordiv__ = _binary("floor_divide")
-    __rfloordiv__ = _reflected("floor_divide")
-    __mod__ = _binary("remainder")
-    __rmod__ = _reflected("remainder")
-    __pow__ = _binary("power")
-    __rpow__ = _reflected("power")
-    __matmul__ = _binary("matmul")
-    __rmatmul__ = _reflected("matmul")
-    __and__ = _binary("logical_and")
-    __rand__ = _reflected("logical_and")
-    __or__ = _binary("logical_or")
-    __ror__ = _reflected("logical_or")
-    __xor__ = _binary("logical_xor")
-    __rxor__ = _reflected("logical_xor")
-    __lshift__ = _binary("left_shift")
-    __rlshift__ = _reflected("left_shift")
-    __rshift__ = _binary("right_shift")
-    __rrshift__ = _reflected("right_shift")
-    __lt__ = _binary("less")
-    __le__ = _binary("less_equal")
-    __gt__ = _binary("greater")
-    __ge__ = _binary("greater_equal")
-
-    def __neg__(self) -> Tensor:
-        return _METHODS["negative"](self)
-
-    def __abs__(self) -> Tensor:
-        return _METHODS["abs"](self)
-
-    def __invert__(self) -> Tensor:
-        return _METHODS["logical_not"](self)
-
     def __getitem__(self, index: IndexLike) -> Tensor:
-        return _METHODS["getitem"](self, index)
+        return METHODS["getitem"](self, index)
 
     @property
     def at(self) -> At:
@@ -292,19 +104,6 @@ class Operand(Uncopied):
         """
         return At(self)
 
-    # `==` compares elements, as in NumPy. Dictionaries and sets still find tensors by identity:
-    # they use `==` only for objects with equal hashes, and two live tensors have different ones.
-    # Lists and tuples do use it: inside graphc, use `is`, `is_among`, `position_of`, `same_items`.
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> Any:
-        if self is other and _weakref_asks():
-            return True
-        return _METHODS["equal"](self, other) if is_comparable(other) else NotImplemented
-
-    def __ne__(self, other: object) -> Any:
-        return _METHODS["not_equal"](self, other) if is_comparable(other) else NotImplemented
-
     @property
     def T(self) -> Tensor:
         """The tensor with its axes in reverse order.
@@ -313,7 +112,7 @@ class Operand(Uncopied):
             >>> gc.zeros((2, 3)).T.shape
             (3, 2)
         """
-        return _METHODS["transpose"](self)
+        return METHODS["transpose"](self)
 
     @property
     def mT(self) -> Tensor:
@@ -323,7 +122,7 @@ class Operand(Uncopied):
             >>> gc.zeros((5, 2, 3)).mT.shape
             (5, 3, 2)
         """
-        return _METHODS["swapaxes"](self, -1, -2)
+        return METHODS["swapaxes"](self, -1, -2)
 
     @property
     def real(self) -> Tensor:
@@ -333,7 +132,7 @@ class Operand(Uncopied):
             >>> run(gc.constant(3 + 4j).real)
             Array(3., dtype=float32)
         """
-        return _METHODS["real"](self)
+        return METHODS["real"](self)
 
     @property
     def imag(self) -> Tensor:
@@ -343,7 +142,7 @@ class Operand(Uncopied):
             >>> run(gc.constant(3 + 4j).imag)
             Array(4., dtype=float32)
         """
-        return _METHODS["imag"](self)
+        return METHODS["imag"](self)
 
     def reshape(self, *shape: Dim | Sequence[Dim]) -> Tensor:
         """`gc.reshape`: `x.reshape(2, -1)` or `x.reshape((2, -1))`.
@@ -352,7 +151,7 @@ class Operand(Uncopied):
             >>> gc.zeros((4, 3)).reshape(2, -1).shape
             (2, 6)
         """
-        return _METHODS["reshape"](self, _one_sequence(shape))
+        return METHODS["reshape"](self, _one_sequence(shape))
 
     def transpose(self, *axes: int | Sequence[int]) -> Tensor:
         """`gc.transpose`: `x.transpose(1, 0)`, `x.transpose((1, 0))`; without axes, `x.T`.
@@ -361,7 +160,7 @@ class Operand(Uncopied):
             >>> gc.zeros((2, 3, 4)).transpose(2, 0, 1).shape
             (4, 2, 3)
         """
-        return _METHODS["transpose"](self, _one_sequence(axes) if axes else None)
+        return METHODS["transpose"](self, _one_sequence(axes) if axes else None)
 
     def astype(self, dtype: DTypeLike) -> Tensor:
         """`gc.cast`: the tensor in another dtype.
@@ -370,7 +169,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([1.7]).astype("int32"))
             Array([1], dtype=int32)
         """
-        return _METHODS["cast"](self, dtype)
+        return METHODS["cast"](self, dtype)
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
         """`gc.swapaxes`: the tensor with two axes exchanged.
@@ -379,7 +178,7 @@ class Operand(Uncopied):
             >>> gc.zeros((2, 3, 4)).swapaxes(0, 2).shape
             (4, 3, 2)
         """
-        return _METHODS["swapaxes"](self, axis1, axis2)
+        return METHODS["swapaxes"](self, axis1, axis2)
 
     def squeeze(self, axis: Axes = None) -> Tensor:
         """`gc.squeeze`: the tensor without the given axes, or without all axes of size 1.
@@ -388,7 +187,7 @@ class Operand(Uncopied):
             >>> gc.zeros((2, 1, 3)).squeeze(1).shape
             (2, 3)
         """
-        return _METHODS["squeeze"](self, axis)
+        return METHODS["squeeze"](self, axis)
 
     def ravel(self) -> Tensor:
         """`gc.ravel`: the elements as one axis, in row-major order.
@@ -397,7 +196,7 @@ class Operand(Uncopied):
             >>> gc.zeros((2, 3)).ravel().shape
             (6,)
         """
-        return _METHODS["reshape"](self, (-1,))
+        return METHODS["reshape"](self, (-1,))
 
     def flatten(self) -> Tensor:
         """The elements as one axis, in row-major order. `gc.flatten(x, 1)` keeps the batch.
@@ -406,7 +205,7 @@ class Operand(Uncopied):
             >>> gc.zeros((2, 3)).flatten().shape
             (6,)
         """
-        return _METHODS["reshape"](self, (-1,))
+        return METHODS["reshape"](self, (-1,))
 
     def repeat(self, repeats: OperandLike, axis: int | None = None) -> Tensor:
         """`gc.repeat`: each element along `axis` several times in a row.
@@ -415,7 +214,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([1, 2]).repeat(2))
             Array([1, 1, 2, 2], dtype=int32)
         """
-        return _METHODS["repeat"](self, repeats, axis)
+        return METHODS["repeat"](self, repeats, axis)
 
     def take(self, indices: OperandLike, axis: int | None = None) -> Tensor:
         """`gc.take`: the slices at `indices`; of all elements in a row by default, as in NumPy.
@@ -424,7 +223,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([[1, 2], [3, 4]]).take([1], 0))
             Array([[3, 4]], dtype=int32)
         """
-        return _METHODS["take"](self, indices, axis)
+        return METHODS["take"](self, indices, axis)
 
     def sum(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """`gc.sum` over `axis`: one, several, or None for all axes.
@@ -433,7 +232,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([[1, 2], [3, 4]]).sum(0))
             Array([4, 6], dtype=int32)
         """
-        return _METHODS["sum"](self, axis, keepdims)
+        return METHODS["sum"](self, axis, keepdims)
 
     def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """`gc.mean` over `axis`: one, several, or None for all axes.
@@ -442,7 +241,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([[1.0, 2.0], [3.0, 4.0]]).mean(0))
             Array([2., 3.], dtype=float32)
         """
-        return _METHODS["mean"](self, axis, keepdims)
+        return METHODS["mean"](self, axis, keepdims)
 
     def prod(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """`gc.prod` over `axis`: one, several, or None for all axes.
@@ -451,7 +250,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([[1, 2], [3, 4]]).prod())
             Array(24, dtype=int32)
         """
-        return _METHODS["prod"](self, axis, keepdims)
+        return METHODS["prod"](self, axis, keepdims)
 
     def max(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """`gc.max` over `axis`: one, several, or None for all axes.
@@ -461,7 +260,7 @@ class Operand(Uncopied):
             Array([[2],
                    [4]], dtype=int32)
         """
-        return _METHODS["max"](self, axis, keepdims)
+        return METHODS["max"](self, axis, keepdims)
 
     def min(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """`gc.min` over `axis`: one, several, or None for all axes.
@@ -470,7 +269,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([[1, 2], [3, 4]]).min())
             Array(1, dtype=int32)
         """
-        return _METHODS["min"](self, axis, keepdims)
+        return METHODS["min"](self, axis, keepdims)
 
     def any(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """`gc.any` over `axis`: one, several, or None for all axes.
@@ -479,7 +278,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([False, True]).any())
             Array(True, dtype=bool)
         """
-        return _METHODS["any"](self, axis, keepdims)
+        return METHODS["any"](self, axis, keepdims)
 
     def all(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """`gc.all` over `axis`: one, several, or None for all axes.
@@ -488,7 +287,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([False, True]).all())
             Array(False, dtype=bool)
         """
-        return _METHODS["all"](self, axis, keepdims)
+        return METHODS["all"](self, axis, keepdims)
 
     def std(self, axis: Axes = None, keepdims: bool = False, ddof: int = 0) -> Tensor:
         """`gc.std`: the standard deviation over `axis`.
@@ -497,7 +296,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([1.0, 3.0]).std())
             Array(1., dtype=float32)
         """
-        return _METHODS["std"](self, axis, keepdims, ddof)
+        return METHODS["std"](self, axis, keepdims, ddof)
 
     def var(self, axis: Axes = None, keepdims: bool = False, ddof: int = 0) -> Tensor:
         """`gc.var`: the variance over `axis`.
@@ -506,7 +305,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([1.0, 3.0]).var(ddof=1))
             Array(2., dtype=float32)
         """
-        return _METHODS["var"](self, axis, keepdims, ddof)
+        return METHODS["var"](self, axis, keepdims, ddof)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
         """`gc.argmax`: the position (int32) of the greatest element along `axis`.
@@ -515,7 +314,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([1, 3, 2]).argmax())
             Array(1, dtype=int32)
         """
-        return _METHODS["argmax"](self, axis, keepdims=keepdims)
+        return METHODS["argmax"](self, axis, keepdims=keepdims)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
         """`gc.argmin`: the position (int32) of the smallest element along `axis`.
@@ -524,7 +323,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([3, 1, 2]).argmin())
             Array(1, dtype=int32)
         """
-        return _METHODS["argmin"](self, axis, keepdims=keepdims)
+        return METHODS["argmin"](self, axis, keepdims=keepdims)
 
     def cumsum(self, axis: int | None = None) -> Tensor:
         """`gc.cumsum`: the sums of the elements up to each one.
@@ -533,7 +332,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([1, 2, 3]).cumsum())
             Array([1, 3, 6], dtype=int32)
         """
-        return _METHODS["cumsum"](self, axis)
+        return METHODS["cumsum"](self, axis)
 
     def cumprod(self, axis: int | None = None) -> Tensor:
         """`gc.cumprod`: the products of the elements up to each one.
@@ -542,7 +341,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([1, 2, 3]).cumprod())
             Array([1, 2, 6], dtype=int32)
         """
-        return _METHODS["cumprod"](self, axis)
+        return METHODS["cumprod"](self, axis)
 
     def clip(self, min: OperandLike | None = None, max: OperandLike | None = None) -> Tensor:
         """`gc.clip`: elements below `min` become `min`, elements above `max` become `max`.
@@ -551,7 +350,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([-5, 1, 9]).clip(0, 3))
             Array([0, 1, 3], dtype=int32)
         """
-        return _METHODS["clip"](self, min, max)
+        return METHODS["clip"](self, min, max)
 
     def round(self, decimals: int = 0) -> Tensor:
         """`gc.round`: to the nearest number of so many decimals, ties to even.
@@ -560,7 +359,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([1.26]).round(1))
             Array([1.3], dtype=float32)
         """
-        return _METHODS["round"](self, decimals)
+        return METHODS["round"](self, decimals)
 
     def dot(self, other: OperandLike) -> Tensor:
         """`gc.dot`: NumPy's dot product.
@@ -569,7 +368,7 @@ class Operand(Uncopied):
             >>> run(gc.constant([1, 2]).dot([3, 4]))
             Array(11, dtype=int32)
         """
-        return _METHODS["dot"](self, other)
+        return METHODS["dot"](self, other)
 
     def conj(self) -> Tensor:
         """`gc.conj`: the complex conjugate, elementwise.
@@ -578,7 +377,7 @@ class Operand(Uncopied):
             >>> run(gc.constant(3 + 4j).conj())
             Array(3.-4.j, dtype=complex64)
         """
-        return _METHODS["conj"](self)
+        return METHODS["conj"](self)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name == "type":  # without it there is no repr, which the error needs
@@ -617,7 +416,7 @@ class Operand(Uncopied):
         """The slices along the first axis, if its size is an int: those of `gc.unstack`."""
         shape = self.type.shape
         if shape and isinstance(shape[0], int):
-            slices: Any = _METHODS["unstack"](self)
+            slices: Any = METHODS["unstack"](self)
             return iter(slices)
         what = f"its first axis has the size {shape[0]}" if shape else "it is a scalar"
         raise GraphError(
@@ -629,7 +428,7 @@ class Operand(Uncopied):
         )
 
     def __round__(self, digits: int = 0) -> Tensor:
-        return _METHODS["round"](self, digits)
+        return METHODS["round"](self, digits)
 
     def __format__(self, spec: str) -> str:
         if not spec:
@@ -668,11 +467,11 @@ class Operand(Uncopied):
         self, function: Any, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         """`np.mean(x)` is `gc.mean(x)`."""
-        return _METHODS["numpy"](function, args, kwargs)
+        return METHODS["numpy"](function, args, kwargs)
 
     def __array_ufunc__(self, function: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         """`np.exp(x)` is `gc.exp(x)`."""
-        return _METHODS["numpy_ufunc"](function, method, args, kwargs)
+        return METHODS["numpy_ufunc"](function, method, args, kwargs)
 
     @property
     def __jax_array__(self) -> Callable[[], Any]:
@@ -681,7 +480,7 @@ class Operand(Uncopied):
         Functions get an error, because JAX's own errors do not say what to do. For operators of
         JAX's arrays the attribute is absent, so that those of tensors are asked.
         """
-        capture = _CAPTURE.get()
+        capture = CAPTURE.get()
         if capture is not None:
             return lambda: capture(self)
         if sys._getframe(1).f_code.co_name.startswith(ARRAY_OPERATOR):

@@ -151,6 +151,18 @@ def _symbols_in(value: Any) -> Iterable[str]:
     return symbols_of(value)
 
 
+def ancestors(producers: Mapping[Tensor, Node], tensors: Iterable[Tensor]) -> set[Node]:
+    """The nodes among `producers` that the tensors depend on."""
+    found: set[Node] = set()
+    pending = list(tensors)
+    while pending:
+        node = producers.get(pending.pop())
+        if node is not None and node not in found:
+            found.add(node)
+            pending += node.inputs
+    return found
+
+
 def effects_of(node: Node) -> Effects:
     """The node's own effects and those of every node in its regions."""
     effects = node.op.effects

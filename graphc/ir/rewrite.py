@@ -264,6 +264,21 @@ class _DimMap:
         return value
 
 
+def rename_feeds(program: Program, names: Sequence[str]) -> Program:
+    """The program with its feeds, in their order, under these names."""
+    new = iter(names)
+    axes: dict[str, int] = {}
+    inputs = []
+    for port in program.inputs:
+        if port.kind == "feed":
+            name = next(new)
+            if port.name in program.batch_axes:
+                axes[name] = program.batch_axes[port.name]
+            port = port._replace(name=name)
+        inputs.append(port)
+    return program.replace(inputs=tuple(inputs), batch_axes=axes)
+
+
 def is_sorted(nodes: Iterable[Node], inputs: Iterable[Tensor]) -> bool:
     """Whether each operand is among `inputs` or the result of an earlier node."""
     defined = set(inputs)

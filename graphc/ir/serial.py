@@ -23,6 +23,7 @@ from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.dtypes import SHORT, DType
 from graphc.ir.graph import Graph
 from graphc.ir.initial import initializer_fields
+from graphc.ir.late import written
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ir.serial_read import FORMAT, VERSION, Reader
@@ -158,7 +159,7 @@ class _Dumper:
 
     def graph(self, graph: Graph) -> Manifest:
         numbers: dict[Tensor, int] = {}
-        nodes = self._nodes(graph.nodes, numbers)
+        nodes = self._nodes(written(graph.nodes), numbers)
         return {
             "name": graph.name,
             "seed": graph.seed,

@@ -19,6 +19,7 @@ import numpy as np
 
 from graphc.errors import TextError
 from graphc.ir.initial import initializer_fields
+from graphc.ir.late import written
 from graphc.ir.lexer import quote_device, quote_name
 from graphc.ir.node import Node, Tensor
 from graphc.ir.values import same_value, write_array, write_attr, write_key, write_value
@@ -73,12 +74,13 @@ def print_graph(graph: Graph, *, sources: bool = True, elide: bool = False) -> s
             hint="print the root graph, which holds it",
         )
     writer = _Writer(True, sources, elide)
-    tensors = name_tensors((), graph.nodes)
+    nodes = graph.nodes if elide else written(graph.nodes)
+    tensors = name_tensors((), nodes)
     rows = [writer.variable(v, tensors) for v in graph.variables.values()]
     lines = [f"graph {quote_name(graph.name)}(seed={graph.seed}, draws={graph.draws}) {{"]
     lines += writer.align(rows)
     lines += _equalities(graph.constraints.equalities())
-    lines += writer.nodes(graph.nodes, tensors)
+    lines += writer.nodes(nodes, tensors)
     for name, items in graph.collections().items():
         inside = ", ".join(writer.item(item, name, tensors) for item in items)
         lines.append(f"{_INDENT}collection {quote_name(name)} = [{inside}]")
@@ -193,14 +195,14 @@ class _Writer:
 
     def attrs(self, node: Node) -> str:
         """` {axis=1, keepdims=true}`: the attributes that do not have their default."""
-        written = []
+        listed = []
         for name, attr in node.op.attrs.items():
             if name in node.attrs and not same_value(node.attrs[name], attr.default):
                 text = write_attr(attr.kind, node.attrs[name], elide=self.elide)
-                written.append(f"{write_key(name)}={text}")
+                listed.append(f"{write_key(name)}={text}")
         for name in node.attrs.keys() - node.op.attrs.keys():  # of a faulty node
-            written.append(f"{write_key(name)}={write_value(node.attrs[name])}")
-        return f" {{{', '.join(written)}}}" if written else ""
+            listed.append(f"{write_key(name)}={write_value(node.attrs[name])}")
+        return f" {{{', '.join(listed)}}}" if listed else ""
 
     def variable(self, variable: Variable, tensors: Mapping[Tensor, str]) -> _Row:
         """`variable w: f32[2] = Zeros() trainable on /device:GPU:0 in [weights]`."""

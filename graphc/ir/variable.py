@@ -9,7 +9,8 @@ import numpy as np
 
 from graphc.ir.calls import explain_methods, explained
 from graphc.ir.node import Tensor
-from graphc.ir.operand import _METHODS, Operand, OperandLike
+from graphc.ir.operand import Operand, OperandLike
+from graphc.ir.operators import METHODS
 from graphc.ir.sharding import Spec
 from graphc.ir.types import TensorType
 
@@ -139,4 +140,4 @@ explain_methods(Variable)
 
 
 def _method(name: str) -> Callable[..., Tensor]:
-    return _METHODS[name]
+    return METHODS[name]

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NoReturn
 
 from graphc.errors import GraphcError, VerifyError
-from graphc.ir.dims import Dim, DimConstraints, has_names
+from graphc.ir.dim_constraints import DimConstraints
+from graphc.ir.dims import Dim, has_names
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.opdef import PURE, Effects, OpDef

@@ -12,18 +12,17 @@ from typing import Any
 
 import jax
 from jax import numpy as jnp
-from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, Literal, jaxpr_as_fun
 
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule, depends_on_nothing
 from graphc.jaxpr.keys import is_key
-from graphc.ops.control.custom_gradient import undifferentiable, with_gradient
+from graphc.jaxpr.opaque import alone, opaque, variables_of
+from graphc.jaxpr.symbols import x64_for
+from graphc.ops.control.custom_gradient import with_late_gradient
+from graphc.ops.core.emit import emit_one
 from graphc.ops.draws.random_keys import as_jax_key
-
-# A rule may call its own function (as that of logaddexp does), so the chain of derivatives may be
-# infinite.
-MAX_ORDER = 2
+from graphc.ops.structure.ordering import FENCE
 
 
 def _call(parameter: str) -> Rule:
@@ -33,9 +32,28 @@ def _call(parameter: str) -> Rule:
     return rule
 
 
+def _checkpoint(eqn: Equation, *operands: Tensor) -> Results:
+    """A function whose intermediate values are computed again for its gradient.
+
+    In a derivative JAX marks the equation that computes them again. Fences keep these values apart
+    from those of the first time. Outside a derivative the node gets JAX's derivative, which has
+    such an equation.
+    """
+    params = eqn.params
+    if params["differentiated"]:
+        kept = params["prevent_cse"]
+        apart = [kept] * len(operands) if isinstance(kept, bool) else kept
+        fenced = [
+            emit_one(FENCE, (x,), number=0) if each else x
+            for x, each in zip(operands, apart, strict=True)
+        ]
+        return eqn.inline(params["jaxpr"], fenced, eqn.used)
+    return differentiated(eqn, operands, eqn.inline(params["jaxpr"], operands, eqn.used))
+
+
 def _custom(eqn: Equation, *operands: Tensor) -> Results:
     results = eqn.inline(eqn.params["call_jaxpr"], operands, eqn.used)
-    return _differentiated(eqn, operands, results)
+    return differentiated(eqn, operands, results)
 
 
 def _linear_solve(eqn: Equation, *operands: Tensor) -> Results:
@@ -45,7 +63,7 @@ def _linear_solve(eqn: Equation, *operands: Tensor) -> Results:
     given = operands[start : start + lengths.solve]
     right = operands[start + lengths.solve + lengths.transpose_solve :]
     results = eqn.inline(jaxprs.solve, [*given, *right], eqn.used)
-    return _differentiated(eqn, operands, results)
+    return differentiated(eqn, operands, results)
 
 
 def _expanded(eqn: Equation, *operands: Tensor) -> Results:
@@ -56,14 +74,15 @@ def _expanded(eqn: Equation, *operands: Tensor) -> Results:
         return high.expand(*jax.tree.unflatten(high.in_tree, values))
 
     jaxpr = jax.make_jaxpr(expand)(*[eqn.symbols.struct(t.type) for t in operands])
-    return _differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
+    return differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
 
 
 def foreign(eqn: Equation, *operands: Tensor) -> Results:
-    """A primitive of another package, replaced by the JAX function that evaluates it.
+    """A primitive of another package, replaced by the JAX function that evaluates it; where there
+    is none, by a node for its lowered form.
 
     Raises:
-        JaxImportError: no JAX function evaluates it.
+        JaxImportError: JAX cannot lower it.
     """
     found = eqn.eqn.primitive
 
@@ -79,8 +98,8 @@ def foreign(eqn: Equation, *operands: Tensor) -> Results:
     except Exception:  # whatever the other package's code raises for values that JAX traces
         jaxpr = None
     if jaxpr is None or _contains(jaxpr, found):  # JAX's default evaluates by compiling it
-        eqn.refuse("there is no graphc operator for it, and JAX has no public name for it")
-    return _differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
+        return differentiated(eqn, operands, opaque(eqn, *operands))
+    return differentiated(eqn, operands, eqn.inline(jaxpr, operands, eqn.used))
 
 
 def _contains(jaxpr: Any, primitive: Any) -> bool:
@@ -92,7 +111,7 @@ def _contains(jaxpr: Any, primitive: Any) -> bool:
     return False
 
 
-def _differentiated(
+def differentiated(
     eqn: Equation, operands: Sequence[Tensor], results: list[Tensor | None]
 ) -> list[Tensor | None]:
     """`results` of a whole equation, with JAX's derivative."""
@@ -101,35 +120,17 @@ def _differentiated(
     if not moves or not eqn.has_own_derivative:
         return results
     ys = [y for i, y in enumerate(results) if i in chosen and y is not None]
-    if eqn.order == MAX_ORDER:
-        why = f"derivatives above order {MAX_ORDER} of a function with {eqn.eqn.primitive.name} "
-        marked = [undifferentiable(y, why + "are not imported") for y in ys]
-        return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
-    # Each variable once; literals stay inside the equation.
-    given: dict[Any, Tensor] = {
-        variable: tensor
-        for variable, tensor in zip(eqn.eqn.invars, operands, strict=True)
-        if not isinstance(variable, Literal)
-    }
+    given = variables_of(eqn.eqn, operands)
     xs = list(given.values())
     backward = _backward(eqn.eqn, list(given), chosen, _fixed(eqn.eqn, given))
     structs = [eqn.symbols.struct(t.type) for t in (*xs, *ys)]
 
     def rule(inner: Sequence[Tensor], adjoints: Sequence[Tensor]) -> list[Tensor]:
-        return eqn.inline_derivative(jax.make_jaxpr(backward)(*structs), [*inner, *adjoints])
+        with x64_for(t.type for t in (*xs, *ys)):
+            return eqn.inline_derivative(jax.make_jaxpr(backward)(*structs), [*inner, *adjoints])
 
-    try:
-        marked = list(with_gradient(ys, xs, rule))
-    except Exception as error:  # of a derivative that may never be asked for
-        marked = list(refusing(ys, f"a function with {eqn.eqn.primitive.name}", error))
+    marked = list(with_late_gradient(ys, xs, rule, f"a function with {eqn.eqn.primitive.name}"))
     return [marked.pop(0) if i in chosen else y for i, y in enumerate(results)]
-
-
-def refusing(ys: Sequence[Tensor], what: str, error: Exception) -> Sequence[Tensor]:
-    """`ys`; a gradient through them is refused, since the derivative of `what` raised `error`."""
-    first = str(error).partition("\n")[0]
-    why = f"the derivative of {what} cannot be built: {type(error).__name__}: {first}"
-    return [undifferentiable(y, why.rstrip(": ")) for y in ys]
 
 
 def _fixed(eqn: Any, given: Mapping[Any, Tensor]) -> set[int]:
@@ -148,11 +149,7 @@ def _backward(
 ) -> Callable[..., Any]:
     """The function (values of `variables`, adjoints of the `chosen` results) -> adjoints, which are
     zeros for the `fixed` variables."""
-    outputs = [eqn.outvars[i] for i in chosen]
-    names = tuple([f"x{i}" for i in range(len(variables))])
-    info = DebugInfo("graphc.from_jax", eqn.primitive.name, names, ("",) * len(outputs))
-    alone = Jaxpr([], variables, outputs, [eqn], debug_info=info)
-    forward = jaxpr_as_fun(ClosedJaxpr(alone, ()))
+    forward = alone(eqn, variables, [eqn.outvars[i] for i in chosen])
     floating = [
         i for i, v in enumerate(variables) if not is_key(v.aval.dtype) and is_inexact(v.aval.dtype)
     ]
@@ -178,7 +175,7 @@ def _backward(
 
 RULES: dict[str, Rule] = {
     "call_hi_primitive": _expanded,
-    "checkpoint": _call("jaxpr"),
+    "checkpoint": _checkpoint,
     "closed_call": _call("call_jaxpr"),
     "core_call": _call("call_jaxpr"),
     "custom_jvp_call": _custom,
@@ -186,5 +183,5 @@ RULES: dict[str, Rule] = {
     "custom_vjp_call": _custom,
     "jit": _call("jaxpr"),
     "pjit": _call("jaxpr"),
-    "remat2": _call("jaxpr"),
+    "remat2": _checkpoint,
 }

@@ -10,7 +10,8 @@ import numpy as np
 
 from graphc.ir.dtypes import is_integer
 from graphc.ir.node import Tensor
-from graphc.jaxpr.equation import Equation, Rule
+from graphc.jaxpr.equation import Equation, Results, Rule
+from graphc.jaxpr.primitives import primitive
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.core.emit import emit_one, to_dtype
 from graphc.ops.elementwise import arithmetic, comparison, powers, rounding, transcendental
@@ -141,10 +142,9 @@ def _shift_right_arithmetic(eqn: Equation, x: Tensor, n: Tensor) -> Tensor:
     return bitcast(right_shift(bitcast(x, signed), bitcast(n, signed)), x.dtype)
 
 
-def _bitcast(eqn: Equation, x: Tensor) -> Tensor:
-    if eqn.type.shape != x.shape:
-        eqn.refuse("to a dtype of another number of bits is not imported")
-    return bitcast(x, eqn.type.dtype)
+def _bitcast(eqn: Equation, x: Tensor) -> Results:
+    # Between dtypes of different widths the shape changes.
+    return bitcast(x, eqn.type.dtype) if eqn.type.shape == x.shape else primitive(eqn, x)
 
 
 def _device_put(eqn: Equation, *operands: Tensor) -> tuple[Tensor, ...]:

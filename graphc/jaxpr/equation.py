@@ -42,7 +42,6 @@ class Equation:
         used: which of its results are needed.
         symbols: the named sizes of graphc and of JAX.
         inline: `(jaxpr, operands, used) -> results`, for the jaxprs in its parameters.
-        order: the order of the derivative that it belongs to; 0 in the function itself.
         has_own_derivative: whether a custom derivative becomes the node's; otherwise the function
             has one as a whole.
         inline_derivative: `(jaxpr, operands) -> results`, for the jaxpr of a derivative.
@@ -55,7 +54,6 @@ class Equation:
     used: tuple[bool, ...]
     symbols: Symbols
     inline: Callable[[Any, Sequence[Tensor], Sequence[bool]], list[Tensor | None]]
-    order: int
     has_own_derivative: bool
     inline_derivative: Callable[[Any, Sequence[Tensor]], list[Tensor]]
     max_trips: int | None

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from graphc.build.specs import SpecTree, TensorSpec
-from graphc.errors import AttributeValueError, DTypeError, JaxImportError, ShapeError
+from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.dims import symbol
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, describe_tensors
@@ -21,7 +21,7 @@ from graphc.ir.program import effects_of
 from graphc.ir.scopes import AMBIENT, building, control_inputs, name_scope
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
-from graphc.jaxpr.table import has_foreign, refused
+from graphc.jaxpr.table import has_foreign
 from graphc.jaxpr.tracing import trace
 from graphc.jaxpr.whole import differentiated
 from graphc.ops.core.emit import convert, graph_of
@@ -44,8 +44,9 @@ def from_jax(
     including custom derivatives (`jax.custom_jvp`, `jax.custom_vjp`). `jax.grad` inside `fn`
     becomes nodes too, so `fn` may be a whole training step. Each node carries the user's line in
     `fn` if it can be found. Loops and branches become `gc.scan`, `gc.while_loop` and `gc.switch`; a
-    primitive without an equivalent operator becomes a `Primitive` node. The `precision=` of matrix
-    products and the rematerialisation of `jax.checkpoint` are not preserved.
+    primitive without an equivalent operator becomes a `Primitive` node, or a `Lowered` node, which
+    holds it as StableHLO. `jax.checkpoint` is preserved: values are computed again for the
+    gradient. The `precision=` of matrix products is not preserved.
 
     Random numbers are those that JAX draws from the same key. A key is passed as its words,
     uint32[2], such as the result of `jax.random.PRNGKey` or of `gc.random.random_key()`, which is
@@ -67,7 +68,7 @@ def from_jax(
 
     Raises:
         JaxImportError: `fn` contains something that cannot be turned into nodes. The error names
-            the primitive and the line.
+            the primitive and the line, and those of all others.
         ShapeError, DTypeError: a call does not match the specs. Errors that `fn` raises while it is
             traced are passed on.
 
@@ -121,13 +122,7 @@ def _import(
         with name_scope(label):
             before = len(graph.nodes)
             whole = has_foreign(traced.jaxpr)
-            try:
-                results = traced.replay(operands, max_trips=max_trip_count, whole=whole)
-            except JaxImportError as error:  # of the first; the user hears of all at once
-                names = sorted(refused(traced.jaxpr))
-                if len(names) > 1:
-                    error.details += (f"not imported: {', '.join(names)}",)
-                raise
+            results = traced.replay(operands, max_trips=max_trip_count, whole=whole)
             if whole:
                 results = differentiated(of_tensors, operands, results)
             calls = [node.name for node in graph.nodes[before:] if effects_of(node) & Effects.HOST]

@@ -16,7 +16,9 @@ from jax import lax
 from graphc.ir.dims import Dim, Shape, product
 from graphc.ir.dtypes import INT32, UINT32, is_64bit
 from graphc.ir.node import Tensor
+from graphc.jaxpr import calls
 from graphc.jaxpr.equation import Equation, Results, Rule
+from graphc.jaxpr.opaque import opaque
 from graphc.jaxpr.primitives import primitive
 from graphc.jaxpr.shapes import inverse, reshaped, transposed
 from graphc.jaxpr.windows import dynamic_slice, dynamic_update_slice, in_range
@@ -290,7 +292,9 @@ def _scatter_flat(x: Tensor, indices: Tensor, updates: Tensor, form: _Form, mode
 
 
 def _scatter(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor) -> Results:
-    if indices.ndim != 1 or eqn.params["update_jaxpr"] is not None:
+    if eqn.params["update_jaxpr"] is not None:  # x.at[i].apply
+        return calls.differentiated(eqn, (x, indices, updates), opaque(eqn, x, indices, updates))
+    if indices.ndim != 1:
         return primitive(eqn, x, indices, updates)
     return _update_window(eqn, x, indices, updates, _form(eqn, x, indices, _OF_SCATTER))
 

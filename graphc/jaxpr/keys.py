@@ -19,7 +19,7 @@ from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 from graphc.jax_internals import KEY_DTYPE
-from graphc.jaxpr.equation import Array, Equation, Rule
+from graphc.jaxpr.equation import Array, Equation, Results, Rule
 from graphc.jaxpr.shapes import reshaped, transposed
 from graphc.jaxpr.windows import dynamic_slice
 from graphc.ops.arrays.joining import concatenate
@@ -28,7 +28,6 @@ from graphc.ops.arrays.slicing import slice_
 from graphc.ops.core.emit import constant, emit_one, to_dtype
 from graphc.ops.draws.random_keys import FOLD_IN, RANDOM_BITS, SPLIT_KEY
 from graphc.ops.elementwise.bits import bitcast, right_shift
-from graphc.ops.elementwise.comparison import where
 
 
 @cache
@@ -122,16 +121,27 @@ def _broadcast(eqn: Equation, keys: Tensor) -> Tensor:
     return keys if keys.shape == shape else broadcast_to(keys, shape)
 
 
-def _select(eqn: Equation, which: Tensor, *cases: Tensor) -> Tensor:
-    if which.dtype.kind != "b":
-        eqn.refuse("of more than two random keys is not imported")
-    return where(reshaped(which, (*which.shape, 1)), *cases[::-1])
+def _on_words(eqn: Equation, *operands: Tensor) -> Results:
+    """A primitive that moves keys but does not look at them, applied to each word of the keys."""
+    axes = [-1 if is_key(v.aval.dtype) else None for v in eqn.eqn.invars]
+
+    def each(*words: Any) -> Any:
+        return eqn.eqn.primitive.bind(*words, **eqn.params)
+
+    jaxpr = jax.make_jaxpr(jax.vmap(each, in_axes=axes, out_axes=-1))(
+        *[eqn.symbols.struct(t.type) for t in operands]
+    )
+    return eqn.inline(jaxpr, operands, eqn.used)
 
 
 _OF_KEYS: dict[str, Rule] = {
     "broadcast_in_dim": _broadcast,
     "dynamic_slice": _dynamic_slice,
-    "select_n": _select,
+    "dynamic_update_slice": _on_words,
+    "gather": _on_words,
+    "rev": _on_words,
+    "scatter": _on_words,
+    "select_n": _on_words,
     "slice": _slice,
     "transpose": lambda eqn, keys: transposed(keys, (*eqn.ints("permutation"), keys.ndim - 1)),
 }
@@ -151,7 +161,7 @@ def for_keys(name: str, rule: Rule) -> Rule:
     own = _OF_KEYS.get(name, _refuse)
 
     def chosen(eqn: Equation, *operands: Tensor) -> Any:
-        keys = eqn.types[0].dtype is UINT32 and is_key(eqn.eqn.outvars[0].aval.dtype)
+        keys = any(is_key(v.aval.dtype) for v in eqn.eqn.outvars)
         return (own if keys else rule)(eqn, *operands)
 
     return chosen
@@ -160,5 +170,5 @@ def for_keys(name: str, rule: Rule) -> Rule:
 def _refuse(eqn: Equation, *operands: Tensor) -> Tensor:
     eqn.refuse(
         "of random keys is not imported",
-        "pick keys by slices and single indices: keys[i], keys[1:3]",
+        "move keys by indices: keys[order]",
     )

@@ -13,7 +13,7 @@ from graphc.ops.core.emit import constant, emit_one, to_dtype
 from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.matrices.ragged import RAGGED_OUTER, ragged_dot
-from graphc.ops.nn.conv import CONV
+from graphc.ops.nn.conv_rules import CONV
 from graphc.ops.scipy_api.fourier import FFT
 
 Axes = tuple[int, ...]

@@ -12,7 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 from graphc.ir.dims import product
 from graphc.ir.dtypes import is_complex
 from graphc.ir.node import Tensor
-from graphc.jaxpr.equation import COLLECTIVES, Equation, Rule
+from graphc.jaxpr.equation import COLLECTIVES, Equation, Results, Rule
 from graphc.jaxpr.primitives import primitive
 from graphc.jaxpr.shapes import inverse, transposed
 from graphc.ops.catalogue import CATALOGUE
@@ -36,9 +36,7 @@ def _bool_reduction(name: str) -> Rule:
     reduce = _reduction(name)
 
     def rule(eqn: Equation, x: Tensor) -> Any:
-        if x.dtype.kind != "b":
-            eqn.refuse(f"of {x.dtype.name} (bit by bit) is not imported")
-        return reduce(eqn, x)
+        return reduce(eqn, x) if x.dtype.kind == "b" else primitive(eqn, x)  # bit by bit
 
     return rule
 
@@ -98,7 +96,7 @@ def _top_k(eqn: Equation, x: Tensor) -> Sequence[Tensor]:
     return [transposed(y, inverse(order)) for y in results]
 
 
-def _approx_top_k(eqn: Equation, x: Tensor) -> Sequence[Tensor]:
+def _approx_top_k(eqn: Equation, x: Tensor) -> Results:
     params = eqn.params
     k, alone = int(params["k"]), int(params["reduction_input_size_override"]) <= 0
     if not (k > 0 and alone and params["aggregate_to_topk"]):

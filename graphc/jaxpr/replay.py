@@ -9,7 +9,7 @@ import numpy as np
 from jax.extend.core import DropVar, Literal
 
 from graphc.errors import GraphcError, GraphError, JaxImportError
-from graphc.ir.dtypes import UINT32, as_dtype
+from graphc.ir.dtypes import UINT32, DType, as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT, at_source
 from graphc.ir.types import TensorType
@@ -17,6 +17,7 @@ from graphc.jaxpr.equation import Array, Equation, Rule, refuse
 from graphc.jaxpr.keys import is_key, words_of
 from graphc.jaxpr.sources import is_users, user_line
 from graphc.jaxpr.symbols import Symbols
+from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.emit import constant
 
 _SHARED = 16  # elements: constants up to this size are created once
@@ -30,6 +31,9 @@ class Replay:
         rule_of: returns the rule of an equation's primitive, or raises.
         max_trips: the maximum number of iterations of loops of a computed length.
         whole: whether the function as a whole will get a derivative, so its equations need none.
+        constant: makes the tensor of an array of more than 16 elements.
+        refusals: if given, collects the errors of equations that cannot be turned into nodes, by
+            primitive. Zeros take their places. So one replay finds all of them.
     """
 
     def __init__(
@@ -38,13 +42,16 @@ class Replay:
         rule_of: Callable[[Any], Rule],
         max_trips: int | None = None,
         whole: bool = False,
+        constant: Callable[[Any], Tensor] | None = None,
+        refusals: dict[str, JaxImportError] | None = None,
     ) -> None:
+        self._refusals = refusals
         self._symbols = symbols
         self._rule_of = rule_of
         self._max_trips = max_trips
         self._whole = whole
+        self._make_constant = constant
         self._constants: dict[Any, Tensor] = {}
-        self._order = 0
 
     def run(
         self,
@@ -71,11 +78,11 @@ class Replay:
 
         def value(atom: Any) -> Tensor:
             if isinstance(atom, Literal):
-                return self.constant(np.asarray(atom.val, self.type(atom.aval).dtype))
+                return self.constant(atom.val, self.type(atom.aval).dtype)
             if atom not in values:
                 const = consts[atom]
-                host = words_of(const) if is_key(atom.aval.dtype) else np.asarray(const)
-                values[atom] = self.constant(host)
+                words = words_of(const) if is_key(atom.aval.dtype) else const
+                values[atom] = self.constant(words, self.type(atom.aval).dtype)
             return values[atom]
 
         wanted = [v for i, v in enumerate(inner.outvars) if used is None or used[i]]
@@ -97,10 +104,13 @@ class Replay:
             return TensorType(UINT32, (*shape, 2))
         return TensorType(as_dtype(aval.dtype), shape)
 
-    def constant(self, value: Array) -> Tensor:
-        """`value` as a tensor; small ones are created once for each graph."""
-        if value.size > _SHARED:
-            return constant(value)
+    def constant(self, array: Any, dtype: DType) -> Tensor:
+        """An array as a tensor; small ones are created once for each graph."""
+        if np.size(array) > _SHARED:
+            if self._make_constant is not None:
+                return self._make_constant(array)
+            return constant(np.asarray(array, dtype))
+        value: Array = np.asarray(array, dtype)
         key = (AMBIENT.graphs[-1], value.dtype, value.shape, value.tobytes())
         if key not in self._constants:
             self._constants[key] = constant(value)
@@ -109,10 +119,22 @@ class Replay:
     def _apply(
         self, eqn: Any, needed: tuple[bool, ...], operands: Sequence[Tensor]
     ) -> dict[Any, Tensor]:
+        if self._refusals is None:
+            return self._results(eqn, needed, operands)
+        try:
+            return self._results(eqn, needed, operands)
+        except JaxImportError as error:
+            self._refusals.setdefault(eqn.primitive.name, error)
+            types = {v: self.type(v.aval) for v in eqn.outvars}
+            return {v: broadcast_to(constant(0, t.dtype), t.shape) for v, t in types.items()}
+
+    def _results(
+        self, eqn: Any, needed: tuple[bool, ...], operands: Sequence[Tensor]
+    ) -> dict[Any, Tensor]:
         rule = self._rule_of(eqn)
         types = tuple([self.type(v.aval) for v in eqn.outvars])
         equation = Equation(
-            eqn, types, needed, self._symbols, self._inline, self._order,
+            eqn, types, needed, self._symbols, self._inline,
             not self._whole, self._inline_derivative, self._max_trips,
         )  # fmt: skip
         try:
@@ -137,11 +159,7 @@ class Replay:
         return [next(results) if need else None for need in used]
 
     def _inline_derivative(self, jaxpr: Any, operands: Sequence[Tensor]) -> list[Tensor]:
-        self._order += 1
-        try:
-            return self.run(jaxpr, operands, sources=False)
-        finally:
-            self._order -= 1
+        return self.run(jaxpr, operands, sources=False)
 
 
 def _live(eqns: Sequence[Any], wanted: Sequence[Any]) -> list[tuple[Any, tuple[bool, ...]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from jax import export
 from graphc.errors import JaxImportError, TextError
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import Dim, Shape, substitute, symbol, symbols_of
+from graphc.ir.dtypes import is_64bit
 from graphc.ir.types import TensorType
 
 _SYMBOL = re.compile(r"\bd\d+\b")
@@ -68,3 +70,11 @@ class Symbols:
                 hint="fix that size: give the placeholder an int instead",
             ) from error
         return result
+
+
+def x64_for(types: Any) -> AbstractContextManager[Any]:
+    """JAX's 64-bit mode if one of `types` needs it; otherwise the current mode."""
+    if any(is_64bit(type.dtype) for type in types):
+        context: AbstractContextManager[Any] = jax.enable_x64(True)
+        return context
+    return nullcontext()

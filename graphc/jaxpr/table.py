@@ -57,9 +57,10 @@ _GROUPS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         ("mesh_cast", "reshard", "sharding_constraint"),
     ),
     (
-        "the second derivative of a pooling is not imported",
-        "import the function itself and differentiate it with gc.gradients",
-        ("select_and_gather_add",),
+        "mutable arrays are not imported",
+        "return new arrays instead of writing to references, or keep the value in a gc.variable",
+        ("new_ref", "get", "swap", "addupdate", "freeze", "free_ref", "accum_grad_in_ref",
+         "empty_ref"),
     ),
 )  # fmt: skip
 
@@ -88,11 +89,6 @@ def has_foreign(jaxpr: Any) -> bool:
         name not in RULES and name not in _REASONS and not is_known(name)
         for name in _primitives(jaxpr)
     )
-
-
-def refused(jaxpr: Any) -> set[str]:
-    """The names of all primitives in a jaxpr, or in one inside it, that are never imported."""
-    return {name for name in _primitives(jaxpr) if name in _REASONS and name not in RULES}
 
 
 def _primitives(jaxpr: Any) -> Iterator[str]:

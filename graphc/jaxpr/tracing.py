@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import jax
@@ -11,14 +11,14 @@ import numpy as np
 from jax.extend.core import InconclusiveDimensionOperation, Literal
 
 from graphc.errors import JaxImportError
-from graphc.ir.dtypes import is_64bit
+from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
-from graphc.ir.scopes import AMBIENT
+from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.replay import Replay
-from graphc.jaxpr.symbols import Symbols
+from graphc.jaxpr.symbols import Symbols, x64_for
 from graphc.jaxpr.table import rule_of
 
 # What JAX raises where a function asks for the value of a traced argument.
@@ -59,30 +59,50 @@ class Traced(NamedTuple):
         used: Sequence[bool] | None = None,
         max_trips: int | None = None,
         whole: bool = False,
+        constant: Callable[[Any], Tensor] | None = None,
     ) -> list[Tensor]:
         """Adds the nodes for `operands` to the graph being built; returns the leaves of the
         results.
 
         Loops of a computed length end after at most `max_trips` iterations, if it is given. With
-        `whole`, the nodes of custom derivatives get no gradient of their own.
+        `whole`, the nodes of custom derivatives get no gradient of their own. `constant` makes the
+        tensor of an array that the function holds; the default makes a constant.
 
         Raises:
             JaxImportError: an equation cannot be turned into nodes.
         """
         with x64_for(t.type for t in operands):
-            return Replay(self.symbols, rule_of, max_trips, whole).run(self.jaxpr, operands, used)
+            try:
+                replay = Replay(self.symbols, rule_of, max_trips, whole, constant)
+                return replay.run(self.jaxpr, operands, used)
+            except JaxImportError as error:  # of the first equation; the user hears of all at once
+                error.details += tuple(self._others([t.type for t in operands], error, whole))
+                raise
+
+    def _others(
+        self, types: Sequence[TensorType], first: JaxImportError, whole: bool
+    ) -> Iterator[str]:
+        """What else cannot be turned into nodes: a line for each other primitive."""
+        refusals: dict[str, JaxImportError] = {}
+        scratch = Graph()
+        with building(scratch), suppress(Exception):  # zeros instead of results may not fit
+            operands = [scratch.add_input(type, f"x{i}") for i, type in enumerate(types)]
+            replay = Replay(self.symbols, rule_of, max_trips=None, whole=whole, refusals=refusals)
+            replay.run(self.jaxpr, operands)
+        for error in refusals.values():
+            if error.what != first.what:
+                yield f"also {error.what}" + (f", at {error.source}" if error.source else "")
 
 
-def x64_for(types: Any) -> AbstractContextManager[Any]:
-    """JAX's 64-bit mode if one of `types` needs it; otherwise the current mode."""
-    if any(is_64bit(type.dtype) for type in types):
-        context: AbstractContextManager[Any] = jax.enable_x64(True)
-        return context
-    return nullcontext()
-
-
-def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
+def trace(
+    fn: Callable[..., Any],
+    types: Sequence[TensorType],
+    structs: Sequence[jax.ShapeDtypeStruct] | None = None,
+) -> Traced:
     """`fn(*values)` traced for values of `types`, in 64-bit mode if one of them is 64 bits wide.
+
+    Args:
+        structs: what JAX traces with, if types do not say all of it: weak types, typed keys.
 
     Raises:
         JaxImportError: `fn` returned a tensor of the graph, or it depends on named sizes in a way
@@ -106,7 +126,7 @@ def trace(fn: Callable[..., Any], types: Sequence[TensorType]) -> Traced:
 
     with x64_for(types):
         try:
-            jaxpr = jax.make_jaxpr(flat)(*[symbols.struct(type) for type in types])
+            jaxpr = jax.make_jaxpr(flat)(*(structs or [symbols.struct(type) for type in types]))
         except InconclusiveDimensionOperation as error:
             raise JaxImportError(
                 "the JAX function has a decision that depends on a named size",

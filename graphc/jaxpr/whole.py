@@ -14,16 +14,15 @@ import jax
 
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
-from graphc.jaxpr.calls import MAX_ORDER, refusing
 from graphc.jaxpr.tracing import trace
-from graphc.ops.control.custom_gradient import undifferentiable, with_gradient
+from graphc.ops.control.custom_gradient import with_late_gradient
 
 
 def differentiated(
-    fn: Callable[..., Any], xs: Sequence[Tensor], results: Sequence[Tensor], order: int = 1
+    fn: Callable[..., Any], xs: Sequence[Tensor], results: Sequence[Tensor]
 ) -> list[Tensor]:
     """`results` of `fn(*xs)`, with the derivative that JAX finds for `fn`; a gradient is refused
-    where JAX finds none, and above order `MAX_ORDER`."""
+    where JAX finds none."""
     chosen = [i for i, y in enumerate(results) if is_inexact(y.dtype)]
     moving = [i for i, x in enumerate(xs) if is_inexact(x.dtype)]
     if not chosen or not moving:
@@ -44,16 +43,8 @@ def differentiated(
     def rule(inner: Sequence[Tensor], adjoints: Sequence[Tensor]) -> list[Tensor]:
         operands = [*inner, *adjoints]
         found = trace(backward, [t.type for t in operands]).replay(operands, whole=True)
-        return differentiated(backward, operands, found, order + 1)
+        return differentiated(backward, operands, found)
 
-    marked: Sequence[Tensor]
-    if order > MAX_ORDER:
-        why = f"derivatives above order {MAX_ORDER} of this JAX function are not imported"
-        marked = [undifferentiable(y, why) for y in ys]
-    else:
-        try:
-            marked = with_gradient(ys, xs, rule)
-        except Exception as error:  # of a derivative that may never be asked for
-            marked = refusing(ys, "this JAX function", error)
+    marked = with_late_gradient(ys, xs, rule, "this JAX function")
     found = dict(zip(chosen, marked, strict=True))
     return [found.get(i, y) for i, y in enumerate(results)]

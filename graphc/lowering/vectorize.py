@@ -80,19 +80,28 @@ def vmap(
             trees.append(result_tree)
             return results
 
-        with building(graph_of(outer)):
-            body = trace(name or "vmap", numbered("x", types), one)
-            program = body.region([*body.parameters, *body.inner])
-            _check_effects(program)
-            every = jax.vmap(
-                _lowered(program),
-                in_axes=(*axes, *[None] * len(body.captured)),
-                out_axes=out_axes,
-            )
-            results = from_jax(every, name=name or "vmap")(*outer, *body.captured)
+        results = _vectorized(one, outer, types, axes, out_axes, name or "vmap")
         return jax.tree.unflatten(trees[0], results)
 
     return mapped
+
+
+def _vectorized(
+    one: Callable[[Sequence[Tensor]], list[Any]],
+    operands: Sequence[Tensor],
+    types: Sequence[TensorType],
+    axes: Sequence[int | None],
+    out_axes: int,
+    name: str,
+) -> Any:
+    """The nodes of `one`, a function of slices with these types, applied to all slices at once."""
+    with building(graph_of(operands)):
+        body = trace(name, numbered("x", types), one)
+        program = body.region([*body.parameters, *body.inner])
+        _check_effects(program)
+        in_axes = (*axes, *[None] * len(body.captured))
+        every = jax.vmap(_lowered(program), in_axes=in_axes, out_axes=out_axes)
+        return from_jax(every, name=name)(*operands, *body.captured)
 
 
 def _axes_of_leaves(

@@ -2,9 +2,8 @@
 
 import typing
 
-from graphc import exports
 from graphc.ir.calls import explain_all as _explain_all
-from graphc.ir.name_errors import no_function as _no_function
+from graphc.ir.namespaces import namespace as _namespace
 from graphc.nn.functional.colors import *
 from graphc.nn.functional.convolutions import *
 from graphc.nn.functional.crf import *
@@ -24,9 +23,10 @@ from graphc.nn.layers import activations as _activations
 from graphc.nn.layers import initializers as initializers
 from graphc.nn.layers.activations import *
 from graphc.nn.layers.conv_layers import *
+from graphc.nn.layers.depthwise_layers import *
+from graphc.nn.layers.dropout import *
 from graphc.nn.layers.layer import *
 from graphc.nn.layers.linear import *
-from graphc.nn.layers.noise import *
 from graphc.nn.layers.normalization import *
 from graphc.nn.layers.pool_layers import *
 from graphc.nn.layers.positions import *
@@ -43,7 +43,7 @@ from graphc.nn.transformer.additive import *
 from graphc.nn.transformer.multi_head import *
 from graphc.nn.transformer.transformer import *
 from graphc.ops.arrays.along_axis import one_hot as one_hot
-from graphc.ops.draws.random_draws import dropout as dropout
+from graphc.ops.draws.dropout import dropout as dropout
 from graphc.ops.elementwise.activation import *
 from graphc.ops.elementwise.transcendental import sigmoid as sigmoid
 from graphc.ops.elementwise.transcendental import softplus as softplus
@@ -63,10 +63,4 @@ _explain_all(globals(), "graphc")
 _activations.ACTIVATIONS.update({name: globals()[name] for name in _activations.ACTIVATIONS})
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
-    __all__ = [*exports.names(globals()), "initializers"]
-
-    def __dir__() -> list[str]:
-        return __all__
-
-    def __getattr__(name: str) -> typing.NoReturn:
-        raise _no_function(__name__, name, __all__)
+    __all__, __dir__, __getattr__ = _namespace(__name__, globals(), ["initializers"])

@@ -55,10 +55,12 @@ from graphc.ops.numpy_api.correlations import *
 from graphc.ops.numpy_api.differences import *
 from graphc.ops.numpy_api.grids import *
 from graphc.ops.numpy_api.nan_reductions import *
+from graphc.ops.numpy_api.other_graph_names import *
 from graphc.ops.numpy_api.other_names import *
 from graphc.ops.numpy_api.partitions import *
 from graphc.ops.numpy_api.pieces import *
 from graphc.ops.numpy_api.polynomials import *
+from graphc.ops.numpy_api.predicates import *
 from graphc.ops.numpy_api.rearranging import *
 from graphc.ops.numpy_api.searching import *
 from graphc.ops.numpy_api.segments import *

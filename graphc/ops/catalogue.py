@@ -22,7 +22,7 @@ from graphc.ops.arrays import (
 )
 from graphc.ops.control import branching, calling, custom_gradient, mapping, scan, while_loops
 from graphc.ops.core import emit, ranges
-from graphc.ops.draws import random_draws, random_keys, random_parametric
+from graphc.ops.draws import dropout, random_draws, random_keys, random_parametric
 from graphc.ops.elementwise import (
     activation,
     arithmetic,
@@ -73,6 +73,7 @@ from graphc.ops.scipy_api import (
 from graphc.ops.structure import (
     collective,
     host,
+    lowered,
     numerics,
     ordering,
     primitive,
@@ -83,7 +84,7 @@ from graphc.ops.structure import (
 )
 from graphc.ops.tasks import ctc_beams, edit_distance, morphology, sampling, suppression
 
-# One line a family; each lists its operators in `OPS`.
+# One line for each family. A family lists its operators in `OPS`.
 FAMILIES: tuple[ModuleType, ...] = (
     state,
     arithmetic,
@@ -104,6 +105,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     calling,
     custom_gradient,
     primitive,
+    lowered,
     host,
     activation,
     ordering,
@@ -115,6 +117,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     pooling,
     random_keys,
     random_draws,
+    dropout,
     random_parametric,
     ranges,
     collective,

@@ -61,7 +61,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # hidden from type checkers, which would take any name for granted
+if not TYPE_CHECKING:  # hidden from type checkers, which would then accept any name
 
     def __getattr__(name: str) -> NoReturn:
         raise _no_function("graphc.fft", name, __all__)

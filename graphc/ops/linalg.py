@@ -2,9 +2,8 @@
 
 import typing
 
-from graphc import exports
 from graphc.ir.calls import explain_all as _explain_all
-from graphc.ir.name_errors import no_function as _no_function
+from graphc.ir.namespaces import namespace as _namespace
 from graphc.ops.matrices.contraction import tensordot as tensordot
 from graphc.ops.matrices.factorization import *
 from graphc.ops.matrices.general_matrices import *
@@ -26,10 +25,4 @@ from graphc.ops.matrices.vector_products import vecdot as vecdot
 _explain_all(globals(), "graphc")
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
-    __all__ = exports.names(globals())
-
-    def __dir__() -> list[str]:
-        return __all__
-
-    def __getattr__(name: str) -> typing.NoReturn:
-        raise _no_function("graphc.linalg", name, __all__)
+    __all__, __dir__, __getattr__ = _namespace("graphc.linalg", globals())

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.errors import GraphError, nearest
 from graphc.ir.dims import bind_arithmetic
-from graphc.ir.operand import bind_methods, is_comparable
+from graphc.ir.operators import bind_methods, is_comparable
 from graphc.ir.source import current_source
 from graphc.ops.arrays.subscript import getitem
 from graphc.ops.arrays.updating import update

@@ -2,13 +2,14 @@
 
 import typing
 
-from graphc import exports
 from graphc.ir.calls import explain_all as _explain_all
-from graphc.ir.name_errors import no_function as _no_function
+from graphc.ir.namespaces import namespace as _namespace
 from graphc.ops.draws import random_keys
 from graphc.ops.draws.categorical import *
 from graphc.ops.draws.counts import *
 from graphc.ops.draws.distributions import *
+from graphc.ops.draws.dropout import *
+from graphc.ops.draws.location_scale import *
 from graphc.ops.draws.random_draws import *
 from graphc.ops.draws.random_keys import *
 from graphc.ops.draws.transformed_draws import *
@@ -19,10 +20,4 @@ split = random_keys.split_key
 _explain_all(globals(), "graphc")
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
-    __all__ = exports.names(globals())
-
-    def __dir__() -> list[str]:
-        return __all__
-
-    def __getattr__(name: str) -> typing.NoReturn:
-        raise _no_function("graphc.random", name, __all__)
+    __all__, __dir__, __getattr__ = _namespace("graphc.random", globals())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import optax
@@ -62,15 +62,14 @@ def apply_gradients(
         [None, Array([3.5, 2.5], dtype=float32)]
     """
     source = AMBIENT.source or current_source()
-    slopes = _checked(grads_and_vars)
+    gradients = _checked(grads_and_vars)
     check_transformation("apply_gradients", tx)
-    graph = _graph_of(slopes, loss)
-    inside: AbstractContextManager[Any] = nullcontext() if AMBIENT.graphs else building(graph)
-    with inside:
+    graph = _graph_of(gradients, loss)
+    with nullcontext() if AMBIENT.graphs else building(graph):
         label = graph.unique_name(name)
         with no_control_inputs(), absolute_scope(f"{label}/"), exact_device(""):
             assigned = add_step(
-                "apply_gradients", tx, slopes, label, loss=loss, objective=_no_objective
+                "apply_gradients", tx, gradients, label, loss=loss, objective=_no_objective
             )
         return step_node(graph, label, assigned, source)
 

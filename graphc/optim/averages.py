@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from graphc.build.initializers import Zeros
-from graphc.build.variables import variable
+from graphc.build.variable_definition import variable
 from graphc.errors import AttributeValueError, DTypeError, GraphError, ShapeError, UnknownNameError
 from graphc.ir.dtypes import FLOAT32, DType, is_floating, is_inexact
 from graphc.ir.graph import Graph
@@ -141,9 +141,8 @@ def moving_averages(
 
     Returns:
         An object with `update`, the node that updates the averages; `average(variable)`, the
-        variable
-            that holds an average; and `swapped(session)`, a context in which the session's
-            variables have the values of their averages.
+        variable that holds an average; and `swapped(session)`, a context in which the session's
+        variables have the values of their averages.
 
     Raises:
         AttributeValueError: the decay is out of range.
@@ -173,19 +172,24 @@ def moving_averages(
     with building(graph), absolute_scope(f"{graph.unique_name(name)}/"):
         share = 1 - _decay(decay, num_updates, _widest(chosen))
         averages = {v: _average_of(v, name, zero_debias) for v in chosen}
-        assigned: list[Tensor] = []
-        if zero_debias:
-            weight = variable(np.zeros((), share.dtype), trainable=False, name="weight")
-            total = weight.assign(weight.read() + (1 - weight.read()) * share)
-            assigned.append(total)
-            share = share / total
-        for each, average in averages.items():
-            with exact_device(each.device):
-                dtype, old = average.type.dtype, average.read()
-                new = old + (to_dtype(each.read(), dtype) - old) * to_dtype(share, dtype)
-                assigned.append(average.assign(new))
-        update = group(assigned, name="update")
+        update = group(_assigned(averages, share, zero_debias), name="update")
     return MovingAverages(update, averages)
+
+
+def _assigned(averages: Mapping[Variable, Variable], share: Tensor, debias: bool) -> list[Tensor]:
+    """The assignments of one update, in which the current values have the weight `share`."""
+    assigned: list[Tensor] = []
+    if debias:
+        weight = variable(np.zeros((), share.dtype), trainable=False, name="weight")
+        total = weight.assign(weight.read() + (1 - weight.read()) * share)
+        assigned.append(total)
+        share = share / total
+    for each, average in averages.items():
+        with exact_device(each.device):
+            dtype, old = average.type.dtype, average.read()
+            new = old + (to_dtype(each.read(), dtype) - old) * to_dtype(share, dtype)
+            assigned.append(average.assign(new))
+    return assigned
 
 
 def _trainable() -> list[Variable]:

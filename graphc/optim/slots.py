@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.build.initializers import Constant
-from graphc.build.variables import variable
+from graphc.build.variable_definition import variable
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import absolute_scope, device
 from graphc.ir.variable import Variable

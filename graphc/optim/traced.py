@@ -15,7 +15,8 @@ from jax import numpy as jnp
 from graphc.errors import JaxImportError
 from graphc.ir.graph import Graph
 from graphc.ir.opdef import Effects
-from graphc.ir.operand import Operand, capturing
+from graphc.ir.operand import Operand
+from graphc.ir.operators import capturing
 from graphc.ir.program import Program, effects_of, region
 from graphc.ir.scopes import AMBIENT, absolute_scope, at_source, building
 from graphc.ir.source import current_source

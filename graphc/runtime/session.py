@@ -37,7 +37,7 @@ from graphc.runtime.step.feed_places import FeedPlacer
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.step.programs import Programs
 from graphc.runtime.workers.workers import HasWorkers, Workers
-from graphc.typing import Feeds, Fetched, Fetches
+from graphc.typing import ArrayTree, Feeds, Fetched, Fetches, VariableTree
 
 
 class Session(HasWorkers, Uncopied):
@@ -329,8 +329,14 @@ class Session(HasWorkers, Uncopied):
         self._programs.grow()
         return self._state
 
-    def get(self, name: str | Variable) -> jax.Array:
+    def get(self, name: str | Variable | VariableTree) -> ArrayTree:
         """The current value of a variable: a copy, which later runs do not change.
+
+        Args:
+            name: the variable, or its name; or a nest of them, such as `gc.variables` gives.
+
+        Returns:
+            A `jax.Array`; for a nest the same nest of arrays, all taken between the same two steps.
 
         Raises:
             UnknownNameError: there is no such variable.
@@ -340,18 +346,24 @@ class Session(HasWorkers, Uncopied):
             >>> gc.Session(graph).get("w")
             Array([1., 2.], dtype=float32)
         """
-        return self._live().get(name)
+        live = self._live()
+        if isinstance(name, (str, Variable)):
+            return live.get(name)
+        with live.lock:
+            return jax.tree.map(live.get, name)
 
-    def set(self, name: str | Variable, value: ArrayLike) -> None:
+    def set(self, name: str | Variable | VariableTree, value: ArrayTree) -> None:
         """Gives a variable a new value.
 
         Args:
-            name: the variable, or its name.
+            name: the variable, or its name; or a nest of them, such as `gc.variables` gives.
             value: of the variable's shape. It is cast to its dtype within a kind (floats to
-                floats).
+                floats). For a nest, the same nest of values: all of them are set or, if one does
+                not fit, none.
 
         Raises:
             UnknownNameError, ShapeError, DTypeError: it does not fit; the variable keeps its value.
+            AttributeValueError: the nests differ.
 
         Examples:
             >>> w = gc.variable([1.0, 2.0], name="w")
@@ -360,7 +372,21 @@ class Session(HasWorkers, Uncopied):
             >>> session.run(w * 2)
             Array([10., 12.], dtype=float32)
         """
-        self._live().set({name: value})
+        if isinstance(name, (str, Variable)):
+            self._live().set({name: value})
+            return
+        structure: Any
+        names, structure = jax.tree.flatten(name)
+        try:
+            values = structure.flatten_up_to(value)
+        except (TypeError, ValueError) as error:
+            raise AttributeValueError(
+                f"set: the values are not in the nest of the variables, {structure}",
+                details=[str(error).splitlines()[0]],
+                source=current_source(),
+                hint="pass one value for each variable, in the same nest",
+            ) from error
+        self._live().set(dict(zip(names, values, strict=True)))
 
     def set_all(
         self,

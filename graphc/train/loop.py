@@ -182,13 +182,7 @@ def fit(
             source=current_source(),
             hint='gc.train.Job(graph, train, batches, steps=1000, metrics={"loss": loss})',
         )
-    count = job.steps if steps is None else steps
-    if type(count) is not int or count < 1:
-        raise AttributeValueError(
-            f"fit: steps must be an int of at least 1, got {count!r}",
-            source=current_source(),
-            hint="gc.train.Job(..., steps=1000)",
-        )
+    count = _checked_steps(job.steps if steps is None else steps)
     fetches = {"train": job.train, "metrics": dict(job.metrics)}
     values: list[Mapping[str, Any]] = []
     begin = time.perf_counter()
@@ -198,8 +192,7 @@ def fit(
         progress_bar(progress, count, "step", dynamic_ncols=True) as bar,
     ):
         for step in range(count):
-            feeds = next(batches, None)
-            if feeds is None:
+            if (feeds := next(batches, None)) is None:
                 raise FeedError(f"fit: the batches ended after {step} of {count} steps")
             values.append(session.run(fetches, feeds)["metrics"])
             if step == 0:
@@ -212,6 +205,16 @@ def fit(
     done = time.perf_counter()
     metrics = {name: np.asarray([float(v[name]) for v in values]) for name in job.metrics}
     return History(count, metrics, done - started, started - begin)
+
+
+def _checked_steps(steps: Any) -> int:
+    if type(steps) is not int or steps < 1:
+        raise AttributeValueError(
+            f"fit: steps must be an int of at least 1, got {steps!r}",
+            source=current_source(),
+            hint="gc.train.Job(..., steps=1000)",
+        )
+    return steps
 
 
 @contextmanager

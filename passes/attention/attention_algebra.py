@@ -19,6 +19,9 @@ Monomial: TypeAlias = frozenset[tuple[Atom, int]]  # atoms with their powers
 
 EXPONENTIAL: Final = "exponential"  # of a logit, less something that its row shares
 TOTAL: Final = "total"  # of a row's exponentials
+LOGIT: Final = "logit"
+GREATEST: Final = "greatest"  # of a row's logits
+LOG_TOTAL: Final = "log total"  # the logarithm of a row's total
 
 
 @by_identity
@@ -96,7 +99,15 @@ def of_atom(atom: Atom, power: int = 1) -> Poly:
 
 
 WEIGHTS: Final = Poly({frozenset({(EXPONENTIAL, 1), (TOTAL, -1)}): 1.0})
+SHIFTED: Final = Poly({frozenset({(LOGIT, 1)}): 1.0, frozenset({(GREATEST, 1)}): -1.0})
 _EXPONENTIALS: Final[Monomial] = frozenset({(EXPONENTIAL, 1)})
+
+
+def exponential(poly: Poly) -> Poly | None:
+    """The exponential of logits less their greatest, or less the logarithm of their sum."""
+    if poly == SHIFTED:
+        return of_atom(EXPONENTIAL)
+    return WEIGHTS if poly == SHIFTED + constant(-1) * of_atom(LOG_TOTAL) else None
 
 
 def as_weights(poly: Poly) -> float | None:
@@ -159,4 +170,4 @@ def _monomial(powers: Mapping[Atom, int]) -> Monomial:
 
 
 def _of_row(atom: Atom) -> bool:
-    return atom == TOTAL or isinstance(atom, RowSum)
+    return atom in (TOTAL, GREATEST, LOG_TOTAL) or isinstance(atom, RowSum)

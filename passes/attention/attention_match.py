@@ -13,28 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from graphc.ir.node import Node, Tensor, is_among
-from graphc.ops.elementwise.activation import SOFTMAX
-from graphc.ops.elementwise.arithmetic import MAXIMUM, SUBTRACT
-from graphc.ops.elementwise.transcendental import EXP
-from graphc.ops.reductions.reduction import REDUCE_MAX
-from graphc.passes.attention.attention_algebra import (
-    EXPONENTIAL,
-    WEIGHTS,
-    Poly,
-    Slope,
-    as_weights,
-    constant,
-    of_atom,
-)
-from graphc.passes.attention.attention_logits import (
-    Finder,
-    Logits,
-    View,
-    broadcast_labels,
-    seen_through,
-)
+from graphc.ir.node import Node, Tensor
+from graphc.passes.attention.attention_algebra import Slope, as_weights, constant
+from graphc.passes.attention.attention_logits import Finder, Logits, View
 from graphc.passes.attention.attention_rules import RULES
+from graphc.passes.attention.attention_start import start_of
 from graphc.passes.attention.attention_terms import End, NoMatch, Term, Terms
 from graphc.passes.attention.attention_views import Labels, Product, peel, product_of
 
@@ -154,7 +137,7 @@ class _Matcher:
         term = self._terms.terms.get(tensor)
         if term is None or not self._terms.is_of_bias(term.labels):
             raise NoMatch
-        slope, factor = self._terms.logit_slope(term.poly)
+        slope, factor = self._terms.logit_slope(term.poly, of_bias=True)
         return End("bias", tensor, term.labels, factor, slope)
 
     def _end(self, product: _Product) -> End:
@@ -214,15 +197,14 @@ def match(
             program.
         finder: for that program.
     """
-    start = _start(node, finder)
+    start = start_of(node, finder)
     if start is None:
         return None
-    tensor, axis, poly, helpers = start
-    logits = finder.logits(tensor, axis)
+    logits = finder.logits(start.logits, start.axis)
     if logits is None:
         return None
     terms = Terms(nodes, users, finder, logits)
-    terms.inside.update(logits.inside, *(helper.outputs for helper in helpers))
+    terms.inside.update(logits.inside, *(helper.outputs for helper in start.helpers))
     terms.done.update(
         place
         for tensor in terms.inside
@@ -230,52 +212,11 @@ def match(
         if place < len(nodes)
         and (nodes[place] is node or not terms.inside.isdisjoint(nodes[place].outputs))
     )
-    dims = node.outputs[0].type.shape
-    labels: Labels = tuple(None if dim == 1 else i for i, dim in enumerate(dims))
     matcher = _Matcher(terms)
     try:
-        terms.learn(node.outputs[0], Term(labels, poly))
+        for tensor, term in start.known.items():
+            terms.learn(tensor, term)
         matcher.run()
         return matcher.finish()
     except NoMatch:
         return None
-
-
-def _start(node: Node, finder: Finder) -> tuple[Tensor, int, Poly, list[Node]] | None:
-    """The logits, the axis of their keys, the polynomial of `node`, and its helper nodes."""
-    if node.op is SOFTMAX:
-        return node.inputs[0], node.attrs["axis"], WEIGHTS, []
-    shifted = finder.made.get(node.inputs[0]) if node.op is EXP else None
-    if shifted is None or shifted.op is not SUBTRACT:
-        return None
-    logits, tensor = shifted.inputs
-    axes = tuple(None if dim == 1 else i for i, dim in enumerate(logits.type.shape))
-    labels = broadcast_labels(tensor, axes)
-    helpers = [shifted]
-    while (below := finder.made.get(tensor)) is not None:
-        helpers.append(below)
-        if below.op is REDUCE_MAX:
-            axis = _axis_of_greatest(below, logits, labels)
-            return None if axis is None else (logits, axis, of_atom(EXPONENTIAL), helpers)
-        if below.op is MAXIMUM:  # with the least number there is
-            least = [t for t in below.inputs if finder.scalar(t) == -float("inf")]
-            tensor = next((t for t in below.inputs if not is_among(t, least)), tensor)
-            labels = broadcast_labels(tensor, labels)
-            if not least:
-                return None
-        elif (seen := seen_through(below, labels)) is not None:
-            tensor, labels = seen
-        else:
-            return None
-    return None
-
-
-def _axis_of_greatest(node: Node, logits: Tensor, labels: Labels) -> int | None:
-    """The axis along which `node` takes the maximum of `logits`; None if there are several, or if
-    the result, whose axes are `labels`, is combined with other rows."""
-    axes = node.attrs["axes"]
-    if node.inputs[0] is not logits or len(axes) != 1:
-        return None
-    own = [i for i, dim in enumerate(logits.type.shape) if dim != 1 and i not in axes]
-    axis: int = axes[0]
-    return axis if [label for label in labels if label is not None] == own else None

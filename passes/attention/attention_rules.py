@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphc.ir.node import Node
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
 from graphc.ops.core.emit import CAST
-from graphc.ops.elementwise.arithmetic import ADD, DIVIDE, MULTIPLY, NEGATIVE, SUBTRACT
-from graphc.ops.elementwise.comparison import WHERE
+from graphc.ops.elementwise.arithmetic import ABS, ADD, DIVIDE, MULTIPLY, NEGATIVE, SUBTRACT
+from graphc.ops.elementwise.comparison import GREATER_EQUAL, WHERE
 from graphc.ops.elementwise.powers import INTEGER_POWER, RECIPROCAL, SQUARE
+from graphc.ops.elementwise.transcendental import EXP, LOG
 from graphc.ops.reductions.reduction import REDUCE_SUM
 from graphc.ops.structure.state import IDENTITY
-from graphc.passes.attention.attention_algebra import Poly, Seen, as_logit_slope, constant, of_atom
+from graphc.passes.attention.attention_algebra import (
+    LOG_TOTAL,
+    TOTAL,
+    Poly,
+    Seen,
+    as_logit_slope,
+    constant,
+    exponential,
+    of_atom,
+)
 from graphc.passes.attention.attention_logits import broadcast_labels
 from graphc.passes.attention.attention_terms import End, NoMatch, Term, Terms, float_cast
 from graphc.passes.attention.attention_views import axis_map
@@ -67,10 +77,29 @@ def _broadcast(m: Terms, node: Node) -> Term:
     return Term((None,) * (rank - len(term.labels)) + term.labels, term.poly)
 
 
+def _log(node: Node, poly: Poly) -> Poly | None:
+    return of_atom(LOG_TOTAL) if poly == of_atom(TOTAL) else None
+
+
+def _positive(node: Node, poly: Poly) -> Poly | None:
+    """A sum of exponentials is its own absolute value."""
+    return poly if poly == of_atom(TOTAL) else None
+
+
+def _is_positive(m: Terms, node: Node) -> Term:
+    """1 for true."""
+    term, least = m.terms.get(node.inputs[0]), m.finder.scalar(node.inputs[1])
+    if term is None or least != 0 or term.poly != of_atom(TOTAL):
+        raise NoMatch
+    return Term(term.labels, constant(1))
+
+
 def _where(m: Terms, node: Node) -> Term:
     """Only masked elements may be set to 0."""
     condition, x, y = node.inputs
     rank = len(node.outputs[0].type.shape)
+    if condition in m.terms:
+        return _chosen(m, node, x)
     for kept, other in ((x, y), (y, x)):
         term = m.terms.get(kept)
         if term is not None and not term.poly.terms and m.finder.scalar(other) == 0:
@@ -88,6 +117,16 @@ def _where(m: Terms, node: Node) -> Term:
     raise NoMatch
 
 
+def _chosen(m: Terms, node: Node, x: Tensor) -> Term:
+    """The operand of a `where` whose condition is always true."""
+    term, c = m.terms.get(x), m.finder.scalar(x)
+    if m.terms[node.inputs[0]].poly != constant(1) or x.type != node.outputs[0].type:
+        raise NoMatch
+    if term is None and not isinstance(c, (int, float)):
+        raise NoMatch
+    return term or Term((None,) * x.type.rank, constant(c))
+
+
 def _sum(m: Terms, node: Node) -> Term | None:
     labels, poly = m.terms[node.inputs[0]]
     axes = [axis for axis in node.attrs["axes"] if labels[axis] is not None]
@@ -103,7 +142,7 @@ def _sum(m: Terms, node: Node) -> Term | None:
         total = poly.summed()
         if total is not None:
             return Term(tuple(rest), total)
-    slope, factor = m.logit_slope(poly)
+    slope, factor = m.logit_slope(poly, of_bias=True)
     m.ends.append(End("bias", node.outputs[0], tuple(rest), factor, slope))
     return None
 
@@ -119,6 +158,10 @@ RULES: Mapping[OpDef, Callable[[Terms, Node], Term | None]] = {
     NEGATIVE: _unary(lambda node, poly: constant(-1) * poly),
     SQUARE: _unary(lambda node, poly: poly.power(2)),
     RECIPROCAL: _unary(lambda node, poly: poly.power(-1)),
+    ABS: _unary(_positive),
+    GREATER_EQUAL: _is_positive,
+    LOG: _unary(_log),
+    EXP: _unary(lambda node, poly: exponential(poly)),
     INTEGER_POWER: _unary(lambda node, poly: poly.power(int(node.attrs["exponent"]))),
     CAST: _same,
     IDENTITY: _same,

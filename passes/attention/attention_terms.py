@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -108,17 +109,26 @@ class Terms:
             for mask in self.logits.masks
         )
 
-    def logit_slope(self, poly: Poly) -> tuple[Slope, float]:
+    def logit_slope(self, poly: Poly, *, of_bias: bool = False) -> tuple[Slope, float]:
         """The adjoint of the weights, and the factor, in an adjoint of the logits with the same
-        masks."""
+        masks.
+
+        The adjoint of a bias that was added after a mask lacks the mask. Where the weights of
+        masked keys are 0, it makes no difference.
+        """
         found = as_logit_slope(poly)
         masks = {
-            self.finder.plain(mask.tensor, mask.labels).root
+            self.finder.plain(mask.tensor, mask.labels).root: mask
             for mask in self.logits.masks
             if not mask.bias
         }
-        if found is None or found.masks != masks:
+        if found is None or not found.masks <= masks.keys():
             raise NoMatch
+        for root in masks.keys() - found.masks:
+            mask = masks[root]
+            vanishes = mask.fill == -math.inf or self.finder.is_causal(mask, self.logits)
+            if not of_bias or not vanishes:
+                raise NoMatch
         return found.slope, found.factor
 
     def operands(self, node: Node) -> tuple[Labels, Poly, Poly]:

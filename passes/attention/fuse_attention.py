@@ -18,8 +18,11 @@ from graphc.passes.attention.attention_logits import Finder
 from graphc.passes.attention.attention_match import Found, match
 from graphc.passes.attention.attention_steps import steps
 from graphc.passes.attention.attention_terms import NoMatch
+from graphc.passes.attention.split_batch import split_batches
 from graphc.passes.core.base import Pass, PassResult, run_all_bodies
 from graphc.passes.core.target import Target
+from graphc.passes.simplify.prune import Prune
+from graphc.passes.simplify.simplify_shapes import SimplifyShapes
 
 _FEWEST_WEIGHTS = 1 << 16  # smaller ones are not looked at
 
@@ -55,12 +58,19 @@ class FuseAttention(Pass):
 
     def run(self, program: Program) -> PassResult:
         program, changed = run_all_bodies(self, program)
-        starts = [node for node in program.nodes if self._may_start(node)]
         try:
-            program, fused = self._fused(program, starts)
+            program, fused = self._fused(program, self._starts(program))
+            split = split_batches(program) if self._starts(program) else program
+            if split is not program:
+                split = Prune().run(SimplifyShapes().run(split).program).program
+                split, more = self._fused(split, self._starts(split))
+                program, fused = (split, fused + more) if more else (program, fused)
         except Exception as error:
             raise self.fault(None, error) from error
         return PassResult(program, changed + fused)
+
+    def _starts(self, program: Program) -> list[Node]:
+        return [node for node in program.nodes if self._may_start(node)]
 
     def _may_start(self, node: Node) -> bool:
         if node.op is not SOFTMAX and node.op is not EXP:

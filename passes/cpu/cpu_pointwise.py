@@ -13,7 +13,7 @@ from graphc.ir.program import Program
 from graphc.ops.arrays.shape import RESHAPE, reshape, transpose
 from graphc.ops.arrays.slicing import PAD, slice_
 from graphc.ops.matrices.matrix_product import matmul
-from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
+from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 from graphc.ops.reductions.reduction import reduce_sum
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, Rules, change, simplify

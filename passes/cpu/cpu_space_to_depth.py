@@ -13,7 +13,7 @@ from graphc.ir.program import Program
 from graphc.ops.arrays.shape import RESHAPE, reshape, transpose
 from graphc.ops.arrays.slicing import pad_with
 from graphc.ops.core.emit import emit_one
-from graphc.ops.nn.conv import CONV, CONV_KERNEL_GRADIENT
+from graphc.ops.nn.conv_rules import CONV, CONV_KERNEL_GRADIENT
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, Rules, change, simplify
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import ml_dtypes
 import numpy as np
 
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program, region
+from graphc.ir.program import Program
 from graphc.ir.types import TensorType
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.ops.elementwise.bits import BITCAST
 from graphc.passes.core.base import Pass, PassResult, run_bodies
@@ -22,11 +23,11 @@ _BITS: Final = np.dtype(np.uint16)
 
 @dataclass(frozen=True)
 class CpuStackedBits(Pass):
-    """Loops take and stack bfloat16 slices by their bits, as uint16, and turn them back inside.
+    """Loops take and stack the bits of bfloat16 slices, as uint16. The body converts them back.
 
-    XLA:CPU widens every bfloat16 operation to float32, the update of a slice too, so the whole
-    stack that a forward loop keeps for a backward one becomes float32: no memory is saved. Integers
-    it leaves alone; float16 it does not widen.
+    XLA:CPU widens every bfloat16 operation to float32, including the update of a slice. So the
+    whole stack that a forward loop keeps for a backward loop becomes float32, and no memory is
+    saved. XLA does not widen integers or float16.
 
     Must not: run for other devices, or in programs that JAX is to differentiate: bits have no
     gradient.
@@ -52,35 +53,41 @@ class CpuStackedBits(Pass):
 
 
 def _by_bits(node: Node, bits: dict[Tensor, Tensor]) -> tuple[list[Node], Node, list[Node]]:
-    """Nodes before it, the loop, nodes behind it."""
-    (body,), held = node.regions, node.attrs["consts"] + node.attrs["carries"]
-    inputs, taken = list(node.inputs), body.input_tensors()
-    outputs, given = list(node.outputs), body.output_tensors()
+    """The nodes before the loop, the loop, and the nodes after it."""
+    view = LoopView.of(node)
     before: list[Node] = []
     first: list[Node] = []
     last: list[Node] = []
-    behind: list[Node] = []
-    for i in range(held, len(inputs)):
-        if inputs[i].type.dtype != _BF16:
+    after: list[Node] = []
+    taken = list(zip(view.outer.xs, view.inner.xs, strict=True))
+    for i, (stack, piece) in enumerate(taken):
+        if stack.type.dtype != _BF16:
             continue
-        if inputs[i] not in bits:
-            before.append(node_of(BITCAST, (inputs[i],), like=node, dtype=_BITS))
-            bits[inputs[i]] = before[-1].outputs[0]
-        inputs[i] = bits[inputs[i]]
-        piece = Tensor(TensorType(_BITS, taken[i].type.shape), taken[i].name)
-        first.append(node_of(BITCAST, (piece,), (taken[i],), like=node, dtype=_BF16))
-        taken[i] = piece
-    for i in range(node.attrs["carries"], len(outputs)):
-        if outputs[i].type.dtype != _BF16:
+        if stack not in bits:
+            before.append(node_of(BITCAST, (stack,), like=node, dtype=_BITS))
+            bits[stack] = before[-1].outputs[0]
+        taken[i] = bits[stack], _as_bits(piece)
+        first.append(node_of(BITCAST, (taken[i][1],), (piece,), like=node, dtype=_BF16))
+    given = list(zip(view.ys, view.stacks, strict=True))
+    for i, (value, stack) in enumerate(given):
+        if stack.type.dtype != _BF16:
             continue
-        last.append(node_of(BITCAST, (given[i],), like=node, dtype=_BITS))
-        given[i] = last[-1].outputs[0]
-        stack = Tensor(TensorType(_BITS, outputs[i].type.shape), outputs[i].name)
-        behind.append(node_of(BITCAST, (stack,), (outputs[i],), like=node, dtype=_BF16))
-        bits[outputs[i]] = stack
-        outputs[i] = stack
+        last.append(node_of(BITCAST, (value,), like=node, dtype=_BITS))
+        bits[stack] = _as_bits(stack)
+        after.append(node_of(BITCAST, (bits[stack],), (stack,), like=node, dtype=_BF16))
+        given[i] = last[-1].outputs[0], bits[stack]
     if not (first or last):
         return [], node, []
-    new = region(body.name, taken, [*first, *body.nodes, *last], given)
-    loop = node.replace(inputs=tuple(inputs), outputs=tuple(outputs), regions=(new,))
-    return before, loop, behind
+    view = replace(
+        view,
+        outer=view.outer._replace(xs=()),
+        inner=view.inner._replace(xs=()),
+        nodes=(*first, *view.nodes, *last),
+        ys=(),
+        stacks=(),
+    )
+    return before, view.with_xs(taken).with_ys(given).write(), after
+
+
+def _as_bits(tensor: Tensor) -> Tensor:
+    return Tensor(TensorType(_BITS, tensor.type.shape), tensor.name)

@@ -11,7 +11,7 @@ from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Node
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
-from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
+from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 from graphc.ops.nn.image_turns import turns_of
 from graphc.ops.nn.winograd import MOST_PLACES
 from graphc.passes.core.base import Pass, PassResult

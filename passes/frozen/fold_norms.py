@@ -26,7 +26,7 @@ from graphc.ops.elementwise.arithmetic import (
 from graphc.ops.elementwise.powers import rsqrt
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
-from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT
+from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT
 from graphc.ops.nn.normalization import BATCH_NORM
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, change, simplify

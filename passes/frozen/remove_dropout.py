@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
-from graphc.ops.draws.random_draws import DROPOUT
+from graphc.ops.draws.dropout import DROPOUT
 from graphc.ops.nn.attention import ATTENTION
 from graphc.ops.structure.state import IDENTITY
 from graphc.passes.core.base import Pass, PassResult

@@ -12,7 +12,7 @@ from graphc.ir.program import Program
 from graphc.ops.arrays.joining import CONCATENATE
 from graphc.ops.arrays.slicing import REVERSE, SLICE
 from graphc.ops.arrays.stacking import STACK
-from graphc.ops.control.bodies import parts_of, slice_type
+from graphc.ops.control.bodies import slice_type
 from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.passes.core.base import Pass, PassResult, run_all_bodies
@@ -98,8 +98,8 @@ def _find(loop: Node, pieces: Pieces, alone: _Alone) -> list[_Shifted]:
     length = loop.attrs["length"]
     if type(length) is not int or length < 2:
         return []
-    order = range(length - 1, -1, -1) if loop.attrs["reverse"] else range(length)
-    outer = parts_of(loop, loop.inputs)
+    view = LoopView.of(loop)
+    order, outer = view.order(), view.outer
     fixed = {*outer.consts, *outer.carries}
     xs = list(dict.fromkeys(outer.xs))
     found: list[_Shifted] = []

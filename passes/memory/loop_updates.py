@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from graphc.ir.node import Node, Tensor, is_among
-from graphc.ir.program import Program, is_pure
+from graphc.ir.program import Program, ancestors, is_pure
 from graphc.ops.arrays.joining import SPLIT
 from graphc.ops.arrays.shape import RESHAPE, TRANSPOSE
 from graphc.ops.arrays.slicing import SLICE
 from graphc.ops.arrays.stacking import UNSTACK
-from graphc.ops.control.bodies import split
+from graphc.ops.control.bodies import parts_of
+from graphc.ops.control.loop_view import LoopView
 from graphc.ops.structure.collective import EXCHANGES, SHARD_SLICE
 from graphc.passes.core.state_updates import End
 from graphc.passes.memory.loop_cells import Cell, Cells
@@ -78,7 +79,7 @@ class _Around:
     def __init__(self, program: Program, loop: Node, ends: Sequence[End]) -> None:
         self._program, self._loop = program, loop
         self._cells = cells = Cells(program, loop.attrs["length"])
-        self.gradients = loop.outputs[loop.attrs["carries"] :]
+        self.gradients = LoopView.of(loop).stacks
         self.old = {end.new: end.old for end in ends if end.old is not None}
         self._producers = program.producers()
         self._given = {*program.output_tensors(), *cells.values(program.output_tensors())}
@@ -95,7 +96,7 @@ class _Around:
                     self._users.setdefault(tensor, []).append(node)
                 if not self._late.isdisjoint(values):
                     self._late.update(node.outputs)
-        self._before = _ancestors(self._producers, loop)
+        self._before = ancestors(self._producers, loop.inputs)
 
     def parts(self) -> list[list[Cell]]:
         """The cells that depend on gradients, those that share slices together."""
@@ -210,10 +211,10 @@ class _Around:
             moved |= more
 
     def _readers(self, old: Tensor, moved: dict[Cell, None]) -> list[Tensor] | None:
-        """What the loop must wait for before it writes over `old`; None if the old value is
-        needed later."""
+        """The tensors that the loop must wait for before it overwrites `old`. None if the old value
+        is needed later."""
         loop = self._loop
-        fixed = split(loop.inputs, loop.attrs["consts"], loop.attrs["carries"])
+        fixed = parts_of(loop, loop.inputs)
         if is_among(old, (*fixed.consts, *fixed.carries)):
             return None
         found: dict[Tensor, None] = {}
@@ -254,13 +255,3 @@ class _Around:
             if not needs.isdisjoint(other.at.inputs):
                 needs.update(other.at.outputs)
         return [t for t in cell.owner.outputs if t in needs and t not in self._late][:1]
-
-
-def _ancestors(producers: Mapping[Tensor, Node], loop: Node) -> set[Node]:
-    found, stack = set[Node](), list(loop.inputs)
-    while stack:
-        node = producers.get(stack.pop())
-        if node is not None and node not in found:
-            found.add(node)
-            stack += node.inputs
-    return found

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from graphc.ir.builder import Builder
 from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor, is_among, position_of
-from graphc.ir.program import Program, is_pure, region
+from graphc.ir.program import Program, ancestors, is_pure, region
 from graphc.ir.rewrite import sort_nodes, substitute, used_from
 from graphc.ops.arrays.dynamic_slicing import DYNAMIC_SLICE, DYNAMIC_UPDATE_SLICE
 from graphc.ops.arrays.shape import BROADCAST_TO, reshape
@@ -113,8 +113,7 @@ class _Writer:
             self._write(update, gradients, stacks, slices)
         view = self._view
         used = {t for update in self._updates for cell in update.cells for t in cell.at.inputs}
-        stacked = {t: inner for t, inner in gradients.items() if t not in used}
-        view = replace(view, stacks=tuple(stacked), ys=tuple(stacked.values()))
+        view = view.only_stacks(gradients.keys() - used)
         self._wait(view.given(), [gradients[t] for t in gradients if t in used])
         wholes = {put.old: put.whole for put in self._puts}
         carries = [(old, stacks[old], wholes[slices[old]], new) for new, old in ends]
@@ -211,7 +210,7 @@ class _Writer:
         exchange is to begin early.
         """
         made = {t: node for node in self._builder.nodes for t in node.outputs}
-        needed = _ancestors(made, readers)
+        needed = ancestors(made, readers)
         for gradient in gradients:
             node = made.get(gradient)
             if node is None or node in needed or node.op not in (MATMUL, DOT_GENERAL):
@@ -263,14 +262,3 @@ class _Writer:
 
 def _leading(tensor: Tensor) -> Tensor:
     return reshape(tensor, (1, *tensor.type.shape))
-
-
-def _ancestors(made: Mapping[Tensor, Node], tensors: Sequence[Tensor]) -> set[Node]:
-    """The nodes that make the tensors, and all that these need."""
-    found, waiting = set[Node](), list(tensors)
-    while waiting:
-        node = made.get(waiting.pop())
-        if node is not None and node not in found:
-            found.add(node)
-            waiting += node.inputs
-    return found

@@ -12,6 +12,7 @@ from graphc.ir.rewrite import clone, substitute, used_from
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import RESHAPE
 from graphc.ops.control.bodies import parts_of, slice_type, stacked_type
+from graphc.ops.control.loop_view import LoopView
 from graphc.passes.memory.loop_pairs import LoopPair
 from graphc.passes.memory.recompute_plans import Plan, again
 
@@ -140,28 +141,24 @@ def _in_segments(pair: LoopPair, plan: Plan, turns: int) -> Written:
     inner = LoopPair(rerun, back, frozenset(second.inputs))
     twin = dict(zip(pair.weights, inner.weights, strict=True))
     rerun, back = _with_saved(inner, Plan(frozenset(twin[t] for t in plan.saved), None, 0, 0))
-    body = (_no_more_than(rerun, {*back.inputs}), back)
+    body = (_without_effects(rerun, {*back.inputs}), back)
     return Written(written, second.close(backward, back_carries, body, back.outputs))
 
 
-def _no_more_than(loop: Node, used: set[Tensor]) -> Node:
-    """The loop without stacks that are not used, and without what its body does beside: that was
-    done by the first run."""
-    body, carries = loop.regions[0], loop.attrs["carries"]
-    kept = [i for i, t in enumerate(loop.outputs) if i < carries or t in used]
-    results = [body.outputs[i].tensor for i in kept]
-    nodes = used_from(body.nodes, results)
-    smaller = region(body.name, body.input_tensors(), nodes, results)
-    return loop.replace(outputs=tuple([loop.outputs[i] for i in kept]), regions=(smaller,))
+def _without_effects(loop: Node, used: set[Tensor]) -> Node:
+    """The loop with only the used stacks. Its body computes nothing else: the first run has already
+    had the effects of the body."""
+    view = LoopView.of(loop).only_stacks(used)
+    return view.with_nodes(used_from(view.nodes, view.given())).write()
 
 
 class _Segment:
-    """The body of a loop over segments, while it is put together.
+    """The body of a loop over segments, while it is being built.
 
     Attributes:
-        count, turns: how many segments, and of how many turns.
-        cuts: stacks of n slices -> the same as stacks of segments, which are defined already.
-        inputs: of the body so far, for operands that are the same in each segment, and for others.
+        count, turns: the number of segments, and of iterations in each.
+        cuts: stacks of n slices -> the same as stacks of segments, which are already defined.
+        inputs: the inputs of the body so far: operands that all segments share, then the others.
     """
 
     def __init__(self, count: int, turns: int, cuts: Mapping[Tensor, Tensor] | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir.dims import DimConstraints
+from graphc.ir.dim_constraints import DimConstraints
 from graphc.ir.dtypes import BOOL, FLOAT32, DType
 from graphc.ir.node import Node, Tensor, same_items
 from graphc.ir.opdef import OpDef

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from graphc.ir.node import Tensor, same_items
-from graphc.passes.rolling.recurrence import Recurrence
+from graphc.passes.rolling.recurrence import Recurrence, elements_in
 
 Tensors = tuple[Tensor, ...]
 
@@ -36,6 +37,62 @@ def align(
         else:
             done.append(longer)
     return done
+
+
+def cut_to_readers(
+    found: Sequence[Recurrence], state: set[Tensor], is_worth_it: Callable[[Recurrence], bool]
+) -> list[Recurrence]:
+    """The recurrences, those without variables of their own cut to the turns that others read.
+
+    The backward pass of the first and the last step of an unrolled recurrent network lacks nodes,
+    so its loop is shorter. It would take a part of each stack of the forward pass, and each part
+    would be a copy. A copy of few elements costs less than a turn outside of the loop.
+    """
+    done = []
+    for maker in found:
+        part = maker
+        if not any(state.issuperset(stack) for stack in maker.stacks):
+            first, last = _turns_read(maker, [other for other in found if other is not maker])
+            if len(maker.turns) - _MOST_CUT <= last - first + 1 < len(maker.turns):
+                part = maker.part(first, last)
+        done.append(part if is_worth_it(part) else maker)
+    return done
+
+
+_MOST_CUT = 2  # turns outside of a loop
+_COPIED = 1 << 16  # elements
+
+
+def _turns_read(maker: Recurrence, others: Sequence[Recurrence]) -> tuple[int, int]:
+    """The first and the last turn whose values most stacks of the others hold.
+
+    All turns if one of these stacks holds more, or if they are small.
+    """
+    everything = 0, len(maker.turns) - 1
+    copied = 0
+    made: dict[Tensor, int] = {}
+    for k, turn in enumerate(maker.turns):
+        made.update((t, k) for node in turn for t in node.outputs)
+    follows = {(c.following.place, c.following.result) for c in maker.carries}
+    carried = {turn[place].outputs[result] for turn in maker.turns for place, result in follows}
+    ranges: Counter[tuple[int, int]] = Counter()
+    for stack in (stack for other in others for stack in other.stacks):
+        turns = [made.get(t, -1) for t in stack]
+        if turns[0] > turns[-1]:
+            turns.reverse()
+        if turns[-1] < 0:
+            continue
+        if stack[0] in carried or stack[-1] in carried:
+            continue  # also what enters the turns behind
+        if turns != list(range(turns[0], turns[-1] + 1)):
+            return everything
+        ranges[turns[0], turns[-1]] += 1
+        copied += sum(elements_in(t) for t in stack)
+    if copied < _COPIED:
+        return everything
+    first, last = ranges.most_common(1)[0][0]
+    inside = all(first <= a and b <= last for a, b in ranges)
+    return (first, last) if inside and last > first else everything
 
 
 def _pieces(

@@ -2,117 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from graphc.ir.node import Node, Tensor, is_among, same_items
-from graphc.ir.opdef import OpDef
+from graphc.ir.builder import Builder
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program, region
-from graphc.ir.types import TensorType
-from graphc.ops.arrays.slicing import REVERSE, SLICE
-from graphc.ops.arrays.stacking import STACK, UNSTACK
+from graphc.ir.rewrite import substitute
+from graphc.ops.arrays.joining import concatenate
+from graphc.ops.arrays.shape import moveaxis, reshape
+from graphc.ops.arrays.slicing import flip, slice_
+from graphc.ops.arrays.stacking import STACK, UNSTACK, stack, unstack
 from graphc.ops.control.bodies import stacked_type
 from graphc.ops.control.scan import SCAN
-from graphc.ops.core.emit import CONSTANT
+from graphc.ops.core.emit import CONSTANT, emit_one
 from graphc.passes.core.patterns import common_name, scope_of
+from graphc.passes.rolling.loop_sources import (
+    Entering,
+    Found,
+    Join,
+    Kept,
+    Loop,
+    Source,
+    Sources,
+    Tensors,
+)
 from graphc.passes.rolling.recurrence import Carried, Inner, Invariant, Operand, Recurrence, Stacked
 
-Tensors = tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
-class Entering:
-    """Carry `index` as each turn takes it."""
-
-    index: int
-
-
-# What a loop can stack for others: a value made in a turn, or a carry as it enters one.
-Kept = Inner | Entering
-
-
-@dataclass(eq=False)
-class Loop:
-    """A recurrence to become a `Scan`.
-
-    Attributes:
-        unroll: how many turns are compiled as one.
-        reverse: the first turn takes the last slice of every stack.
-        kept: what the loop stacks, in the order of the results.
-        loose: of what it stacks, what somebody needs single slices of.
-        xs: where each of its stacks comes from, set when it is known.
-    """
-
-    found: Recurrence
-    unroll: int = 1
-    reverse: bool = False
-    kept: dict[Kept, None] = field(default_factory=dict)
-    loose: set[Kept] = field(default_factory=set)
-    xs: list[Found] = field(default_factory=list)
-
-    @property
-    def turns(self) -> int:
-        return len(self.found.turns)
-
-    def stored(self, tensors: Tensors) -> Tensors:
-        """The tensors of the turns in the order in which the loop stacks them."""
-        return tensors[::-1] if self.reverse else tensors
-
-    def made(self, what: Kept) -> Tensors:
-        """The tensors that `what` is in the turns, in the order in which they are stacked."""
-        turns = self.found.turns
-        if isinstance(what, Inner):
-            return self.stored(tuple([t[what.place].outputs[what.result] for t in turns]))
-        carry = self.found.carries[what.index]
-        made = carry.following
-        later = [turn[made.place].outputs[made.result] for turn in turns[:-1]]
-        return self.stored((carry.initial, *later))
-
-
-@dataclass(eq=False)
-class Source:
-    """A stack of tensors: what the loop `maker` stacks, or, with none, made by a `Stack`."""
-
-    tensors: Tensors
-    maker: tuple[Loop, Kept] | None = None
-
-
-class Found(NamedTuple):
-    """A stack found as a part of a source, in its order or backwards."""
-
-    source: Source
-    start: int
-    length: int
-    backwards: bool
-
-
-class Sources:
-    """The stacks there are, found by what is in them."""
-
-    def __init__(self) -> None:
-        self._places: dict[Tensor, list[tuple[Source, int]]] = {}
-
-    def add(self, source: Source) -> None:
-        for i, tensor in enumerate(source.tensors):
-            self._places.setdefault(tensor, []).append((source, i))
-
-    def find(self, tensors: Tensors) -> Found | None:
-        """Where these stand side by side, in this order."""
-        for source, i in self._places.get(tensors[0], ()):
-            if same_items(source.tensors[i : i + len(tensors)], tensors):
-                return Found(source, i, len(tensors), False)
-        return None
-
-    def find_either(self, tensors: Tensors) -> Found | None:
-        """The same, or else where they stand side by side backwards."""
-        found = self.find(tensors)
-        if found is None:
-            backwards = self.find(tensors[::-1])
-            found = backwards and backwards._replace(backwards=True)
-        return found
+# Slices of a stack are single nodes if it has this many times as many, one `Unstack` otherwise.
+_FEW = 8
 
 
 class Loops:
@@ -129,23 +48,42 @@ class Loops:
         ]
         self._homes: dict[Tensor, tuple[Loop, int, Inner]] = {}
         self._sources = Sources()
+        self._joins: dict[Node, Join] = {}
 
     def rewrite(self, first: Sequence[Node], row: Sequence[Node]) -> Program:
         """The program of the nodes `first` and then `row`, with the loops in it."""
-        for loop in self._loops:
-            self._plan(loop)
         inside = {node for loop in self._loops for turn in loop.found.turns for node in turn}
         alone = [node for node in (*first, *row) if node not in inside]
+        for node in alone:
+            if node.op is UNSTACK:
+                self._sources.add(Source(node.outputs, apart=node))
+        for loop in self._loops:
+            self._plan(loop)
+        self._join_stacks(alone)
         self._ask_for_slices(alone)
-        writer = _Writer(alone)
-        writer.nodes.extend(first)
+        writer = _Writer(alone, self._joins)
+        writer.extend(first)
         place = 0
         for loop in self._loops:
-            writer.nodes.extend(row[place : loop.found.begin])
+            writer.extend(row[place : loop.found.begin])
             writer.write(loop)
             place = loop.found.begin + loop.turns * loop.found.period
-        writer.nodes.extend(row[place:])
-        return self._program.replace(nodes=tuple(writer.nodes))
+        writer.extend(row[place:])
+        return substitute(self._program.replace(nodes=tuple(writer.nodes)), writer.instead)
+
+    def _join_stacks(self, alone: Iterable[Node]) -> None:
+        """Finds the `Stack`s of what loops stack anyway."""
+        for node in alone:
+            if node.op is not STACK:
+                continue
+            parts = self._sources.parts(node.inputs)
+            makers = [p.source.maker for p in parts if isinstance(p, Found)]
+            if 2 * len(parts) > len(node.inputs) or None in makers:
+                continue
+            for maker in makers:
+                if maker is not None:
+                    maker[0].kept[maker[1]] = None
+            self._joins[node] = parts
 
     def _plan(self, loop: Loop) -> None:
         """Finds the loop's direction and stacks; what it makes may then be found by others."""
@@ -181,7 +119,9 @@ class Loops:
 
     def _ask_for_slices(self, alone: Iterable[Node]) -> None:
         """Has the loops give what is used of single turns: by other nodes, or at the ends."""
-        wanted = [t for node in alone for t in node.inputs]
+        joins = self._joins
+        wanted = [t for node in alone if node not in joins for t in node.inputs]
+        wanted += [t for parts in joins.values() for t in parts if isinstance(t, Tensor)]
         wanted += self._program.output_tensors()
         for loop in self._loops:
             wanted += [carry.initial for carry in loop.found.carries]
@@ -196,21 +136,35 @@ class Loops:
             if last and any(carry.following == made for carry in loop.found.carries):
                 continue  # the loop's last carry
             loop.kept[made] = None
-            loop.loose.add(made)
+            loop.loose.setdefault(made, set()).add(turn)
 
 
 class _Writer:
-    """Writes the nodes of the new program."""
+    """Writes the nodes of the new program.
 
-    def __init__(self, alone: Iterable[Node]) -> None:
+    Attributes:
+        instead: tensor -> what is used in its place.
+    """
+
+    def __init__(self, alone: Iterable[Node], joins: Mapping[Node, Join]) -> None:
         self.nodes: list[Node] = []
+        self.instead: dict[Tensor, Tensor] = {}
+        self._joins = joins
         self._constants = {node.outputs[0]: node for node in alone if node.op is CONSTANT}
         self._stacks: dict[Source | tuple[Loop, Kept], Tensor] = {}
+
+    def extend(self, nodes: Iterable[Node]) -> None:
+        """Nodes that are in no loop."""
+        for node in nodes:
+            if node in self._joins:
+                self._join(node, self._joins[node])
+            else:
+                self.nodes.append(node)
 
     def write(self, loop: Loop) -> None:
         """The loop, the stacks that it takes before it, and the slices of what it makes after."""
         found = loop.found
-        xs = [self._stacked(loop, known) for known in loop.xs]
+        xs = [self._stacked(known, found.turns[0][0]) for known in loop.xs]
         body, names = _body(loop)
         finals = self._finals(loop)
         results = [
@@ -239,17 +193,37 @@ class _Writer:
             )
         )
         defined = set(finals)
-        for kept, stack in zip(loop.kept, results, strict=True):
-            self._stacks[loop, kept] = stack
+        for kept, result in zip(loop.kept, results, strict=True):
+            self._stacks[loop, kept] = result
             if kept in loop.loose:
-                self._unstack(stack, loop.made(kept), defined, model)
+                self._unstack(result, loop, kept, defined)
 
-    def _unstack(self, stack: Tensor, slices: Tensors, defined: set[Tensor], model: Node) -> None:
+    def _unstack(self, whole: Tensor, loop: Loop, kept: Kept, defined: set[Tensor]) -> None:
         """Defines the tensors of single turns that were there before, as slices of the stack."""
-        outputs = tuple([Tensor(t.type, t.name) if t in defined else t for t in slices])
-        attrs = UNSTACK.complete()
-        name = f"{stack.name}/unstack"
-        self.nodes.append(Node(UNSTACK, (stack,), outputs, attrs, name=name, source=model.source))
+        slices, turns = loop.made(kept), loop.loose[kept]
+        places = sorted(loop.turns - 1 - k if loop.reverse else k for k in turns)
+        model = loop.found.turns[0][0]
+        with Builder(model, whole.name) as builder:
+            if _FEW * len(places) <= len(slices):
+                for tensor, place in [(slices[place], place) for place in places]:
+                    if tensor not in defined:
+                        piece = reshape(_part(whole, place, 1), tensor.type.shape)
+                        builder.define((piece, tensor))
+            else:
+                pairs = zip(unstack(whole), slices, strict=True)
+                builder.define(*[(new, old) for new, old in pairs if old not in defined])
+        self.nodes += builder.nodes
+
+    def _join(self, node: Node, parts: Join) -> None:
+        """A `Stack` of what loops stacked."""
+        found = {i: self._stacked(p, node) for i, p in enumerate(parts) if isinstance(p, Found)}
+        with Builder(node) as builder:
+            rows = [found[i] if i in found else stack([p]) for i, p in enumerate(parts)]
+            result = concatenate(rows, 0) if len(rows) > 1 else rows[0]
+            if node.attrs["axis"]:
+                result = moveaxis(result, 0, node.attrs["axis"])
+            self.instead[node.outputs[0]] = result
+        self.nodes += builder.nodes
 
     def _finals(self, loop: Loop) -> list[Tensor]:
         """The last carries: the tensors that the last turn defined, each once."""
@@ -261,50 +235,41 @@ class _Writer:
             finals.append(Tensor(tensor.type, tensor.name) if known else tensor)
         return finals
 
-    def _stacked(self, loop: Loop, known: Found) -> Tensor:
-        """The tensor for one of the loop's stacks, with the nodes that make it."""
+    def _stacked(self, known: Found, model: Node) -> Tensor:
+        """The tensor for a stack that is needed, with the nodes that make it."""
         source = known.source
         key = source.maker or source
-        if key not in self._stacks:
-            self._stacks[key] = self._stack(source.tensors, loop)
-        stack = self._stacks[key]
-        model = loop.found.turns[0][0]
-        if known.length < len(source.tensors):
-            rank = stack.type.rank
-            type = TensorType(stack.type.dtype, (known.length, *stack.type.shape[1:]))
-            attrs = {
-                "starts": (known.start, *[0] * (rank - 1)),
-                "limits": (known.start + known.length, *stack.type.shape[1:]),
-                "strides": (1,) * rank,
-            }
-            stack = self._one(SLICE, stack, type, attrs, model)
-        if known.backwards:
-            stack = self._one(REVERSE, stack, stack.type, {"axes": (0,)}, model)
-        return stack
+        with Builder(model, "") as builder:
+            if key not in self._stacks:
+                self._stacks[key] = self._whole(source)
+            whole = self._stacks[key]
+            with builder.at(model, whole.name):
+                if known.length < len(source.tensors):
+                    whole = _part(whole, known.start, known.length)
+                if known.backwards:
+                    whole = flip(whole, 0)
+        self.nodes += builder.nodes
+        return whole
 
-    def _one(
-        self, op: OpDef, operand: Tensor, type: TensorType, attrs: dict[str, Any], model: Node
-    ) -> Tensor:
-        result = Tensor(type, f"{operand.name}/{op.name}")
-        node = Node(op, (operand,), (result,), op.complete(attrs), name=result.name)
-        self.nodes.append(node.replace(source=model.source))
-        return result
-
-    def _stack(self, tensors: Tensors, loop: Loop) -> Tensor:
-        model = loop.found.turns[0][0]
-        result = Tensor(
-            stacked_type(tensors[0].type, len(tensors)), common_name([t.name for t in tensors])
-        )
+    def _whole(self, source: Source) -> Tensor:
+        """A stack that no loop makes."""
+        if source.apart is not None:
+            axis = source.apart.attrs["axis"]
+            (x,) = source.apart.inputs
+            return moveaxis(x, axis, 0, name=f"{x.name}/Transpose") if axis else x
+        tensors = source.tensors
+        name = common_name([t.name for t in tensors])
         constants = [self._constants.get(t) for t in tensors]
         values = [node.attrs["value"] for node in constants if node is not None]
         if len(values) == len(tensors):
-            inputs: Tensors = ()
-            op, attrs = CONSTANT, CONSTANT.complete({"value": np.stack(values)})
-        else:
-            inputs = tensors
-            op, attrs = STACK, STACK.complete()
-        self.nodes.append(Node(op, inputs, (result,), attrs, name=result.name, source=model.source))
-        return result
+            return emit_one(CONSTANT, (), name, value=np.stack(values))
+        return stack(tensors, name=name)
+
+
+def _part(x: Tensor, start: int, size: int) -> Tensor:
+    """Some slices of a stack."""
+    rest = x.type.shape[1:]
+    return slice_(x, (start, *[0] * len(rest)), (start + size, *rest))
 
 
 def _body(loop: Loop) -> tuple[Program, dict[Kept, str]]:

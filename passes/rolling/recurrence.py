@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from graphc.ir.dims import product
 from graphc.ir.node import Node, Tensor
+
+_UNKNOWN = 1 << 20  # elements of a tensor with a named size
 
 
 @dataclass(frozen=True)
@@ -180,3 +183,9 @@ def _classify(begin: int, turns: Sequence[Sequence[Node]], origins: list[_Origin
                     row.append(Stacked(stacks.setdefault(tensors, len(stacks))))
         operands.append(row)
     return Recurrence(begin, list(turns), operands, list(carries), list(invariants), list(stacks))
+
+
+def elements_in(tensor: Tensor) -> int:
+    """How many elements a tensor has, or an estimate."""
+    size = product(tensor.type.shape)
+    return size if isinstance(size, int) else _UNKNOWN

@@ -15,9 +15,9 @@ from graphc.ir.program import Program, is_pure
 from graphc.passes.core.base import Pass, PassResult, run_all_bodies
 from graphc.passes.core.costs import node_cost
 from graphc.passes.core.keys import kind_key
-from graphc.passes.rolling.align import align
+from graphc.passes.rolling.align import align, cut_to_readers
 from graphc.passes.rolling.loops import Loops
-from graphc.passes.rolling.recurrence import Carried, Inner, Recurrence, recurrences
+from graphc.passes.rolling.recurrence import Carried, Inner, Recurrence, elements_in, recurrences
 from graphc.passes.rolling.repeats import Repeat, tandem_repeats
 from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
 
@@ -47,6 +47,9 @@ class RollRepeats(Pass):
 
     Attributes:
         turns: of fewer turns no loop is made.
+        steps: the same for turns without parameters of their own, which copy none; None for
+            `turns`. If it is given, a loop over parameters that another loop stacks may have one
+            turn less than `turns`.
         saved: nor where it saves fewer nodes than this.
         work: nor where a turn computes fewer elements than this.
         shared: elements of a parameter. A loop over parameters of at least that size may save a
@@ -60,45 +63,58 @@ class RollRepeats(Pass):
     work: int = 128
     unroll: int | None = None
     shared: int = 1 << 16
+    steps: int | None = None
 
     def run(self, program: Program) -> PassResult:
         program, changed = run_all_bodies(self, program)
         first, row = _in_order(program, self.turns)
         state = set(program.input_tensors("state"))
-        found = align(*self._find(row, state))
+        chosen, worth_it = self._find(row, state)
+        found = align(chosen, state, worth_it)
+        found = cut_to_readers(found, state, worth_it)
         if not found:
             return PassResult(program, changed)
         at_once = [self.unroll or unroll_of(each, state) for each in found]
         loops = Loops(program, list(zip(found, at_once, strict=True)))
         return PassResult(loops.rewrite(first, row), changed + len(found))
 
-    def _find(
-        self, row: Sequence[Node], state: set[Tensor]
-    ) -> tuple[list[Recurrence], set[Tensor], Worth]:
-        """Recurrences that do not overlap, those that save the most nodes first; the state; and
-        whether a part of one is worth a loop."""
+    def _find(self, row: Sequence[Node], state: set[Tensor]) -> tuple[list[Recurrence], Worth]:
+        """Recurrences that do not overlap, those that save the most nodes first; and whether a part
+        of one is worth a loop."""
         search = _Search(row, state)
-        chosen = search.run(self.turns, self.saved, self._is_worth_it)
-        stacked = {t for f in chosen for stack in f.stacks for t in stack if t in state}
-        large = {t for t in stacked if self._is_large(t)}
         few = self.saved // 4
+        least = self.turns if self.steps is None else self.steps
 
         def is_worth_it(found: Recurrence) -> bool:
-            shares = any(large.issuperset(stack) for stack in found.stacks)
-            return self._is_worth_it(found, few if shares else self.saved)
+            return self._is_worth_it(found, state, self.turns, self.saved)
 
-        if large:
-            chosen += search.run(self.turns, few, is_worth_it)
-        return chosen, state, is_worth_it
+        chosen = search.run(min(self.turns, least), self.saved, is_worth_it)
+        stacked = {t for f in chosen for stack in f.stacks for t in stack if t in state}
+        large = {t for t in stacked if self._is_large(t)}
+        # A forward loop whose backward pass is flat is the worst: one iteration less is enough.
+        fewer = self.turns - (self.steps is not None)
+
+        def is_worth_more(found: Recurrence) -> bool:
+            shares, shares_large = (
+                any(tensors.issuperset(stack) for stack in found.stacks)
+                for tensors in (stacked, large)
+            )
+            turns, saved = fewer if shares else self.turns, few if shares_large else self.saved
+            return self._is_worth_it(found, state, turns, saved)
+
+        if large or (stacked and fewer < self.turns):
+            chosen += search.run(fewer, few if large else self.saved, is_worth_more)
+        return chosen, is_worth_more
 
     def _is_large(self, tensor: Tensor) -> bool:
         size = product(tensor.type.shape)
         return isinstance(size, int) and size >= self.shared
 
-    def _is_worth_it(self, found: Recurrence, saved: int | None = None) -> bool:
+    def _is_worth_it(self, found: Recurrence, state: set[Tensor], turns: int, saved: int) -> bool:
         """A loop costs a few microseconds a turn, and XLA fuses small nodes: see the fields."""
-        least = self.saved if saved is None else saved
-        enough = len(found.turns) >= self.turns and found.saved >= least
+        if self.steps is not None and not has_parameters(found, state):
+            turns = self.steps
+        enough = len(found.turns) >= turns and found.saved >= saved
         return enough and elements_of(found) >= self.work
 
 
@@ -114,18 +130,22 @@ def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
     and of these by a kind of node that stands in fewer than `few` places. A mask that every
     block uses is such: CSE left it with its first user, which it makes differ from the others.
     So is the key of a run's random draws, of the kind of the keys of single draws, and the count of
-    runs: they stand where the first block draws.
+    runs: they stand where the first block draws. And what is computed of state for at least `few`
+    nodes, such as the bias of all steps in the shape that they add.
     """
     kinds = [_kind(i, node) for i, node in enumerate(program.nodes)]
     counts = Counter(kinds)
+    uses = Counter(t for node in program.nodes for t in node.inputs)
     constant: set[Tensor] = set()
     early = set(program.input_tensors("feed"))
+    given = set(program.input_tensors())
     random = {p.tensor for p in program.ports("state") if p.name in (RNG_KEY, RNG_COUNTER)}
     first, others = [], []
     for kind, node in zip(kinds, program.nodes, strict=True):
         is_constant = constant.issuperset(node.inputs)
+        shared = given.issuperset(node.inputs) and all(uses[t] >= few for t in node.outputs)
         if is_pure(node) and (
-            is_constant or (counts[kind] < few and early.issuperset(node.inputs))
+            is_constant or (counts[kind] < few and (shared or early.issuperset(node.inputs)))
         ):
             early.update(node.outputs)
             if is_constant:
@@ -288,26 +308,25 @@ def _reached(found: Recurrence, carries: set[int]) -> set[int]:
     return reached
 
 
-_UNKNOWN = 1 << 20  # elements of a tensor with a named size
 _TINY = 2048  # elements: about as long as a turn of a loop itself takes on a CPU
 _AT_ONCE = 4
 
 
 def elements_of(found: Recurrence) -> int:
     """How many elements a turn computes."""
-    return sum(_elements(t) for node in found.turns[0] for t in node.outputs)
-
-
-def _elements(tensor: Tensor) -> int:
-    size = product(tensor.type.shape)
-    return size if isinstance(size, int) else _UNKNOWN
+    return sum(elements_in(t) for node in found.turns[0] for t in node.outputs)
 
 
 def work_of(node: Node) -> int:
     """The floating-point operations of a node; of one with named sizes, its elements."""
     if all(t.type.is_static for t in (*node.inputs, *node.outputs)):
         return node_cost(node).flops
-    return sum(map(_elements, node.outputs))
+    return sum(map(elements_in, node.outputs))
+
+
+def has_parameters(found: Recurrence, state: set[Tensor]) -> bool:
+    """Whether each turn takes variables of its own."""
+    return any(state.issuperset(stack) for stack in found.stacks)
 
 
 def unroll_of(found: Recurrence, state: set[Tensor]) -> int:
@@ -317,5 +336,4 @@ def unroll_of(found: Recurrence, state: set[Tensor]) -> int:
     unrolled recurrent network) 6 to 10 % faster; turns with parameters of their own become 1.2
     to 1.5 times slower, and all take longer to compile.
     """
-    own_parameters = any(state.issuperset(stack) for stack in found.stacks)
-    return 1 if own_parameters or elements_of(found) > _TINY else _AT_ONCE
+    return 1 if has_parameters(found, state) or elements_of(found) > _TINY else _AT_ONCE

@@ -10,6 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
+from graphc.artifacts.kernel_contracts import CHANGING
 from graphc.artifacts.program_reader import _read
 
 Array = jax.Array
@@ -33,6 +34,10 @@ ANYWHERE: dict[str, Callable[[Array], Any]] = {
     "lu of tall": lambda a: lax.linalg.lu(_thin(a)),
     "qr": lambda a: jnp.linalg.qr(_thin(a)),
     "complete qr": lambda a: jnp.linalg.qr(_thin(a), mode="complete"),
+    "product with a factor": lambda a: lax.linalg.ormqr(_thin(a), _thin(a)[..., 0, :], a),
+    "factor on the right": lambda a: lax.linalg.ormqr(
+        _thin(a), _thin(a)[..., 0, :], a, left=False, transpose=True
+    ),
     "svd": _svd((2, 4, 3), full_matrices=False),
     "full svd": _svd((3, 4), full_matrices=True),
     "singular values": _svd((2, 4, 3), compute_uv=False),
@@ -66,6 +71,9 @@ PROGRAMS: dict[str, dict[str, Callable[[Array], Any]]] = {
 }
 
 
+_ALLOWED = [jax.export.DisabledSafetyCheck.custom_call(target) for target in CHANGING]
+
+
 def calls(platform: str, dtypes: Sequence[str]) -> list[dict[str, Any]]:
     """The calls in all programs for a platform, as `program_reader` finds them; each once."""
     found: dict[str, dict[str, Any]] = {}
@@ -77,7 +85,9 @@ def calls(platform: str, dtypes: Sequence[str]) -> list[dict[str, Any]]:
 
         with jax.enable_x64(True):
             argument = jax.ShapeDtypeStruct((2, 4, 4), dtype)
-            exported = jax.export.export(jax.jit(all_of), platforms=[platform])(argument)
+            exported = jax.export.export(
+                jax.jit(all_of), platforms=[platform], disabled_checks=_ALLOWED
+            )(argument)
         for call in _read(bytes(exported.serialize()))["calls"]:
             found[str(call)] = call
     return list(found.values())

@@ -9,21 +9,23 @@ import pytest
 from graphc.build.initializers import (
     INITIALIZERS,
     Constant,
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
     Identity,
-    LecunNormal,
     Normal,
     Ones,
     Orthogonal,
     TruncatedNormal,
     Uniform,
     Zeros,
+)
+from graphc.build.scaled_initializers import (
+    GlorotNormal,
+    GlorotUniform,
+    HeNormal,
+    HeUniform,
+    LecunNormal,
     fans,
 )
-from graphc.build.variables import initial_rng
+from graphc.build.variable_definition import initial_rng
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.dtypes import as_dtype
 from tests.near import assert_near

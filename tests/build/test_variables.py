@@ -19,7 +19,8 @@ from graphc.build import (
     trainable_variables,
     variable,
 )
-from graphc.build.initializers import GlorotUniform, Normal, Zeros
+from graphc.build.initializers import Normal, Zeros
+from graphc.build.scaled_initializers import GlorotUniform
 from graphc.errors import (
     AttributeValueError,
     DTypeError,

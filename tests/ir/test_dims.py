@@ -6,8 +6,9 @@ import pytest
 
 import graphc as gc
 from graphc.errors import ShapeError, TextError
+from graphc.ir.dim_constraints import DimConstraints
 from graphc.ir.dim_parser import parse_dim
-from graphc.ir.dims import DimConstraints, symbol
+from graphc.ir.dims import symbol
 
 N, M = symbol("n"), symbol("m")
 

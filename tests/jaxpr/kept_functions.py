@@ -55,9 +55,12 @@ LAPACK: tuple[Row, ...] = tuple(
 )
 
 _OTHERS = [
+    of("bitcast_convert_type", lambda a: lax.bitcast_convert_type(a, jnp.uint8), WORDS),
     of("cholesky_update", lambda x, y: lax.linalg.cholesky_update(spd(x), y), (3, 3), (3,)),
     of("lu_pivots_to_permutation", lambda p: lax.linalg.lu_pivots_to_permutation(p, 4), PIVOTS),
     of("mulhi", lambda a: lax.mulhi(a, a), WORDS),
+    of("reduce_and", lambda a: lax.reduce_and(a, (0,)), WORDS),
+    of("reduce_or", lambda a: lax.reduce_or(a, (0,)), WORDS),
     of("reduce_xor", lambda a: lax.reduce_xor(a, (0,)), WORDS),
     of("rng_bit_generator",
        lambda k: lax.rng_bit_generator(jnp.concatenate([k, k]), (5,))[1], KEY),
@@ -74,12 +77,12 @@ NOT_KEPT = {
          "ragged_all_to_all"], "of a named axis, which an imported function does not have",
     ),
     **dict.fromkeys(["after_all", "create_token", "empty2"], "makes tokens and empty memory"),
-    **dict.fromkeys(["get", "swap"], "of references, which are refused"),
-    **dict.fromkeys(["reduce", "reduce_window", "select_and_scatter"], "holds a function: refused"),
+    **dict.fromkeys(["get", "swap"], "of mutable arrays, which are refused"),
+    **dict.fromkeys(["reduce", "reduce_window", "select_and_scatter"], "holds a function: lowered"),
     **dict.fromkeys(["call", "custom_lin", "eval_jaxpr", "stage"], "JAX makes it while it traces"),
     "dce_sink": "has no result, so nothing needs it",
     "eq_to": "JAX makes it only in sorts, which are operators",
     "rng_uniform": "refused: its numbers depend on the device",
-    "select_and_gather_add": "refused: the second derivative of a pooling",
+    "select_and_gather_add": "has no public name: lowered",
     "sharding_constraint": "of devices, which a graph chooses itself",
 }  # fmt: skip

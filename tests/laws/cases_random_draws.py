@@ -1,10 +1,11 @@
-"""Cases of graphc/ops/draws/random_draws.py. For distributions see tests/ops/test_random.py."""
+"""Cases of graphc/ops/draws: random_draws and dropout. Distributions: tests/ops/test_random.py."""
 
 from __future__ import annotations
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ops.core.emit import emit
 from graphc.ops.draws import random_draws as ops
+from graphc.ops.draws.dropout import DROPOUT, dropout
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_random_keys import KEY
 
@@ -38,13 +39,13 @@ CASES = (
             Bad(lambda p: ops.bernoulli(p, (2,)), [In((3,))], ShapeError, "broadcast"),
             Bad(lambda p: ops.bernoulli(p), [In((3,), "int32")], DTypeError, "p must be floating"),
          ]),
-    Case("Dropout", lambda x, key: emit(ops.DROPOUT, (x, key), rate=0.3),
+    Case("Dropout", lambda x, key: emit(DROPOUT, (x, key), rate=0.3),
          [In((4, 3), batch_axis=0), KEY], None, layout=False,
          dtypes=("bfloat16", "float32", "float64")),
-    Case("Dropout", lambda x: ops.dropout(x, 0.5, seed=3), [In((4, 3))], None, label="function",
+    Case("Dropout", lambda x: dropout(x, 0.5, seed=3), [In((4, 3))], None, label="function",
          bad=[
-            Bad(lambda x: ops.dropout(x, 1.0), [In((4,))], AttributeValueError,
+            Bad(lambda x: dropout(x, 1.0), [In((4,))], AttributeValueError,
                 "rate must be at least 0 and less than 1"),
-            Bad(lambda x: ops.dropout(x, 0.5), [In((4,), "int32")], DTypeError, "floating"),
+            Bad(lambda x: dropout(x, 0.5), [In((4,), "int32")], DTypeError, "floating"),
          ]),
 )  # fmt: skip

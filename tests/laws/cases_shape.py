@@ -66,7 +66,7 @@ CASES = (
             Bad(apply(ops.reshape, (2.5, 4)), [MATRIX], AttributeValueError, "must be an int"),
             Bad(apply(ops.squeeze, 1), [MATRIX], ShapeError, "has size 3, not 1"),
             Bad(apply(ops.expand_dims, 4), [MATRIX], AttributeValueError, "out of range"),
-            Bad(apply(ops.expand_dims, (0, 0)), [MATRIX], AttributeValueError, "stands twice"),
+            Bad(apply(ops.expand_dims, (0, 0)), [MATRIX], AttributeValueError, "occurs twice"),
         ],
     ),
     Case("Reshape", ops.ravel, [MIDDLE], np.ravel, label="ravel"),
@@ -98,7 +98,12 @@ CASES = (
         lambda x: x.sum(0).T,
         label="partial",
         bad=[
-            Bad(apply(ops.transpose, (0, 0)), [MATRIX], ShapeError, "not an order of the 2 axes"),
+            Bad(
+                apply(ops.transpose, (0, 0)),
+                [MATRIX],
+                ShapeError,
+                "not a permutation of the 2 axes",
+            ),
             Bad(apply(ops.transpose, (0,)), [MATRIX], ShapeError, "name each axis once"),
             Bad(apply(ops.transpose, (0, 2)), [MATRIX], AttributeValueError, "axis 2 is out of"),
             Bad(apply(ops.moveaxis, (0, 1), 0), [MATRIX], AttributeValueError, "cannot move"),

@@ -14,7 +14,7 @@ DTYPES = tuple(dtype.name for dtype in BY_SHORT.values())
 
 
 # Operators around another one: they take what that takes.
-AROUND_ANOTHER = {"Primitive", "VJP"}
+AROUND_ANOTHER = {"Lowered", "Primitive", "VJP"}
 Outcomes = dict[str, str | None]  # by dtype: None, or the reason why it is refused
 
 

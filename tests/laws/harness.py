@@ -16,6 +16,7 @@ from graphc.build.placeholders import placeholder
 from graphc.ir.capture import capture
 from graphc.ir.dtypes import as_dtype, is_complex, is_floating, is_inexact, is_integer
 from graphc.ir.graph import Graph
+from graphc.ir.late import written
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import to_function
@@ -104,6 +105,7 @@ def real_parts(tensors: Sequence[Tensor]) -> list[Tensor]:
 def functional(graph: Graph, fetches: Sequence[Tensor], feeds: Sequence[Tensor]) -> Program:
     """The pure program of these fetches."""
     captured = capture(graph, fetches, feeds, READ_VARIABLE)
+    captured = captured.replace(nodes=tuple(written(captured.nodes)))
     return Functionalize().run(captured).program
 
 

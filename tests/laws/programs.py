@@ -97,9 +97,7 @@ def programs() -> dict[str, Callable[[], Ready]]:
         if any(_differentiable(case) for case in cases):
             found[f"gradients/{family}"] = partial(slopes, cases)
     found["imported/rows"] = partial(imported, ROWS)
-    found["imported/kept"] = partial(imported, [row for row in KEPT if not _in_no_file(row)])
-    in_no_file = [row for row in KEPT if _in_no_file(row)]
-    found["imported/in no file"] = partial(imported, in_no_file, ways=CACHE)
+    found["imported/kept"] = partial(imported, KEPT)
     return found | DEVICES
 
 
@@ -167,12 +165,7 @@ def _feeds(built: Sequence[Built]) -> dict[Tensor, Array]:
 # -- functions of JAX ---------------------------------------------------------------------------
 
 
-def _in_no_file(row: Row) -> bool:
-    """Whether JAX cannot export this primitive: `gc.save` then reports it."""
-    return "ormqr" in row.primitives
-
-
-def imported(rows: Sequence[Row], **more: Any) -> Ready:
+def imported(rows: Sequence[Row]) -> Ready:
     """The imported functions that keep a primitive of JAX, with their gradients. Other functions
     become operators, which have cases. Functions with callbacks are not stored anywhere."""
     feeds: dict[Tensor, Array] = {}
@@ -193,7 +186,7 @@ def imported(rows: Sequence[Row], **more: Any) -> Ready:
                 ys = floating(results)
                 seeds = [constant(weights(y.shape, i).astype(y.dtype)) for i, y in enumerate(ys)]
                 fetches += gradients(ys, [xs[i] for i in drawn(row)], seeds, unconnected="zero")
-    return ready(graph, fetches, feeds, **more)
+    return ready(graph, fetches, feeds)
 
 
 # -- what the compiler makes, and the ways to run -------------------------------------------------

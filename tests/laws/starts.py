@@ -17,7 +17,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,12 @@ from tests.laws.programs import CACHE, Ready, names_of, programs
 _LOWERING = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 lowered: list[Any] = []
 jax.monitoring.register_event_duration_secs_listener(
-    lambda event, seconds, **facts: event == _LOWERING and lowered.append(facts)
+    lambda event, seconds, **facts: (
+        event == _LOWERING
+        # A `Lowered` node is lowered when it is imported, in every process.
+        and facts["fun_name"] != "jit(graphc_lowered)"
+        and lowered.append(facts)
+    )
 )
 
 
@@ -117,6 +122,7 @@ def first(ready: Ready, folder: Path, name: str) -> dict[str, Any]:
     compiled = step.stages.compiled
     parts = compiled.executables if isinstance(compiled, CompiledPartition) else [compiled]
     return found | {
+        "ways": ready.ways,
         "kept": step.cache_key is not None,
         "targets": sorted({target for part in parts for target in targets_of(part)}),
         "operators": sorted({*ready.operators, *names_of(lowered_nodes(step))}),
@@ -143,13 +149,17 @@ def second(ready: Ready, folder: Path, name: str, way: str) -> dict[str, Any]:
     return {"results": results, "cached": step.cached, "compiles": COUNTERS.compiles}
 
 
-def in_a_process(ready: Ready, folder: Path, name: str, ways: Sequence[str]) -> dict[str, Any]:
-    """`second` in a fork, for each of `ways`; or the exit status of the fork."""
+def in_a_process(
+    make: Callable[[], Ready], folder: Path, name: str, ways: Sequence[str]
+) -> dict[str, Any]:
+    """`second` in a fork, for each of `ways`; or the exit status of the fork. Also the program is
+    made there, since JAX lowers some when they are imported, by its own threads."""
     answer = folder / "answer"
     answer.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
         try:
+            ready = make()
             found = {way: second(ready, folder, name, way) for way in ways}
             answer.write_text(json.dumps(found))
             os._exit(0)
@@ -161,9 +171,9 @@ def in_a_process(ready: Ready, folder: Path, name: str, ways: Sequence[str]) -> 
     return json.loads(answer.read_text()) if status == 0 else {w: {"ended": status} for w in ways}
 
 
-def runs(ready: Ready, targets: Sequence[str]) -> list[Sequence[str]]:
+def runs(ways: Sequence[str], targets: Sequence[str]) -> list[Sequence[str]]:
     """The ways for each process: only programs with external calls need one process for each."""
-    return [[way] for way in ready.ways] if targets else [ready.ways]
+    return [[way] for way in ways] if targets else [ways]
 
 
 def main() -> None:
@@ -177,9 +187,9 @@ def main() -> None:
         warnings.simplefilter("ignore")  # about forking: no thread of JAX runs yet
         was = json.loads((folder / "first.json").read_text())
         for name in names:
-            ready, found[name] = makers[name](), {}
-            for ways in runs(ready, was[name]["targets"]):
-                found[name] |= in_a_process(ready, folder, name, ways)
+            found[name] = {}
+            for ways in runs(was[name]["ways"], was[name]["targets"]):
+                found[name] |= in_a_process(makers[name], folder, name, ways)
     (folder / f"{mode}.json").write_text(json.dumps(found))
 
 

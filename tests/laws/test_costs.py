@@ -16,6 +16,7 @@ ONE_PER_RESULT = {
     "AllReduce": "a sum",
     "ReduceScatter": "a sum",
     "Primitive": "nobody knows",
+    "Lowered": "nobody knows",
     "PyCallback": "on the host",
     "PureCallback": "on the host",
     "Print": "on the host",

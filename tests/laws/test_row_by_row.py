@@ -12,7 +12,7 @@ import pytest
 
 import graphc as gc
 from graphc.build.placeholders import placeholder
-from graphc.ir.dims import DimConstraints
+from graphc.ir.dim_constraints import DimConstraints
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import region

@@ -1202,7 +1202,7 @@ ROWS = [
         "sh_transpose_dup",
         lambda m: gc.transpose(m.c, (0, 0)),
         errors.ShapeError,
-        ["Transpose: axes (0, 0) are not an order of the 2 axes of x", "name each axis once"],
+        ["Transpose: axes (0, 0) are not a permutation of the 2 axes of x", "name each axis once"],
         True,
     ),
     Row(

@@ -13,10 +13,10 @@ from graphc.devices.strategy import DataParallel
 from graphc.ir.graph import Graph
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.core.emit import emit
+from graphc.ops.draws.dropout import dropout
 from graphc.ops.draws.random_draws import (
     RANDOM_NORMAL,
     bernoulli,
-    dropout,
     normal,
     truncated_normal,
     uniform,

@@ -61,7 +61,7 @@ class Meddled:
 
 def meddle(executable: gc.Executable, what: Callable[[], None]) -> Callable[[], None]:
     """Calls `what` in each run of the executable, until the returned function is called."""
-    executor = executable._executor
+    executor = executable.executor
     compiled = executor.compiled
     executor._compiled = Meddled(compiled, what)
 

@@ -10,7 +10,8 @@ from graphc.ops.core.checks import is_static, refuse, same_shape
 from graphc.ops.core.emit import convert, emit_one, promote_operands
 from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.matrices.matrix_product import matmul
-from graphc.ops.nn.conv import CONV_INPUT_GRADIENT, depthwise_conv
+from graphc.ops.nn.conv import depthwise_conv
+from graphc.ops.nn.conv_rules import CONV_INPUT_GRADIENT
 from graphc.ops.nn.windows import Ints, Pairs, check_spatial, explicit_padding, per_axis
 from graphc.typing import Padding, TensorLike
 

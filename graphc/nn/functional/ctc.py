@@ -41,8 +41,8 @@ def ctc_loss(
 ) -> Tensor:
     """-log of the probability of the labels, summed over all their alignments with the logits.
 
-    An alignment gives each step a label or the blank; equal labels in a row without a blank
-    between them are one, and blanks are left out.
+    An alignment gives each step a label or the blank. Equal labels in a row are one label unless a
+    blank separates them. Blanks are left out.
 
     Args:
         logits: [batch, time, classes], floating.
@@ -57,8 +57,8 @@ def ctc_loss(
         [batch]; infinite, with a gradient of 0, if there are too few steps for the labels.
 
     Raises:
-        ShapeError: ranks or batch sizes that do not fit.
-        DTypeError: labels or lengths that are not integers, logits that are not floating.
+        ShapeError: ranks or batch sizes do not fit.
+        DTypeError: labels or lengths are not integers, or logits are not floating.
         AttributeValueError: `blank` is not a class.
 
     Source: Graves et al., 2006, doi:10.1145/1143844.1143891; `optax.ctc_loss`.
@@ -72,28 +72,39 @@ def ctc_loss(
     batch, time, _ = logits.shape
     log_p = log_softmax(to_dtype(logits, wide(logits.dtype)))
     counts = _lengths(label_lengths, labels, labels.shape[1])
-    # Values beyond the end of a sequence are treated as blanks.
-    labels = to_dtype(labels, wide_integer(labels.dtype))  # `blank` must fit
-    labels = where(sequence_mask(counts, labels.shape[1]), labels, blank)
-    labels = in_range(labels, 0, logits.shape[2], "labels", of="ctc_loss")
-    states, jumps = _states(labels, blank)
+    states, jumps = _states(_valid_labels(labels, counts, blank, logits.shape[2]), blank)
     places = broadcast_to(expand_dims(states, 1), (batch, time, states.shape[1]))
     emitted = transpose(take_along_axis(log_p, places, mode="clip"), (1, 0, 2))
-    goes_on = sequence_mask(_lengths(logit_lengths, logits, time), time)
+    is_valid = transpose(sequence_mask(_lengths(logit_lengths, logits, time), time))
+    found = _log_probability(emitted, is_valid, jumps, counts)
+    lost = where(less(found, _NEVER / 2), math.inf, -found, name=name)
+    return to_dtype(lost, logits.dtype)
+
+
+def _valid_labels(labels: Tensor, counts: Tensor, blank: int, classes: Dim) -> Tensor:
+    """The labels with blanks beyond the end of each sequence."""
+    labels = to_dtype(labels, wide_integer(labels.dtype))  # `blank` must fit
+    labels = where(sequence_mask(counts, labels.shape[1]), labels, blank)
+    return in_range(labels, 0, classes, "labels", of="ctc_loss")
+
+
+def _log_probability(emitted: Tensor, is_valid: Tensor, jumps: Tensor, counts: Tensor) -> Tensor:
+    """The forward algorithm: log of the summed probability of all alignments, [batch].
+
+    `emitted` [time, batch, states] has the logarithm of each state's probability at each step.
+    """
 
     def step(before: Tensor, at: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
         after = _advanced(before, jumps) + at[0]
         return where(expand_dims(at[1], -1), after, before), None
 
-    place = iota(states.shape, 1)
-    never = to_dtype(_NEVER, log_p.dtype)
+    place = iota(emitted.shape[1:], 1)
+    never = to_dtype(_NEVER, emitted.dtype)
     start = where(equal(place, 0), 0, never)
-    last, _ = scan(step, start, (emitted, transpose(goes_on)))
+    last, _ = scan(step, start, (emitted, is_valid))
     end = expand_dims(to_dtype(counts, place.dtype) * 2, -1)  # in its last blank or label
     ended = logical_or(equal(place, end), equal(place, end - 1))
-    found = logsumexp(where(ended, last, never), axis=-1)
-    lost = where(less(found, _NEVER / 2), math.inf, -found, name=name)
-    return to_dtype(lost, logits.dtype)
+    return logsumexp(where(ended, last, never), axis=-1)
 
 
 def _check(logits: Tensor, labels: Tensor, blank: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dtypes import INT32, is_floating
 from graphc.ir.node import Tensor
@@ -55,17 +57,7 @@ def ctc_greedy_decode(
         (Array([[1, 2]], dtype=int32), Array([2], dtype=int32))
     """
     logits = convert(logits)
-    if logits.ndim != 3:
-        refuse("ctc_greedy_decode: logits must be [batch, time, classes]", logits=logits)
-    if not is_floating(logits.dtype):
-        refuse("ctc_greedy_decode: logits must be floating", error=DTypeError, logits=logits)
-    classes = logits.shape[-1]
-    if type(blank) is not int or blank < 0 or (isinstance(classes, int) and blank >= classes):
-        refuse(
-            f"ctc_greedy_decode: blank must be one of the classes, counted from 0, got {blank!r}",
-            error=AttributeValueError,
-            logits=logits,
-        )
+    _check(logits, blank)
     log_p = log_softmax(to_dtype(logits, wide(logits.dtype)))
     likeliest, best = argmax(log_p, -1), reduce_max(log_p, -1)
     before = pad(likeliest, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]
@@ -79,3 +71,17 @@ def ctc_greedy_decode(
     gathered = take_along_axis(likeliest, argsort(logical_not(counts), -1), -1)
     labels = where(sequence_mask(number, logits.shape[1]), gathered, -1, name=name)
     return labels, number, to_dtype(reduce_sum(best, -1), logits.dtype)
+
+
+def _check(logits: Tensor, blank: Any) -> None:
+    if logits.ndim != 3:
+        refuse("ctc_greedy_decode: logits must be [batch, time, classes]", logits=logits)
+    if not is_floating(logits.dtype):
+        refuse("ctc_greedy_decode: logits must be floating", error=DTypeError, logits=logits)
+    classes = logits.shape[-1]
+    if type(blank) is not int or blank < 0 or (isinstance(classes, int) and blank >= classes):
+        refuse(
+            f"ctc_greedy_decode: blank must be one of the classes, counted from 0, got {blank!r}",
+            error=AttributeValueError,
+            logits=logits,
+        )

@@ -156,14 +156,7 @@ def resize(
     """
     x = convert(x)
     known = _known_sizes("resize", x)
-    given = as_dims("resize", size) * (1 if np.ndim(size) else len(known))
-    wanted = [n for n in given if isinstance(n, int) and n > 0]
-    if not len(wanted) == len(given) == len(known):
-        refuse(
-            f"resize: size must be a positive int or {len(known)} of them, got {size!r}",
-            error=AttributeValueError,
-            x=x,
-        )
+    wanted = _wanted_sizes(x, size, len(known))
     if method != "nearest" and method not in _KERNELS:
         refuse(
             f"resize: unknown method {method!r}",
@@ -175,6 +168,18 @@ def resize(
         if old != new:
             y = _resized(y, axis, old, new, method, antialias)
     return identity(y, name=name)
+
+
+def _wanted_sizes(x: Tensor, size: int | Sequence[int], count: int) -> list[int]:
+    given = as_dims("resize", size) * (1 if np.ndim(size) else count)
+    wanted = [n for n in given if isinstance(n, int) and n > 0]
+    if not len(wanted) == len(given) == count:
+        refuse(
+            f"resize: size must be a positive int or {count} of them, got {size!r}",
+            error=AttributeValueError,
+            x=x,
+        )
+    return wanted
 
 
 def _resized(x: Tensor, axis: int, old: int, new: int, method: str, antialias: bool) -> Tensor:

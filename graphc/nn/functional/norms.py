@@ -1,4 +1,4 @@
-"""Normalisation over groups of channels, single ones, and without a mean."""
+"""Normalization over groups of channels, over single channels, and without a mean."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def group_norm(
 
     Args:
         x: [batch, ..., channels], floating.
-        groups: how many; they divide the channels, whose number must be known.
+        groups: the number of groups. It divides the number of channels, which must be known.
         scale, offset: [channels].
         epsilon: added to the variance.
         name: of the last node.
@@ -41,7 +41,7 @@ def group_norm(
         Of the shape and dtype of `x`; computed in float32 where that is narrower.
 
     Raises:
-        ShapeError: groups that do not divide the channels, or parameters of another shape.
+        ShapeError: the groups do not divide the channels, or parameters have another shape.
         DTypeError: `x` is not floating.
 
     Source: Wu & He, 2018, arXiv:1803.08494.
@@ -109,7 +109,7 @@ def l2_normalize(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`x` over its length along `axis`: vectors of length 1.
+    """`x` divided by its Euclidean length along `axis`: vectors of length 1.
 
     Args:
         x: floating.

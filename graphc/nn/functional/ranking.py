@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dtypes import INT32, is_floating, is_integer
 from graphc.ir.node import Tensor
@@ -49,6 +51,16 @@ def in_top_k(labels: TensorLike, scores: TensorLike, k: int, *, name: str | None
         Array([ True, False], dtype=bool)
     """
     labels, scores = convert(labels), convert(scores)
+    _check(labels, scores, k)
+    labels = to_dtype(labels, wide_integer(labels.dtype))
+    known = logical_and(greater_equal(labels, 0), less(labels, dim_value(scores.shape[-1])))
+    own = take_along_axis(scores, expand_dims(where(known, labels, 0), -1), -1)
+    better = reduce_sum(to_dtype(greater(scores, own), INT32), -1)
+    good = logical_and(less(better, k), isfinite(own[..., 0]))
+    return logical_and(good, known, name=name)
+
+
+def _check(labels: Tensor, scores: Tensor, k: Any) -> None:
     if not is_integer(labels.dtype) or not is_floating(scores.dtype):
         refuse(
             "in_top_k: labels must be integers and scores floating, got "
@@ -71,9 +83,3 @@ def in_top_k(labels: TensorLike, scores: TensorLike, k: int, *, name: str | None
         )
     if type(k) is not int or k < 1:
         refuse(f"in_top_k: k must be a positive int, got {k!r}", error=AttributeValueError)
-    labels = to_dtype(labels, wide_integer(labels.dtype))
-    known = logical_and(greater_equal(labels, 0), less(labels, dim_value(scores.shape[-1])))
-    own = take_along_axis(scores, expand_dims(where(known, labels, 0), -1), -1)
-    better = reduce_sum(to_dtype(greater(scores, own), INT32), -1)
-    good = logical_and(less(better, k), isfinite(own[..., 0]))
-    return logical_and(good, known, name=name)

@@ -17,7 +17,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import cast, constant, convert, promote_operands, to_dtype
 from graphc.ops.core.operands import as_integers
 from graphc.ops.core.ranges import in_range
-from graphc.ops.draws.distributions import gumbel
+from graphc.ops.draws.location_scale import gumbel
 from graphc.ops.draws.random_draws import uniform
 from graphc.ops.elementwise.arithmetic import minimum
 from graphc.ops.elementwise.comparison import equal, where
@@ -148,12 +148,11 @@ def nce_loss(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Noise-contrastive estimation: tells the true classes from drawn ones, by logistic regression.
+    """Noise-contrastive estimation: logistic regression between true classes and drawn ones.
 
     For training only; to evaluate, use the logits `inputs @ weights.T + biases` of all classes.
-
-    The logits estimate logarithms of probabilities. Biases that begin at `-log(classes)` are right
-    at once; from zeros the first thousand steps are spent on them.
+    The logits estimate logarithms of probabilities. Initialize the biases with `-log(classes)`:
+    with zeros, about the first thousand steps only correct the biases.
 
     Args:
         weights: [classes, features], floating: a vector for each class.
@@ -305,19 +304,7 @@ def _sampled_logits(
     their expected counts; and the labels of these logits."""
     weights, biases, inputs = promote_operands(weights, biases, inputs)
     labels = convert(labels)
-    ranks = (weights.ndim, biases.ndim, inputs.ndim)
-    if ranks != (2, 1, 2) or labels.ndim not in (1, 2):
-        refuse(
-            f"{op}: takes weights [classes, features], biases [classes], inputs [batch, features] "
-            "and labels [batch] or [batch, n]",
-            weights=weights,
-            biases=biases,
-            inputs=inputs,
-            labels=labels,
-        )
-    classes = weights.shape[0]
-    if not isinstance(classes, int):
-        refuse(f"{op}: the number of classes must be known, got {classes!s}", weights=weights)
+    classes = _number_of_classes(op, weights, biases, inputs, labels)
     labels = _checked(op, labels, classes)
     if labels.ndim == 1:
         labels = expand_dims(labels, 1)
@@ -347,3 +334,22 @@ def _sampled_logits(
     share = 1 / cast(constant(number) if isinstance(number, int) else convert(number), dtype)
     wanted = concatenate([broadcast_to(share, true.shape), zeros_like(others)], axis=1)
     return concatenate([true, others], axis=1), wanted
+
+
+def _number_of_classes(
+    op: str, weights: Tensor, biases: Tensor, inputs: Tensor, labels: Tensor
+) -> int:
+    ranks = (weights.ndim, biases.ndim, inputs.ndim)
+    if ranks != (2, 1, 2) or labels.ndim not in (1, 2):
+        refuse(
+            f"{op}: takes weights [classes, features], biases [classes], inputs [batch, features] "
+            "and labels [batch] or [batch, n]",
+            weights=weights,
+            biases=biases,
+            inputs=inputs,
+            labels=labels,
+        )
+    classes = weights.shape[0]
+    if not isinstance(classes, int):
+        refuse(f"{op}: the number of classes must be known, got {classes!s}", weights=weights)
+    return classes

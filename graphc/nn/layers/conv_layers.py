@@ -7,21 +7,20 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from graphc.build.initializer_names import AnyInitializer, as_initializer
-from graphc.build.initializers import (
+from graphc.build.initializers import Zeros
+from graphc.build.scaled_initializers import (
     GlorotNormal,
     GlorotUniform,
     HeNormal,
     HeUniform,
     LecunNormal,
     LecunUniform,
-    Zeros,
 )
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.nn.functional.convolutions import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, check_rank, features_of, positive
-from graphc.nn.layers.linear import Dense
 from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
@@ -36,9 +35,6 @@ __all__ = [
     "Conv2DTranspose",
     "Conv3D",
     "Conv3DTranspose",
-    "DepthwiseConv1D",
-    "DepthwiseConv2D",
-    "SeparableConv2D",
 ]
 
 _SCALED = (GlorotNormal, GlorotUniform, HeNormal, HeUniform, LecunNormal, LecunUniform)
@@ -55,7 +51,7 @@ _LAYOUTS: Final = {
 }
 
 
-class _Windowed(Layer):
+class Windowed(Layer):
     """What all convolutions share: the window, and what follows the product."""
 
     rank: ClassVar[int]
@@ -118,7 +114,7 @@ class _Windowed(Layer):
         return y if self.activation is None else self.activation(y)
 
 
-class _Conv(_Windowed):
+class _Conv(Windowed):
     """A convolution, of any number of spatial axes."""
 
     def __init__(
@@ -315,153 +311,3 @@ class Conv3DTranspose(_ConvTranspose):
     """
 
     rank = 3
-
-
-class _DepthwiseConv(_Windowed):
-    """A convolution of each feature by itself, of any number of spatial axes."""
-
-    def __init__(
-        self,
-        kernel_size: int | tuple[int, ...],
-        strides: int | tuple[int, ...] = 1,
-        padding: Padding = "valid",
-        dilation: int | tuple[int, ...] = 1,
-        multiplier: int = 1,
-        activation: Activation | str | None = None,
-        use_bias: bool = True,
-        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
-        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
-        name: str | None = None,
-        dtype: DTypeLike = "float32",
-        *,
-        kernel_regularizer: AnyRegularizer = None,
-        bias_regularizer: AnyRegularizer = None,
-    ) -> None:
-        window = (kernel_size, strides, padding, dilation)
-        initializers = (kernel_initializer, bias_initializer)
-        regularizers = (kernel_regularizer, bias_regularizer)
-        super().__init__(*window, activation, use_bias, *initializers, name, dtype, *regularizers)
-        self.multiplier = positive(type(self).__name__, "multiplier", multiplier)
-
-    def __call__(self, x: TensorLike) -> Tensor:
-        with self.scope(x):
-            taken, features = self._taken(x)
-            return self._convolve(taken, features, features * self.multiplier, features)
-
-
-class DepthwiseConv1D(_DepthwiseConv):
-    """A convolution of each feature by itself over one axis.
-
-    Variables: `kernel` [width, 1, features * multiplier] and `bias` [features * multiplier].
-
-    Calling it takes `x` [batch, width, features] and gives
-    [batch, new width, features * multiplier].
-    Args and Raises: see `DepthwiseConv2D`, for one spatial axis.
-
-    Examples:
-        >>> conv = gc.nn.DepthwiseConv1D(2, kernel_initializer="ones")
-        >>> run(conv([[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]]))
-        Array([[[ 3., 30.],
-                [ 5., 50.]]], dtype=float32)
-    """
-
-    rank = 1
-
-
-class DepthwiseConv2D(_DepthwiseConv):
-    """A convolution of each feature by itself: `Conv2D` with as many groups as features.
-
-    Variables: `kernel` [height, width, 1, features * multiplier] and `bias`
-    [features * multiplier].
-
-    Args:
-        multiplier: how many features are made of each; they stand beside each other.
-        kernel_size, strides, ..., dtype: see `Conv2D`.
-
-    Calling it takes `x` [batch, height, width, features] and gives
-    [batch, new height, new width, features * multiplier].
-
-    Raises:
-        AttributeValueError, ShapeError: as `Conv2D`.
-
-    Examples:
-        >>> conv = gc.nn.DepthwiseConv2D(3, multiplier=2)
-        >>> conv(gc.ones((1, 8, 8, 3))).shape
-        (1, 6, 6, 6)
-    """
-
-    rank = 2
-
-
-class SeparableConv2D(Layer):
-    """A depthwise convolution, then a linear map of the features at every place.
-
-    Chollet, "Xception: deep learning with depthwise separable convolutions", 2017.
-
-    Variables: `depthwise/kernel`, as of `DepthwiseConv2D`; `pointwise/kernel`
-    [features * multiplier, filters] and `pointwise/bias` [filters].
-
-    Args:
-        filters: the number of features of the result.
-        kernel_size, strides, padding, dilation, multiplier: of the depthwise convolution.
-        activation, use_bias: of the linear map, as for `Dense`.
-        kernel_initializer, bias_initializer: as for `Dense`.
-        name, dtype: see `Layer`.
-        kernel_regularizer, bias_regularizer: as for `Dense`; that of kernels is for both.
-
-    Calling it, Raises: see `Conv2D`.
-
-    Examples:
-        >>> conv = gc.nn.SeparableConv2D(16, 3, name="conv")
-        >>> conv(gc.ones((1, 8, 8, 3))).shape
-        (1, 6, 6, 16)
-        >>> [v.name for v in conv.variables]
-        ['conv/depthwise/kernel', 'conv/pointwise/kernel', 'conv/pointwise/bias']
-    """
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: int | tuple[int, int],
-        strides: int | tuple[int, int] = 1,
-        padding: Padding = "valid",
-        dilation: int | tuple[int, int] = 1,
-        multiplier: int = 1,
-        activation: Activation | str | None = None,
-        use_bias: bool = True,
-        kernel_initializer: AnyInitializer = GlorotUniform(),  # noqa: B008  (frozen)
-        bias_initializer: AnyInitializer = Zeros(),  # noqa: B008
-        name: str | None = None,
-        dtype: DTypeLike = "float32",
-        *,
-        kernel_regularizer: AnyRegularizer = None,
-        bias_regularizer: AnyRegularizer = None,
-    ) -> None:
-        super().__init__(name, dtype)
-        window = (kernel_size, strides, padding, dilation)
-        self.depthwise = DepthwiseConv2D(
-            *window,
-            multiplier,
-            None,
-            False,
-            kernel_initializer,
-            name="depthwise",
-            dtype=dtype,
-            kernel_regularizer=kernel_regularizer,
-        )
-        initializers = (kernel_initializer, bias_initializer)
-        positive("SeparableConv2D", "filters", filters)
-        self.pointwise = Dense(
-            filters,
-            activation,
-            use_bias,
-            *initializers,
-            "pointwise",
-            dtype,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-        )
-
-    def __call__(self, x: TensorLike) -> Tensor:
-        with self.scope(x):
-            return self.pointwise(self.depthwise(x))

@@ -2,15 +2,9 @@
 
 import typing
 
-from graphc import exports
 from graphc.build.initializers import *
-from graphc.ir.name_errors import no_function as _no_function
+from graphc.build.scaled_initializers import *
+from graphc.ir.namespaces import namespace as _namespace
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
-    __all__ = exports.names(globals())
-
-    def __dir__() -> list[str]:
-        return __all__
-
-    def __getattr__(name: str) -> typing.NoReturn:
-        raise _no_function("graphc.nn.initializers", name, __all__)
+    __all__, __dir__, __getattr__ = _namespace("graphc.nn.initializers", globals())

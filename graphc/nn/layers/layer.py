@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from graphc.build.specs import check_name
-from graphc.build.variables import InitialValue, variable
+from graphc.build.variable_definition import InitialValue, variable
 from graphc.errors import AttributeValueError, GraphError, ShapeError, UnknownAttributeError
 from graphc.ir.calls import explained
 from graphc.ir.dtypes import BOOL, as_dtype

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from graphc.build.initializer_names import AnyInitializer, as_initializer
-from graphc.build.initializers import GlorotUniform, Uniform, Zeros
+from graphc.build.initializers import Uniform, Zeros
+from graphc.build.scaled_initializers import GlorotUniform
 from graphc.ir.node import Tensor
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, features_of, positive

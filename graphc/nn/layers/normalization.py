@@ -9,8 +9,8 @@ from graphc.ir.node import Tensor
 from graphc.ir.scopes import current_graph
 from graphc.ir.variable import Variable
 from graphc.nn.functional.norms import group_norm, instance_norm, rms_norm
+from graphc.nn.layers.intervals import EPSILON, UNIT, within
 from graphc.nn.layers.layer import Layer, check_rank, check_training, features_of, positive
-from graphc.nn.layers.options import EPSILON, UNIT, within
 from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, to_dtype

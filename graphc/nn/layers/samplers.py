@@ -9,9 +9,9 @@ from graphc.ir.dtypes import FLOAT32
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import current_graph
 from graphc.nn.functional.sampled_losses import Candidates, check_samples, sampled
+from graphc.nn.layers.intervals import POSITIVE, within
 from graphc.nn.layers.layer import Layer, check_training
 from graphc.nn.layers.normalization import UPDATES
-from graphc.nn.layers.options import POSITIVE, within
 from graphc.ops.arrays.indexing import take_for
 from graphc.ops.core.emit import to_dtype
 from graphc.ops.core.operands import as_integers

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, TypeAlias
 
 from graphc.build.initializer_names import AnyInitializer, as_initializer
-from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
+from graphc.build.initializers import ForgetGateOnes, Orthogonal, Zeros
+from graphc.build.scaled_initializers import GlorotUniform
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from graphc.build.initializer_names import AnyInitializer
-from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal
+from graphc.build.initializers import ForgetGateOnes, Orthogonal
+from graphc.build.scaled_initializers import GlorotUniform
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor

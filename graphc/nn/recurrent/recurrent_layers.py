@@ -7,7 +7,8 @@ from typing import ClassVar
 import jax
 
 from graphc.build.initializer_names import AnyInitializer
-from graphc.build.initializers import ForgetGateOnes, GlorotUniform, Orthogonal, Zeros
+from graphc.build.initializers import ForgetGateOnes, Orthogonal, Zeros
+from graphc.build.scaled_initializers import GlorotUniform
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor

@@ -11,8 +11,8 @@ from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import name_scope
 from graphc.ir.source import current_source
+from graphc.nn.layers.dropout import Dropout
 from graphc.nn.layers.layer import Layer
-from graphc.nn.layers.noise import Dropout
 from graphc.nn.recurrent.cells import State
 from graphc.nn.recurrent.recurrent_layers import RNN, Recurrent
 from graphc.ops.arrays.joining import concatenate

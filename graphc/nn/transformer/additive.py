@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.build.initializer_names import AnyInitializer
-from graphc.build.initializers import GlorotUniform
+from graphc.build.scaled_initializers import GlorotUniform
 from graphc.ir.dtypes import BOOL
 from graphc.ir.node import Tensor
 from graphc.nn.layers.layer import Layer, check_rank, positive

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from graphc.build.initializer_names import AnyInitializer
-from graphc.build.initializers import GlorotUniform, Zeros
+from graphc.build.initializers import Zeros
+from graphc.build.scaled_initializers import GlorotUniform
 from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BOOL

@@ -8,9 +8,9 @@ from typing import Any
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.nn.layers.activations import Activation
+from graphc.nn.layers.dropout import Dropout
 from graphc.nn.layers.layer import Layer, check_rank, features_of, positive
 from graphc.nn.layers.linear import Dense
-from graphc.nn.layers.noise import Dropout
 from graphc.nn.layers.normalization import LayerNorm
 from graphc.nn.layers.regularizers import AnyRegularizer
 from graphc.nn.transformer.multi_head import AttentionCache, MultiHeadAttention

@@ -144,7 +144,7 @@ def take_along_axis(
     *,
     name: str | None = None,
 ) -> Given:
-    """The elements of `x` at `indices` along `axis`; the other axes go in step.
+    """The elements of `x` at `indices` along `axis`. The other axes of both correspond.
 
     Negative indices count from the end. Any dtype.
 

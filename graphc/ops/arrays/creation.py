@@ -1,6 +1,6 @@
-"""Tensors made of nothing: filled ones, and counting.
+"""New tensors: filled with one value, or counting.
 
-A filled tensor is a scalar constant, broadcast: however large, the program holds one number.
+A filled tensor is a broadcast scalar constant: whatever its size, the program holds one number.
 """
 
 from __future__ import annotations

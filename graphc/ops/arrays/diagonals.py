@@ -129,8 +129,9 @@ def diagonal(x: TensorLike, k: int = 0, axis1: int = 0, axis2: int = 1) -> Tenso
         The other axes of `x`, then the diagonal.
 
     Raises:
-        AttributeValueError: a diagonal outside; or one whose size named sizes do not tell.
-        ShapeError: fewer than two axes.
+        AttributeValueError: there is no such diagonal, or its size cannot be computed from the
+            named sizes.
+        ShapeError: `x` has fewer than two axes.
 
     Source: numpy.diagonal.
 
@@ -202,7 +203,9 @@ def diag(x: TensorLike, k: int = 0) -> Tensor:
 
 
 def kron(a: TensorLike, b: TensorLike) -> Tensor:
-    """Kronecker's product: `b`, times each element of `a`, in its place. Source: numpy.kron.
+    """The Kronecker product: each element of `a`, replaced by its product with `b`.
+
+    Source: numpy.kron.
 
     Examples:
         >>> run(gc.kron([1, 2], [1, 10]))

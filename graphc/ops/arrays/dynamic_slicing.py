@@ -1,4 +1,4 @@
-"""Windows whose place is computed: `dynamic_slice`, and `dynamic_update_slice`, its adjoint."""
+"""Windows whose position is computed: `dynamic_slice`, and its adjoint `dynamic_update_slice`."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def dynamic_slice(
     Args:
         x: any tensor.
         starts: a scalar integer for each axis: numbers or tensors. Negative ones count from
-            the end. A window that would reach out of `x` is moved until it lies inside.
+            the end. A window that would exceed `x` is moved inside.
         sizes: static: ints or named sizes, at most those of `x`.
 
     Raises:

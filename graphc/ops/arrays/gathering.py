@@ -1,4 +1,4 @@
-"""What the operators that gather and scatter share: modes, checks, indices as XLA takes them."""
+"""Shared by the operators that gather and scatter: modes, checks, indices as XLA takes them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OUT_OF_RANGE = {
     "zero": lax.GatherScatterMode.FILL_OR_DROP,
     "drop": lax.GatherScatterMode.FILL_OR_DROP,
 }
-# The adjoint of each way to take, and the other way round.
+# The mode of the adjoint for each mode of taking, and the reverse.
 SCATTER_OF = {"clip": "clip", "fill": "drop", "zero": "drop"}
 TAKE_OF = {"clip": "clip", "drop": "zero"}
 

@@ -66,7 +66,7 @@ class Frame(NamedTuple):
         return axis if axis < self.batch else self.place + axis - self.batch
 
     def windows(self) -> Axes:
-        """The axes of the result that neither go in step nor come from the indices."""
+        """The axes of the result that are neither batch axes nor axes of the indices."""
         return tuple(self.of_operand(axis) for axis in self.kept if axis >= self.batch)
 
     def shape(self, x: Shape, indices: Shape) -> Shape:
@@ -85,7 +85,7 @@ def frame_of(rank: int, index_rank: int, axes: Axes, batch: int) -> Frame:
 def check_frame(
     ctx: InferContext, x: TensorType, indices: TensorType, axes: Axes, batch: int
 ) -> Frame:
-    """The frame of operands that fit; raises where they do not."""
+    """The frame of the operands. Raises if they do not fit."""
     if not is_integer(indices.dtype):
         ctx.fail(
             f"indices must be integers, got {indices.dtype.name}",

@@ -138,7 +138,7 @@ def _of_set(
 def _of_extreme(
     ctx: GradientContext, node: Node, dy: Tensor, gather: Gather, scatter: Scatter
 ) -> tuple[Tensor, Tensor]:
-    """All that equal the extreme take an equal share."""
+    """All updates that equal the extreme get an equal share of the adjoint."""
     (operand, _, updates), y = node.inputs, node.outputs[0]
     dtype = y.type.dtype
     kept = ctx.ops.equal(operand, y)
@@ -150,7 +150,7 @@ def _of_extreme(
 def _of_mul(
     ctx: GradientContext, node: Node, dy: Tensor, gather: Gather, scatter: Scatter
 ) -> tuple[Tensor, Tensor]:
-    """An update's share is the product of the others, which zeros among them make zero."""
+    """The adjoint of an update is multiplied by the product of the others, which may be zero."""
     operand, _, updates = node.inputs
     zero = ctx.ops.equal(updates, 0)
     plain = ctx.ops.where(zero, 1, updates)

@@ -1,28 +1,20 @@
-"""The shape of one tensor: reshape, transpose, broadcast, and what is made of them."""
+"""The shape of one tensor: reshape, transpose, broadcast, and functions composed of them."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from math import gcd
 from typing import Any
 
 import numpy as np
 from jax import lax
 
 from graphc.errors import AttributeValueError
-from graphc.ir.dims import Dim, DimExpr, Monomial, Shape, Terms, product
-from graphc.ir.layouts import (
-    REPLICATED,
-    Layout,
-    LayoutContext,
-    LayoutPlan,
-    Partial,
-    Sharded,
-)
+from graphc.ir.dims import Dim, Shape, product
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.arrays.reshape_sizes import common_factor, never_equal, remaining_size, text_of
 from graphc.ops.core.axes import normalize_axes, normalize_axis
 from graphc.ops.core.broadcasting import unbroadcast
 from graphc.ops.core.checks import as_dims, insertion_axis, refuse
@@ -47,7 +39,6 @@ __all__ = [
 
 Placed = tuple[int, Mapping[str, Any] | None] | None
 
-
 SHAPE = Attr(
     "dims",
     check=lambda dims: all(dim >= 0 for dim in dims if isinstance(dim, int)),
@@ -59,53 +50,26 @@ SHAPE = Attr(
 # -- Reshape ---------------------------------------------------------------------------------
 
 
-def _terms(dim: Dim) -> Terms:
-    return dim.terms if isinstance(dim, DimExpr) else (((), dim),)
-
-
-def _never_equal(a: Dim, b: Dim) -> bool:
-    """Whether one is an int and the other a multiple of a number that does not divide it."""
-    if isinstance(a, DimExpr):
-        a, b = b, a
-    factor = gcd(*[coefficient for _, coefficient in _terms(b)])
-    return isinstance(a, int) and factor != 0 and a % factor != 0
-
-
-def _common_factor(a: Dim, b: Dim) -> Dim:
-    """A product that divides both: the integer one, times named sizes in every term."""
-    terms = [*_terms(a), *_terms(b)]
-    shared: Counter[Any] = Counter(terms[0][0])
-    for monomial, _ in terms[1:]:
-        shared &= Counter(monomial)
-    common: Monomial = tuple(sorted(shared.elements(), key=str))
-    whole = gcd(*[coefficient for _, coefficient in terms]) or 1
-    return DimExpr(((common, 1),)) * whole if common else whole
-
-
 def _infer_reshape(ctx: InferContext, x: TensorType, *, shape: Shape) -> TensorType:
     if x.shape != shape:
         find = ctx.constraints.find
         old, new = find(product(x.shape)), find(product(shape))
         if old != new:
-            common = _common_factor(old, new)
+            common = common_factor(old, new)
             old_rest, new_rest = old // common, new // common
-            if _never_equal(old_rest, new_rest) or not ctx.constraints.unify(old_rest, new_rest):
+            if never_equal(old_rest, new_rest) or not ctx.constraints.unify(old_rest, new_rest):
                 ctx.fail(
-                    f"{old} elements do not fit the shape {_text(shape)}, which holds {new}",
+                    f"{old} elements do not fit the shape {text_of(shape)}, which holds {new}",
                     hint="the sizes must multiply to the same number; -1 stands for the rest",
                 )
     return TensorType(x.dtype, shape)
 
 
-def _text(shape: Shape) -> str:
-    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
-
-
 def _place_reshape(ctx: LayoutContext, node: Node, axis: int) -> Placed:
-    """Where the cut along `axis` is also a cut along an axis of the result.
+    """The axis of the result whose pieces have the same elements as the pieces along `axis`.
 
-    In row-major order a piece is, for each index of the axes before `axis`, one run of
-    elements. So it is for a result axis with as many elements before it, if that one divides.
+    In row-major order a piece has one run of elements for each index of the axes before `axis`. The
+    same holds for an axis of the result with as many elements before it, if it divides evenly.
     """
     old, new = node.inputs[0].type.shape, node.attrs["shape"]
     before = product(old[:axis])
@@ -136,7 +100,7 @@ def reshape(x: TensorLike, shape: ShapeLike, *, name: str | None = None) -> Tens
 
     Args:
         x: any tensor.
-        shape: ints and named sizes; one may be -1, which stands for the rest.
+        shape: ints and named sizes. One may be -1: it is computed from the others.
 
     Raises:
         ShapeError: the numbers of elements differ, or -1 has no value.
@@ -154,33 +118,13 @@ def reshape(x: TensorLike, shape: ShapeLike, *, name: str | None = None) -> Tens
     if wildcards:
         if len(wildcards) > 1:
             refuse(
-                f"Reshape: more than one -1 in {_text(dims)}",
+                f"Reshape: more than one -1 in {text_of(dims)}",
                 hint="one size can follow from the others: (x.shape[0], -1)",
                 x=x,
             )
         i = wildcards[0]
-        dims = (*dims[:i], _rest(x, dims[:i] + dims[i + 1 :], dims), *dims[i + 1 :])
+        dims = (*dims[:i], remaining_size(x, dims[:i] + dims[i + 1 :], dims), *dims[i + 1 :])
     return emit_one(RESHAPE, (x,), name, shape=dims)
-
-
-def _rest(x: Tensor, known: Shape, shape: Shape) -> Dim:
-    """The size that -1 stands for beside the `known` ones of `shape`."""
-    total, divisor = product(x.type.shape), product(known)
-    if x.graph is not None:
-        find = x.graph.constraints.find
-        total, divisor = find(total), find(divisor)
-    if isinstance(divisor, int):
-        fits = divisor > 0 and not (isinstance(total, int) and total % divisor)
-    else:
-        fits = isinstance(total, DimExpr)
-    if not fits:
-        refuse(
-            f"Reshape: {total} elements do not divide into {_text(shape)}",
-            x=x,
-            hint="the known sizes must divide the number of elements",
-        )
-    common = _common_factor(total, divisor)
-    return (total // common) // (divisor // common)
 
 
 def ravel(x: TensorLike, *, name: str | None = None) -> Tensor:
@@ -209,7 +153,7 @@ def flatten(x: TensorLike, start_axis: int = 0, *, name: str | None = None) -> T
 
 
 def expand_dims(x: TensorLike, axis: int | Sequence[int], *, name: str | None = None) -> Tensor:
-    """`x` with axes of size 1 at the places `axis` of the result. Source: numpy.expand_dims.
+    """`x` with axes of size 1 at the positions `axis` of the result. Source: numpy.expand_dims.
 
     Examples:
         >>> gc.expand_dims([1, 2], 0).shape
@@ -220,7 +164,7 @@ def expand_dims(x: TensorLike, axis: int | Sequence[int], *, name: str | None = 
     rank = x.ndim + len(wanted)
     new = {insertion_axis("Reshape", x, a, rank) for a in wanted}
     if len(new) != len(wanted):
-        refuse(f"Reshape: an axis stands twice in {wanted}", error=AttributeValueError, x=x)
+        refuse(f"Reshape: an axis occurs twice in {wanted}", error=AttributeValueError, x=x)
     dims = iter(x.type.shape)
     return reshape(x, tuple(1 if i in new else next(dims) for i in range(rank)), name=name)
 
@@ -231,7 +175,7 @@ def squeeze(
     """`x` without the axes `axis`, which have size 1; by default without all such axes.
 
     Raises:
-        ShapeError: an axis named has another size. A named size is never 1.
+        ShapeError: one of the axes has another size. A named size is never 1.
 
     Source: numpy.squeeze.
 
@@ -260,7 +204,7 @@ def squeeze(
 def _infer_transpose(ctx: InferContext, x: TensorType, *, perm: tuple[int, ...]) -> TensorType:
     if sorted(perm) != list(range(len(x.shape))):
         ctx.fail(
-            f"axes {perm} are not an order of the {len(x.shape)} axes of x",
+            f"axes {perm} are not a permutation of the {len(x.shape)} axes of x",
             hint="name each axis once",
         )
     return TensorType(x.dtype, tuple(x.shape[i] for i in perm))
@@ -327,10 +271,10 @@ def moveaxis(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`x` with the axes `source` at the places `destination`, the others in their order.
+    """`x` with the axes `source` at the positions `destination`. The others keep their order.
 
     Raises:
-        AttributeValueError: an axis out of range, twice, or not as many of one as of the other.
+        AttributeValueError: an axis is out of range or occurs twice, or the numbers of axes differ.
 
     Source: numpy.moveaxis.
 
@@ -348,7 +292,7 @@ def moveaxis(
             f"Transpose: cannot move axes {sources} to {places}",
             error=AttributeValueError,
             x=x,
-            hint="name each axis and each place once, as many of one as of the other",
+            hint="name each axis and each position once, with as many positions as axes",
         )
     perm = [i for i in range(x.ndim) if i not in sources]
     for place, axis in sorted(zip(places, sources, strict=True)):
@@ -366,7 +310,7 @@ def _infer_broadcast_to(ctx: InferContext, x: TensorType, *, shape: Shape) -> Te
         fits = fits and (dim == 1 or dim == wanted or ctx.constraints.unify(dim, wanted))
     if not fits:
         ctx.fail(
-            f"shape {_text(x.shape)} does not broadcast to {_text(shape)}",
+            f"shape {text_of(x.shape)} does not broadcast to {text_of(shape)}",
             hint="each dim of x, counted from the right, must be 1 or equal",
         )
     return TensorType(x.dtype, shape)
@@ -380,7 +324,7 @@ def _broadcast_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
         return LayoutPlan([x], [Sharded(axis)], local)
     if isinstance(x, Partial) and product(old) == product(shape):
         return LayoutPlan([x], [x])
-    # A partial sum is made whole here, while it is small, rather than after the repetition.
+    # A partial sum is completed here, where it is smaller than after the repetition.
     return LayoutPlan([REPLICATED], [REPLICATED])
 
 
@@ -427,7 +371,7 @@ def broadcast_to(x: TensorLike, shape: ShapeLike, *, name: str | None = None) ->
 
 
 def tile(x: TensorLike, reps: int | Sequence[int], *, name: str | None = None) -> Tensor:
-    """`x` laid side by side `reps[i]` times along axis i. Source: numpy.tile.
+    """`x` repeated `reps[i]` times along axis i. Source: numpy.tile.
 
     Examples:
         >>> run(gc.tile([1, 2], 2))
@@ -445,11 +389,10 @@ def tile(x: TensorLike, reps: int | Sequence[int], *, name: str | None = None) -
 
 
 def repeat(x: Any, repeats: Dim, axis: int | None = None, *, name: str | None = None) -> Tensor:
-    """`x` with each element along `axis` `repeats` times in a row; raveled first by default.
+    """`x` with each element along `axis` repeated `repeats` times; raveled first by default.
 
     Raises:
-        AttributeValueError: `repeats` is not one size; `gc.take` takes each element as often as
-            wanted.
+        AttributeValueError: `repeats` is not one size. `gc.take` repeats elements individually.
 
     Source: numpy.repeat.
     """

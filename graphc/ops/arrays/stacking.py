@@ -78,7 +78,8 @@ STACK = OpDef(
 )
 
 
-_MOST = 1 << 20  # results of one node; a type of many more would fill the memory with them
+# The maximum number of results of one node: a type of a very long axis would fill the memory.
+_MOST = 1 << 20
 
 
 def _infer_unstack(ctx: InferContext, x: TensorType, *, axis: int) -> tuple[TensorType, ...]:

@@ -30,7 +30,7 @@ _READ = "x[...]"  # what the user wrote, for errors
 
 
 class Window(NamedTuple):
-    """What is kept of one axis: `start:limit:stride`, then backwards if `reverse`."""
+    """The part of one axis that is kept: `start:limit:stride`, then reversed if `reverse`."""
 
     start: Dim
     limit: Dim
@@ -38,7 +38,7 @@ class Window(NamedTuple):
     reverse: bool = False
 
     def size(self) -> Dim:
-        """How many elements that are."""
+        """The number of elements of the window."""
         return (self.limit - self.start + (self.stride - 1)) // self.stride
 
 
@@ -123,12 +123,12 @@ def vectors(x: Tensor, subscript: Subscript) -> Tensor:
 
 
 def is_whole(x: Tensor, windows: list[Window]) -> bool:
-    """Whether the windows leave nothing of `x` out."""
+    """Whether the windows contain all elements of `x`."""
     return all(w[:3] == (0, dim, 1) for w, dim in zip(windows, x.type.shape, strict=True))
 
 
 def reversed_axes(windows: list[Window]) -> list[int]:
-    """The axes whose windows run backwards."""
+    """The axes whose windows are reversed."""
     return [axis for axis, window in enumerate(windows) if window.reverse]
 
 

@@ -1,4 +1,4 @@
-"""The rows that lookups name, each once: what a sparse update of a table works on."""
+"""The distinct rows that lookups name: a sparse update of a table works on these."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _first(rows: Any, numbers: Any, otherwise: Callable[[Any, Any], Any]) -> Any
 
 
 def _first_by_comparison(rows: Any, numbers: Any) -> Any:
-    """The same in one reduction over all pairs, of which none is stored."""
+    """The same by one reduction over all pairs, without storing the pairs."""
     count = rows.shape[0]
     same = rows[:, None] == rows[None, :]
     return jnp.where(same, numbers[None, :], count).min(axis=1, initial=count)

@@ -1,4 +1,4 @@
-"""`x.at[index].set(values)` and its kin: x with what the index names changed."""
+"""`x.at[index].set(values)` and similar updates: a copy of x with changed elements."""
 
 from __future__ import annotations
 

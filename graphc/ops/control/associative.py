@@ -1,4 +1,4 @@
-"""Running totals of any associative function, in few steps one after the other."""
+"""Inclusive prefix results of an associative function, in a logarithmic number of steps."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from graphc.typing import TensorTree
 __all__ = ["associative_scan"]
 
 Leaves = Sequence[Tensor]
+Combine = Callable[[Leaves, Leaves], list[Tensor]]
 
 
 def associative_scan(
@@ -30,27 +31,28 @@ def associative_scan(
     reverse: bool = False,
     axis: int = 0,
 ) -> TensorTree:
-    """The totals of all elements up to each, for an associative `f`: e0, f(e0, e1), ...
+    """The inclusive prefix results of an associative function: e0, f(e0, e1), ...
 
-    Unlike `scan` it takes about 2 log2(n) steps one after the other, each of many elements at
-    once, and about twice the work: for recurrences over long sequences.
+    `scan` takes n steps. This function takes about 2 log2(n) steps, each over many elements at
+    once, and does about twice the work. It is meant for recurrences over long sequences.
 
     Args:
-        f: of two nests like `elems`, with as many elements along `axis` as it is given, which it
-            combines place by place; it gives such a nest. f(a, f(b, c)) = f(f(a, b), c) must
-            hold. It is called about 2 log2(n) times, to build the graph.
+        f: a function of two nests like `elems`. It combines them element by element along `axis`
+            and returns such a nest. f(a, f(b, c)) = f(f(a, b), c) must hold. It is called about
+            2 log2(n) times, while the graph is built.
         elems: a nest (tuples, lists, dicts) of tensors of one known size n along `axis`.
-        reverse: totals of the elements from each to the last, f of the later total first.
-        axis: along which.
+        reverse: combine from each element to the last. The result for the later elements is then
+            the first argument of `f`.
+        axis: the axis to combine along.
 
     Returns:
         A nest like `elems`.
 
     Raises:
-        AttributeValueError: there is no tensor, the axis is out of range, or `f` gives another
+        AttributeValueError: there is no tensor, the axis is out of range, or `f` returns another
             nest.
-        ShapeError: sizes along the axis differ or are not known, or `f` gives other shapes.
-        DTypeError: `f` gives other dtypes.
+        ShapeError: sizes along the axis differ or are not known, or `f` returns other shapes.
+        DTypeError: `f` returns other dtypes.
 
     Source: Blelloch, Prefix sums and their applications, CMU-CS-90-190, 1990;
     jax.lax.associative_scan.
@@ -60,18 +62,27 @@ def associative_scan(
         Array([ 1,  2,  6, 24], dtype=int32)
     """
     leaves, tree = jax.tree.flatten(elems)
-    nest: Any = tree
     tensors = [convert(leaf) for leaf in leaves]
     if not tensors:
         refuse("associative_scan: there are no elements", error=AttributeValueError)
     axes = [normalize_axis("associative_scan", x, axis) for x in tensors]
     _check_sizes(tensors, axes)
+    if reverse:
+        tensors = [flip(x, i) for x, i in zip(tensors, axes, strict=True)]
+    totals: Leaves = _totals(_on_leaves(f, tree), tensors, axes)
+    if reverse:
+        totals = [flip(x, i) for x, i in zip(totals, axes, strict=True)]
+    return jax.tree.unflatten(tree, totals)
+
+
+def _on_leaves(f: Callable[[TensorTree, TensorTree], TensorTree], tree: Any) -> Combine:
+    """`f` as a function of the leaves of two nests. It checks what `f` returns."""
 
     def combine(a: Leaves, b: Leaves) -> list[Tensor]:
         found, found_tree = jax.tree.flatten(
             f(jax.tree.unflatten(tree, a), jax.tree.unflatten(tree, b))
         )
-        if found_tree != nest:
+        if found_tree != tree:
             refuse(
                 f"associative_scan: the elements are {tree}, and f gives {found_tree}",
                 error=AttributeValueError,
@@ -81,12 +92,7 @@ def associative_scan(
             _check_alike(x, y)
         return results
 
-    if reverse:
-        tensors = [flip(x, i) for x, i in zip(tensors, axes, strict=True)]
-    totals: Leaves = _totals(combine, tensors, axes)
-    if reverse:
-        totals = [flip(x, i) for x, i in zip(totals, axes, strict=True)]
-    return jax.tree.unflatten(tree, totals)
+    return combine
 
 
 def _check_sizes(tensors: Leaves, axes: Sequence[int]) -> None:
@@ -118,10 +124,9 @@ def _check_alike(given: Tensor, made: Tensor) -> None:
         )
 
 
-def _totals(
-    combine: Callable[[Leaves, Leaves], list[Tensor]], xs: Leaves, axes: Sequence[int]
-) -> Leaves:
-    """Totals of pairs first; those at odd places are then known, the others one step away."""
+def _totals(combine: Combine, xs: Leaves, axes: Sequence[int]) -> Leaves:
+    """The prefix results. Those of pairs come first and are the results at odd places. Each other
+    result takes one more call of `combine`."""
 
     def cut(xs: Leaves, start: int, stop: int, step: int = 1) -> list[Tensor]:
         return [_cut(x, i, start, stop, step) for x, i in zip(xs, axes, strict=True)]
@@ -147,7 +152,7 @@ def _cut(x: Tensor, axis: int, start: int, stop: int, step: int) -> Tensor:
 
 
 def _interleaved(even: Tensor, odd: Tensor, axis: int) -> Tensor:
-    """Elements of the two in turn; the first has as many as the other or one more."""
+    """The elements of the two, alternating. `even` has as many as `odd`, or one more."""
     count: Any = odd.shape[axis]
     front = _cut(even, axis, 0, count, 1)
     shape = [2 * count if i == axis else size for i, size in enumerate(odd.shape)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 
@@ -143,11 +143,10 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
     """`f` as one body with several callers: traced once for all calls with operands of one type.
 
     Args:
-        f: a function of nests (tuples, lists, dicts) of tensors, which gives such a nest. It is
-            called, with tensors, at the first call in a graph with operands of new types. Outer
-            tensors and variables may be used in it, and variables assigned; a variable has the
-            value that it has where the function is called. Each call draws from random streams
-            of its own.
+        f: a function of nests (tuples, lists, dicts) of tensors that returns such a nest. It is
+            traced at the first call in a graph with operands of new types. It may use outer
+            tensors, and read and assign variables. A variable has the value that it has where the
+            function is called. Each call has its own random streams.
         name: of the nodes; by default that of `f`.
 
     Returns:
@@ -165,28 +164,21 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
         Array(14, dtype=int32)
     """
     own_name = name or getattr(f, "__name__", "function").strip("<>")
-    try:
-        hash(f)
-        hashable = True
-    except TypeError:
-        hashable = False
+    hashable = _is_hashable(f)
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = jax.tree.flatten((args, kwargs))
         operands = [convert(leaf) for leaf in leaves]
         graph = graph_of(operands)
-        # `call` is itself only, and keeps `f`: no other function can come by its place.
-        find = graph.constraints.find  # types that differ only in the name of one size are one
+        # If `f` cannot be hashed, `call` stands for it. `call` refers to `f`, so while it lives no
+        # other function can have the same identity.
+        find = graph.constraints.find  # two names of one size do not make two types
         key = (f if hashable else call, tree, tuple(t.type.map_dims(find) for t in operands))
         with building(graph):
             traced = graph.memo.get(key)
             if traced is _BEING_TRACED:
-                refuse(
-                    f"function: {own_name} calls itself",
-                    error=GraphError,
-                    hint="a graph has no recursion: use gc.scan or gc.while_loop",
-                )
+                _refuse_recursion(own_name)
             if traced is None or not traced.is_visible_in(graph):
                 traced = graph.memo[key] = _trace(f, own_name, operands, tree, key)
             inputs = [*traced.outer(graph), *operands]
@@ -198,26 +190,42 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
     return call
 
 
+def _refuse_recursion(name: str) -> NoReturn:
+    refuse(
+        f"function: {name} calls itself",
+        error=GraphError,
+        hint="a graph has no recursion: use gc.scan or gc.while_loop",
+    )
+
+
+def _is_hashable(f: object) -> bool:
+    try:
+        hash(f)
+    except TypeError:
+        return False
+    return True
+
+
 _BEING_TRACED = object()
 
 
 class _Traced(NamedTuple):
     """A function traced for operands of certain types."""
 
-    body: Program  # takes a number if it draws, what is captured, the operands
+    body: Program  # its inputs: a number if it draws, the captured tensors, the operands
     draws: bool
     captured: list[Tensor | Variable]
     tree: Any  # the nest of its results
 
     def is_visible_in(self, graph: Graph) -> bool:
-        """Whether what the body uses from outside can be used in `graph`."""
+        """Whether everything that the body captures can be used in `graph`."""
         around = [graph]
         while (parent := around[-1].parent) is not None:
             around.append(parent)
         return all(isinstance(t, Variable) or t.graph in around for t in self.captured)
 
     def outer(self, graph: Graph) -> list[Tensor]:
-        """What a new caller in `graph` gives the body before the operands."""
+        """The inputs that a new caller in `graph` passes to the body before the operands."""
         number = [constant(graph.next_draw())] if self.draws else []
         return [*number, *(read(t) if isinstance(t, Variable) else t for t in self.captured)]
 
@@ -228,7 +236,7 @@ def _trace(
     reads: dict[Tensor, Variable] = {}
 
     def stand_in(variable: Variable) -> Tensor:
-        """For the value of a variable, which each caller reads itself."""
+        """A placeholder for the value of a variable. Each caller reads the variable itself."""
         known = [tensor for tensor, other in reads.items() if other is variable]
         tensor = known[0] if known else Tensor(variable.type, variable.name)
         reads[tensor] = variable

@@ -7,10 +7,13 @@ from typing import Any
 
 from graphc.errors import GradientError
 from graphc.ir.dtypes import is_inexact
+from graphc.ir.graph import Graph
+from graphc.ir.late import Late, written
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
-from graphc.ir.scopes import AMBIENT
+from graphc.ir.program import Program
+from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import inline, numbered, trace
 from graphc.ops.core.cost_rules import free
@@ -22,9 +25,11 @@ Adjoints = list[Tensor | None]
 Rule = Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 
 
-def _infer(ctx: InferContext, *types: TensorType, count: int) -> tuple[TensorType, ...]:
+def _infer(ctx: InferContext, *types: TensorType, count: int, rule: Any) -> tuple[TensorType, ...]:
     ys, xs = types[:count], types[count:]
     ctx.require_dtype(ys, is_inexact, "floating or complex")
+    if rule is not None:  # checked when it is called
+        return ys
     body = ctx.regions[0]
     taken, results = body.input_tensors(), body.output_tensors()
     ctx.require(len(taken) == len(types), "the region must take the xs, then an adjoint for each y")
@@ -39,14 +44,15 @@ def _infer(ctx: InferContext, *types: TensorType, count: int) -> tuple[TensorTyp
     return ys
 
 
-def _lower(ctx: LowerContext, *operands: Any, count: int) -> tuple[Any, ...]:
+def _lower(ctx: LowerContext, *operands: Any, count: int, rule: Any) -> tuple[Any, ...]:
     return operands[:count]
 
 
 def _gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Adjoints:
     count = node.attrs["count"]
     xs = node.inputs[count:]
-    body = node.regions[0]
+    late = node.attrs["rule"]
+    body = node.regions[0] if late is None else late.region(node)
     adjoints = [
         ctx.ops.zeros_like(y) if dy is None else dy for y, dy in zip(node.outputs, dys, strict=True)
     ]
@@ -64,7 +70,10 @@ CUSTOM_GRADIENT = OpDef(
     name="CustomGradient",
     signature="*operands -> *ys",
     precision="follow",
-    attrs={"count": Attr("int", check=lambda v: v > 0, must="be positive", doc="of the ys")},
+    attrs={
+        "count": Attr("int", check=lambda v: v > 0, must="be positive", doc="of the ys"),
+        "rule": Attr("function", default=None, doc="a `LateRule`, which builds the region"),
+    },
     infer=_infer,
     lower=_lower,
     gradient=_gradient,
@@ -72,7 +81,8 @@ CUSTOM_GRADIENT = OpDef(
     cost=free,
     doc="The first `count` operands, the ys, calculated from the others, the xs. Adjoints pass "
     "from the ys to the xs by the region (xs, adjoints of ys) -> adjoints of the floating xs, "
-    "and not through what calculated the ys. Floating and complex ys.",
+    "and not through what calculated the ys. Floating and complex ys. With a `rule`, the region is "
+    "built when a gradient is first taken.",
 )
 
 
@@ -122,13 +132,95 @@ def with_gradient(
     Raises:
         ShapeError: an adjoint has not the type of its x, or the rule uses other tensors.
     """
+    regions = (_region(name or "custom_gradient", ys, xs, rule),)
+    return emit_node(CUSTOM_GRADIENT, [*ys, *xs], name=name, regions=regions, count=len(ys)).outputs
+
+
+def with_late_gradient(
+    ys: Sequence[Tensor], xs: Sequence[Tensor], rule: Rule, what: str
+) -> tuple[Tensor, ...]:
+    """Like `with_gradient`, but `rule` is called when a gradient is first taken.
+
+    Args:
+        what: what the ys are calculated by, for the error if the rule fails.
+    """
+    late = LateRule(rule, what)
+    return emit_node(CUSTOM_GRADIENT, [*ys, *xs], count=len(ys), rule=late).outputs
+
+
+def _region(name: str, ys: Sequence[Tensor], xs: Sequence[Tensor], rule: Rule) -> Program:
     parameters = [*numbered("x", (t.type for t in xs)), *numbered("dy", (t.type for t in ys))]
     count = len(xs)
-    body = trace(
-        name or "custom_gradient", parameters, lambda taken: rule(taken[:count], taken[count:])
-    )
-    regions = (body.region(),)
-    return emit_node(CUSTOM_GRADIENT, [*ys, *xs], name=name, regions=regions, count=len(ys)).outputs
+    body = trace(name, parameters, lambda taken: rule(taken[:count], taken[count:]))
+    return body.region()
+
+
+_MOST_ORDERS = 2  # of derivatives that are written: a rule may contain its own function
+
+
+class LateRule(Late):
+    """The rule of a `CustomGradient` node; its region is built when it is needed, and only once.
+
+    Args:
+        rule: see `with_gradient`.
+        what: what the ys are calculated by.
+    """
+
+    def __init__(self, rule: Rule, what: str) -> None:
+        self._rule = rule
+        self._what = what
+        self._built: Program | None = None
+        self._failure: str | None = None
+        self.__qualname__ = f"gradient of {what}"  # the text of the attribute
+
+    def __call__(self, xs: Sequence[Tensor], adjoints: Sequence[Tensor]) -> Sequence[Tensor]:
+        return self._rule(xs, adjoints)
+
+    def region(self, node: Node) -> Program:
+        """The region for `node`.
+
+        Raises:
+            GradientError: the rule fails.
+        """
+        if self._built is None and self._failure is None:
+            count = node.attrs["count"]
+            ys, xs = node.inputs[:count], node.inputs[count:]
+            try:
+                with building(Graph()):  # the node's own may be finalized
+                    self._built = _region("custom_gradient", ys, xs, self._rule)
+            except Exception as error:  # the rule calls code of the user's
+                first = str(error).partition("\n")[0]
+                self._failure = f"{type(error).__name__}: {first}".rstrip(": ")
+        if self._built is None:
+            raise GradientError(
+                f"{node.op.name} {node.name!r}: the derivative of {self._what} cannot be built: "
+                f"{self._failure}",
+                source=node.source,
+                hint="put gc.stop_gradient around it where its gradient does not matter",
+            )
+        return self._built
+
+    def written(self, node: Node, depth: int) -> list[Node]:
+        """The node with its region, up to second derivatives. A derivative that cannot be built, or
+        is of a higher order, becomes a refusal to differentiate."""
+        if depth == _MOST_ORDERS:
+            return _refusals(node, f"derivatives above order {depth} are not in a file")
+        try:
+            body = self.region(node)
+        except GradientError as error:
+            return _refusals(node, error.what)
+        body = body.replace(nodes=tuple(written(body.nodes, depth + 1)))
+        return [node.replace(attrs={**node.attrs, "rule": None}, regions=(body,))]
+
+
+def _refusals(node: Node, reason: str) -> list[Node]:
+    return [
+        node.replace(
+            op=UNDIFFERENTIABLE, inputs=(x,), outputs=(y,), attrs={"reason": reason},
+            name=f"{node.name}/{i}" if i else node.name,
+        )
+        for i, (x, y) in enumerate(zip(node.inputs, node.outputs, strict=False))
+    ]  # fmt: skip
 
 
 OPS: tuple[OpDef, ...] = (CUSTOM_GRADIENT, UNDIFFERENTIABLE)

@@ -51,6 +51,11 @@ class LoopView:
         ends = results[:carries], results[carries:], outputs[:carries], outputs[carries:]
         return cls(node, outer, inner, body.nodes, *ends, tuple(others))
 
+    def order(self) -> range:
+        """The positions in the stacks, in the order of the iterations of a `Scan`."""
+        length: int = self.node.attrs["length"]
+        return range(length - 1, -1, -1) if self.node.attrs["reverse"] else range(length)
+
     def with_consts(
         self, pairs: Iterable[tuple[Tensor, Tensor]], others: Sequence[Sequence[Tensor]] = ()
     ) -> LoopView:
@@ -124,6 +129,15 @@ class LoopView:
             self,
             ys=(*self.ys, *[inside for inside, _ in rows]),
             stacks=(*self.stacks, *[stack for _, stack in rows]),
+        )
+
+    def only_stacks(self, kept: Collection[Tensor]) -> LoopView:
+        """Removes the output stacks that are not in `kept`."""
+        rows = [(y, stack) for y, stack in zip(self.ys, self.stacks, strict=True) if stack in kept]
+        return replace(
+            self,
+            ys=tuple([inside for inside, _ in rows]),
+            stacks=tuple([stack for _, stack in rows]),
         )
 
     def with_nodes(self, nodes: Iterable[Node]) -> LoopView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -131,8 +131,7 @@ def scan(
     x_leaves, x_tree = jax.tree.flatten(xs)
     first = [convert(leaf) for leaf in init_leaves]
     outer_xs = [convert(leaf) for leaf in x_leaves]
-    count = _scan_length(outer_xs, length)
-    graph = graph_of([*first, *outer_xs])
+    options = {"length": _scan_length(outer_xs, length), "reverse": reverse, "unroll": unroll}
     y_tree: Any = None
 
     def step(taken: Sequence[Tensor]) -> list[Any]:
@@ -142,25 +141,36 @@ def scan(
         new_carry, y_leaves, y_tree = _body_results(out, init_tree)
         return [*new_carry, *y_leaves]
 
+    results = _emit_scan(step, first, outer_xs, name, options)
+    final, stacked = results[: len(first)], results[len(first) :]
+    return jax.tree.unflatten(init_tree, final), jax.tree.unflatten(y_tree, stacked)
+
+
+def _emit_scan(
+    step: Callable[[Sequence[Tensor]], list[Any]],
+    first: Sequence[Tensor],
+    xs: Sequence[Tensor],
+    name: str | None,
+    options: Mapping[str, Any],
+) -> Sequence[Tensor]:
+    """The results of a Scan node whose body is traced from `step`."""
+    graph = graph_of([*first, *xs])
     parameters = numbered("carry", (t.type for t in first))
-    parameters += numbered("x", (slice_type(t.type) for t in outer_xs))
+    parameters += numbered("x", (slice_type(t.type) for t in xs))
     with building(graph):
         body = trace(name or "scan_body", parameters, step)
         node = emit_node(
             SCAN,
-            [*body.captured, *first, *outer_xs],
+            [*body.captured, *first, *xs],
             name=name,
             regions=(body.region(),),
             consts=len(body.captured),
             carries=len(first),
-            length=count,
-            reverse=reverse,
-            unroll=unroll,
+            **options,
         )
     if has_writes(node.regions[0]):
         graph.last_reads.clear()
-    final, stacked = node.outputs[: len(first)], node.outputs[len(first) :]
-    return jax.tree.unflatten(init_tree, final), jax.tree.unflatten(y_tree, stacked)
+    return node.outputs
 
 
 def _scan_length(xs: Sequence[Tensor], length: Dim | None) -> Dim:

@@ -1,4 +1,4 @@
-"""How operator functions make nodes: operands converted and promoted, then one node added."""
+"""How operator functions create nodes: they convert and promote operands, then add one node."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from graphc.ir.dtypes import (
     FLOAT32,
     FLOAT64,
     INT32,
-    INT64,
     SCALAR_DEFAULTS,
-    SHORT,
     DType,
     as_dtype,
     is_64bit,
@@ -37,7 +35,8 @@ from graphc.ir.host_values import fitted, host_array, number, python_kind
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
-from graphc.ir.operand import JaxValueError, Operand
+from graphc.ir.operand import Operand
+from graphc.ir.operators import JaxValueError
 from graphc.ir.program import Program
 from graphc.ir.scopes import AMBIENT, current_graph
 from graphc.ir.source import current_source
@@ -45,6 +44,7 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.cost_rules import free, moves_only
 from graphc.ops.core.layout_rules import SUM, elementwise, replicated
+from graphc.ops.core.weak_numbers import has_default, is_weak, scalar_kind
 from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["cast", "constant"]
@@ -84,7 +84,7 @@ def _cast_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor 
 
 @of_elements
 def _cast_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
-    """Terms of a sum may be widened one by one: what is then summed is more exact."""
+    """The terms of a partial sum may be widened separately: their sum is then more exact."""
     source, dtype = node.inputs[0].type.dtype, node.attrs["dtype"]
     if x == SUM and is_floating(source) and is_floating(dtype):
         to, of = ml_dtypes.finfo(dtype), ml_dtypes.finfo(source)  # type: ignore[no-untyped-call]
@@ -94,7 +94,7 @@ def _cast_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
 
 
 def _fold_cast(x: np.ndarray[Any, Any], *, dtype: DType) -> np.ndarray[Any, Any] | None:
-    """None for floats that an integer dtype has no room for: NumPy wraps them, XLA clips."""
+    """None for floats outside the range of an integer dtype: NumPy wraps them, XLA clips them."""
     if is_complex(x.dtype) and not is_complex(dtype):
         x = x.real
     if is_integer(dtype) and is_floating(x.dtype):
@@ -136,7 +136,7 @@ DIM_VALUE = OpDef(
 
 
 def graph_of(operands: Sequence[Any]) -> Graph:
-    """The graph new nodes go to: the one being built, else the one the operands belong to."""
+    """The graph for new nodes: the one being built, or else the graph of the operands."""
     if AMBIENT.graphs:
         return AMBIENT.graphs[-1]
     for operand in operands:
@@ -146,14 +146,14 @@ def graph_of(operands: Sequence[Any]) -> Graph:
 
 
 def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
-    """`value` as an array of a graphc dtype; Python numbers take JAX's default width, and so
-    do NumPy's scalars of float64, complex128 and int64.
+    """`value` as an array of a graphc dtype. Python numbers, and NumPy scalars of float64,
+    complex128 and int64, take JAX's default width.
 
     Raises:
         DTypeError: `value` is not numeric, or a number does not fit the dtype: see
             `graphc.ir.host_values`.
     """
-    if isinstance(value, np.generic) and (is_weak(value) if dtype else _has_default(value)):
+    if isinstance(value, np.generic) and (is_weak(value) if dtype else has_default(value)):
         value = scalar_kind(value)(value)  # type: ignore[misc]  # then checked like a Python number
     if type(value) in SCALAR_DEFAULTS:
         found = number(value, dtype or SCALAR_DEFAULTS[type(value)])
@@ -181,11 +181,11 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
 def constant(
     value: TensorLike, dtype: DTypeLike | None = None, *, name: str | None = None
 ) -> Tensor:
-    """A tensor that holds `value` (a number, nested lists, or an array; copied).
+    """A tensor that holds a copy of `value`: a number, nested lists, or an array.
 
-    Python numbers get JAX's default dtypes (int32, float32, complex64), and so do NumPy's scalars
-    of float64, complex128 and int64, which `np.sqrt(64)` and the like give. Other scalars of NumPy
-    and arrays keep their dtype.
+    Python numbers get JAX's default dtypes (int32, float32, complex64). So do NumPy scalars of
+    float64, complex128 and int64, such as `np.sqrt(64)`. Arrays and other NumPy scalars keep their
+    dtype.
 
     Examples:
         >>> run(gc.constant([1, 2], "float32"))
@@ -214,7 +214,7 @@ def convert(value: Any, dtype: DType | None = None) -> Tensor:
 
 
 def dim_value(dim: Dim, dtype: Any = INT32) -> Tensor:
-    """The size `dim` as a scalar; a constant where it is known."""
+    """The size `dim` as a scalar; a constant if it is an int."""
     if isinstance(dim, int):
         return constant(dim, dtype)
     return emit_one(DIM_VALUE, (), dim=dim, dtype=as_dtype(dtype))
@@ -232,38 +232,6 @@ def cast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Tensor:
     return tensor if tensor.type.dtype == wanted else emit_one(CAST, (tensor,), name, dtype=wanted)
 
 
-def is_weak(value: Any) -> bool:
-    """Whether the dtype of `value` gives way to a tensor's: a Python number or a NumPy scalar."""
-    return scalar_kind(value) is not None
-
-
-def scalar_kind(value: Any) -> type | None:
-    """The Python type of a number: bool, int, float or complex; None for anything else.
-
-    NumPy's scalars count as numbers, since nobody chose the dtype of the result of `np.sqrt(64)`.
-    An array without axes, `np.array(8.0)`, is an array, as in JAX and NumPy.
-    """
-    kind = type(value)
-    if kind in SCALAR_DEFAULTS:
-        return kind
-    if kind is DimExpr:  # `x.shape[0]`, a Python int once it is known
-        return int
-    if not isinstance(value, np.generic):
-        return None
-    dtype = value.dtype
-    if dtype not in SHORT:  # a string or a date
-        return None
-    if is_inexact(dtype):
-        return complex if is_complex(dtype) else float
-    return bool if dtype == np.bool_ else int if is_integer(dtype) else None
-
-
-def _has_default(value: np.generic) -> bool:
-    """Whether a NumPy scalar counts as a Python number even without a tensor beside it: its dtype
-    is NumPy's default."""
-    return value.dtype in (FLOAT64, COMPLEX128, INT64)
-
-
 def _promote(a: DType, b: DType) -> DType:
     try:
         return promote(a, b)
@@ -273,7 +241,7 @@ def _promote(a: DType, b: DType) -> DType:
 
 
 def promote_types(*values: Any) -> DType:
-    """The dtype the values have together, by JAX's rules.
+    """The common dtype of the values, by JAX's promotion rules.
 
     Python numbers and NumPy scalars are weak. Without a tensor or an array beside them, NumPy
     scalars of other dtypes than float64, complex128 and int64 keep their dtype.
@@ -281,7 +249,7 @@ def promote_types(*values: Any) -> DType:
     kinds = [scalar_kind(value) for value in values]
     if None not in kinds:
         kinds = [
-            None if isinstance(v, np.generic) and not _has_default(v) else k
+            None if isinstance(v, np.generic) and not has_default(v) else k
             for v, k in zip(values, kinds, strict=True)
         ]
     result: DType | None = None
@@ -298,7 +266,7 @@ def promote_types(*values: Any) -> DType:
 
 
 def promote_operands(*values: Any, cast_to: DType | None = None) -> list[Tensor]:
-    """The values as tensors of one dtype: `cast_to`, or the one they have together."""
+    """The values as tensors of one dtype: `cast_to`, or their common dtype."""
     first = values[0]
     if cast_to is None:  # the common case, without a search: tensors of one dtype
         if isinstance(first, Tensor):
@@ -337,7 +305,7 @@ def _warn_of_widening(dtype: DType, values: Sequence[Any]) -> None:
     if not narrow or len(narrow) + len(wide) < len(own):
         return
     others = [
-        as_array(v).dtype  # the dtype that `v` names may be one of another library
+        as_array(v).dtype  # `v.dtype` may be a dtype of another library
         for v in values
         if hasattr(v, "dtype") and not isinstance(v, (Operand, np.generic))
     ]
@@ -381,7 +349,7 @@ def emit(
     regions: tuple[Program, ...] = (),
     **attrs: Any,
 ) -> Any:
-    """Adds a node; its result, or the tuple of its results where there is not exactly one."""
+    """Adds a node and returns its result, or a tuple of results if there is not exactly one."""
     outputs = emit_node(op, inputs, name=name, regions=regions, **attrs).outputs
     return outputs[0] if len(outputs) == 1 else outputs
 
@@ -389,7 +357,7 @@ def emit(
 def emit_one(
     op: OpDef, inputs: Sequence[Tensor], /, name: str | None = None, **attrs: Any
 ) -> Tensor:
-    """`emit` for an operator of one result and no regions."""
+    """`emit` for an operator with one result and no regions."""
     graph = AMBIENT.graphs[-1] if AMBIENT.graphs else graph_of(inputs)
     return graph.add(op, inputs, attrs, (), name).outputs[0]
 
@@ -403,6 +371,6 @@ def emit_node(
     regions: tuple[Program, ...] = (),
     **attrs: Any,
 ) -> Node:
-    """Adds a node to the graph being built (or the operands' graph) and gives it."""
+    """Adds a node to the graph being built, or to the operands' graph, and returns it."""
     graph = AMBIENT.graphs[-1] if AMBIENT.graphs else graph_of(inputs)
     return graph.add(op, inputs, attrs, regions, name)

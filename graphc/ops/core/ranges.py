@@ -26,7 +26,7 @@ def _infer(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
 
 
 def _layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
-    """The padding of a batch that does not divide is 0, which is in every range."""
+    """The padding of an uneven batch is 0, which is in every range."""
     return LayoutPlan([x], [x], fill={0: "sum"} if isinstance(x, Sharded) else None)
 
 

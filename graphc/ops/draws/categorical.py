@@ -16,7 +16,8 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import as_dims, broadcasts_to, is_static, refuse, same_shape
 from graphc.ops.core.emit import convert, promote_inexact, to_dtype
 from graphc.ops.core.precision import wide
-from graphc.ops.draws.distributions import gumbel, randint
+from graphc.ops.draws.distributions import randint
+from graphc.ops.draws.location_scale import gumbel
 from graphc.ops.draws.random_draws import draw
 from graphc.ops.draws.random_parametric import RANDOM_PERMUTATION
 from graphc.ops.elementwise.transcendental import log
@@ -168,22 +169,26 @@ def choice(
         >>> run(gc.random.choice(10, (3,), replace=False, seed=1))
         Array([4, 3, 6], dtype=int32)
     """
-    size, place, tensor = _count(a), 0, None
-    if size is None:
-        tensor = convert(a)
-        place = normalize_axis("choice", tensor, axis)
-        size = tensor.shape[place]
+    size = _count(a)
+    if size is not None:
+        return _places(size, shape, replace, p, seed, name)
+    tensor = convert(a)
+    axis = normalize_axis("choice", tensor, axis)
+    return take(tensor, _places(tensor.shape[axis], shape, replace, p, seed, name), axis)
+
+
+def _places(
+    size: Dim, shape: ShapeLike, replace: bool, p: Any, seed: Seed, name: str | None
+) -> Tensor:
+    """The indices of the chosen elements among `size`."""
     sizes = as_dims("choice", shape)
     if not is_static(size, *sizes):
-        refuse(f"choice: of {size} elements {sizes}: these must be ints")
+        refuse(f"choice: the number of elements, {size}, and the shape, {sizes}, must be ints")
     weights = None if p is None else _weights(p, size)
     if not (replace or p is None or isinstance(p, Operand)):
         _check_enough(np.asarray(p), product(sizes))
-    if replace:
-        places = _with_replacement(size, sizes, weights, seed, name)
-    else:
-        places = _without_replacement(size, sizes, weights, seed, name)
-    return places if tensor is None else take(tensor, places, place)
+    draw_places = _with_replacement if replace else _without_replacement
+    return draw_places(size, sizes, weights, seed, name)
 
 
 def _weights(p: Any, size: Dim) -> Tensor:

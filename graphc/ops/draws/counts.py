@@ -14,7 +14,8 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, promote_inexact, to_dtype
 from graphc.ops.core.precision import wide
 from graphc.ops.core.shape_argument import shape_first
-from graphc.ops.draws.distributions import above_zero, fitting, shape_for
+from graphc.ops.draws.distributions import fitting, shape_for
+from graphc.ops.draws.location_scale import above_zero
 from graphc.ops.draws.random_draws import bernoulli, draw
 from graphc.ops.draws.random_parametric import RANDOM_BINOMIAL, RANDOM_MULTINOMIAL
 from graphc.ops.elementwise.arithmetic import divide, maximum

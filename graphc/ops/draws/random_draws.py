@@ -1,4 +1,4 @@
-"""Draws, and dropout: pure functions of a key (see `graphc.ops.draws.random_keys`)."""
+"""Random numbers as pure functions of a key (see `graphc.ops.draws.random_keys`)."""
 
 from __future__ import annotations
 
@@ -6,32 +6,27 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import DimExpr, Shape
-from graphc.ir.dtypes import BOOL, FLOAT32, UINT32, DType, as_dtype, is_floating, is_integer
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
-from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.dtypes import BOOL, FLOAT32, DType, as_dtype, is_floating, is_integer
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
-from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import as_dims, broadcasts_to, refuse
 from graphc.ops.core.cost_rules import times_result
-from graphc.ops.core.emit import convert, emit_node, graph_of, is_weak, to_dtype
-from graphc.ops.core.layout_rules import SUM, replicated
+from graphc.ops.core.emit import convert, emit_node, graph_of, to_dtype
+from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import wide
 from graphc.ops.core.shape_argument import shape_first
+from graphc.ops.core.weak_numbers import is_weak
 from graphc.ops.draws.random_keys import HASH, KEY, as_jax_key, check_key, random_key
-from graphc.ops.elementwise.arithmetic import maximum
-from graphc.ops.elementwise.comparison import where
-from graphc.ops.structure.state import stop_gradient
 from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
-__all__ = ["bernoulli", "dropout", "normal", "truncated_normal", "uniform"]
+__all__ = ["bernoulli", "normal", "truncated_normal", "uniform"]
 
 _SHAPE = Attr("dims", doc="of the result")
 _FLOATING = Attr("dtype", default=FLOAT32, check=is_floating, must="be floating")
@@ -169,69 +164,6 @@ RANDOM_BERNOULLI = OpDef(
 )
 
 
-# -- dropout --------------------------------------------------------------------------------
-
-
-def _infer_dropout(
-    ctx: InferContext, x: TensorType, key: TensorType, *, rate: float
-) -> tuple[TensorType, TensorType]:
-    ctx.require_dtype([x], is_floating, "floating")
-    check_key(ctx, key)
-    return x, TensorType(BOOL, x.shape)
-
-
-def kept_by_dropout(key: Any, shape: tuple[Any, ...], rate: float) -> Any:
-    """A JAX array of bools, each False with probability `rate`."""
-    # Random words against a threshold: no conversion to floats, and one stream for all dtypes.
-    threshold = np.uint32(min(round((1 - rate) * 2**32), 2**32 - 1))
-    return jax.random.bits(as_jax_key(key), shape, UINT32) < threshold
-
-
-def _lower_dropout(ctx: LowerContext, x: Any, key: Any, *, rate: float) -> tuple[Any, Any]:
-    kept = kept_by_dropout(key, x.shape, rate)
-    return jnp.where(kept, x / (1 - rate), np.zeros((), x.dtype)), kept
-
-
-def _dropout_gradient(
-    ctx: GradientContext, node: Node, dy: Tensor, dkept: Tensor | None
-) -> Adjoints:
-    # The mask itself, and not a second draw by the same key: under data parallelism the adjoint
-    # may lie otherwise than x did, and would draw others.
-    kept = node.outputs[1]
-    return [ctx.ops.where(kept, dy / (1 - node.attrs["rate"]), 0), None]
-
-
-def _dropout_layout(ctx: LayoutContext, node: Node, x: Layout, key: Layout) -> LayoutPlan:
-    if isinstance(x, Sharded):
-        return LayoutPlan([x, REPLICATED], [x, x], fold_replica=(1,))
-    if x == SUM:  # linear, and one mask for all the terms
-        return LayoutPlan([x, REPLICATED], [x, REPLICATED])
-    return replicated(ctx, node, x, key)
-
-
-DROPOUT = OpDef(
-    name="Dropout",
-    signature="x, key -> y, kept",
-    precision="follow",
-    attrs={
-        "rate": Attr(
-            "float",
-            check=lambda v: 0 <= v < 1,
-            must="be at least 0 and less than 1",
-            doc="the probability of 0",
-            hint="it is the share of elements that become 0: 0.1 for TensorFlow's keep_prob=0.9",
-        )
-    },
-    infer=_infer_dropout,
-    lower=_lower_dropout,
-    gradient=_dropout_gradient,
-    layout=_dropout_layout,
-    cost=times_result(HASH + 3),
-    doc="Each element of x set to 0 with probability `rate`, the others divided by 1 - rate; and "
-    "the mask of those kept (bool). Floating dtypes. Source: Srivastava et al., JMLR 15, 2014.",
-)
-
-
 # -- functions ------------------------------------------------------------------------------
 
 
@@ -270,10 +202,10 @@ def truncated_normal(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Normal numbers no further than 2 `stddev` from `mean`, drawn anew in every run.
+    """Normal numbers at most 2 `stddev` from `mean`, drawn anew in every run.
 
-    Arguments as in `normal`. `stddev` is that of the normal distribution before it is cut; the
-    numbers' own is 0.88 of it.
+    Arguments as in `normal`. `stddev` is that of the normal distribution before truncation. The
+    standard deviation of the numbers is 0.88 of it.
 
     Examples:
         >>> run(gc.random.truncated_normal((3,), seed=1))
@@ -370,40 +302,6 @@ def _is_shape(p: Any) -> bool:
     return len(sizes) > 0 and all(type(each) is int for each in sizes) and max(sizes) > 1
 
 
-def dropout(
-    x: TensorLike, rate: TensorLike, *, seed: Seed = None, name: str | None = None
-) -> Tensor:
-    """`x` with each element set to 0 with probability `rate`, the others divided by 1 - rate.
-
-    Args:
-        x: floating.
-        rate: at least 0, less than 1. At the number 0 the result is `x`. A scalar tensor gets no
-            gradient.
-        seed: see `random_key`.
-
-    Raises:
-        AttributeValueError: a rate out of range.
-
-    Examples:
-        >>> y = run(gc.nn.dropout(gc.ones(100), 0.5))
-        >>> sorted(set(y.tolist()))
-        [0.0, 2.0]
-    """
-    value = convert(x)
-    if isinstance(rate, Operand):
-        return _dropout_of_rate(value, stop_gradient(rate), seed, name)
-    if rate == 0:
-        return value
-    return draw(DROPOUT, (value,), (), seed, name, rate=rate)[0]
-
-
-def _dropout_of_rate(x: Tensor, rate: Tensor, seed: Any, name: str | None) -> Tensor:
-    """Dropout with a rate that is known only when the graph runs."""
-    kept = uniform(x.shape, seed=seed) >= to_dtype(rate, FLOAT32)
-    scale = maximum(1 - to_dtype(rate, FLOAT32), float(np.finfo(np.float32).tiny))
-    return where(kept, x / to_dtype(scale, x.dtype), 0, name=name)
-
-
 def _scaled(
     op: OpDef, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: Any, name: str | None
 ) -> Tensor:
@@ -418,10 +316,10 @@ def shape_of(parameter: Any) -> Shape:
 
 
 def placed(x: Tensor, location: Any, scale: Any) -> Tensor:
-    """`x * scale + location`, without what changes nothing.
+    """`x * scale + location`, without operations that change nothing.
 
     Raises:
-        ShapeError: these are larger than `x`: one draw would stand in several places.
+        ShapeError: these are larger than `x`: one draw would occur in several positions.
     """
     for label, parameter in (("location", location), ("scale", scale)):
         shape = shape_of(parameter)
@@ -448,7 +346,7 @@ def draw(
 ) -> tuple[Tensor, ...]:
     """The results of `op` for a new key between other operands.
 
-    What does not fit is found with a stand-in for the key, before any node is added.
+    Errors are found before any node is added, by inferring types with a placeholder for the key.
     """
     graph, source = graph_of((*before, *after)), AMBIENT.source or current_source()
     operands = (*before, Tensor(KEY, "key"), *after)
@@ -456,10 +354,4 @@ def draw(
     return emit_node(op, (*before, random_key(seed), *after), name=name, **attrs).outputs
 
 
-OPS: tuple[OpDef, ...] = (
-    RANDOM_NORMAL,
-    TRUNCATED_NORMAL,
-    RANDOM_UNIFORM,
-    RANDOM_BERNOULLI,
-    DROPOUT,
-)
+OPS: tuple[OpDef, ...] = (RANDOM_NORMAL, TRUNCATED_NORMAL, RANDOM_UNIFORM, RANDOM_BERNOULLI)

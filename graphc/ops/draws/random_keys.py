@@ -24,8 +24,9 @@ from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only, times_result
-from graphc.ops.core.emit import constant, convert, emit_one, graph_of, is_weak
+from graphc.ops.core.emit import constant, convert, emit_one, graph_of
 from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.weak_numbers import is_weak
 from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
 __all__ = ["fold_in", "random_key"]

@@ -17,7 +17,8 @@ from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.emit import constant, emit_one, promote_inexact
 from graphc.ops.core.shape_argument import shape_first
-from graphc.ops.draws.distributions import above_zero, exponential, fitting, limits
+from graphc.ops.draws.distributions import fitting
+from graphc.ops.draws.location_scale import above_zero, exponential, limits
 from graphc.ops.draws.random_draws import (
     RANDOM_BERNOULLI,
     RANDOM_NORMAL,

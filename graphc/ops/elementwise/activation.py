@@ -282,6 +282,7 @@ def log_softmax(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Gi
 
 
 # Records by name, for passes and for rules of other families.
+LOG_SOFTMAX = record(log_softmax)
 SOFTMAX = record(softmax)
 
 OPS: tuple[OpDef, ...] = declared(__name__)

@@ -1,5 +1,4 @@
-"""Arithmetic, elementwise with NumPy broadcasting. Powers are in `powers.py`, rounding in
-`rounding.py`."""
+"""Elementwise arithmetic with NumPy broadcasting. See also `powers` and `rounding`."""
 
 from __future__ import annotations
 

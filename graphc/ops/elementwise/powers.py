@@ -23,10 +23,10 @@ from graphc.ops.core.emit import (
     promote_inexact,
     promote_operands,
     promote_types,
-    scalar_kind,
     to_dtype,
 )
 from graphc.ops.core.layout_rules import elementwise
+from graphc.ops.core.weak_numbers import scalar_kind
 from graphc.typing import TensorLike
 
 __all__ = ["pow", "power", "reciprocal", "rsqrt", "sqrt", "square"]

@@ -74,6 +74,15 @@ def einsum(subscripts: str, *operands: TensorLike, name: str | None = None) -> T
     labels, result = _parse(subscripts, tensors)
     sizes = _sizes(labels, tensors)
     given = [_distinct(own, x, sizes) for own, x in zip(labels, tensors, strict=True)]
+    term = _contracted(given, result, sizes)
+    order = [term.labels.index(label) for label in result]
+    if order != sorted(order):
+        return transpose(term.tensor, order, name=name)
+    return term.tensor if name is None else identity(term.tensor, name=name)
+
+
+def _contracted(given: list[_Term], result: Sequence[Label], sizes: Mapping[Label, Dim]) -> _Term:
+    """The product of the terms, summed over all labels that the result lacks."""
     terms = []
     for i, term in enumerate(given):
         others = given[:i] + given[i + 1 :]
@@ -88,10 +97,7 @@ def einsum(subscripts: str, *operands: TensorLike, name: str | None = None) -> T
             product = _multiplied(product, other, needed)
         terms.append(product)
     (term,) = terms
-    order = [term.labels.index(label) for label in result]
-    if order != sorted(order):
-        return transpose(term.tensor, order, name=name)
-    return term.tensor if name is None else identity(term.tensor, name=name)
+    return term
 
 
 # -- reading subscripts ----------------------------------------------------------------------

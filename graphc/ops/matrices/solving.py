@@ -209,10 +209,15 @@ def solve(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
         >>> run(gc.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 8.0]))
         Array([1., 2.], dtype=float32)
     """
+    return _solution(SOLVE, a, b, name)
+
+
+def _solution(op: OpDef, a: Any, b: Any, name: str | None, **attrs: Any) -> Tensor:
+    """`op` of `a` and of one vector or a matrix of columns `b`."""
     a, b = promote_inexact(a, b)
     if b.ndim != 1:
-        return emit_one(SOLVE, (a, b), name)
-    return squeeze(emit_one(SOLVE, (a, expand_dims(b, -1)), name), -1)
+        return emit_one(op, (a, b), name, **attrs)
+    return squeeze(emit_one(op, (a, expand_dims(b, -1)), name, **attrs), -1)
 
 
 def triangular_solve(
@@ -247,11 +252,8 @@ def triangular_solve(
         >>> run(gc.linalg.triangular_solve([[2.0, 0.0], [1.0, 1.0]], [2.0, 3.0]))
         Array([1., 2.], dtype=float32)
     """
-    a, b = promote_inexact(a, b)
     attrs = {"lower": lower, "transpose": transpose, "unit_diagonal": unit_diagonal}
-    if b.ndim != 1:
-        return emit_one(TRIANGULAR_SOLVE, (a, b), name, **attrs)
-    return squeeze(emit_one(TRIANGULAR_SOLVE, (a, expand_dims(b, -1)), name, **attrs), -1)
+    return _solution(TRIANGULAR_SOLVE, a, b, name, **attrs)
 
 
 def cholesky_solve(factor: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:

@@ -20,8 +20,8 @@ __all__ = ["cross", "dot", "inner", "matvec", "vdot", "vecdot", "vecmat"]
 def dot(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """The sum over the last axis of `a` and the last but one of `b`, its only one for a vector.
 
-    Axes before these do not go in step as in `matmul`: each of `a` meets each of `b`. A scalar
-    multiplies.
+    The other axes do not broadcast as in `matmul`: each vector of `a` is multiplied by each vector
+    of `b`. A scalar operand multiplies all elements.
 
     Raises:
         ShapeError: sizes differ.
@@ -33,9 +33,14 @@ def dot(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
         Array(11, dtype=int32)
     """
     a, b = promote_operands(a, b)
+    return _contracted(a, b, -min(b.ndim, 2), name)
+
+
+def _contracted(a: Tensor, b: Tensor, axis: int, name: str | None) -> Tensor:
+    """The sum over the last axis of `a` and this one of `b`; a scalar multiplies."""
     if not a.ndim or not b.ndim:
         return multiply(a, b, name=name)
-    return dot_general(a, b, ((-1,), (-min(b.ndim, 2),)), name=name)
+    return dot_general(a, b, ((-1,), (axis,)), name=name)
 
 
 def inner(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
@@ -51,9 +56,7 @@ def inner(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
         Array(11, dtype=int32)
     """
     a, b = promote_operands(a, b)
-    if not a.ndim or not b.ndim:
-        return multiply(a, b, name=name)
-    return dot_general(a, b, ((-1,), (-1,)), name=name)
+    return _contracted(a, b, -1, name)
 
 
 def vdot(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:

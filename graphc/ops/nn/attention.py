@@ -18,7 +18,8 @@ from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, follow_axis, replicated
-from graphc.ops.draws.random_draws import draw, kept_by_dropout
+from graphc.ops.draws.dropout import kept_by_dropout
+from graphc.ops.draws.random_draws import draw
 from graphc.ops.draws.random_keys import check_key
 from graphc.ops.nn.attention_kernels import How, Operands, adjoints, attend
 from graphc.typing import Seed, TensorLike
@@ -292,30 +293,31 @@ def attention(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Scaled dot-product attention: values, averaged by how like their keys are to each query.
+    """Scaled dot-product attention: averages of the values, weighted by the similarity of each
+    query to the keys.
 
     Args:
         query: [batch, time, heads, depth], floating.
         key: [batch, source, key heads, depth]; each of its heads is shared by heads / key heads
-            heads of `query` that follow each other.
+            consecutive heads of `query`.
         value: [batch, source, key heads, depth of the result].
         mask: bool, broadcasting to [batch, heads, time, source]: True where a query sees a key.
             A query that sees no key gives 0. A mask of two axes is refused: write [batch, source]
             as mask[:, None, None, :], and [time, source] as mask[None, None].
-        bias: floating, broadcasting likewise, added before the softmax. Two axes are refused too.
+        bias: floating, added before the softmax. Its shape follows the rules for the mask.
         causal: query i sees the keys 0 to i only.
-        scale: of the products; 1 / sqrt(depth) by default.
-        dropout: the probability with which a weight is set to 0, the others scaled up.
+        scale: the factor of the products; 1 / sqrt(depth) by default.
+        dropout: the probability that a weight is set to 0. The other weights are scaled up.
         seed: of the dropout, see `gc.random.random_key`.
 
     Returns:
         [batch, time, heads, depth of value].
 
     Raises:
-        ShapeError: sizes that differ, heads that cannot be shared, a mask that does not
-            broadcast or has two axes, or a depth that is not known and no scale.
-        DTypeError: operands or a bias that are not floating, or a mask that is not bool.
-        AttributeValueError: a dropout out of range.
+        ShapeError: sizes differ, heads cannot be shared, the mask does not broadcast or has two
+            axes, or there is no scale and the depth is not known.
+        DTypeError: operands or the bias are not floating, or the mask is not bool.
+        AttributeValueError: the dropout is out of range.
 
     Source: Vaswani et al., 2017, arXiv:1706.03762; `jax.nn.dot_product_attention`.
 
@@ -324,10 +326,8 @@ def attention(
         >>> gc.nn.attention(q, q, q, causal=True).shape
         (2, 5, 4, 8)
     """
-    query, key, value = promote_operands(query, key, value)
-    masks = _masks(mask, bias)
-    attrs = {"scale": _scale(query, scale), "causal": causal, "dropout": dropout}
-    operands = (query, key, value, *masks)
+    operands = (*promote_operands(query, key, value), *_masks(mask, bias))
+    attrs = {"scale": _scale(operands[0], scale), "causal": causal, "dropout": dropout}
     if dropout == 0:
         return emit_one(ATTENTION, operands, name=name, **attrs)
     return draw(ATTENTION, operands, (), seed, name, **attrs)[0]

@@ -32,7 +32,7 @@ def plain_input_gradient(
     dilation: Sequence[int],
     groups: int,
 ) -> Any:
-    """[batch, *size, channels]: dy, spread by the strides, against the kernel turned around."""
+    """[batch, *size, channels]: dy, dilated by the strides, convolved with the flipped kernel."""
     pads, rank = [], len(size)
     for axis in range(rank):
         reach = (w.shape[axis] - 1) * dilation[axis]
@@ -60,7 +60,8 @@ def plain_kernel_gradient(
     dilation: Sequence[int],
     groups: int,
 ) -> Any:
-    """[*size, channels, filters]: channels of x as images, images of dy as its channels."""
+    """[*size, channels, filters]: a convolution in which the channels of x are the batch, and the
+    batch of dy is its channels."""
     pads, rank = [], len(size)
     for axis in range(rank):
         before = padding[axis][0]

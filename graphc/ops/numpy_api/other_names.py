@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
-
-import numpy as np
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
-from graphc.ir.dtypes import BOOL
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
-from graphc.ir.source import current_source
 from graphc.ops.arrays.creation import arange, full
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.shape import expand_dims, moveaxis, reshape
 from graphc.ops.arrays.stacking import stack
-from graphc.ops.control.bodies import check_body
-from graphc.ops.control.branching import cond
 from graphc.ops.core.axes import normalize_axis
-from graphc.ops.core.checks import as_dims, refuse, same_shape
+from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, promote_operands, to_dtype
 from graphc.ops.elementwise.arithmetic import add, clip, multiply, subtract
 from graphc.ops.elementwise.comparison import (
@@ -32,21 +26,17 @@ from graphc.ops.elementwise.comparison import (
 )
 from graphc.ops.elementwise.powers import square
 from graphc.ops.matrices.norms import vector_norm
-from graphc.ops.structure.host import py_callback
 from graphc.ops.structure.state import identity
-from graphc.typing import DTypeLike, ShapeLike, TensorLike, TensorTree
+from graphc.typing import DTypeLike, ShapeLike, TensorLike
 
 __all__ = [
-    "Assert",
     "add_n",
-    "case",
     "clip_by_norm",
     "clip_by_value",
     "fill",
     "gather",
     "global_norm",
     "matrix_band_part",
-    "placeholder_with_default",
     "range",
     "squared_difference",
 ]
@@ -87,8 +77,13 @@ def gather(
     """
     if not batch_dims:
         return take(x, indices, 0 if axis is None else axis, name=name)
-    x, indices = convert(x), convert(indices)
+    x = convert(x)
     place = batch_dims if axis is None else normalize_axis("gather", x, axis)
+    return identity(_gather_in_batch(x, convert(indices), place, batch_dims), name=name)
+
+
+def _gather_in_batch(x: Tensor, indices: Tensor, place: int, batch_dims: int) -> Tensor:
+    """`gather` along the axis `place`, for each example of `batch_dims` leading axes."""
     if not 0 < batch_dims <= min(place, indices.ndim):
         refuse(
             f"gather: batch_dims={batch_dims} must be at most the axis ({place}) and the rank of "
@@ -102,82 +97,8 @@ def gather(
         for i, size in enumerate(x.shape[:batch_dims])
     ]
     found = moveaxis(x, place, batch_dims)[(*examples, indices)]
-    brought = builtins.range(indices.ndim - batch_dims)  # the axes that the indices bring
-    result = moveaxis(found, [batch_dims + i for i in brought], [place + i for i in brought])
-    return identity(result, name=name)
-
-
-def Assert(
-    condition: TensorLike, data: TensorLike | Sequence[TensorLike] = (), *, name: str | None = None
-) -> Node:
-    """A node that fails the run if an element of `condition` is false.
-
-    It checks in each run that selects it: fetch the node, or build the fetched tensors under
-    `with gc.control_dependencies([node])`. The variables do not change in a run that fails. Such a
-    program waits for Python in each run, is not cached and cannot be saved: see `py_callback`.
-    `CompileOptions(check_numerics=True)` checks values and indices without such nodes.
-
-    Args:
-        condition: bools.
-        data: what the error shows: a tensor, or a list of tensors.
-        name: of the node; the error shows it.
-
-    The run raises `ExecutionError`.
-
-    Source: tf.Assert.
-
-    Examples:
-        >>> x = gc.placeholder((2,), name="x")
-        >>> with gc.control_dependencies([gc.Assert(x > 0, x)]):
-        ...     y = gc.log(x)
-        >>> run(y, {x: [1.0, 1.0]})
-        Array([0., 0.], dtype=float32)
-    """
-    source = current_source()
-    label = f" {name!r}" if name else ""
-    values = list(data) if isinstance(data, list | tuple) else [data]
-
-    def check(holds: np.ndarray[Any, Any], *shown: np.ndarray[Any, Any]) -> None:
-        if not holds.all():
-            text = "".join(f"\n  {np.array2string(value, threshold=20)}" for value in shown)
-            raise AttributeValueError(f"Assert{label}: the condition is false{text}", source=source)
-
-    node: Node = py_callback(check, None, to_dtype(convert(condition), BOOL), *values, name=name)
-    return node
-
-
-def placeholder_with_default(
-    default: TensorLike, shape: ShapeLike | None = None, *, name: str | None = None
-) -> Tensor:
-    """`default`, unless a run feeds it another value of the same shape and dtype.
-
-    Any tensor can be fed; this function gives one a name.
-
-    Args:
-        default: a value, or a tensor.
-        shape: that of `default`, to check it.
-        name: of the node, by which it is fed.
-
-    Raises:
-        ShapeError: `default` has another shape.
-
-    Source: tf.placeholder_with_default.
-
-    Examples:
-        >>> rate = gc.placeholder_with_default(0.5, (), name="rate")
-        >>> run(rate * 2), run(rate * 2, {rate: 0.25})
-        (Array(1., dtype=float32), Array(0.5, dtype=float32))
-    """
-    tensor = convert(default)
-    if shape is not None and not same_shape(
-        as_dims("placeholder_with_default", shape), tensor.shape, tensor
-    ):
-        refuse(
-            f"placeholder_with_default: the default has not the shape {shape}",
-            hint="a feed has the shape of the default; use gc.placeholder for other shapes",
-            default=tensor,
-        )
-    return identity(tensor, name=name)
+    new = builtins.range(indices.ndim - batch_dims)  # the axes that come from the indices
+    return moveaxis(found, [batch_dims + i for i in new], [place + i for i in new])
 
 
 def clip_by_value(
@@ -361,47 +282,6 @@ def matrix_band_part(x: TensorLike, below: int, above: int, *, name: str | None 
         upper = less_equal(-offset, above)
         keep = upper if keep is None else logical_and(keep, upper)
     return identity(x, name=name) if keep is None else where(keep, x, 0, name=name)
-
-
-def case(
-    pairs: Iterable[tuple[TensorLike, Callable[[], TensorTree]]], default: Callable[[], TensorTree]
-) -> TensorTree:
-    """What the function of the first true condition gives, or else what `default` gives.
-
-    Args:
-        pairs: a list of pairs of a condition, a scalar of bool, and a function without arguments.
-        default: called if no condition is true.
-
-    Returns:
-        What the functions return, all of one structure, with equal types; see `cond`.
-
-    Raises:
-        AttributeValueError: `pairs` are not pairs of a condition and a function.
-        ShapeError, DTypeError, GraphError: see `cond`.
-
-    Source: tf.case.
-
-    Examples:
-        >>> run(
-        ...     gc.case(
-        ...         [(gc.constant(False), lambda: 1), (gc.constant(True), lambda: 2)], lambda: 3
-        ...     )
-        ... )
-        Array(2, dtype=int32)
-    """
-    given: Any = pairs
-    several = isinstance(given, (list, tuple))
-    if not several or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in given):
-        refuse(
-            f"case: takes a list of pairs (condition, function), got {pairs!r}",
-            error=AttributeValueError,
-            hint="gc.case([(x > 0, f), (x < 0, g)], default)",
-        )
-    check_body("case: default", default, 0)
-    if not given:
-        return default()
-    (condition, function), *rest = given
-    return cond(condition, function, lambda: case(rest, default))
 
 
 def _several(function: str, tensors: Any, hint: str) -> list[Tensor]:

@@ -24,7 +24,7 @@ from graphc.ops.elementwise.comparison import equal, isnan, not_equal, where
 from graphc.ops.elementwise.powers import sqrt
 from graphc.ops.elementwise.roots import flat_at_zero
 from graphc.ops.elementwise.rounding import ceil, floor, rint
-from graphc.ops.numpy_api.ufuncs import isinf
+from graphc.ops.numpy_api.predicates import isinf
 from graphc.ops.reductions.reduction import (
     Axes,
     reduce_max,

@@ -365,7 +365,7 @@ def _emit_cumulative(
     name: str | None,
     first: int | None = None,
 ) -> Tensor:
-    """With `first`, each result leaves out its own element; the first one is `first`."""
+    """With `first`, each result excludes its own element, and the first result is `first`."""
     if axis is None:
         tensor, axis = reshape(tensor, (-1,)), 0
     axis = normalize_axis(op.name, tensor, axis)

@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from graphc.errors import AttributeValueError, DTypeError
+from graphc.errors import DTypeError
 from graphc.ir.dims import product
 from graphc.ir.dtypes import (
     BOOL,
-    INT32,
-    UINT32,
-    DType,
     as_dtype,
     is_complex,
     is_inexact,
-    is_integer,
     real_of,
-    short_name,
 )
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import OpDef
@@ -28,9 +23,9 @@ from graphc.ops.core.emit import convert, dim_value, emit_one, promote_inexact, 
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import add, divide, maximum, minimum, multiply
 from graphc.ops.elementwise.comparison import not_equal
-from graphc.ops.elementwise.comparison import where as select
 from graphc.ops.elementwise.complex_parts import conj, real
 from graphc.ops.elementwise.powers import square
+from graphc.ops.reductions.reduction_operands import chosen, countable, mask_of, refuse_where
 from graphc.ops.reductions.reduction_rules import LOG_SUM_EXP as LOG_SUM_EXP
 from graphc.ops.reductions.reduction_rules import REDUCE_ALL as REDUCE_ALL
 from graphc.ops.reductions.reduction_rules import REDUCE_ANY as REDUCE_ANY
@@ -67,48 +62,9 @@ __all__ = [
 Axes = int | Sequence[int] | None
 
 
-def _sum_dtype(dtype: DType) -> DType:
-    """The dtype sums have: integers below 32 bits give int32 or uint32, as in JAX."""
-    if dtype == BOOL:
-        return INT32
-    if is_integer(dtype) and dtype.itemsize < 4:
-        return UINT32 if short_name(dtype)[0] == "u" else INT32
-    return dtype
-
-
-def _countable(x: Any, dtype: Any) -> Tensor:
-    tensor = convert(x)
-    own = _sum_dtype(tensor.type.dtype) if dtype is None else as_dtype(dtype)
-    return to_dtype(tensor, own)
-
-
-def _chosen(x: Tensor, where: Any, otherwise: Any) -> Tensor:
-    """`x` with `otherwise` in the place of what does not count."""
-    if where is None:
-        return x
-    return select(_mask(x, where), x, to_dtype(otherwise, x.dtype))
-
-
-def _mask(x: Tensor, where: Any) -> Tensor:
-    mask = convert(where)
-    if mask.dtype != BOOL:
-        refuse(f"where must be bool, got {mask.type}", error=DTypeError, x=x, where=mask)
-    return broadcast_to(mask, x.shape)
-
-
 def _counted(x: Tensor, axis: Axes, keepdims: bool, where: Any) -> Tensor:
     """How many elements count, in x's dtype."""
-    return reduce_sum(to_dtype(_mask(x, where), x.dtype), axis, keepdims)
-
-
-def _refuse_where(x: Tensor, where: Any) -> None:
-    if where is not None:
-        refuse(
-            "where= needs initial=: the result where no element counts",
-            error=AttributeValueError,
-            hint="pass initial=-np.inf, say",
-            x=x,
-        )
+    return reduce_sum(to_dtype(mask_of(x, where), x.dtype), axis, keepdims)
 
 
 def _emit_reduction(op: OpDef, x: Tensor, axis: Axes, keepdims: bool, name: str | None) -> Tensor:
@@ -147,7 +103,7 @@ def reduce_sum(
         >>> run(gc.reduce_sum([[1, 5], [7, 2]], axis=1))
         Array([6, 9], dtype=int32)
     """
-    tensor = _chosen(_countable(x, dtype), where, 0)
+    tensor = chosen(countable(x, dtype), where, 0)
     if initial is None:
         return _emit_reduction(REDUCE_SUM, tensor, axis, keepdims, name)
     found = _emit_reduction(REDUCE_SUM, tensor, axis, keepdims, None)
@@ -265,9 +221,9 @@ def _extreme(
     """`reduce_max` or `reduce_min`; `combine` is the function of two operands."""
     tensor = convert(x)
     if initial is None:
-        _refuse_where(tensor, where)
+        refuse_where(tensor, where)
         return _emit_reduction(op, tensor, axis, keepdims, name)
-    tensor = _chosen(tensor, where, initial)
+    tensor = chosen(tensor, where, initial)
     axes = normalize_axes(op.name, tensor, axis)
     if 0 in [tensor.shape[i] for i in axes]:
         shape = reduced_shape(tensor.shape, axes, keepdims)
@@ -301,7 +257,7 @@ def reduce_prod(
         >>> run(gc.reduce_prod([[1, 5], [7, 2]], axis=1))
         Array([ 5, 14], dtype=int32)
     """
-    tensor = _chosen(_countable(x, dtype), where, 1)
+    tensor = chosen(countable(x, dtype), where, 1)
     if initial is None:
         return _emit_reduction(REDUCE_PROD, tensor, axis, keepdims, name)
     found = _emit_reduction(REDUCE_PROD, tensor, axis, keepdims, None)
@@ -332,7 +288,7 @@ def reduce_any(
         >>> run(gc.reduce_any([[True, False], [False, False]], axis=1))
         Array([ True, False], dtype=bool)
     """
-    return _emit_reduction(REDUCE_ANY, _chosen(_as_bool(x), where, False), axis, keepdims, name)
+    return _emit_reduction(REDUCE_ANY, chosen(_as_bool(x), where, False), axis, keepdims, name)
 
 
 def reduce_all(
@@ -354,7 +310,7 @@ def reduce_all(
         >>> run(gc.reduce_all([[True, False], [True, True]], axis=1))
         Array([False,  True], dtype=bool)
     """
-    return _emit_reduction(REDUCE_ALL, _chosen(_as_bool(x), where, True), axis, keepdims, name)
+    return _emit_reduction(REDUCE_ALL, chosen(_as_bool(x), where, True), axis, keepdims, name)
 
 
 def logsumexp(

@@ -17,7 +17,7 @@ from graphc.errors import AttributeValueError, DTypeError, GradientError, ShapeE
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, Effects, GradientContext, InferContext, LowerContext, OpDef
-from graphc.ir.source import current_source
+from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ops.core.declared import ATTRS, declare, declared, structs
 from graphc.ops.core.emit import convert, emit_node
@@ -171,23 +171,23 @@ def py_callback(
     """
     source = current_source()
     leaves, tree = jax.tree.flatten(result_specs)
+    _check_function(fn, pure, leaves, source)
+    types = [_declared_type(leaf) for leaf in leaves]
+    on_arrays = _on_arrays(fn, tree, types, source)
+    op, operands = PURE_CALLBACK if pure else PY_CALLBACK, [convert(arg) for arg in args]
+    node = emit_node(op, operands, name=name, function=on_arrays, **declare(types))
+    return jax.tree.unflatten(tree, node.outputs) if leaves else node
+
+
+def _check_function(fn: Any, pure: bool, results: Sequence[Any], source: Source | None) -> None:
     if not callable(fn):
         raise AttributeValueError(f"py_callback: {fn!r} is not a function", source=source)
-    if pure and not leaves:
+    if pure and not results:
         raise AttributeValueError(
             "py_callback: a pure function without results does nothing",
             source=source,
             hint="leave out pure=True, or declare its results",
         )
-    types = [_declared_type(leaf) for leaf in leaves]
-    node = emit_node(
-        PURE_CALLBACK if pure else PY_CALLBACK,
-        [convert(arg) for arg in args],
-        name=name,
-        function=_on_arrays(fn, tree, types, source),
-        **declare(types),
-    )
-    return jax.tree.unflatten(tree, node.outputs) if leaves else node
 
 
 def _declared_type(spec: Any) -> TensorType:

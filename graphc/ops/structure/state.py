@@ -39,10 +39,10 @@ from graphc.ops.core.emit import (
     emit_node,
     emit_one,
     graph_of,
-    is_weak,
     promote_types,
 )
 from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.weak_numbers import is_weak
 from graphc.ops.structure.vjp_layout import vjp_layout
 from graphc.typing import TensorLike, TensorTree
 
@@ -55,7 +55,7 @@ def _not_lowered(ctx: LowerContext, *operands: Any, **attrs: Any) -> Any:
 
 @of_elements
 def same_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
-    """The result lies as the operand does, partial sums too."""
+    """The result has the layout of the operand; partial sums stay partial."""
     return LayoutPlan([x], [x])
 
 

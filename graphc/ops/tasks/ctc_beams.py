@@ -217,15 +217,21 @@ def ctc_beam_search(
         (Array([[[1, 2]]], dtype=int32), Array([[2]], dtype=int32))
     """
     (x,) = promote_inexact(logits)
-    if lengths is None and x.ndim == 3:
-        lengths = broadcast_to(dim_value(x.shape[1]), x.shape[:1])
-    elif lengths is not None and x.ndim == 3:
-        lengths = in_range(convert(lengths), 0, x.shape[1] + 1, "lengths", of="ctc_beam_search")
-    steps = convert(0 if lengths is None else lengths)  # other ranks the operator refuses
+    operands = (x, _steps(x, lengths))
     labels, sizes, scores = emit(
-        CTC_BEAM_SEARCH, (x, steps), name=name, beams=beams, paths=paths, blank=blank
+        CTC_BEAM_SEARCH, operands, name=name, beams=beams, paths=paths, blank=blank
     )
     return labels, sizes, scores
+
+
+def _steps(logits: Tensor, lengths: TensorLike | None) -> Tensor:
+    """The number of valid steps of each sequence. The operator refuses logits of other ranks."""
+    if lengths is None and logits.ndim == 3:
+        return broadcast_to(dim_value(logits.shape[1]), logits.shape[:1])
+    steps = convert(0 if lengths is None else lengths)
+    if logits.ndim != 3:
+        return steps
+    return in_range(steps, 0, logits.shape[1] + 1, "lengths", of="ctc_beam_search")
 
 
 OPS: tuple[OpDef, ...] = (CTC_BEAM_SEARCH,)

@@ -175,8 +175,9 @@ class StateLayout:
     def with_groups(self, groups: Iterable[Group]) -> StateLayout:
         """The layout with buffers for these groups. Each replaces the buffers of its members.
 
-        A group is dropped if it has only a part of an existing buffer, because programs adapt to
-        the layout. It is also dropped if its variables do not exist or do not fit together.
+        A group is dropped if it has only a part of an existing buffer, or all of it in another
+        order, because programs adapt to the layout. Otherwise two programs could move the state in
+        turns. It is also dropped if its variables do not exist or do not fit together.
         """
         layout, new = self, dict[str, Buffer]()  # by member: as many as possible at once
         for group in groups:
@@ -195,6 +196,8 @@ class StateLayout:
         alike = {type if group.kind == STACKED else type.dtype for type in types}
         swallowed = {self.buffer_of(name) for name in members}
         if len(alike) != 1 or not all(members.issuperset(old.members) for old in swallowed):
+            return None
+        if any(old.kind == group.kind and members == set(old.members) for old in swallowed):
             return None
         return Buffer(group.kind, group.members, types)
 

@@ -31,8 +31,11 @@ SMALL = 4096
 # -- which variables share a buffer ----------------------------------------------------------
 
 
-def propose(program: Program, layout: StateLayout) -> list[Group]:
+def propose(program: Program, layout: StateLayout, kinds: str | None = None) -> list[Group]:
     """The groups that suit a bound, optimised program; the most important come first.
+
+    Args:
+        kinds: see `CompileOptions.state_buffers`.
 
     Stacked groups are the operands that a `Stack` node takes from state; they have one type. Flat
     groups are the other small variables that still have their own buffers, by dtype and by the way
@@ -41,6 +44,8 @@ def propose(program: Program, layout: StateLayout) -> list[Group]:
     buffers, on any devices. They are stacked only with variables that have the same sharding.
     Variables on different devices never share a buffer.
     """
+    if kinds == "separate":
+        return []
     state = {port.tensor: port.name for port in program.ports("state")}
     groups: list[Group] = []
     grouped: set[str] = set()
@@ -53,6 +58,8 @@ def propose(program: Program, layout: StateLayout) -> list[Group]:
         if len(members) == len(node.inputs) and alike and grouped.isdisjoint(members):
             grouped.update(members)
             groups.append(Group(STACKED, members))
+    if kinds == "stacked":
+        return groups
     return groups + _flat_groups(program, layout.with_groups(groups))
 
 

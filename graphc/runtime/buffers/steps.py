@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphc.ir.dims import DimConstraints
+from graphc.ir.dim_constraints import DimConstraints
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program, region
 from graphc.ir.types import TensorType

@@ -47,7 +47,7 @@ def by_name(items: Any, name_of: Any) -> dict[str, Any]:
 
 
 def feed_name(graph: Graph) -> Any:
-    """The name that an input has without one of its own, as a function of what was given."""
+    """The default name of an input, as a function of the given tensor or name."""
     return lambda key: port_name(resolve_feed(graph, key))
 
 

@@ -1,4 +1,4 @@
-"""`freeze`: what a graph gives when nothing is learnt any more, as a graph of its own."""
+"""`freeze`: a new graph for inference, in which the variables have their current values."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from graphc.ir.capture import Fetch
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program
+from graphc.ir.rewrite import rename_feeds
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ir.verify import verify
@@ -96,6 +97,27 @@ def freeze(
         (['Placeholder', 'ReadVariable', 'MatMul'], ['Multiply'])
     """
     FORKING.use_devices()
+    _check_arguments(session, literals)
+    graph = session.graph
+    feeds, fetches = _ends(graph, inputs, outputs)
+    fed, given = list(feeds.values()), {} if given is None else given
+    frozen = freeze_program(session, fed, fetches, given, literals=literals)
+    program = rename_feeds(frozen.program, list(feeds))
+    sources = {name: t.node.source for name, t in feeds.items()}
+    return as_graph(program, frozen.values, name=graph.name, seed=graph.seed, sources=sources)
+
+
+def _ends(graph: Graph, inputs: Any, outputs: Any) -> tuple[dict[str, Tensor], dict[str, Fetch]]:
+    """The inputs and the outputs of the frozen graph, by name."""
+    feeds = {n: resolve_feed(graph, t) for n, t in by_name(inputs, feed_name(graph)).items()}
+    fetches = {n: resolve_fetch(graph, t) for n, t in by_name(outputs, fetch_name(graph)).items()}
+    _check_distinct(feeds)
+    if not fetches:
+        raise FetchError("freeze: there are no outputs", source=current_source())
+    return feeds, fetches
+
+
+def _check_arguments(session: object, literals: object) -> None:
     if not isinstance(session, Session):
         raise AttributeValueError(
             f"freeze: the first argument must be a session, got {type(session).__name__}",
@@ -107,9 +129,9 @@ def freeze(
             f"freeze: literals must be a number of bytes, got {literals!r}",
             source=current_source(),
         )
-    graph = session.graph
-    feeds = {n: resolve_feed(graph, t) for n, t in by_name(inputs, feed_name(graph)).items()}
-    fetches = {n: resolve_fetch(graph, t) for n, t in by_name(outputs, fetch_name(graph)).items()}
+
+
+def _check_distinct(feeds: Mapping[str, Tensor]) -> None:
     named: dict[Tensor, str] = {}
     for name, tensor in feeds.items():
         if named.setdefault(tensor, name) != name:
@@ -118,14 +140,6 @@ def freeze(
                 source=current_source(),
                 hint="give it one name",
             )
-    if not fetches:
-        raise FetchError("freeze: there are no outputs", source=current_source())
-    frozen = freeze_program(
-        session, list(feeds.values()), fetches, {} if given is None else given, literals=literals
-    )
-    program = _renamed(frozen.program, list(feeds))
-    sources = {name: t.node.source for name, t in feeds.items()}
-    return as_graph(program, frozen.values, name=graph.name, seed=graph.seed, sources=sources)
 
 
 @dataclass(frozen=True)
@@ -276,18 +290,3 @@ def _scoped(frozen: Frozen, graph: Graph, scope: str) -> Frozen:
     names = {port.name for port in inputs}
     kept = {renamed(n): value for n, value in values.items() if renamed(n) in names}
     return Frozen(program.replace(inputs=inputs), kept)
-
-
-def _renamed(program: Program, names: Sequence[str]) -> Program:
-    """The program with its feeds under the names asked for."""
-    new = iter(names)
-    inputs = []
-    axes: dict[str, int] = {}
-    for port in program.inputs:
-        if port.kind == "feed":
-            name = next(new)
-            if port.name in program.batch_axes:
-                axes[name] = program.batch_axes[port.name]
-            port = port._replace(name=name)
-        inputs.append(port)
-    return program.replace(inputs=tuple(inputs), batch_axes=axes)

@@ -149,30 +149,34 @@ class CacheSlot:
             return None
 
     def _load(self, entry: Entry) -> Found | None:
-        """The executable of an entry; None if its buffers do not fit the state.
-
-        Raises:
-            CacheError: XLA cannot load it, or it calls a function that may be missing in this
-                process.
-        """
-        start = time.perf_counter()
-        facts: Any = entry.metadata
-        interface = Interface.from_json(facts["interface"])
-        layout = fitted(self._layout, interface.buffers)
-        if layout is None:
-            return None
-        devices, code = self._compilation.devices, Code(entry.payload, facts.get("targets"))
-        if interface.kind == PARTITIONED:
-            compiled: Any = CompiledPartition.from_bytes(code, devices)
-        else:
-            compiled = from_bytes(code, interface.arguments, interface.results, devices)
-        if facts.get("shipped") is not None:
+        found = load_entry(entry, self._layout, self._compilation.devices)
+        if found is not None and entry.metadata.get("shipped") is not None:
             self._compilation.notes.append(_SHIPPED)
-        report = PassReport(
-            tuple(PassRow(**{**row, "notes": tuple(row["notes"])}) for row in facts["passes"])
-        )
-        seconds, budget = time.perf_counter() - start, facts.get("budget")
-        return Found(interface, compiled, layout, report, seconds, budget)
+        return found
+
+
+def load_entry(entry: Entry, layout: StateLayout, devices: Sequence[jax.Device]) -> Found | None:
+    """The executable of an entry; None if its buffers do not fit the state.
+
+    Raises:
+        CacheError: XLA cannot load it, or it calls a function that may be missing in this process.
+    """
+    start = time.perf_counter()
+    facts: Any = entry.metadata
+    interface = Interface.from_json(facts["interface"])
+    fitting = fitted(layout, interface.buffers)
+    if fitting is None:
+        return None
+    code = Code(entry.payload, facts.get("targets"))
+    if interface.kind == PARTITIONED:
+        compiled: Any = CompiledPartition.from_bytes(code, devices)
+    else:
+        compiled = from_bytes(code, interface.arguments, interface.results, devices)
+    report = PassReport(
+        tuple(PassRow(**{**row, "notes": tuple(row["notes"])}) for row in facts["passes"])
+    )
+    seconds, budget = time.perf_counter() - start, facts.get("budget")
+    return Found(interface, compiled, fitting, report, seconds, budget)
 
 
 def fitted(layout: StateLayout, buffers: Sequence[Buffer]) -> StateLayout | None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from graphc.devices.discovery import available, name_of
 from graphc.devices.machine import Machine
-from graphc.devices.placer import MARKS, Row, full_name
+from graphc.devices.placed_nodes import MARKS
+from graphc.devices.placer import Row, full_name
 from graphc.devices.topology import devices_by_name
 from graphc.runtime.pipeline.compilation import Compilation
 

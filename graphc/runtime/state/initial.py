@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc.build import initializers
-from graphc.build.variables import initial_value
+from graphc.build.variable_definition import initial_value
 from graphc.collection import without_collection
 from graphc.errors import GraphError
 from graphc.ir.capture import capture

@@ -90,6 +90,22 @@ class State(Mapping[str, jax.Array], Uncopied):
         self._buffers = buffers
         self._consumed_by = None
 
+    def restore(self, buffers: list[jax.Array], error: BaseException) -> None:
+        """Gives the state its values back after a run raised `error`. They are the values from
+        before the run or, if the step ran, the values from after it.
+
+        This waits for the values only after a `StateError`. It does not wait after an interrupt,
+        because another interrupt could arrive meanwhile. The next use of the state waits instead.
+        """
+        if isinstance(error, StateError):
+            if what_was_lost(buffers) is None:  # another call failed
+                self.revive(buffers)
+            else:
+                self.consume("a run that failed")
+        elif not any(buffer.is_deleted() for buffer in buffers):
+            self.uncertain = True
+            self.revive(buffers)
+
     def rearrange(
         self, layout: StateLayout, home_of: Callable[[Buffer], jax.sharding.Sharding]
     ) -> None:

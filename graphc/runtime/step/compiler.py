@@ -297,7 +297,9 @@ def make(
         )
         return Made(executor, stages, found.layout, found.report, found.seconds)
     if grow:
-        layout = layout.with_groups(propose(compilation.program, layout))
+        layout = layout.with_groups(
+            propose(compilation.program, layout, compilation.options.state_buffers)
+        )
     stages = Stages(compilation, layout, slot.keep if found is None else None)
     executor = Executor(
         stages.interface,

@@ -19,7 +19,6 @@ from graphc.ir.program import Port
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import Buffer, StateLayout
 from graphc.runtime.buffers.packing import filled
-from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.feeds.feeds import FeedSpec
@@ -81,9 +80,9 @@ class Executable(Inspected, Uncopied):
         notes: Sequence[str] = (),
     ) -> None:
         self._graph = fetch_set.graph
-        self._executor = executor
-        self._feeds = list(fetch_set.feeds)
-        self._rebuild = fetch_set.nest.rebuild
+        self.executor = executor
+        self.feeds = list(fetch_set.feeds)
+        self.rebuild = fetch_set.nest.rebuild
         self._report = report
         self._load_seconds = load_seconds
         self.stages = stages
@@ -95,10 +94,10 @@ class Executable(Inspected, Uncopied):
         self._is_absent = not all(map(is_here, self.devices))
         self.notes = [*notes, *self.interface.notes]
         on_cpu = any(device.platform == "cpu" for device in self.devices)
-        self._specs = [
+        self.specs = [
             FeedSpec(Port(feed.name, "feed", Tensor(feed.type, feed.name)), source, copy=on_cpu)
             for feed, source in zip(
-                self.interface.feeds, [t.node.source for t in self._feeds], strict=True
+                self.interface.feeds, [t.node.source for t in self.feeds], strict=True
             )
         ]
         # One attribute, because another thread may replace both values.
@@ -123,10 +122,10 @@ class Executable(Inspected, Uncopied):
             {'count': Array(5, dtype=int32)}
         """
         self._check_can_run()
-        values, home = InitialValues(self._graph), self._executor.home
+        values, home = InitialValues(self._graph), self.executor.home
         buffers = [filled(buffer, values.take, home(buffer)) for buffer in self.layout.buffers]
         state = State(self.layout, buffers)
-        state.settled = self._executor
+        state.settled = self.executor
         return state
 
     def __call__(self, state: State, feeds: Feeds | None = None) -> tuple[Fetched, State]:
@@ -154,7 +153,7 @@ class Executable(Inspected, Uncopied):
         if not self.is_compiled:
             self.wait()
         with state.lock:
-            return self._run_on(state, values)
+            return self.run_on(state, values)
 
     def _check_can_run(self) -> None:
         """Raises `StateError` in a forked process, and `DeviceError` if this process lacks the
@@ -168,44 +167,29 @@ class Executable(Inspected, Uncopied):
                 "compile it without machine= to run it here",
             )
 
-    def _run_on(self, state: State, values: list[Any]) -> tuple[Any, State]:
+    def run_on(
+        self, state: State, values: Sequence[jax.Array | np.ndarray[Any, Any]]
+    ) -> tuple[Fetched, State]:
         """Runs the step once. The state is marked as consumed before the run starts. So if the run
         is stopped, no usable state has lost its buffers."""
         places = self._places_of(state)
         buffers = list(state.buffers)
-        if state.settled is not self._executor and not self._settle(buffers, state.layout):
-            state.settled = self._executor
+        if state.settled is not self.executor and not self._settle(buffers, state.layout):
+            state.settled = self.executor
         if self.consumes:
             state.consume("a run that was interrupted")
         try:
             fetched = self.step(buffers, values, places)
-            after = state.followed_by(buffers, self._executor) if places.assigned else state
-            rebuilt = self._rebuild(fetched)
+            after = state.followed_by(buffers, self.executor) if places.assigned else state
+            rebuilt = self.rebuild(fetched)
         except BaseException as error:
             if self.consumes:
-                self._give_back(state, buffers, error)
+                state.restore(buffers, error)
             raise
         if self.consumes:
             state.consume("a step that assigns variables")
             after.uncertain = self.is_uncertain
         return rebuilt, after
-
-    @staticmethod
-    def _give_back(state: State, buffers: list[Any], error: BaseException) -> None:
-        """After an exception, gives the state its values back. They are the values from before the
-        run or, if the step ran, the values from after it.
-
-        This waits for the values only after a `StateError`. It does not wait after an interrupt,
-        because another interrupt could arrive meanwhile. The next use of the state waits instead.
-        """
-        if isinstance(error, StateError):
-            if what_was_lost(buffers) is None:  # another call failed
-                state.revive(buffers)
-            else:
-                state.consume("a run that failed")
-        elif not any(buffer.is_deleted() for buffer in buffers):
-            state.uncertain = True
-            state.revive(buffers)
 
     def put(self, feeds: Feeds) -> dict[Tensor | str, jax.Array]:
         """Starts copying feeds to the devices of this step; see `Session.put`.
@@ -227,7 +211,7 @@ class Executable(Inspected, Uncopied):
         for i, value in enumerate(values):
             if value is given[i] and isinstance(value, np.ndarray):
                 values[i] = own(value)  # the caller may write to it during the transfer
-        placed = dict(zip(self._feeds, put_on(values, self.feed_homes), strict=True))
+        placed = dict(zip(self.feeds, put_on(values, self.feed_homes), strict=True))
         return dict(zip(feeds, [placed[t] for t in resolve_feeds(self._graph, feeds)], strict=True))
 
     def step(
@@ -248,7 +232,7 @@ class Executable(Inspected, Uncopied):
 
         An exception that a signal handler raises passes through.
         """
-        return run_step(self._executor, buffers, places or self._own[1], feeds)
+        return run_step(self.executor, buffers, places or self._own[1], feeds)
 
     @property
     def is_uncertain(self) -> bool:
@@ -258,7 +242,7 @@ class Executable(Inspected, Uncopied):
             >>> gc.compile(graph, gc.constant(1) + 1).is_uncertain
             False
         """
-        return self.consumes and self._executor.need.large > 0
+        return self.consumes and self.executor.need.large > 0
 
     def _places_of(self, state: State) -> Places:
         layout, places = self._own
@@ -289,7 +273,7 @@ class Executable(Inspected, Uncopied):
             if not state.layout.has(self.interface.buffers):
                 own, wanted = self.layout, state.layout.with_buffers(self.interface.buffers)
                 agrees = wanted.buffers == own.buffers and wanted.types == own.types
-                state.rearrange(own if agrees else wanted, self._executor.home)
+                state.rearrange(own if agrees else wanted, self.executor.home)
             found = self._find(state.layout)
             with self._lock:
                 self._elsewhere[state.layout] = found
@@ -330,7 +314,7 @@ class Executable(Inspected, Uncopied):
     def convert_feeds(self, values: Sequence[object]) -> list[jax.Array | np.ndarray[Any, Any]]:
         """The checked feeds in order, in the form that the executor takes."""
         converted = []
-        for spec, value in zip(self._specs, values, strict=True):
+        for spec, value in zip(self.specs, values, strict=True):
             array = spec.convert(value)
             if array.shape != spec.shape:
                 raise FeedError(
@@ -344,7 +328,7 @@ class Executable(Inspected, Uncopied):
 
     def _ordered(self, feeds: Feeds) -> list[Any]:
         given = resolve_feeds(self._graph, feeds)
-        missing = [t for t in self._feeds if t not in given]
+        missing = [t for t in self.feeds if t not in given]
         if missing:
             raise FeedError(
                 f"feed {missing[0].name.removesuffix(':0')!r} is missing",
@@ -352,29 +336,29 @@ class Executable(Inspected, Uncopied):
                 hint=f"this executable takes {self._feed_names()}",
             )
         for tensor in given:
-            if not is_among(tensor, self._feeds):
+            if not is_among(tensor, self.feeds):
                 raise FeedError(
                     f"feed {tensor.name.removesuffix(':0')!r} is not one of this executable's",
                     hint=f"it takes {self._feed_names()}",
                 )
-        return [given[t] for t in self._feeds]
+        return [given[t] for t in self.feeds]
 
     def _feed_names(self) -> str:
-        return ", ".join(repr(spec.label) for spec in self._specs) or "no feeds"
+        return ", ".join(repr(spec.label) for spec in self.specs) or "no feeds"
 
     def place(self, value: jax.Array, buffer: Buffer) -> jax.Array:
         """The value of a state buffer, moved to where this step needs it."""
-        return self._executor.place(value, buffer)
+        return self.executor.place(value, buffer)
 
     @property
     def homes(self) -> Mapping[Buffer, jax.sharding.Sharding]:
         """The sharding of each state buffer that this step uses."""
-        return self._executor.homes
+        return self.executor.homes
 
     @property
     def feed_homes(self) -> Sequence[jax.sharding.Sharding]:
         """The sharding with which this step takes each feed without moving it."""
-        return self._executor.feed_homes
+        return self.executor.feed_homes
 
     def _settle(self, buffers: list[Any], layout: StateLayout) -> bool:
         """Moves the `buffers` that this step uses to where it needs them. Returns whether any had
@@ -398,7 +382,7 @@ class Executable(Inspected, Uncopied):
             >>> gc.compile(graph, gc.constant(1) + 1).wait().is_compiled
             True
         """
-        self._executor.compiled  # noqa: B018  reading it compiles
+        self.executor.compiled  # noqa: B018  reading it compiles
         self.is_compiled = True
         return self
 
@@ -425,7 +409,7 @@ class Executable(Inspected, Uncopied):
             graphc.errors.GraphError: timeline: the program is not on several devices...
         """
         parts = self.partition
-        compiled = self._executor.compiled
+        compiled = self.executor.compiled
         if parts is None or compiled.script.turns is not None:
             raise GraphError(
                 "timeline: the program is not on several devices, or makes several steps",

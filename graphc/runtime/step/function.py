@@ -25,7 +25,7 @@ from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
 from graphc.runtime.feeds.fetches import FetchNest, resolve_feed, resolve_feeds
 from graphc.runtime.state.initial import initial_values
 from graphc.runtime.step.compiler import checked_options
-from graphc.runtime.targets.prepare import bind, prepare
+from graphc.runtime.targets.prepare import Prepared, bind, prepare
 from graphc.typing import Feeds, Fetched, Fetches
 
 Step = Callable[[Mapping[str, jax.Array], Feeds], tuple[Fetched, dict[str, jax.Array]]]
@@ -69,11 +69,7 @@ def to_jax(
         Array([0., 2., 4.], dtype=float32)
     """
     FORKING.use_devices()
-    if not isinstance(graph, Graph):
-        raise GraphError(
-            f"the first argument must be a graph, got {type(graph).__name__}",
-            hint="gc.to_jax(graph, fetches)",
-        )
+    _check_graph(graph)
     options = checked_options(options)
     nest = FetchNest(graph, fetches)
     if feeds is None:
@@ -81,6 +77,13 @@ def to_jax(
     else:
         taken = list(dict.fromkeys([resolve_feed(graph, key) for key in feeds]))
     prepared = prepare(graph, nest.distinct, taken, options)
+    function = _step(graph, nest, taken, prepared, options)
+    return function, _initial_state(graph, prepared.functional)
+
+
+def _step(
+    graph: Graph, nest: FetchNest, taken: list[Tensor], prepared: Prepared, options: CompileOptions
+) -> Step:
     ports = prepared.functional.ports("feed")
     wide = needs_x64(prepared.functional)
     bound: dict[tuple[Any, ...], Program] = {}
@@ -108,7 +111,15 @@ def to_jax(
         return nest.rebuild(fetched), {**state, **new_state}
 
     function.__name__ = graph.name
-    return function, _initial_state(graph, prepared.functional)
+    return function
+
+
+def _check_graph(graph: object) -> None:
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"the first argument must be a graph, got {type(graph).__name__}",
+            hint="gc.to_jax(graph, fetches)",
+        )
 
 
 def _placeholders(graph: Graph, fetches: list[Fetch]) -> list[Tensor]:

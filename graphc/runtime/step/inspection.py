@@ -27,7 +27,7 @@ class Inspected:
 
     stages: Stages
     cached: bool
-    _executor: Executor
+    executor: Executor
     _report: PassReport
     _load_seconds: float | None
 
@@ -48,7 +48,7 @@ class Inspected:
             >>> type(gc.compile(graph, gc.constant(1) + 1).compiled).__name__
             'Compiled'
         """
-        return self._executor.compiled
+        return self.executor.compiled
 
     @property
     def program(self) -> Program:
@@ -94,7 +94,7 @@ class Inspected:
             >>> gc.compile(graph, gc.exp(x), {x: (2,)}).hlo().startswith("HloModule")
             True
         """
-        return str(self._executor.compiled.as_text())
+        return str(self.executor.compiled.as_text())
 
     def cost(self) -> dict[str, float]:
         """The cost of one run on each device. For a program on several devices by `gc.device`, the
@@ -114,7 +114,7 @@ class Inspected:
             >>> gc.compile(graph, x @ x, {x: (64, 64)}).cost()["flops"]
             524288.0
         """
-        analysis = self._executor.compiled.cost_analysis()
+        analysis = self.executor.compiled.cost_analysis()
         found = analysis[0] if isinstance(analysis, list) else analysis
         if found:
             return dict(found)
@@ -138,7 +138,7 @@ class Inspected:
             >>> gc.compile(graph, x @ x, {x: (64, 64)}).hlo_cost().flops
             524288.0
         """
-        compiled = self._executor.compiled
+        compiled = self.executor.compiled
         if isinstance(compiled, CompiledPartition):
             return compiled.hlo_cost()
         return hlo_cost(str(compiled.as_text()))
@@ -152,7 +152,7 @@ class Inspected:
             >>> gc.compile(graph, x @ x, {x: (64, 64)}).memory()["arguments"]
             16384
         """
-        analysis = self._executor.compiled.memory_analysis()
+        analysis = self.executor.compiled.memory_analysis()
         return {
             "arguments": int(analysis.argument_size_in_bytes),
             "outputs": int(analysis.output_size_in_bytes),

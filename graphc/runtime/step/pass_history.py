@@ -119,7 +119,9 @@ def pass_history(
 def layout_for(graph: Graph, compilation: Compilation) -> StateLayout:
     """The layout that the state has if no other program uses it."""
     layout = StateLayout({}).with_variables(state_types(graph))
-    return layout.with_groups(propose(compilation.program, layout))
+    return layout.with_groups(
+        propose(compilation.program, layout, compilation.options.state_buffers)
+    )
 
 
 def _costs(compilation: Compilation) -> Callable[[PassRow, Program], PassRow]:

@@ -126,7 +126,23 @@ class Partitioned:
 
 
 @dataclass(frozen=True)
-class Replicas(_Looping):
+class _Distributed(_Looping):
+    """A program under a strategy."""
+
+    strategy: DataParallel | Mesh
+    devices: Sequence[jax.Device]
+
+    @property
+    def replicas(self) -> int:
+        return self.strategy.replicas
+
+    @property
+    def parallel(self) -> Mapping[str, Any]:
+        return self.strategy.meaning()
+
+
+@dataclass(frozen=True)
+class Replicas(_Distributed):
     """The batch is split across devices. Each device runs the same program.
 
     Attributes:
@@ -134,17 +150,8 @@ class Replicas(_Looping):
     """
 
     strategy: DataParallel
-    devices: Sequence[jax.Device]
     sources: Mapping[str, Any]
     keeps_to_limit: bool = True
-
-    @property
-    def replicas(self) -> int:
-        return self.strategy.replicas
-
-    @property
-    def parallel(self) -> Mapping[str, Any]:
-        return self.strategy.meaning()
 
     def in_jax(self, task: LoweringTask) -> InJax:
         program, layout, options, _, budget = task
@@ -152,7 +159,7 @@ class Replicas(_Looping):
 
 
 @dataclass(frozen=True)
-class OnMesh(_Looping):
+class OnMesh(_Distributed):
     """One program over a mesh of devices.
 
     Attributes:
@@ -160,17 +167,8 @@ class OnMesh(_Looping):
     """
 
     strategy: Mesh
-    devices: Sequence[jax.Device]
     prepared: Prepared
     keeps_to_limit: bool = False
-
-    @property
-    def replicas(self) -> int:
-        return self.strategy.replicas
-
-    @property
-    def parallel(self) -> Mapping[str, Any]:
-        return self.strategy.meaning()
 
     def in_jax(self, task: LoweringTask) -> InJax:
         program, layout, options, _, _ = task

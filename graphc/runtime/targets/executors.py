@@ -137,9 +137,9 @@ class Executor:
             return self._call(written, read, feeds)
 
     def update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
-        """Runs on `buffers`, and puts the new ones in their places; gives the fetched values.
+        """Runs on `buffers`, replaces them by the new ones, and returns the fetched values.
 
-        An interrupt comes before or after it, never between.
+        An interrupt takes effect before or after this call, never during it.
 
         Raises:
             ExecutionError: there is no room for what it needs; nothing has run.

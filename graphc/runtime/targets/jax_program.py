@@ -13,6 +13,7 @@ import jax
 from jax import numpy as jnp
 
 from graphc.config import CompileOptions
+from graphc.devices.discovery import default_device
 from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.devices.topology import is_here
 from graphc.errors import DeviceError, ExecutionError, GraphcError
@@ -20,6 +21,7 @@ from graphc.ir.layouts import REPLICATED, Layout, axis_of
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
+from graphc.ops.structure.lowered import check_platform
 from graphc.passes.core.base import Pass
 from graphc.passes.cpu.xla_options import suited_options
 from graphc.passes.manager import PassManager, PassReport
@@ -219,7 +221,9 @@ def on_one_device(
     local = program
     program, checks = checked(program, options)
     order = PortOrder.of(program)
-    home = jax.sharding.SingleDeviceSharding(device)
+    # Results of programs for the default device are not committed to it, as those of `jax.jit`, so
+    # that JAX may use them together with arrays on other devices.
+    home = None if device == default_device() else jax.sharding.SingleDeviceSharding(device)
     arguments = [
         jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=home)
         for p in program.inputs
@@ -248,7 +252,11 @@ def suited(
 
     Args:
         exchanges: the passes of a strategy for the exchanges between replicas.
+
+    Raises:
+        LoweringError: a node cannot run on the platform.
     """
+    check_platform(program.walk(), platform)
     passes_for = on_device(options, platform, budget, exchanges, fast_loops=FAST_LOOPS_ON_GPU)
     chosen = without(passes_for, options)
     if not chosen or program.symbols():  # passes need sizes; a saved program may lack them

@@ -176,12 +176,17 @@ def on_devices(
     feeds = [replace(feed, device=writing.device_of_feed(feed.name)) for feed in interface.feeds]
     interface = replace(interface, replicas=len(names), homes=tuple(where), feeds=tuple(feeds))
     if steps is not None:
-        feeds, fetches = (
-            [_times(v, steps) for v in row] for row in (interface.feeds, interface.fetches)
-        )
-        interface = replace(interface, feeds=tuple(feeds), fetches=tuple(fetches))
+        interface = _for_steps(interface, steps)
     devices = list(names.values())
     return PartitionedProgram(interface, devices, program, parts, script, writing.kernels)
+
+
+def _for_steps(interface: Interface, steps: int) -> Interface:
+    """The interface of a run of several steps: feeds and fetches have a leading axis for them."""
+    feeds, fetches = (
+        tuple([_times(v, steps) for v in row]) for row in (interface.feeds, interface.fetches)
+    )
+    return replace(interface, feeds=feeds, fetches=fetches)
 
 
 def _times(value: Value, steps: int) -> Value:

@@ -26,6 +26,7 @@ from graphc.passes.core.target import Target
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pass_filter import without
 from graphc.passes.pipelines import adding_state, after_accumulation, after_binding, pipeline
+from graphc.passes.simplify.drop_marks import DropGradientRules
 from graphc.passes.simplify.functionalize import Functionalize
 from graphc.runtime.buffers.annotated import annotated
 from graphc.runtime.core.counters import COUNTERS
@@ -106,7 +107,8 @@ def prepare(
     captured = capture(graph, fetches, feeds, READ_VARIABLE)
     _check_needed(captured, feeds)
     COUNTERS.add(captures=1)
-    functional = Functionalize().run(captured).program
+    # No gradient is taken from here on, so what only defines one is dropped.
+    functional = Functionalize().run(DropGradientRules().run(captured).program).program
     for a_pass in adding_state(options):
         functional = a_pass.run(functional).program
     _check_sizes(functional)

@@ -84,10 +84,7 @@ def on_replicas(
     if strategy.shard_optimizer:
         names = [port.name for port in (*order.written, *order.read, *order.assigned)]
         cut, notes = slot_pieces(layout, names, len(devices))
-    whole = dict[str, Layout]()
-    if options.check_numerics and _is_uneven(program, len(devices)):
-        whole = dict.fromkeys(program.batch_axes, WHOLE)  # the padding may contain a NaN
-        notes = [*notes, "numerics are checked, and the batch is uneven: each device has all of it"]
+    whole = _undivided(program, options, len(devices), notes)
     local = _replicated(
         program, Replicate(len(devices), sources=sources, state_layouts=cut, input_layouts=whole)
     )
@@ -99,9 +96,7 @@ def on_replicas(
     plain = local.program
     local, checks = _checked(local, options)
     if checks is not None:
-        width = local.program.outputs[-1].tensor.type.shape[-1]
-        faults = Tensor(TensorType(INT32, (len(devices), width)), NUMERICS)
-        program = program.replace(outputs=(*program.outputs, Port(NUMERICS, "fetch", faults)))
+        program = _with_faults(program, local, len(devices))
         order = PortOrder.of(program)
     wide = needs_x64(program)
     jitted, arguments = _jitted(program, local, order, options, devices)
@@ -113,6 +108,24 @@ def on_replicas(
     interface = replace(interface, homes=homes_of(interface.buffers, cut))
     joining = joining_options(platform, bucket_bytes)
     return JaxProgram(interface, devices, program, jitted, arguments, plain, report, joining)
+
+
+def _undivided(
+    program: Program, options: CompileOptions, replicas: int, notes: list[str]
+) -> dict[str, Layout]:
+    """The feeds that are not split over the devices: an uneven batch if numerics are checked, since
+    its padding may contain a NaN. Adds a note."""
+    if not options.check_numerics or not _is_uneven(program, replicas):
+        return {}
+    notes.append("numerics are checked, and the batch is uneven: each device has all of it")
+    return dict.fromkeys(program.batch_axes, WHOLE)
+
+
+def _with_faults(program: Program, local: Local, replicas: int) -> Program:
+    """The global program with the results of the checks: a row for each replica."""
+    width = local.program.outputs[-1].tensor.type.shape[-1]
+    faults = Tensor(TensorType(INT32, (replicas, width)), NUMERICS)
+    return program.replace(outputs=(*program.outputs, Port(NUMERICS, "fetch", faults)))
 
 
 def _replicated(program: Program, replicate: Replicate) -> Local:

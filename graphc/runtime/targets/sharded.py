@@ -89,8 +89,21 @@ def on_mesh(
         notes=tuple(notes),
     )
     by_name = {b.name: home.spec for b, home in zip(interface.buffers, homes, strict=True)}
-    taken = [*(by_name[port.name] for port in (*order.written, *order.read)), *specs]
-    given = [by_name[port.name] for port in order.assigned]
+    jitted, arguments = _jitted(program, order, options, grid, by_name, specs)
+    return JaxProgram(interface, devices, program, jitted, arguments, program, PassReport(()))
+
+
+def _jitted(
+    program: Program,
+    order: PortOrder,
+    options: CompileOptions,
+    grid: jax.sharding.Mesh,
+    buffers: Mapping[str, Any],
+    feeds: Sequence[Spec],
+) -> tuple[Any, list[jax.ShapeDtypeStruct]]:
+    """The jitted step on global values with these shardings, and its arguments."""
+    taken = [*(buffers[port.name] for port in (*order.written, *order.read)), *feeds]
+    given = [buffers[port.name] for port in order.assigned]
     places = [NamedSharding(grid, PartitionSpec(*spec)) for spec in taken]
     results = [NamedSharding(grid, PartitionSpec(*spec)) for spec in given]
     jitted = jax.jit(
@@ -104,7 +117,7 @@ def on_mesh(
         jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=place)
         for p, place in zip(program.inputs, places, strict=True)
     ]
-    return JaxProgram(interface, devices, program, jitted, arguments, program, PassReport(()))
+    return jitted, arguments
 
 
 def feed_spec(

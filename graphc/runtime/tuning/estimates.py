@@ -27,9 +27,9 @@ class Estimates:
 
     Args:
         make: the executable of a `Compilation`, looked up in and given to a place.
-        making: under the options as they are, for a machine.
+        compilation: under the given options, for a machine.
         gpu: the model of its GPUs.
-        end: when to begin nothing more, by `time.perf_counter`.
+        end: the time, by `time.perf_counter`, after which no compilation begins.
     """
 
     def __init__(

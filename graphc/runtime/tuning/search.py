@@ -85,12 +85,12 @@ class Search:
 
     Args:
         make: the executable of a `Compilation`, looked up in and given to a place.
-        making: under the options as they are.
+        compilation: under the given options.
         layout: of state that no executable has touched.
         state: the values of all state by name.
         feeds: those of one call.
         tolerance: see `tune`.
-        end: when to begin nothing more, by `time.perf_counter`.
+        end: the time, by `time.perf_counter`, after which no compilation begins.
     """
 
     def __init__(

@@ -1,10 +1,12 @@
-"""`gc.tune`: the fastest way to compile a program on this machine, found by trying."""
+"""`gc.tune`: finds the fastest way to compile a program on this machine by measuring."""
 
 from __future__ import annotations
 
 import math
 import time
 import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -79,14 +81,12 @@ def tune(
         options: the start of the search. Entries of `xla_options` that you set are kept.
         machine: as for `gc.compile`: a machine that need not be present. Each way is compiled for
             it and ranked by an estimate of its time from the compiled text: the kernels at the peak
-                rates
-            of the GPUs, and the waiting time for collectives. Nothing runs, no results are
+            rates of the GPUs, and the waiting time for collectives. Nothing runs, no results are
             compared, and nothing is stored: compile with `Tuning.options`.
         seconds: the time limit. A compilation that has begun is completed.
         tolerance: how far results may differ, relative to the largest magnitude. None depends on
             the dtype: 1e-4 for float32. Differences that also arise from changing the last bits of
-                the
-            inputs are always allowed.
+            the inputs are always allowed.
         progress: show a progress bar on standard error.
 
     Returns:
@@ -113,32 +113,58 @@ def tune(
     options = _tunable(options)
     refuse_workers(strategy, "tune")
     count = None if steps is None else checked_count(steps, "tune: steps")
+    described = checked_machine(machine, "tune")
+    step = _step(graph, fetches, feeds, options, strategy, count, described)
+    end = begin + seconds
+    if described is not None:
+        found = Estimates(step.make, step.compilation, described.model, end)
+        graph.finalize()
+        return found.run(progress)
+    values = step.values(count)
+    search = Search(
+        step.make, step.compilation, step.layout, initial_values(graph), values, tolerance, end
+    )
+    graph.finalize()
+    return search.run(progress)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The step to tune: its compilation with the given options, and what it is fed."""
+
+    fetch_set: FetchSet
+    given: Mapping[Tensor, Any]
+    shapes: Sequence[tuple[int, ...]]
+    compilation: Compilation
+    layout: StateLayout
+
+    def make(self, compilation: Compilation, place: CacheBackend) -> Executable:
+        return assemble(self.fetch_set, compilation, place, self.layout)
+
+    def values(self, count: int | None) -> list[Array]:
+        """What each trial is fed; with a leading axis for several steps."""
+        pairs = zip(self.given.items(), self.shapes, strict=True)
+        return [_value(tensor, value, shape, count) for (tensor, value), shape in pairs]
+
+
+def _step(
+    graph: Graph,
+    fetches: Fetches,
+    feeds: Feeds | None,
+    options: CompileOptions,
+    strategy: Strategy | None,
+    count: int | None,
+    machine: Machine | None,
+) -> _Step:
     by_tensor = resolve_feeds(graph, {} if feeds is None else feeds)
     fetch_set = FetchSet.of(graph, fetches, by_tensor)
     given = {tensor: _as_fed(tensor, by_tensor[tensor]) for tensor in fetch_set.feeds}
     prepared = prepare(graph, fetch_set.nest.distinct, fetch_set.feeds, options)
     _refuse_callbacks(prepared)
     shapes = [shape_of(tensor, value) for tensor, value in given.items()]
-    described = checked_machine(machine, "tune")
-    request = CompileRequest(prepared, shapes, options, strategy, count, machine=described)
-    compilation = Compilation(request)
+    request = CompileRequest(prepared, shapes, options, strategy, count, machine=machine)
     layout = StateLayout({}).with_variables(state_types(graph))
-
-    def make(compilation: Compilation, place: CacheBackend) -> Executable:
-        return assemble(fetch_set, compilation, place, layout)
-
-    if described is not None:
-        found = Estimates(make, compilation, described.model, begin + seconds)
-        graph.finalize()
-        return found.run(progress)
-    values = [
-        _value(t, v, shape, count) for (t, v), shape in zip(given.items(), shapes, strict=True)
-    ]
-    search = Search(
-        make, compilation, layout, initial_values(graph), values, tolerance, begin + seconds
-    )
-    graph.finalize()
-    return search.run(progress)
+    return _Step(fetch_set, given, shapes, Compilation(request), layout)
 
 
 def _check_graph(graph: object) -> None:
@@ -188,8 +214,8 @@ def _as_fed(tensor: Tensor, given: Any) -> Any:
 
 
 def _value(tensor: Tensor, given: Any, shape: tuple[int, ...], count: int | None) -> Array:
-    """What is fed in each trial: the value given, or a random one; with a leading axis for
-    several steps."""
+    """The value that each trial is fed: the given one, or a random one. For several steps it has
+    a leading axis."""
     if isinstance(given, np.ndarray):
         value = given
     else:

@@ -117,6 +117,43 @@ TEXT = {
           return out = %3
         => stays
     """,
+    "a finite mask and then a bias that is trained": """
+        q: f32[2, 6, 8], k: f32[2, 5, 8], v: f32[2, 5, 8], m: bool[5], b: f32[6, 5], d: f32[2, 6, 8]
+          %0 = MatMul(q, k) {transpose_b=true} : f32[2, 6, 5]
+          %1 = Constant() {value=f32[] -1e9} : f32[]
+          %2 = Where(m, %0, %1) : f32[2, 6, 5]
+          %3 = Add(%2, b) : f32[2, 6, 5]
+          %4 = Softmax(%3) {axis=2} : f32[2, 6, 5]
+          %5 = MatMul(d, v) {transpose_b=true} : f32[2, 6, 5]
+          %6 = Multiply(%4, %5) : f32[2, 6, 5]
+          %7 = ReduceSum(%6) {axes=[2], keepdims=true} : f32[2, 6, 1]
+          %8 = Subtract(%5, %7) : f32[2, 6, 5]
+          %9 = Multiply(%4, %8) : f32[2, 6, 5]
+          %10 = ReduceSum(%9) {axes=[0]} : f32[6, 5]
+          return dbias = %10
+        => stays
+    """,
+    "less the logarithm of a sum over queries": """
+        q: f32[2, 6, 8], k: f32[2, 5, 8], v: f32[2, 5, 8]
+          %0 = MatMul(q, k) {transpose_b=true} : f32[2, 6, 5]
+          %1 = LogSumExp(%0) {axes=[1], keepdims=true} : f32[2, 1, 5]
+          %2 = Subtract(%0, %1) : f32[2, 6, 5]
+          %3 = Exp(%2) : f32[2, 6, 5]
+          %4 = MatMul(%3, v) : f32[2, 6, 8]
+          return out = %4
+        => stays
+    """,
+    "products over entries and heads that are no attention": """
+        q: f32[2, 3, 6, 8], k: f32[2, 3, 5, 8], v: f32[6, 5, 8]
+          %0 = Reshape(q) {shape=[6, 6, 8]} : f32[6, 6, 8]
+          %1 = Reshape(k) {shape=[6, 5, 8]} : f32[6, 5, 8]
+          %2 = MatMul(%0, %1) {transpose_b=true} : f32[6, 6, 5]
+          %3 = Tanh(%2) : f32[6, 6, 5]
+          %4 = Softmax(%3) {axis=2} : f32[6, 6, 5]
+          %5 = MatMul(%4, v) : f32[6, 6, 8]
+          return out = %5
+        => stays
+    """,
     "a mask that sets logits to a number that counts": """
         q: f32[2, 6, 8], k: f32[2, 5, 8], v: f32[2, 5, 8], seen: bool[5]
           %0 = MatMul(q, k) {transpose_b=true} : f32[2, 6, 5]
@@ -274,6 +311,52 @@ def of_jax(q: Any, k: Any, v: Any) -> Any:
     return jax.nn.dot_product_attention(q, k, v, is_causal=True)
 
 
+def less_log_sum(q: Any, k: Any, v: Any) -> Any:
+    logits = gc.matmul(q, k, transpose_b=True) * 0.3
+    return gc.matmul(gc.exp(logits - gc.logsumexp(logits, -1, keepdims=True)), v)
+
+
+def of_log_softmax(q: Any, k: Any, v: Any) -> Any:
+    return gc.matmul(gc.exp(gc.nn.log_softmax(gc.matmul(q, k, transpose_b=True))), v)
+
+
+def less_log_sum_in_jax(q: Any, k: Any, v: Any) -> Any:
+    logits = q @ k.swapaxes(-1, -2) * 0.3
+    return jnp.exp(logits - jax.nn.logsumexp(logits, -1, keepdims=True)) @ v
+
+
+def of_log_softmax_in_jax(q: Any, k: Any, v: Any) -> Any:
+    logits = jnp.where(jnp.tril(jnp.ones((T, S), bool)), q @ k.swapaxes(-1, -2) * 0.3, -1e9)
+    return jnp.exp(jax.nn.log_softmax(logits, -1)) @ v
+
+
+def bias_after_mask(q: Any, k: Any, v: Any, bias: Any) -> Any:
+    logits = gc.where(LOWER, gc.matmul(q, k, transpose_b=True) * 0.3, -np.inf) + bias
+    return gc.matmul(gc.nn.softmax(logits), v)
+
+
+def bias_after_mask_in_jax(q: Any, k: Any, v: Any, bias: Any) -> Any:
+    logits = jnp.where(jnp.tril(jnp.ones((T, S), bool)), q @ k.swapaxes(-1, -2) * 0.3, -jnp.inf)
+    return jax.nn.softmax(logits + bias, -1) @ v
+
+
+def entries_by_heads(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    """Products over one axis for both, logits masked and weights computed with two."""
+    q3, k3, v3 = (gc.reshape(x, (6, x.shape[2], 8)) for x in (q, k, v))
+    logits = gc.reshape(gc.matmul(q3, k3, transpose_b=True) * 0.3, (2, 3, T, S))
+    weights = gc.nn.softmax(gc.where(mask, logits, -1e9))
+    result = gc.matmul(gc.reshape(weights, (6, T, S)), v3)
+    return gc.reshape(result, (2, 3, T, 8))
+
+
+def entries_by_heads_in_jax(q: Any, k: Any, v: Any) -> Any:
+    """Only the mask knows two axes; operands never have them."""
+    logits = jnp.einsum("ntd,nsd->nts", q, k).reshape(2, 3, T, S) * 0.3
+    logits = jnp.where(jnp.tril(jnp.ones((T, S), bool)), logits, -1e9).reshape(6, T, S)
+    weights = jax.nn.softmax(logits, -1)
+    return jnp.einsum("nts,nsd->ntd", weights, v).reshape(2, 3, T, 8)
+
+
 ADDED = np.where(LOWER, 0, -1e9).astype(np.float32)
 SPELLINGS: Mapping[str, tuple[Callable[..., Any], list[Any], str]] = {
     "matmul": (plain, [BHTD, BHSD, BHSD], ""),
@@ -309,6 +392,22 @@ SPELLINGS: Mapping[str, tuple[Callable[..., Any], list[Any], str]] = {
     "JAX's softmax": (gc.from_jax(in_jax), [BTHD, BSHD, BSHD], "causal"),
     "by hand in JAX": (gc.from_jax(in_jax_by_hand), [BHTD, BHSD, BHSD], ""),
     "vmap": (gc.from_jax(jax.vmap(in_jax_by_hand, 1, 1)), [BHTD, BHSD, BHSD], ""),
+    "less the logarithm of the sum": (less_log_sum, [BHTD, BHSD, BHSD], ""),
+    "exponential of the log softmax": (of_log_softmax, [BHTD, BHSD, BHSD], ""),
+    "less the logarithm of the sum, in JAX": (
+        gc.from_jax(less_log_sum_in_jax), [BHTD, BHSD, BHSD], "",
+    ),
+    "exponential of the log softmax, in JAX": (
+        gc.from_jax(of_log_softmax_in_jax), [BHTD, BHSD, BHSD], "causal",
+    ),
+    "bias after the mask": (bias_after_mask, [BHTD, BHSD, BHSD, (3, T, S)], "causal"),
+    "bias of all after the mask": (bias_after_mask, [BHTD, BHSD, BHSD, (2, 3, T, S)], "causal"),
+    "entries and heads in one axis": (
+        entries_by_heads, [BHTD, BHSD, BHSD, gc.TensorSpec((2, 1, 1, S), "bool")], "",
+    ),
+    "entries and heads in one axis, in JAX": (
+        gc.from_jax(entries_by_heads_in_jax), [(6, T, 8), (6, S, 8), (6, S, 8)], "causal",
+    ),
     "JAX's own": (gc.from_jax(of_jax), [BTHD, BSHD, BSHD], "causal"),
     "JAX's own, in groups": (gc.from_jax(of_jax), [(2, T, 6, 8), BSHD, BSHD], "causal"),
 }  # fmt: skip
@@ -366,8 +465,20 @@ DIFFERENTIATED = {
     "JAX's softmax": (in_jax, [BTHD, BSHD, BSHD, BTHD], "float32", True),
     "by hand": (in_jax_by_hand, [BHTD, BHSD, BHSD, BHTD], "float32", False),
     "JAX's own": (of_jax, [BTHD, BSHD, BSHD, BTHD], "float32", True),
+    "less the logarithm of the sum": (
+        less_log_sum_in_jax, [BHTD, BHSD, BHSD, BHTD], "float32", False,
+    ),
+    "exponential of the log softmax": (
+        of_log_softmax_in_jax, [BHTD, BHSD, BHSD, BHTD], "float32", True,
+    ),
+    "bias after the mask": (
+        bias_after_mask_in_jax, [BHTD, BHSD, BHSD, (3, T, S), BHTD], "float32", True,
+    ),
+    "entries and heads in one axis": (
+        entries_by_heads_in_jax, [(6, T, 8), (6, S, 8), (6, S, 8), BHTD], "float32", True,
+    ),
     "JAX's own, narrow": (of_jax, [BTHD, BSHD, BSHD, BTHD], "bfloat16", True),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DIFFERENTIATED)

@@ -22,7 +22,7 @@ from graphc.ops.core import emit
 from graphc.ops.elementwise import arithmetic
 from graphc.ops.elementwise.transcendental import tanh
 from graphc.ops.nn.attention import ATTENTION, ATTENTION_GRADIENT
-from graphc.ops.nn.conv import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
+from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 from graphc.ops.nn.normalization import VARIANCE
 from graphc.ops.nn.pooling import MAX_POOL, MAX_POOL_GRADIENT
 from graphc.ops.reductions import reduction

@@ -363,3 +363,28 @@ def test_small_loops_over_parameters_that_another_loop_stacks() -> None:
 %g{n} = MatMul(%c{n}, {n}) {{transpose_b=true}} : f32[2, 2]"""
     assert parameters(layer, shared=4) == [(4, 2), (4, 4)]
     assert parameters(layer, shared=5) == [(4, 4)]
+
+
+def test_turns_that_share_their_parameters_may_be_fewer() -> None:
+    """Four turns over x and y; four over variables of their own."""
+    nodes = []
+    for i, weight in enumerate([*"yyyy", *"abcd"]):
+        activation = "Sigmoid" if i < 4 else "Tanh"
+        before = f"%{2 * i - 1}" if i else "x"
+        nodes.append(f"%{2 * i} = Multiply({before}, {weight}) : f32[2]")
+        nodes.append(f"%{2 * i + 1} = {activation}(%{2 * i}) : f32[2]")
+    before = program(text("\n".join([*nodes, "return y = %15"])))
+    for turns, steps, lengths in ((4, None, [4, 4]), (6, None, []), (6, 4, [4]), (6, 5, [])):
+        rolled = RollRepeats(turns=turns, steps=steps, saved=4, work=0).run(before).program
+        scans = [node for node in rolled.nodes if node.op.name == "Scan"]
+        assert [node.attrs["length"] for node in scans] == lengths
+
+
+def test_a_loop_over_parameters_that_another_one_stacks_may_have_a_turn_less() -> None:
+    """Four layers forward and three of them back, where four turns are asked for."""
+    nodes = [layers("abcd"), "%30 = Negative(%7) : f32[2]", layers("dcb", "%30", 40, "Sigmoid")]
+    before = program(text("\n".join([*nodes, "return y = %45"])))
+    for steps, lengths in ((None, [4]), (4, [3, 3])):
+        rolled = RollRepeats(turns=4, steps=steps, saved=4, work=0).run(before).program
+        scans = [node for node in rolled.nodes if node.op.name == "Scan"]
+        assert [node.attrs["length"] for node in scans] == lengths

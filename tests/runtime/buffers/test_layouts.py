@@ -59,14 +59,12 @@ def test_small_variables_share_buffers_by_what_updates_them() -> None:
 
 
 @pytest.mark.parametrize("devices", [1, 4])
-def test_the_numbers_are_those_of_separate_variables(devices: int, monkeypatch) -> None:
+def test_the_numbers_are_those_of_separate_variables(devices: int) -> None:
     strategy = DataParallel(devices) if devices > 1 else None
     results = []
     for grouped in (True, False):
-        if not grouped:
-            monkeypatch.setattr("graphc.runtime.step.compiler.propose", lambda program, layout: [])
         graph, x, loss, train = perceptron()
-        options = gc.CompileOptions(cache=None)  # which knows nothing of the patch
+        options = gc.CompileOptions(state_buffers="packed" if grouped else "separate")
         session = gc.Session(graph, strategy=strategy, options=options)
         losses = [float(session.run([train, loss], {x: FEED})[1]) for _ in range(20)]
         assert (FLAT in kinds(session._state.layout)) == grouped
@@ -212,7 +210,7 @@ def test_an_interface_is_enough_to_run() -> None:
         text = json.dumps(step.interface.to_json())
         interface = Interface.from_json(json.loads(text))
         assert interface == step.interface
-        executor = Executor(interface, lambda s=step: s._executor.compiled, step.devices, 4)
+        executor = Executor(interface, lambda s=step: s.executor.compiled, step.devices, 4)
 
         unknown: Any = None  # what it was made from: nothing of this is needed to run
         again = Executable(

@@ -178,6 +178,14 @@ def test_updates_of_many_variables_become_one() -> None:
     assert "Split" not in found
 
 
+def test_a_group_in_another_order_keeps_the_buffer() -> None:
+    types = {name: parse_type("f32[2]") for name in "abc"}
+    layout = StateLayout(types).with_groups([Group(STACKED, ("a", "b"))])
+    assert layout.with_groups([Group(STACKED, ("b", "a"))]) is layout
+    grown = layout.with_groups([Group(STACKED, ("c", "b", "a"))])
+    assert [buffer.members for buffer in grown.buffers] == [("c", "b", "a")]
+
+
 def test_a_layout_grows_by_whole_buffers_only() -> None:
     types = {n: parse_type("f32[2]") for n in "abcdef"}
     layout = StateLayout(types).with_groups([Group(FLAT, ("a", "b")), Group(FLAT, ("e", "f"))])

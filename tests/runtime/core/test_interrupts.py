@@ -230,7 +230,7 @@ def test_an_error_that_a_handler_raises_is_no_failure_of_a_run(devices: int, num
     options = gc.CompileOptions(max_in_flight=1)
     session = gc.Session(graph, strategy=strategy_of(devices), options=options)
     session.run(step, {"x": FEED})
-    in_flight = session.executables[0]._executor._in_flight
+    in_flight = session.executables[0].executor._in_flight
 
     with handled(number, _time_is_up):
         in_flight._waiting.clear()
@@ -259,7 +259,7 @@ def test_a_call_of_an_executable_passes_on_what_a_handler_raises() -> None:
         compiled(state, {"x": FEED})
     undo()
     assert counts(state) == {2}, "the step was carried out"
-    in_flight = compiled._executor._in_flight
+    in_flight = compiled.executor._in_flight
     in_flight._bound = 1
     in_flight._waiting.append([Busy()])
     with handled(signal.SIGINT, _time_is_up), pytest.raises(TimeoutError):

@@ -118,6 +118,6 @@ def test_a_call_does_not_report_the_failure_of_another(monkeypatch: pytest.Monke
     state = train.init()
     for has_room in (True, False):
         monkeypatch.setattr(executors, "has_room", lambda size, answer=has_room: answer)
-        train._executor._in_flight._waiting.append([Failed()])
+        train.executor._in_flight._waiting.append([Failed()])
         _, state = train(state, {"x": FEED})
     assert counts(state) == {2}

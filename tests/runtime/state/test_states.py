@@ -152,7 +152,7 @@ def test_an_interrupt_while_waiting_loses_no_state(monkeypatch) -> None:
         def block_until_ready(self) -> None:
             raise KeyboardInterrupt
 
-    waiting = session.executables[0]._executor._in_flight._waiting
+    waiting = session.executables[0].executor._in_flight._waiting
     waiting[0] = [Interrupted()]
     with pytest.raises(KeyboardInterrupt):
         session.run(more)
@@ -172,7 +172,7 @@ def test_an_earlier_failure_breaks_a_session_whose_state_came_of_it() -> None:
         def block_until_ready(self) -> None:
             raise jax.errors.JaxRuntimeError("out of luck")
 
-    session.executables[0]._executor._in_flight._waiting[0] = [Failed()]
+    session.executables[0].executor._in_flight._waiting[0] = [Failed()]
     with pytest.raises(StateError, match="an earlier run failed: out of luck"):
         session.run(more)
     with pytest.raises(StateError, match="the session is broken"):

@@ -26,7 +26,7 @@ def test_a_handler_may_use_the_session_while_a_step_waits_for_room() -> None:
     graph, step, _ = counting()
     session = gc.Session(graph, options=gc.CompileOptions(max_in_flight=1))
     session.run(step, {"x": FEED})
-    waiting = session.executables[0]._executor._in_flight._waiting
+    waiting = session.executables[0].executor._in_flight._waiting
     seen: list[set[float]] = []
 
     class Busy:

@@ -384,7 +384,7 @@ def test_steps_in_flight_are_bounded_on_every_device() -> None:
     sess.run([slow.node, quick], {x: 1.0})
     for _ in range(3):
         sess.run([slow.node, quick], {x: 1.0})
-        waiting = sess.executables[0]._executor._in_flight._waiting
+        waiting = sess.executables[0].executor._in_flight._waiting
         tokens = [token for step in waiting for token in step]
         assert {d for token in tokens for d in token.devices()} == {CPU[1], CPU[2]}
         assert len(waiting) == 1

@@ -83,6 +83,15 @@ def variable(
     source = AMBIENT.source or current_source()
     graph = current_graph().root
     check_name(name, "variable")
+    _check_open(graph, name, source)
+    what = f"variable {name!r}"
+    wanted = None if shape is None else as_static_shape(shape, what)
+    own = None if dtype is None else as_dtype(dtype)
+    type, initial = _as_initial(init, wanted, own, graph, what, source)
+    return _added(graph, graph.unique_name(name), type, initial, trainable, collections, source)
+
+
+def _check_open(graph: Graph, name: str, source: Source | None) -> None:
     if graph.finalized:
         raise GraphFinalizedError(
             f"variable: the graph has run, so the variable {name!r} can no longer be added",
@@ -90,20 +99,26 @@ def variable(
             hint="build the whole graph before the first run, or add to it inside "
             "`with graph.extend():`",
         )
-    what = f"variable {name!r}"
-    wanted = None if shape is None else as_static_shape(shape, what)
-    type, initial = _as_initial(
-        init, wanted, None if dtype is None else as_dtype(dtype), graph, what, source
-    )
-    full_name = graph.unique_name(name)
+
+
+def _added(
+    graph: Graph,
+    name: str,
+    type: TensorType,
+    initial: Array | Initializer | Tensor,
+    trainable: bool,
+    collections: Sequence[str],
+    source: Source | None,
+) -> Variable:
+    """A new variable, added to the graph and to its collections."""
     result = Variable(
         graph,
-        full_name,
+        name,
         type,
         initial,
         trainable=trainable and is_inexact(type.dtype),
         collections=tuple(collections),
-        device=requested_device("Variable", full_name, (type,)),
+        device=requested_device("Variable", name, (type,)),
         source=source,
     )
     graph.variables[result.name] = result
@@ -136,9 +151,8 @@ def _as_initial(
             )
         return TensorType(FLOAT32 if dtype is None else dtype, shape), init
     if isinstance(init, np.generic) and dtype is None:
-        init = np.asarray(
-            init
-        )  # a variable keeps the dtype of a NumPy scalar, for example from a checkpoint
+        # A variable keeps the dtype of a NumPy scalar, for example from a checkpoint.
+        init = np.asarray(init)
     array = np.array(as_array(init, dtype))
     if array.ndim == 0 and shape is not None:
         array = np.full(shape, array)
@@ -233,6 +247,11 @@ def initial_value(variable: Variable, seed: int) -> Array:
             f"defined at {variable.source}"
         )
         raise
+    return _as_declared(variable, value, sizes, dtype)
+
+
+def _as_declared(variable: Variable, value: Array, sizes: tuple[int, ...], dtype: DType) -> Array:
+    """The result of an initializer, in the variable's type. Raises if it does not match."""
     if value.shape != sizes:
         raise ShapeError(
             f"variable {variable.name!r}: its initializer returned the shape {value.shape}, "

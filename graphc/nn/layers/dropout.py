@@ -1,4 +1,4 @@
-"""Layers that change values at random in training: dropout and noise."""
+"""Layers that act in training only: dropout and noise."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Any
 
 from graphc.ir.node import Tensor
 from graphc.ir.variable import Variable
+from graphc.nn.layers.intervals import NOT_NEGATIVE, RATE, within
 from graphc.nn.layers.layer import Layer, check_rank, check_training
-from graphc.nn.layers.options import NOT_NEGATIVE, RATE, within
 from graphc.ops.arrays.creation import ones
 from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.operands import as_floating
-from graphc.ops.draws.random_draws import dropout, normal
+from graphc.ops.draws.dropout import dropout
+from graphc.ops.draws.random_draws import normal
 from graphc.ops.elementwise.comparison import where
 from graphc.typing import TensorLike
 

@@ -1,4 +1,4 @@
-"""Checks of the options of layers: numbers in an interval."""
+"""Checks that an option of a layer lies in an interval."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from graphc.ir.operand import Operand
 from graphc.ops.core.checks import refuse
 
 Interval = tuple[str, Callable[[Any], bool]]
-
 UNIT: Final[Interval] = ("[0, 1]", lambda v: 0 <= v <= 1)
 RATE: Final[Interval] = ("[0, 1)", lambda v: 0 <= v < 1)
 POSITIVE: Final[Interval] = ("(0, inf)", lambda v: v > 0)
 EPSILON: Final[Interval] = ("(0, 1)", lambda v: 0 < v < 1)
 NOT_NEGATIVE: Final[Interval] = ("[0, inf)", lambda v: v >= 0)
-
 
 _HINTS = {
     "rate": "it is the probability of a zero; keep_prob of TensorFlow is 1 - rate",

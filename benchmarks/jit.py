@@ -1,0 +1,76 @@
+"""`gc.jit` beside `jax.jit`: what a call costs, and how long a second start takes."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import jax
+from jax import numpy as jnp
+
+import graphc as gc
+from benchmarks.timing import compare
+
+Row = tuple[str, str, str]
+BLOCKS = 24
+
+
+def rows() -> Iterator[Row]:
+    """All rows."""
+    for leaves in (1, 20, 100):
+        yield _call(leaves)
+    yield from _starts()
+
+
+def _call(leaves: int) -> Row:
+    """A call of a function that adds one to each of so many small arrays."""
+
+    def more(xs: list[jax.Array]) -> list[jax.Array]:
+        return [x + 1 for x in xs]
+
+    xs = [jnp.ones(3) for _ in range(leaves)]
+    ours, theirs = gc.jit(more), jax.jit(more)
+    timed = compare(
+        lambda: jax.block_until_ready(ours(xs)),
+        lambda: jax.block_until_ready(theirs(xs)),
+        calls=50,
+        rounds=200,
+    )
+    extra = 1e6 * timed.difference
+    label = f"gc.jit, a call with {leaves} small arrays"
+    text = f"{1e6 * timed.ours:.1f} against {1e6 * timed.theirs:.1f} us by jax.jit: {extra:+.1f} us"
+    return label, text, "at most +5 us"
+
+
+def _starts() -> Iterator[Row]:
+    """From the first import to the end of the first training step of a transformer, for the second
+    time; the median of three processes each, in turns."""
+    seconds: dict[str, list[float]] = {"unrolled": [], "jit": [], "keyed": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(4):
+            for form, found in seconds.items():
+                took = _start(form, f"{folder}/{form}")
+                if number:  # the first one compiles
+                    found.append(took)
+    ours, keyed, theirs = (
+        statistics.median(seconds[form]) for form in ("jit", "keyed", "unrolled")
+    )
+    what = f"second start, {BLOCKS} blocks written in Python"
+    by_jax = f"over jax.jit with its cache warm ({theirs:.2f} s)"
+    yield f"{what}: gc.jit ({ours:.2f} s), {by_jax}", f"{ours / theirs:.3f}x", "at most 0.5x"
+    yield (
+        f"{what}: gc.jit(cache_key=) ({keyed:.2f} s), {by_jax}",
+        f"{keyed / theirs:.3f}x",
+        "at most 0.25x",
+    )
+
+
+def _start(form: str, folder: str) -> float:
+    command = [sys.executable, "-m", "benchmarks.depth_child", "start", form, str(BLOCKS), folder]
+    child = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds: float = json.loads(child.stdout)["seconds"]
+    return seconds

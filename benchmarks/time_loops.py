@@ -1,0 +1,168 @@
+"""A two-layer LSTM that Python unrolls over time: the whole training step, imported and in JAX.
+
+Every compilation is in a fresh process, and its time is the processor time of that process, from
+the function to the executable. The processes then stay, and their steps are timed in turns.
+`python -m benchmarks.time_loops FORM STEPS` is such a process.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.depth import Child, Row
+
+LENGTHS = (20, 60, 120)
+BATCH, FEATURES, HIDDEN, CLASSES = 32, 32, 64, 10
+ROUNDS = 15
+
+
+def rows() -> Iterator[Row]:
+    """For each length, compilation, step and temporaries over JAX; and how they grow."""
+    seconds: dict[int, float] = {}
+    for length in LENGTHS:
+        children = {
+            form: Child(form, length, module="benchmarks.time_loops", command=())
+            for form in ("graphc", "jax")
+        }
+        ours, theirs = (child.seconds for child in children.values())
+        seconds[length] = ours["compile"]
+        label = f"LSTM unrolled over {length} steps"
+        yield (
+            f"{label}: import, passes and compile ({ours['compile']:.1f} s of CPU), over JAX "
+            f"({theirs['compile']:.1f} s)",
+            f"{ours['compile'] / theirs['compile']:.3f}x",
+            "at most 0.08x",
+        )
+        pairs = [[child.steps(10) for child in children.values()] for _ in range(ROUNDS + 1)][1:]
+        a, b = (1e3 * statistics.median(each) for each in zip(*pairs, strict=True))
+        ratio = statistics.median(x / y for x, y in pairs)
+        yield f"{label}: step ({a:.1f} ms), over JAX ({b:.1f} ms)", f"{ratio:.3f}x", "at most 1.02x"
+        a, b = (each["temporaries"] / 1e6 for each in (ours, theirs))
+        yield (
+            f"{label}: temporaries ({a:.1f} MB), over JAX ({b:.1f} MB)",
+            f"{a / b:.2f}x",
+            "at most 1.05x",
+        )
+        for child in children.values():
+            child.close()
+    first, last = LENGTHS[0], LENGTHS[-1]
+    ratio = seconds[last] / seconds[first]
+    yield f"compiling {last} steps over {first}", f"{ratio:.2f}x", "at most 1.25x"
+
+
+def training_step(length: int) -> tuple[Callable[..., Any], list[Any]]:
+    """The step in JAX, and arguments for it: parameters, state of adam, a batch, classes."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    adam = optax.adam(1e-3)
+
+    def cell(p: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
+        gates = jnp.split(x @ p["input"] + h @ p["hidden"] + p["bias"], 4, axis=-1)
+        i, f, o = (jax.nn.sigmoid(gate) for gate in (gates[0], gates[1] + 1.0, gates[3]))
+        c = f * c + i * jnp.tanh(gates[2])
+        return o * jnp.tanh(c), c
+
+    def loss_of(params: Any, x: Any, y: Any) -> Any:
+        x = jnp.tanh(x @ params["project"])
+        h1 = c1 = h2 = c2 = jnp.zeros((x.shape[0], HIDDEN))
+        for t in range(length):
+            h1, c1 = cell(params["first"], x[:, t], h1, c1)
+            h2, c2 = cell(params["second"], h1, h2, c2)
+        logits = h2 @ params["out"]
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+    def step(params: Any, opt_state: Any, x: Any, y: Any) -> Any:
+        loss, slopes = jax.value_and_grad(loss_of)(params, x, y)
+        updates, opt_state = adam.update(slopes, opt_state)
+        return optax.apply_updates(params, updates), opt_state, loss
+
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> Any:
+        return (0.1 * rng.normal(size=shape)).astype(np.float32)
+
+    def layer(width: int) -> dict[str, Any]:
+        shapes = {"input": (width, 4 * HIDDEN), "hidden": (HIDDEN, 4 * HIDDEN)}
+        return {name: normal(*s) for name, s in shapes.items()} | {"bias": normal(4 * HIDDEN)}
+
+    params = {
+        "project": normal(FEATURES, FEATURES),
+        "first": layer(FEATURES),
+        "second": layer(HIDDEN),
+        "out": normal(HIDDEN, CLASSES),
+    }
+    y = rng.integers(0, CLASSES, BATCH).astype(np.int32)
+    return step, [params, adam.init(params), normal(BATCH, length, FEATURES), y]
+
+
+def graphc_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
+    """The imported step, run from its start values, and what its compilation costs."""
+    import jax
+
+    import graphc as gc
+
+    step, (params, opt_state, features, classes) = training_step(length)
+    begin = time.process_time()
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder(features.shape, name="x")
+        y = gc.placeholder(classes.shape, "int32", name="y")
+        state = jax.tree.map(gc.variable, (params, opt_state))
+        *new, loss = gc.from_jax(step)(*state, x, y)
+        assigned = jax.tree.map(lambda variable, value: variable.assign(value), state, tuple(new))
+        train = gc.group(*jax.tree.leaves(assigned))
+    feeds = {"x": features, "y": classes}
+    executable = gc.compile(graph, [train, loss], feeds, options=gc.CompileOptions(cache=None))
+    seconds = time.process_time() - begin
+    memory = executable.memory()
+    values = executable.init()
+    feeds = {name: jax.device_put(value) for name, value in feeds.items()}
+
+    def run() -> Any:
+        nonlocal values
+        (_, found), values = executable(values, feeds)
+        return found
+
+    return run, {"compile": seconds, "temporaries": memory["temporaries"]}
+
+
+def jax_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
+    """The same by `jax.jit`."""
+    import jax
+
+    step, arguments = training_step(length)
+    begin = time.process_time()
+    compiled = jax.jit(step, donate_argnums=(0, 1)).lower(*arguments).compile()
+    seconds = time.process_time() - begin
+    params, opt_state, x, y = jax.device_put(arguments)
+
+    def run() -> Any:
+        nonlocal params, opt_state
+        params, opt_state, loss = compiled(params, opt_state, x, y)
+        return loss
+
+    temporaries = compiled.memory_analysis().temp_size_in_bytes
+    return run, {"compile": seconds, "temporaries": temporaries}
+
+
+def main(form: str, length: str) -> None:
+    run, found = (graphc_step if form == "graphc" else jax_step)(int(length))
+    print(json.dumps(found), flush=True)
+    for line in sys.stdin:
+        begin = time.perf_counter()
+        for _ in range(int(line)):
+            run().block_until_ready()
+        print(json.dumps({"seconds": time.perf_counter() - begin}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,212 @@
+"""Initializers whose variance depends on the number of inputs or outputs of a kernel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from graphc.build.initial_draws import (
+    Array,
+    DType,
+    Shape,
+    truncated,
+    uniform,
+)
+
+__all__ = [
+    "GlorotNormal",
+    "GlorotUniform",
+    "HeNormal",
+    "HeUniform",
+    "LecunNormal",
+    "LecunUniform",
+    "fans",
+]
+
+
+# The standard deviation of a standard normal cut off at 2: sqrt(1 - 4 phi(2) / (2 Phi(2) - 1)).
+TRUNCATED_STDDEV: Final = 0.8796256610342398
+
+
+@dataclass(frozen=True)
+class GlorotUniform:
+    """Uniform of variance 2 / (fan_in + fan_out) times gain². For floating dtypes.
+
+    Keeps the variance of activations and of gradients equal from layer to layer.
+
+    Args:
+        gain: the gain of the following activation: 1 for tanh and linear layers.
+        groups: the groups of a grouped convolution. `gc.nn.Conv2D` sets it.
+
+    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
+    networks", 2010.
+
+    Examples:
+        >>> values = run(gc.variable(gc.nn.initializers.GlorotUniform(), shape=(100, 50)))
+        >>> bool((abs(values) <= 0.2).all())  # sqrt(6 / (100 + 50))
+        True
+    """
+
+    gain: float = 1.0
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        fan_in, fan_out = fans(shape, self.groups)
+        return _uniform_of_variance(
+            self, rng, shape, dtype, 2 * self.gain**2 / max(1, fan_in + fan_out)
+        )
+
+
+@dataclass(frozen=True)
+class GlorotNormal:
+    """Truncated normal of variance 2 / (fan_in + fan_out) times gain². For floating dtypes.
+
+    Args:
+        gain, groups: see `GlorotUniform`.
+
+    Examples:
+        >>> values = run(gc.variable(gc.nn.initializers.GlorotNormal(), shape=(150, 50)))
+        >>> round(float(values.std()), 2)  # sqrt(2 / (150 + 50))
+        0.1
+    """
+
+    gain: float = 1.0
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        fan_in, fan_out = fans(shape, self.groups)
+        return _normal_of_variance(
+            self, rng, shape, dtype, 2 * self.gain**2 / max(1, fan_in + fan_out)
+        )
+
+
+@dataclass(frozen=True)
+class HeUniform:
+    """Uniform of variance 2 / fan_in, for layers followed by relu. For floating dtypes.
+
+    Args:
+        groups: the groups of a grouped convolution. `gc.nn.Conv2D` sets it.
+
+    Source: He, Zhang, Ren and Sun, "Delving deep into rectifiers", 2015.
+
+    Examples:
+        >>> values = run(gc.variable(gc.nn.initializers.HeUniform(), shape=(200, 50)))
+        >>> round(float(values.std()), 2)  # sqrt(2 / 200)
+        0.1
+    """
+
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return _uniform_of_variance(
+            self, rng, shape, dtype, 2 / max(1, fans(shape, self.groups)[0])
+        )
+
+
+@dataclass(frozen=True)
+class HeNormal:
+    """Truncated normal of variance 2 / fan_in, for layers followed by relu. For floating dtypes.
+
+    Args:
+        groups: see `HeUniform`.
+
+    Examples:
+        >>> values = run(gc.variable(gc.nn.initializers.HeNormal(), shape=(200, 50)))
+        >>> round(float(values.std()), 2)  # sqrt(2 / 200)
+        0.1
+    """
+
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return _normal_of_variance(self, rng, shape, dtype, 2 / max(1, fans(shape, self.groups)[0]))
+
+
+@dataclass(frozen=True)
+class LecunNormal:
+    """Truncated normal of variance 1 / fan_in: keeps the variance of a linear layer's input.
+
+    For floating dtypes.
+
+    Args:
+        groups: the groups of a grouped convolution. `gc.nn.Conv2D` sets it.
+
+    Source: LeCun, Bottou, Orr and Müller, "Efficient BackProp", 1998; with selu, Klambauer et al.,
+    "Self-normalizing neural networks", 2017.
+
+    Examples:
+        >>> values = run(gc.variable(gc.nn.initializers.LecunNormal(), shape=(100, 50)))
+        >>> round(float(values.std()), 2)  # sqrt(1 / 100)
+        0.1
+    """
+
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return _normal_of_variance(self, rng, shape, dtype, 1 / max(1, fans(shape, self.groups)[0]))
+
+
+@dataclass(frozen=True)
+class LecunUniform:
+    """Uniform of variance 1 / fan_in: keeps the variance of a linear layer's input.
+
+    For floating dtypes.
+
+    Args:
+        groups: see `LecunNormal`.
+
+    Examples:
+        >>> values = run(gc.variable(gc.nn.initializers.LecunUniform(), shape=(100, 50)))
+        >>> round(float(values.std()), 2)  # sqrt(1 / 100)
+        0.1
+    """
+
+    groups: int = 1
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return _uniform_of_variance(
+            self, rng, shape, dtype, 1 / max(1, fans(shape, self.groups)[0])
+        )
+
+
+def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:
+    """The number of inputs of one output of a kernel, and the number of outputs of one input.
+
+    The last two axes of `shape` are input and output features, and the axes before them are the
+    window: [in, out] of a dense layer, HWIO of a convolution, whose input axis has the features of
+    one group.
+
+    Args:
+        shape: of the kernel. For a vector, both numbers are its size; for a scalar, they are 1.
+        groups: the groups of a grouped convolution.
+
+    Returns:
+        (fan_in, fan_out).
+
+    Examples:
+        >>> gc.nn.initializers.fans((784, 10)), gc.nn.initializers.fans((3, 3, 16, 32))
+        ((784, 10), (144, 288))
+    """
+    if not shape:
+        return 1, 1
+    if len(shape) == 1:
+        return shape[0], shape[0]
+    window = math.prod(shape[:-2])
+    return window * shape[-2], window * shape[-1] // groups
+
+
+def _uniform_of_variance(
+    initializer: object, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
+) -> Array:
+    limit = math.sqrt(3 * variance)
+    return uniform(initializer, rng, shape, dtype, -limit, limit)
+
+
+def _normal_of_variance(
+    initializer: object, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
+) -> Array:
+    stddev = math.sqrt(variance) / TRUNCATED_STDDEV
+    return truncated(initializer, rng, shape, dtype, 0.0, stddev)

@@ -1,0 +1,28 @@
+"""What a public module that collects names of other modules defines: `__all__`, `__dir__` and
+`__getattr__`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NoReturn
+
+from graphc import exports
+from graphc.ir.name_errors import no_function
+
+
+def namespace(
+    module: str, members: Mapping[str, object], more: Iterable[str] = ()
+) -> tuple[list[str], Callable[[], list[str]], Callable[[str], NoReturn]]:
+    """`__all__`, `__dir__` and `__getattr__` of a public module.
+
+    Args:
+        module: its public name, for the error for an unknown name.
+        members: its `globals()`, after all imports.
+        more: public names besides those of `exports.names`, such as submodules.
+    """
+    names = [*exports.names(members), *more]
+
+    def missing(name: str) -> NoReturn:
+        raise no_function(module, name, names)
+
+    return names, lambda: names, missing

@@ -1,0 +1,256 @@
+"""The arguments of a jitted function: which are static, which are donated, and their leaves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import numpy as np
+from jax.tree_util import keystr, tree_flatten
+
+from graphc.errors import AttributeValueError
+from graphc.ir.source import current_source
+from graphc.jitted.packed import PackedTree
+
+Label: TypeAlias = int | str
+"""An argument: its position, or its name if it is given by name."""
+
+
+class Call(NamedTuple):
+    """The arguments of one call.
+
+    Attributes:
+        labels: the arguments that are traced.
+        values: their values.
+        statics: the others, with the types of their values: `1` and `1.0` are two values.
+    """
+
+    labels: tuple[Label, ...]
+    values: Sequence[Any]
+    statics: tuple[tuple[Label, type, Any], ...]
+
+    def arguments(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and named arguments, with other values for those that are traced."""
+        given: dict[Label, Any] = dict(zip(self.labels, values, strict=True))
+        given.update({label: value for label, _, value in self.statics})
+        named = {label: value for label, value in given.items() if isinstance(label, str)}
+        return [given[i] for i in range(len(given) - len(named))], named
+
+
+class Roles:
+    """Which arguments of a function are static, and which are donated.
+
+    Args:
+        function: its signature relates positions to names.
+        static, donated: positions and names, as `jax.jit` takes them.
+
+    Raises:
+        AttributeValueError: an argument does not exist, or is static and donated.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], static: tuple[Any, Any], donated: tuple[Any, Any]
+    ) -> None:
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):  # some builtin functions have no signature
+            parameters = None
+        self.names = [] if parameters is None else [p.name for p in parameters if _is_positional(p)]
+        self._static = _labels("static", static, parameters)
+        self._donated = _labels("donate", donated, parameters)
+        both = [label for label in self._static if label in self._donated]
+        if both:
+            raise AttributeValueError(
+                f"jit: argument {both[0]!r} is static and donated",
+                source=current_source(),
+                hint="donate only arguments that hold arrays",
+            )
+
+    def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+        """The arguments of one call.
+
+        Raises:
+            AttributeValueError: the value of a static argument is not hashable.
+        """
+        if not kwargs and not self._static:
+            return Call(_positions(len(args)), args, ())
+        given: list[tuple[Label, Any]] = [*enumerate(args), *sorted(kwargs.items())]
+        traced = [(label, value) for label, value in given if label not in self._static]
+        statics = [
+            (label, type(value), self._hashable(label, value))
+            for label, value in given
+            if label in self._static
+        ]
+        return Call(
+            tuple([label for label, _ in traced]), [value for _, value in traced], tuple(statics)
+        )
+
+    def is_donated(self, label: Label) -> bool:
+        """Whether an argument is donated."""
+        return label in self._donated
+
+    def name(self, label: Label) -> str:
+        """The name of an argument: of its parameter, or its position if it has none."""
+        if isinstance(label, str):
+            return label
+        return self.names[label] if label < len(self.names) else f"arg{label}"
+
+    def _hashable(self, label: Label, value: Any) -> Any:
+        try:
+            hash(value)
+        except TypeError:
+            raise AttributeValueError(
+                f"jit: the static argument {self.name(label)!r} must be hashable, "
+                f"got {type(value).__name__}",
+                source=current_source(),
+                hint="pass a tuple instead of a list, or do not make the argument static",
+            ) from None
+        return value
+
+
+@cache
+def _positions(count: int) -> tuple[Label, ...]:
+    return tuple(range(count))
+
+
+def _is_positional(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _labels(
+    role: str, given: tuple[Any, Any], parameters: list[inspect.Parameter] | None
+) -> frozenset[Label]:
+    """All labels of the arguments in a role. One given by position may be passed by name."""
+    argnums, argnames = given
+    words = f"{role}_argnums", f"{role}_argnames"
+    numbers = _listed(argnums, int, words[0])
+    names = _listed(argnames, str, words[1])
+    found: set[Label] = {*names}
+    if parameters is None:
+        return frozenset({*found, *numbers})
+    positional = [p.name for p in parameters if _is_positional(p)]
+    open_ended = any(p.kind == p.VAR_POSITIONAL for p in parameters)
+    known = {p.name for p in parameters}
+    takes_any = any(p.kind == p.VAR_KEYWORD for p in parameters)
+    for name in names:
+        if name not in known and not takes_any:
+            _refuse(words[1], name, sorted(known))
+        if name in positional:
+            found.add(positional.index(name))
+    for number in numbers:
+        at = number + len(positional) if number < 0 else number
+        if at < 0 or (at >= len(positional) and not open_ended):
+            _refuse(words[0], number, positional)
+        found.add(at)
+        if at < len(positional):
+            found.add(positional[at])
+    return frozenset(found)
+
+
+def _listed(given: Any, kind: type, what: str) -> list[Any]:
+    if given is None:
+        return []
+    listed = [given] if isinstance(given, kind) else given
+    fits = isinstance(listed, Iterable) and not isinstance(listed, str)
+    listed = list(listed) if fits else [listed]
+    if not all(isinstance(each, kind) and not isinstance(each, bool) for each in listed):
+        raise AttributeValueError(
+            f"jit: {what} must be {'positions' if kind is int else 'names'}, got {given!r}",
+            source=current_source(),
+            hint=f"pass {what}={'0' if kind is int else repr('params')}, or a tuple of them",
+        )
+    return listed
+
+
+def _refuse(what: str, given: Any, known: Sequence[str]) -> None:
+    raise AttributeValueError(
+        f"jit: {what} has {given!r}, which is not an argument of the function",
+        source=current_source(),
+        hint=f"its arguments are {', '.join(known) or 'none'}",
+    )
+
+
+class Form:
+    """The structure of the value of one argument: what a compiled program depends on.
+
+    Attributes:
+        tree: its pytree.
+        avals: the abstract values of its leaves.
+        types: the Python types of its leaves in the last call.
+        key: equal for equal structures; hashable.
+    """
+
+    __slots__ = ("avals", "key", "tree", "types")
+
+    def __init__(self, tree: Any, avals: list[Any], types: list[type]) -> None:
+        self.tree, self.avals, self.types = tree, avals, types
+        self.key = tree, tuple(map(kind_of_leaf, avals))
+
+    def paths(self, name: str) -> list[str]:
+        """The name of each leaf: that of the argument, and its path in it."""
+        skeleton = jax.tree.unflatten(self.tree, range(self.tree.num_leaves))
+        rows, _ = jax.tree_util.tree_flatten_with_path(skeleton)
+        paths = [keystr(path, simple=True, separator="/") for path, _ in rows]
+        return [f"{name}/{path}" if path else name for path in paths]
+
+
+def kind_of_leaf(aval: Any) -> tuple[Any, ...]:
+    """What a program depends on of an abstract value.
+
+    Abstract values of results of a program that was loaded from a file are not equal to others in
+    JAX 0.12.
+    """
+    return aval.shape, aval.dtype, aval.weak_type
+
+
+def flatten(value: Any, form: Form | None) -> tuple[list[Any], Form | None]:
+    """The leaves of an argument, and `form` if they still have it; otherwise None.
+
+    This is in the hot path: for arrays, it compares what JAX shares between them.
+    """
+    leaves, tree = tree_flatten(value)
+    if form is None or tree != form.tree or list(map(type, leaves)) != form.types:
+        return leaves, None
+    array = array_type()
+    avals = [leaf.aval if isinstance(leaf, array) else jax.typeof(leaf) for leaf in leaves]
+    if avals != form.avals:
+        if tuple(map(kind_of_leaf, avals)) != form.key[1]:
+            return leaves, None
+        form.avals = avals  # next time they are the same objects
+    return leaves, form
+
+
+def form_of(value: Any, name: str) -> Form:
+    """The structure of an argument.
+
+    Raises:
+        AttributeValueError: a leaf is not an array.
+    """
+    if type(value) is PackedTree:
+        form: Form = value.form
+        return form
+    leaves, tree = tree_flatten(value)
+    avals = [_abstract(leaf, tree, number, name) for number, leaf in enumerate(leaves)]
+    return Form(tree, avals, list(map(type, leaves)))
+
+
+def _abstract(leaf: Any, tree: Any, number: int, name: str) -> Any:
+    try:
+        return jax.typeof(leaf)
+    except TypeError as error:
+        path = Form(tree, [], []).paths(name)[number]
+        raise AttributeValueError(
+            f"jit: argument {path!r} is not an array: {leaf!r}",
+            source=current_source(),
+            hint="pass it as a static argument: gc.jit(f, static_argnames=...)",
+        ) from error
+
+
+@cache
+def array_type() -> Any:
+    """The type of JAX's arrays that hold numbers."""
+    with jax.ensure_compile_time_eval():
+        return type(jax.device_put(np.zeros(())))

@@ -1,0 +1,148 @@
+"""The fast way of calling a small program: from the leaves of all arguments to XLA and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import jax
+
+from graphc.errors import ExecutionError, StateError
+from graphc.ir.variable import Variable
+from graphc.jitted.arguments import Form
+from graphc.jitted.importing import Imported, Leaf
+from graphc.jitted.results import finisher
+from graphc.runtime.buffers.layout import OWN
+from graphc.runtime.core.failures import RUN_FAILED, in_words
+from graphc.runtime.core.forking import FORKING
+from graphc.runtime.feeds.feeds import FeedSpec
+from graphc.runtime.step.executable import Executable
+from graphc.runtime.targets.interface import SINGLE
+
+
+class DirectCall:
+    """Calls XLA's executable with the leaves of the arguments as they are.
+
+    It leaves out what a small program on one device does not need: a check for large blocks of
+    memory, moves to other devices, and the bound of steps in flight. Whatever does not fit goes the
+    general way, which also has the words for errors.
+
+    Args:
+        feeds: what each feed is, a leaf or an array that the function holds, and its spec.
+        array: the type of JAX's arrays.
+        otherwise: the general way, for all leaves.
+    """
+
+    def __init__(
+        self,
+        imported: Imported,
+        forms: Sequence[Form],
+        executable: Executable,
+        feeds: Sequence[tuple[Any, FeedSpec]],
+        array: type,
+        otherwise: Callable[[list[Any]], Any],
+    ) -> None:
+        interface = executable.interface
+        starts = [0]
+        for form in forms:
+            starts.append(starts[-1] + len(form.avals))
+        types = [kind for form in forms for kind in form.types]
+
+        def flat(leaf: Leaf) -> int:
+            return starts[leaf.argument] + leaf.number
+
+        variables = {v.name: flat(leaf) for leaf, v in imported.variables.items()}
+        held = [source for source, _ in feeds if type(source) is not Leaf]
+        count, at = starts[-1], iter(range(starts[-1], starts[-1] + len(held)))
+        numbers = [flat(s) if type(s) is Leaf else next(at) for s, _ in feeds]
+        taken = [variables[b.members[0]] for b in (*interface.written, *interface.read)]
+        self._held = held
+        self._convert = [
+            (number, spec)
+            for number, (_, spec) in zip(numbers, feeds, strict=True)
+            if number < count and types[number] is not array
+        ]
+        self._take = _getter([*taken, *numbers])
+        made = {buffer.members[0]: i for i, buffer in enumerate(interface.assigned)}
+        distinct = {t: i for i, t in enumerate(dict.fromkeys(imported.fetched()))}
+        results = len(made) + (len(distinct) or 1)
+        self._give = _getter(
+            [
+                len(made) + distinct[r]
+                if not isinstance(r, Variable)
+                else made.get(r.name, results + variables[r.name])
+                for r in imported.results
+            ]
+        )
+        rows = enumerate(map(finisher, imported.out_avals))
+        self._finish = [(number, finish) for number, finish in rows if finish is not None]
+        self._tree = imported.out_tree
+        self._compiled = executable.compiled
+        self._donated = taken[: len(interface.written)] if interface.consumes else []
+        self._otherwise = otherwise
+        self._are_arrays = all(kind is array for kind in types)
+        self._is_deleted = array.is_deleted if self._are_arrays else _is_deleted  # type: ignore[attr-defined]
+
+    def __call__(self, leaves: list[Any]) -> Any:
+        """The result for the leaves of all arguments, which have the forms of the program.
+
+        Raises:
+            StateError: a donated argument was given to an earlier call, or the run failed after it
+                had taken the donated arguments.
+            ExecutionError: the run failed.
+        """
+        FORKING.check()
+        given = leaves
+        if any(map(self._is_deleted, leaves)):  # here XLA would print an error of its own
+            return self._otherwise(leaves)
+        if self._convert:
+            given = leaves.copy()
+            for number, spec in self._convert:
+                given[number] = spec.convert(given[number])
+        try:
+            outputs = self._compiled(*self._take(given + self._held if self._held else given))
+        except (TypeError, ValueError):  # an array is on another device
+            return self._otherwise(leaves)
+        except RUN_FAILED as error:
+            raise self._failed(leaves, error) from error
+        results = self._give([*outputs, *given])
+        if self._finish:
+            results = list(results)
+            for number, finish in self._finish:
+                results[number] = finish(results[number])
+        return self._tree.unflatten(results)
+
+    def _failed(self, leaves: list[Any], error: Exception) -> Exception:
+        what, details = in_words(error)
+        if any(leaves[number].is_deleted() for number in self._donated):
+            return StateError(
+                f"the run failed after it had taken the donated arguments: {what}",
+                details=details,
+                hint="restore them from a checkpoint",
+            )
+        return ExecutionError(f"the run failed: {what}", details=details)
+
+
+def is_direct(executable: Executable) -> bool:
+    """Whether a `DirectCall` can run it: on one device, with its variables as they are."""
+    interface, executor = executable.interface, executable.executor
+    return (
+        interface.kind == SINGLE
+        and not interface.wide
+        and interface.checks is None
+        and all(buffer.kind == OWN for buffer in interface.buffers)
+        and not executor.need.large
+        and not executor.may_be_refused
+    )
+
+
+def _getter(numbers: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What takes the items at these places."""
+    if len(numbers) > 1:
+        return itemgetter(*numbers)
+    return lambda items: [items[number] for number in numbers]
+
+
+def _is_deleted(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and leaf.is_deleted()

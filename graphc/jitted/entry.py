@@ -1,0 +1,153 @@
+"""`jit`: `jax.jit` with graphc's passes, cache and strategies behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias, overload
+
+import jax
+
+from graphc.config import CompileOptions
+from graphc.devices.mesh import Strategy
+from graphc.errors import AttributeValueError
+from graphc.ir.source import current_source
+from graphc.jitted.arguments import Roles
+from graphc.jitted.function import JittedFunction
+from graphc.runtime.step.compiler import check_strategy, checked_options, refuse_workers
+
+Decorator: TypeAlias = Callable[[Callable[..., Any]], JittedFunction]
+"""What `jit` gives if it is called without a function."""
+
+
+@overload
+def jit(
+    function: Callable[..., Any],
+    *,
+    static_argnums: int | Sequence[int] | None = ...,
+    static_argnames: str | Iterable[str] | None = ...,
+    donate_argnums: int | Sequence[int] | None = ...,
+    donate_argnames: str | Iterable[str] | None = ...,
+    options: CompileOptions | None = ...,
+    strategy: Strategy | None = ...,
+    batch_argnums: int | Sequence[int] | None = ...,
+    cache_key: str | None = ...,
+) -> JittedFunction: ...
+
+
+@overload
+def jit(
+    function: None = ...,
+    *,
+    static_argnums: int | Sequence[int] | None = ...,
+    static_argnames: str | Iterable[str] | None = ...,
+    donate_argnums: int | Sequence[int] | None = ...,
+    donate_argnames: str | Iterable[str] | None = ...,
+    options: CompileOptions | None = ...,
+    strategy: Strategy | None = ...,
+    batch_argnums: int | Sequence[int] | None = ...,
+    cache_key: str | None = ...,
+) -> Decorator: ...
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    options: CompileOptions | None = None,
+    strategy: Strategy | None = None,
+    batch_argnums: int | Sequence[int] | None = None,
+    cache_key: str | None = None,
+) -> JittedFunction | Decorator:
+    """A JAX function, compiled by graphc: `jax.jit` in one word.
+
+    Arguments and results are those of `jax.jit`: pytrees of arrays, typed keys, numbers, and static
+    values. Behind it are graphc's passes (repeated layers become loops, embedding tables are
+    updated by rows, attention is fused), the cache of compiled programs, and strategies.
+
+    A donated argument that the function returns with the same structure, such as the parameters of
+    a training step, is updated in place. If its arrays are stacked for a loop over repeated layers,
+    the result is a `PackedTree` in its place, whose leaves appear when they are looked at, and
+    which the next call takes without a copy. `options=gc.CompileOptions(state_buffers="separate")`
+    gives ordinary trees always.
+
+    What graphc cannot import runs by `jax.jit`; so do calls inside `jax.grad`, `jax.vmap` and
+    `jax.jit`, and functions that call back into Python. `notes` says so.
+
+    Args:
+        function: pure, of JAX arrays. Without it, `jit` gives a decorator.
+        static_argnums, static_argnames: arguments that are Python values, part of the program.
+        donate_argnums, donate_argnames: arguments whose arrays the call consumes.
+        options: see `CompileOptions`.
+        strategy: a `gc.devices.DataParallel` or a `gc.devices.Mesh`. The results are those of one
+            device.
+        batch_argnums: under a strategy, the positions of the arguments whose arrays have the batch
+            as their first axis; by default those that are not donated. Only speed depends on it.
+        cache_key: a name for the function and everything that it depends on besides its arguments:
+            the model, hyperparameters, versions of packages. A later process that finds a program
+            under the same key, for arguments of the same forms, does not trace the function. Change
+            the key whenever you change the function: nothing else tells that it calculates
+            something else.
+
+    Returns:
+        A `JittedFunction`. Its `report()`, `memory()` and `executable` show the program of the
+        last call, and `compile(...)` compiles ahead of time.
+
+    Raises:
+        AttributeValueError: an argument of `jit` does not fit the function.
+        DeviceError: the strategy needs more devices than there are.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> @gc.jit
+        ... def normalise(x):
+        ...     return (x - x.mean()) / x.std()
+        >>> normalise(jnp.array([1.0, 3.0]))
+        Array([-1.,  1.], dtype=float32)
+    """
+    if function is None:
+        return partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            options=options,
+            strategy=strategy,
+            batch_argnums=batch_argnums,
+            cache_key=cache_key,
+        )
+    if not callable(function):
+        raise AttributeValueError(
+            f"jit: {function!r} is not a function",
+            source=current_source(),
+            hint="pass the function itself: gc.jit(step)",
+        )
+    if cache_key is not None and (type(cache_key) is not str or not cache_key):
+        raise AttributeValueError(
+            f"jit: cache_key must be a text, got {cache_key!r}",
+            source=current_source(),
+            hint='pass cache_key="my model, version 3"',
+        )
+    check_strategy(strategy)
+    refuse_workers(strategy, "jit")
+    if strategy is not None:
+        strategy.resolve()
+    options = checked_options(options)
+    if options.state_buffers is None:
+        options = replace(options, state_buffers="stacked")
+    static, donated = (static_argnums, static_argnames), (donate_argnums, donate_argnames)
+    roles = Roles(function, static, donated)
+    by_jax = jax.jit(
+        function,
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+        donate_argnums=donate_argnums,
+        donate_argnames=donate_argnames,
+    )
+    batched = (batch_argnums,) if isinstance(batch_argnums, int) else batch_argnums
+    return JittedFunction(function, roles, options, strategy, batched, cache_key, by_jax)

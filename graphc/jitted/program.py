@@ -1,0 +1,209 @@
+"""A function that is compiled for arguments of one form, and the call of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import jax
+from jax.tree_util import tree_leaves
+
+from graphc.config import CompileOptions
+from graphc.devices.mesh import Strategy
+from graphc.errors import StateError
+from graphc.ir.node import Tensor
+from graphc.ir.source import current_source
+from graphc.jitted.arguments import Form, array_type
+from graphc.jitted.direct import DirectCall, is_direct
+from graphc.jitted.importing import Imported, Leaf
+from graphc.jitted.packed import PackedTree
+from graphc.jitted.results import Result
+from graphc.ops.structure.state import group
+from graphc.runtime.buffers.layout import OWN, StateLayout
+from graphc.runtime.feeds.feeds import variable_value
+from graphc.runtime.pipeline.request import CompileRequest
+from graphc.runtime.state.state import State
+from graphc.runtime.step.compiler import build
+from graphc.runtime.step.executable import Executable
+from graphc.runtime.step.plans import Plan
+
+Given: TypeAlias = list[Any] | PackedTree
+"""The leaves of an argument, or the packed tree that holds them."""
+
+
+class JitProgram:
+    """A compiled function for arguments of one form.
+
+    Args:
+        forms: the forms of the arguments that are traced.
+        executable: runs the program.
+        layouts: by the types of variables, the layout of states that exist. That of this program is
+            added.
+
+    Attributes:
+        sources: what each feed of the program is: a leaf, or an array that the function holds.
+        is_stacked: whether variables are stacked, so that calls take and give packed trees.
+    """
+
+    def __init__(
+        self,
+        imported: Imported,
+        forms: Sequence[Form],
+        executable: Executable,
+        layouts: dict[Any, StateLayout],
+    ) -> None:
+        self.imported, self.forms, self.executable = imported, list(forms), executable
+        types = {v.name: v.type for v in imported.variables.values()}
+        self._own = StateLayout(types)
+        self._layout = layouts[frozenset(types.items())] = executable.layout
+        self._specs, self._rebuild = executable.specs, executable.rebuild
+        self.sources = _sources(imported, executable.feeds)
+        self._leaves = {variable.name: leaf for leaf, variable in imported.variables.items()}
+        self._names = {
+            argument: [imported.variables[Leaf(argument, n)].name for n in range(len(form.avals))]
+            for argument, form in enumerate(self.forms)
+            if argument in imported.segments
+        }
+        self.is_stacked = any(b.kind != OWN for b in self.executable.interface.buffers)
+        self._stacked = [
+            argument
+            for argument, names in self._names.items()
+            if any(self._layout.buffer_of(name).kind != OWN for name in names)
+        ]
+        self._result = Result(imported, self.forms, self._names, self._stacked)
+
+    def __call__(self, given: Sequence[Given]) -> Any:
+        """The result for arguments of these forms.
+
+        Raises:
+            StateError: a donated argument was given to an earlier call.
+            ExecutionError: the run failed.
+        """
+        given = [
+            tree_leaves(value) if type(value) is PackedTree and i not in self._stacked else value
+            for i, value in enumerate(given)
+        ]
+        array, values = array_type(), []
+        for source, spec in zip(self.sources, self._specs, strict=True):
+            value = given[source.argument][source.number] if type(source) is Leaf else source
+            if isinstance(value, jax.Array) and value.is_deleted():
+                raise _deleted(spec.label)
+            values.append(value if type(value) is array else spec.convert(value))
+        return self._run_stacked(given, values) if self.is_stacked else self._run(given, values)
+
+    def direct(self) -> DirectCall | None:
+        """What calls the program fast for leaves of the types that `forms` has now; None if the
+        program is not of this kind."""
+        if not is_direct(self.executable):
+            return None
+        array = array_type()
+        leaves = self._leaves.values()
+        if any(self.forms[leaf.argument].types[leaf.number] is not array for leaf in leaves):
+            return None
+        feeds = list(zip(self.sources, self._specs, strict=True))
+        return DirectCall(self.imported, self.forms, self.executable, feeds, array, self._flat)
+
+    def _flat(self, leaves: list[Any]) -> Any:
+        """The general call with the leaves of all arguments."""
+        rest = iter(leaves)
+        return self([[next(rest) for _ in form.avals] for form in self.forms])
+
+    def _run(self, given: Sequence[Given], values: list[Any]) -> Any:
+        """One run, where each variable has a buffer of its own: the caller's array."""
+        buffers: list[Any] = [None] * len(self._layout.buffers)
+        numbers = {name: self._layout.slots[name].buffer for name in self._leaves}
+        for name, number in numbers.items():
+            buffers[number] = self._variable(name, given)
+        fetched = self._rebuild(self.executable.step(buffers, values))
+        new = {name: buffers[number] for name, number in numbers.items()}
+        return self._result(fetched, new, None)
+
+    def _run_stacked(self, given: Sequence[Given], values: list[Any]) -> Any:
+        state = self._state(given)
+        with state.lock:
+            fetched, after = self.executable.run_on(state, values)
+        for argument in self._names:
+            packed = given[argument]
+            if type(packed) is PackedTree:
+                packed.forget()
+        return self._result(fetched, after, after)
+
+    def _state(self, given: Sequence[Given]) -> State:
+        """The state of the packed arguments; or a new one, if they are not of one state."""
+        states = [_state_of(given[argument], names) for argument, names in self._names.items()]
+        state = states[0]
+        if state is not None and all(other is state for other in states):
+            return state
+        leaves = [tree_leaves(v) if type(v) is PackedTree else v for v in given]
+        return State(self._own, [self._variable(name, leaves) for name in self._own.types])
+
+    def _variable(self, name: str, given: Sequence[Given]) -> Any:
+        """The value of a variable among the arguments, where the program takes it.
+
+        Raises:
+            StateError: the array was donated to an earlier call.
+        """
+        leaf = self._leaves[name]
+        value = given[leaf.argument][leaf.number]
+        number = self._layout.slots[name].buffer
+        buffer = self._layout.buffers[number]
+        home = self.executable.homes.get(buffer)
+        if isinstance(value, jax.Array) and value.is_deleted():
+            raise _deleted(name)
+        if type(value) is not array_type():
+            value = variable_value(name, self._own.types[name], value)
+        if buffer.kind == OWN and home is not None and getattr(value, "sharding", None) != home:
+            return self.executable.place(value, buffer)
+        return value
+
+
+def compiled(
+    imported: Imported,
+    forms: Sequence[Form],
+    options: CompileOptions,
+    strategy: Strategy | None,
+    device: jax.Device | None,
+    layouts: dict[Any, StateLayout],
+) -> JitProgram:
+    """The program of an imported function. Arguments on which no result depends are left out.
+
+    Args:
+        layouts: as for `JitProgram`. The program takes states that exist without moving them, if it
+            can.
+    """
+    fetches: list[Any] = [*imported.fetched()]
+    if imported.assigned:
+        with imported.graph.extend():
+            fetches.append(group(*imported.assigned))
+    held = [tensor for tensor, _ in imported.held]
+    feeds = dict.fromkeys([*imported.feeds.values(), *held])
+    plan = Plan.of(imported.graph, fetches, feeds, options, unused_feeds="ignore")
+    shapes = [_sizes(tensor) for tensor in plan.feeds]
+    request = CompileRequest(plan.prepared, shapes, options, strategy, device=device)
+    types = {v.name: v.type for v in imported.variables.values()}
+    known = layouts.get(frozenset(types.items()), StateLayout(types))
+    executable = build(plan.fetch_set, request, known).wait()
+    return JitProgram(imported, forms, executable, layouts)
+
+
+def _sources(imported: Imported, feeds: Sequence[Tensor]) -> list[Any]:
+    """Where each feed comes from: a leaf of an argument, or an array that the function holds."""
+    sources: dict[Tensor, Any] = {tensor: leaf for leaf, tensor in imported.feeds.items()}
+    sources.update(imported.held)
+    return [sources[tensor] for tensor in feeds]
+
+
+def _sizes(tensor: Tensor) -> tuple[int, ...]:
+    return tuple([dim for dim in tensor.type.shape if isinstance(dim, int)])
+
+
+def _state_of(value: Given, names: list[str]) -> State | None:
+    return value.state if type(value) is PackedTree and value.names == names else None
+
+
+def _deleted(name: str) -> StateError:
+    return StateError(
+        f"jit: argument {name!r} was deleted: it was donated to an earlier call",
+        source=current_source(),
+        hint="pass what that call returned in its place, or do not donate the argument",
+    )

@@ -1,0 +1,266 @@
+"""A jitted function as a file, and the function that such a file holds."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+
+from graphc.artifacts.entry_point import EntryPoint
+from graphc.artifacts.limits import Limits
+from graphc.artifacts.loading import Model, load
+from graphc.artifacts.saving import write
+from graphc.artifacts.signature import Signature
+from graphc.config import CompileOptions
+from graphc.copying import Uncopied
+from graphc.devices.mesh import Strategy
+from graphc.devices.strategy import DataParallel
+from graphc.errors import ArtifactError, AttributeValueError, SerialError
+from graphc.ir.source import current_source
+from graphc.jaxpr.keys import is_key
+from graphc.jitted.arguments import Call, Form, Roles
+from graphc.jitted.importing import import_function
+from graphc.jitted.packed import unpack
+from graphc.jitted.results import finisher
+from graphc.jitted.trees import decoded, described, encoded
+from graphc.runtime.session import Session
+from graphc.typing import ArrayTree
+
+_NAME = "call"
+
+Description: TypeAlias = Mapping[str, Any]
+"""How the function in a file is called, as the manifest has it."""
+
+
+@dataclass(frozen=True)
+class Callee:
+    """What is saved: a function, and how it is called."""
+
+    function: Callable[..., Any]
+    roles: Roles
+    call: Call
+    forms: Sequence[Form]
+    options: CompileOptions
+    strategy: Strategy | None
+    batched: Iterable[int | str] | None
+
+
+def save_function(
+    callee: Callee, path: str | os.PathLike[str], platforms: Sequence[str], native: bool
+) -> None:
+    """Writes an artifact with one signature, "call", and the structures of its pytrees.
+
+    Raises:
+        ArtifactError: the result has a structure that no file can hold, or see `gc.save`.
+    """
+    strategy = callee.strategy
+    if strategy is not None and not isinstance(strategy, DataParallel):
+        raise AttributeValueError(
+            "save: a function on a mesh cannot be saved",
+            source=current_source(),
+            hint="save it without the strategy",
+        )
+    imported = import_function(
+        callee.function,
+        callee.roles,
+        callee.call,
+        callee.forms,
+        strategy,
+        callee.batched,
+        for_file=True,
+    )
+    labels = callee.call.labels
+    try:
+        result = encoded(imported.out_tree, [form.tree for form in callee.forms])
+    except SerialError as error:
+        raise ArtifactError(f"save: {error.what}", hint=error.hint) from error
+    leaves = [
+        path
+        for label, form in zip(labels, callee.forms, strict=True)
+        for path in form.paths(callee.roles.name(label))
+    ]
+    names = _identifiers(leaves)
+    inputs = dict(zip(names, imported.feeds.values(), strict=True))
+    outputs = {f"result_{i}": tensor for i, tensor in enumerate(imported.fetched())}
+    used = _used(imported.graph.nodes, outputs.values())
+    call = {
+        "labels": list(labels),
+        "names": [callee.roles.name(label) for label in labels],
+        "arguments": [described(form.tree) for form in callee.forms],
+        "inputs": [name if tensor in used else None for name, tensor in inputs.items()],
+        "result": result,
+        "kinds": [_kind(aval) for aval in imported.out_avals],
+    }
+    inputs = {name: tensor for name, tensor in inputs.items() if tensor in used}
+    signature = Signature(inputs, outputs, replicated=strategy is not None)
+    session = Session(imported.graph, strategy=strategy, options=callee.options)
+    write(session, path, {_NAME: signature}, platforms=platforms, native=native, call=call)
+
+
+def _identifiers(paths: Sequence[str]) -> list[str]:
+    """A name for each leaf that a keyword argument may have."""
+    found: dict[str, None] = {}
+    for path in paths:
+        base = re.sub(r"\W+", "_", path)
+        name, number = base, 1
+        while name in found:
+            name, number = f"{base}_{number}", number + 1
+        found[name] = None
+    return list(found)
+
+
+def _used(nodes: Iterable[Any], results: Iterable[Any]) -> set[Any]:
+    """The tensors that results depend on. Few more: an operand counts if any node takes it."""
+    return {t for node in nodes for t in node.inputs} | set(results)
+
+
+def _kind(aval: Any) -> str:
+    return "key" if is_key(aval.dtype) else "weak" if aval.weak_type else "array"
+
+
+class SavedFunction(Uncopied):
+    """The function in a file that `JittedFunction.save` wrote. Made by `gc.load_function`.
+
+    It takes pytrees of the structures that the function was called with, and gives its result. The
+    static arguments are part of the program, and are not passed.
+
+    Attributes:
+        model: the file.
+
+    Examples:
+        >>> import tempfile, jax.numpy as jnp
+        >>> double = gc.jit(lambda x: 2 * x)
+        >>> y = double(jnp.ones(2))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     double.save(f"{folder}/double.gcx", platforms=["cpu"])
+        ...     loaded = gc.load_function(f"{folder}/double.gcx")
+        ...     loaded, loaded(jnp.array([1.0, 3.0]))
+        (<SavedFunction lambda(x)>, Array([2., 6.], dtype=float32))
+    """
+
+    instead = "send the path of the file: gc.load_function(path)"
+
+    def __init__(self, model: Model, call: Description) -> None:
+        self.model = model
+        self._point: EntryPoint = model.signatures[_NAME]
+        self._call = call
+        self._labels, self._names = call["labels"], call["names"]
+        self._positional = [label for label in self._labels if isinstance(label, int)]
+
+    def __call__(self, *args: ArrayTree, **kwargs: ArrayTree) -> ArrayTree:
+        """The result of the function.
+
+        Raises:
+            AttributeValueError: the arguments are not those of the function, or a pytree has
+                another structure.
+            FeedError: an array has another shape or dtype.
+        """
+        values = self._values(args, kwargs)
+        trees, leaves = [], []
+        for name, wanted, value in zip(self._names, self._call["arguments"], values, strict=True):
+            found, tree = jax.tree.flatten(unpack(value))
+            if described(tree) != wanted:
+                raise AttributeValueError(
+                    f"{self._point.name}: argument {name!r} has another structure than the one "
+                    "that was saved",
+                    details=[f"given {tree}", f"saved {wanted}"],
+                    source=current_source(),
+                    hint="pass a pytree of the same structure",
+                )
+            trees.append(tree)
+            leaves += found
+        rows = zip(self._call["inputs"], leaves, strict=True)
+        outputs = self._point(**{name: leaf for name, leaf in rows if name is not None})
+        results = [
+            _FINISH[kind](outputs[f"result_{i}"]) for i, kind in enumerate(self._call["kinds"])
+        ]
+        return jax.tree.unflatten(decoded(self._call["result"], trees), results)
+
+    def _values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The arguments in the order of the file."""
+        named = [label for label in self._labels if isinstance(label, str)]
+        if len(args) != len(self._positional) or kwargs.keys() != set(named):
+            given = f"{len(args)} by position, {sorted(kwargs) or 'none'} by name"
+            raise AttributeValueError(
+                f"{self._point.name}: the saved function takes {', '.join(self._names)}",
+                details=[f"given {given}"],
+                source=current_source(),
+                hint="pass arguments by position or by name as in the call that was saved; static "
+                "arguments are left out",
+            )
+        return [*args, *[kwargs[name] for name in named]]
+
+    def __repr__(self) -> str:
+        return f"<SavedFunction {self.model.manifest.graph}({', '.join(self._names)})>"
+
+
+_FINISH: dict[str, Callable[[Any], Any]] = {
+    "array": lambda value: value,
+    "key": jax.random.wrap_key_data,
+    "weak": finisher(jax.ShapeDtypeStruct((), "float32", weak_type=True)),  # type: ignore[dict-item]
+}
+
+
+def load_function(
+    path: str | os.PathLike[str],
+    *,
+    device: jax.Device | None = None,
+    strategy: DataParallel | None = None,
+    trust_native: bool = False,
+    limits: Limits | None = None,
+) -> SavedFunction:
+    """The function in a file that `gc.jit(f).save(path)` wrote, without the code of `f`.
+
+    Args:
+        device, strategy, trust_native, limits: as for `gc.load`.
+
+    Raises:
+        ArtifactError: the file does not exist, is no artifact, or holds signatures of `gc.save`.
+        ArtifactCorruptError, ArtifactVersionError: as for `gc.load`.
+
+    Examples:
+        >>> import tempfile, jax.numpy as jnp
+        >>> step = gc.jit(lambda state, x: {"total": state["total"] + x})
+        >>> state = step({"total": jnp.zeros(2)}, jnp.ones(2))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     step.save(f"{folder}/step.gcx", platforms=["cpu"])
+        ...     loaded = gc.load_function(f"{folder}/step.gcx")
+        ...     loaded(state, jnp.ones(2))
+        {'total': Array([2., 2.], dtype=float32)}
+    """
+    model = load(path, device=device, strategy=strategy, trust_native=trust_native, limits=limits)
+    call = model.manifest.call
+    if call is None:
+        raise ArtifactError(
+            f"{str(path)!r} holds {', '.join(model.signatures)}, and no function of gc.jit",
+            hint="open it with gc.load",
+        )
+    return SavedFunction(model, _checked(call, model))
+
+
+def _checked(call: Description, model: Model) -> Description:
+    """The description of the call in a file.
+
+    Raises:
+        ArtifactError: it does not fit the signature.
+    """
+    point = model.signatures.get(_NAME)
+    try:
+        named = [name for name in call["inputs"] if name is not None]
+        fits = (
+            point is not None
+            and named == list(point.inputs)
+            and [f"result_{i}" for i in range(len(call["kinds"]))] == list(point.outputs)
+            and set(call["kinds"]) <= _FINISH.keys()
+            and len(call["labels"]) == len(call["names"]) == len(call["arguments"])
+            and all(type(label) in (int, str) for label in call["labels"])
+        )
+    except (KeyError, TypeError):
+        fits = False
+    if not fits:
+        raise ArtifactError("the file's function does not fit its signature", hint="save it again")
+    return call

@@ -1,0 +1,112 @@
+"""Pytree structures as plain values: JAX writes none to files that hold classes of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jax.tree_util import tree_structure
+
+from graphc.errors import SerialError
+
+_LEAF = "*"
+
+
+def described(tree: Any) -> Any:
+    """A description of a structure. Equal structures have equal descriptions.
+
+    Classes are described by their names, so an instance is not made from it: see `encoded`.
+    """
+    data = tree.node_data()
+    if data is None:
+        return _LEAF
+    kind, own = data
+    children = [described(child) for child in tree.children()]
+    return [f"{kind.__module__}.{kind.__qualname__}", _plain(own), children]
+
+
+def _plain(own: Any) -> Any:
+    """What a node holds beside its children: the keys of a dict; otherwise a text."""
+    if isinstance(own, (list, tuple)):
+        return [key if isinstance(key, (str, int, bool)) else repr(key) for key in own]
+    return None if own is None else repr(own)
+
+
+def encoded(tree: Any, arguments: Sequence[Any]) -> Any:
+    """The structure of a result, from which `decoded` makes it again.
+
+    A subtree with a node of another class than tuple, list, dict and None is written as the place
+    of an equal subtree in the arguments: the state that a training step takes and returns.
+
+    Raises:
+        SerialError: no argument has this subtree.
+    """
+    data = tree.node_data()
+    if data is None:
+        return _LEAF
+    kind, own = data
+    children = tree.children()
+    if kind in (tuple, list):
+        return {kind.__name__: [encoded(child, arguments) for child in children]}
+    if kind is dict and all(type(key) in (str, int) for key in own):
+        rows = zip(own, children, strict=True)
+        return {"dict": [[key, encoded(child, arguments)] for key, child in rows]}
+    if kind is type(None):
+        return {"none": []}
+    place = _place(tree, arguments)
+    if place is None:
+        raise SerialError(
+            f"the result holds a {kind.__qualname__}, which no file can hold",
+            hint="return tuples, lists and dicts; or take an argument of the same structure, as a "
+            "training step does",
+        )
+    return {"like": place}
+
+
+def _place(tree: Any, arguments: Sequence[Any]) -> list[int] | None:
+    """The number of an argument and of the children on the way to an equal subtree."""
+
+    def search(node: Any, path: list[int]) -> list[int] | None:
+        if node == tree:
+            return path
+        for number, child in enumerate(node.children()):
+            found = search(child, [*path, number])
+            if found is not None:
+                return found
+        return None
+
+    for number, argument in enumerate(arguments):
+        found = search(argument, [number])
+        if found is not None:
+            return found
+    return None
+
+
+def decoded(data: Any, arguments: Sequence[Any]) -> Any:
+    """The structure that `encoded` wrote, for arguments of these structures.
+
+    Raises:
+        SerialError: it did not write this.
+    """
+    try:
+        return tree_structure(_example(data, arguments, iter(range(2**62))))
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise SerialError("this is not the structure of a result") from error
+
+
+def _example(data: Any, arguments: Sequence[Any], leaves: Iterator[int]) -> Any:
+    if data == _LEAF:
+        return next(leaves)
+    ((kind, content),) = data.items()
+    if kind == "like":
+        number, *path = content
+        tree = arguments[number]
+        for child in path:
+            tree = tree.children()[child]
+        return tree.unflatten([next(leaves) for _ in range(tree.num_leaves)])
+    if kind == "none":
+        return None
+    if kind == "dict":
+        return {key: _example(child, arguments, leaves) for key, child in content}
+    children = [_example(child, arguments, leaves) for child in content]
+    return {"tuple": tuple, "list": list}[kind](children)

@@ -1,0 +1,173 @@
+"""Distributions with a location and a scale, drawn anew in every run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import numpy as jnp
+
+from graphc.errors import AttributeValueError
+from graphc.ir.dtypes import as_dtype, is_floating
+from graphc.ir.node import Tensor
+from graphc.ops.core.checks import refuse
+from graphc.ops.core.shape_argument import shape_first
+from graphc.ops.draws.random_draws import normal, placed, uniform
+from graphc.ops.elementwise.arithmetic import absolute, negative, sign
+from graphc.ops.elementwise.transcendental import exp, log, log1p, tan
+from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
+
+__all__ = ["cauchy", "exponential", "gumbel", "laplace", "logistic", "lognormal"]
+
+
+def above_zero(shape: Any, dtype: Any, seed: Any, name: str | None) -> Tensor:
+    """Numbers spread evenly over (0, 1)."""
+    return uniform(shape, float(limits(dtype).tiny), 1.0, dtype, seed=seed, name=name)
+
+
+def limits(dtype: Any) -> Any:
+    """The least and greatest numbers of a floating dtype, and its precision."""
+    wanted = as_dtype(dtype)
+    if not is_floating(wanted):
+        refuse(f"dtype must be floating, got {wanted.name}", error=AttributeValueError)
+    return jnp.finfo(wanted)  # type: ignore[no-untyped-call]
+
+
+@shape_first
+def exponential(
+    shape: ShapeLike,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of the exponential distribution with mean `scale`.
+
+    Args:
+        shape: ints and named sizes.
+        scale: a number or a tensor that broadcasts to `shape`.
+        dtype: floating.
+        seed: see `random_key`.
+        name: of the node that draws.
+
+    Source: numpy.random.Generator.exponential.
+
+    Examples:
+        >>> run(gc.random.exponential((3,), seed=1))
+        Array([0.1101, 0.4216, 0.1405], dtype=float32)
+        >>> run(gc.reduce_all(gc.random.exponential((100,)) >= 0))
+        Array(True, dtype=bool)
+    """
+    return placed(negative(log1p(-uniform(shape, dtype=dtype, seed=seed, name=name))), 0, scale)
+
+
+@shape_first
+def gumbel(
+    shape: ShapeLike,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of the Gumbel distribution with mode `loc`; arguments as in `normal`.
+
+    Source: numpy.random.Generator.gumbel.
+
+    Examples:
+        >>> run(gc.random.gumbel((3,), seed=1))
+        Array([-0.8156, -0.065 , -0.709 ], dtype=float32)
+    """
+    return placed(-log(-log(above_zero(shape, dtype, seed, name))), loc, scale)
+
+
+@shape_first
+def logistic(
+    shape: ShapeLike,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of the logistic distribution with mean `loc`; arguments as in `normal`.
+
+    Source: numpy.random.Generator.logistic.
+
+    Examples:
+        >>> run(gc.random.logistic((3,), seed=1))
+        Array([-2.1504, -0.6456, -1.8916], dtype=float32)
+    """
+    even = above_zero(shape, dtype, seed, name)
+    return placed(log(even) - log1p(-even), loc, scale)
+
+
+@shape_first
+def laplace(
+    shape: ShapeLike,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of the Laplace distribution with mean `loc`; arguments as in `normal`.
+
+    Source: numpy.random.Generator.laplace.
+
+    Examples:
+        >>> run(gc.random.laplace((3,), seed=1))
+        Array([-1.5674, -0.374 , -1.3389], dtype=float32)
+    """
+    above = float(limits(dtype).eps) - 1  # at -1 itself it would be infinite
+    even = uniform(shape, above, 1.0, dtype, seed=seed, name=name)
+    return placed(-sign(even) * log1p(-absolute(even)), loc, scale)
+
+
+@shape_first
+def cauchy(
+    shape: ShapeLike,
+    loc: TensorLike = 0.0,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of the Cauchy distribution with mode `loc`; arguments as in `normal`.
+
+    Source: jax.random.cauchy.
+
+    Examples:
+        >>> run(gc.random.cauchy((3,), seed=1))
+        Array([-2.9421, -0.5336, -2.2898], dtype=float32)
+    """
+    even = above_zero(shape, dtype, seed, name)
+    return placed(tan(np.pi * (even - 0.5)), loc, scale)
+
+
+@shape_first
+def lognormal(
+    shape: ShapeLike,
+    mean: TensorLike = 0.0,
+    sigma: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers whose logarithms are those of `normal(shape, mean, sigma)`.
+
+    Source: numpy.random.Generator.lognormal.
+
+    Examples:
+        >>> run(gc.random.lognormal((3,), seed=1))
+        Array([0.2844, 0.6692, 0.3258], dtype=float32)
+        >>> run(gc.reduce_all(gc.random.lognormal((100,)) > 0))
+        Array(True, dtype=bool)
+    """
+    return exp(normal(shape, mean, sigma, dtype, seed=seed, name=name))

@@ -1,0 +1,333 @@
+"""The operators of convolution over any number of spatial axes, and of its two gradients.
+
+Each of the three operators is linear in each operand, and its gradients are the other two
+operators. So they can be differentiated any number of times. The gradients are lowered by
+transposing JAX's convolution, which gives the same HLO as `jax.grad` of hand-written code. Inside
+loops on CPU they are written out: see `plain_conv`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+from jax import lax
+
+from graphc.ir.costs import CostContext, dims_of
+from graphc.ir.dims import Shape
+from graphc.ir.dtypes import as_dtype, is_floating
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.types import TensorType
+from graphc.ops.core.emit import emit
+from graphc.ops.core.layout_rules import SUM
+from graphc.ops.nn.plain_conv import (
+    dimension_numbers,
+    plain_input_gradient,
+    plain_kernel_gradient,
+)
+from graphc.ops.nn.windows import (
+    PADDING,
+    positive_ints,
+    taps_inside,
+    window_sizes,
+)
+from graphc.ops.nn.winograd import MOST_PLACES
+from graphc.ops.nn.winograd_conv import (
+    winograd_conv,
+    winograd_input_gradient,
+    winograd_kernel_gradient,
+)
+
+_SOURCE = (
+    "Source: Dumoulin & Visin, A guide to convolution arithmetic for deep learning, 2016; "
+    "`jax.lax.conv_general_dilated`."
+)
+_ATTRS = {
+    "strides": positive_ints("steps of the window along each spatial axis"),
+    "padding": PADDING,
+    "dilation": positive_ints("steps between the taps of the kernel"),
+    "groups": Attr(
+        "int",
+        default=1,
+        check=lambda v: v > 0,
+        must="be a positive int",
+        doc="the number of independent groups into which channels are divided",
+    ),
+}
+_HOW = {
+    "tiles": Attr(
+        "ints",
+        default=(),
+        doc="how: results of a tile of Winograd's filtering along each spatial axis, or () without",
+    ),
+    "images": Attr(
+        "int",
+        default=0,
+        check=lambda v: v >= 0,
+        must="be an int of at least 0",
+        doc="how: of the batch at a time at most, where there are tiles; 0 for all",
+    ),
+}
+
+
+def _convolve(x: Any, w: Any, attrs: dict[str, Any]) -> Any:
+    return lax.conv_general_dilated(
+        x,
+        w,
+        window_strides=attrs["strides"],
+        padding=attrs["padding"],
+        rhs_dilation=attrs["dilation"],
+        dimension_numbers=dimension_numbers(x.ndim - 2),
+        feature_group_count=attrs["groups"],
+    )
+
+
+def _check_operands(ctx: InferContext, *operands: TensorType) -> None:
+    ctx.require_dtype(operands, is_floating, "floating")
+    ctx.require(
+        operands[0].dtype == operands[1].dtype,
+        f"operands must have one dtype, got {operands[0].dtype.name} and {operands[1].dtype.name}",
+        dtype=True,
+    )
+    rank = operands[0].rank
+    ctx.require(rank > 2, f"{ctx.op.operand_label(0)} must have spatial axes, got {rank} in all")
+    ctx.require(
+        operands[1].rank == rank,
+        f"{ctx.op.operand_label(1)} must have {rank} axes, got {operands[1].rank}",
+        hint="[height, width, input channels, output channels] for images",
+    )
+
+
+def _infer_conv(ctx: InferContext, x: TensorType, w: TensorType, **attrs: Any) -> TensorType:
+    _check_operands(ctx, x, w)
+    groups, channels = attrs["groups"], w.shape[-2] * attrs["groups"]
+    ctx.unify(
+        x.shape[-1],
+        channels,
+        "channels of x and input channels of w times groups",
+        hint="w is [height, width, input channels, output channels], x has its channels last",
+    )
+    filters = w.shape[-1]
+    ctx.require(
+        not isinstance(filters, int) or filters % groups == 0,
+        f"{filters} output channels cannot be cut into {groups} groups",
+    )
+    places = window_sizes(ctx, x.shape[1:-1], w.shape[:-2], attrs)
+    _check_tiles(ctx, x, w.shape[:-2], attrs)
+    return TensorType(x.dtype, (x.shape[0], *places, filters))
+
+
+def _check_tiles(ctx: InferContext, x: TensorType, window: Shape, attrs: dict[str, Any]) -> None:
+    tiles = attrs["tiles"]
+    if not tiles:
+        return
+    wide = (as_dtype("float32"), as_dtype("float64"))
+    ctx.require_dtype([x], lambda d: d in wide, "float32 or float64 where there are tiles")
+    plain = set(attrs["strides"] + attrs["dilation"]) == {1} and attrs["groups"] == 1
+    ctx.require(
+        len(window) == len(tiles) == 2 and plain,
+        "tiles are for two spatial axes, without strides, dilation and groups",
+    )
+    for m, r in zip(tiles, window, strict=True):
+        ctx.require(
+            m > 0 and isinstance(r, int) and m + r - 1 <= MOST_PLACES,
+            f"a tile of {m} results of {r} taps needs {m} + {r} - 1 places of at most "
+            f"{MOST_PLACES}",
+        )
+
+
+def _in_tiles(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """What `ops.winograd_conv` takes of them."""
+    return {name: attrs[name] for name in ("padding", "tiles", "images")}
+
+
+def _lower_conv(ctx: LowerContext, x: Any, w: Any, **attrs: Any) -> Any:
+    if attrs["tiles"]:
+        return winograd_conv(x, w, **_in_tiles(attrs))
+    return _convolve(x, w, attrs)
+
+
+def _conv_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
+    x, w = node.inputs
+    attrs = _window_attrs(node.attrs)
+    return [
+        emit(CONV_INPUT_GRADIENT, (dy, w), size=x.shape[1:-1], **attrs),
+        emit(CONV_KERNEL_GRADIENT, (x, dy), size=w.shape[:-2], **attrs),
+    ]
+
+
+def _window_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: attrs[name] for name in _ATTRS}
+
+
+def _infer_input_gradient(
+    ctx: InferContext, dy: TensorType, w: TensorType, *, size: Any, **attrs: Any
+) -> TensorType:
+    _check_operands(ctx, dy, w)
+    x = TensorType(dy.dtype, (dy.shape[0], *size, w.shape[-2] * attrs["groups"]))
+    _unify_all(ctx, dy, _infer_conv(ctx, x, w, **attrs))
+    return x
+
+
+def _unify_all(ctx: InferContext, dy: TensorType, y: TensorType) -> None:
+    for got, wanted in zip(dy.shape, y.shape, strict=True):
+        ctx.unify(got, wanted, "sizes of dy and of the convolution's result")
+
+
+def _lower_input_gradient(ctx: LowerContext, dy: Any, w: Any, *, size: Any, **attrs: Any) -> Any:
+    spatial = ctx.shape(size)
+    if attrs["tiles"]:
+        return winograd_input_gradient(dy, w, size=spatial, **_in_tiles(attrs))
+    shape = (dy.shape[0], *spatial, w.shape[-2] * attrs["groups"])
+    x = jax.ShapeDtypeStruct(shape, dy.dtype)
+
+    def transposed(dy: Any, w: Any) -> Any:
+        return jax.linear_transpose(lambda x: _convolve(x, w, attrs), x)(dy)[0]
+
+    if not ctx.in_loop or attrs["groups"] > 1:
+        return transposed(dy, w)
+    plain = partial(plain_input_gradient, size=spatial, **_window_attrs(attrs))
+    return lax.platform_dependent(dy, w, cpu=plain, default=transposed)
+
+
+def _input_gradient_gradient(ctx: GradientContext, node: Node, dx: Tensor) -> list[Tensor | None]:
+    dy, w = node.inputs
+    attrs = _window_attrs(node.attrs)
+    return [
+        emit(CONV, (dx, w), **attrs),
+        emit(CONV_KERNEL_GRADIENT, (dx, dy), size=w.shape[:-2], **attrs),
+    ]
+
+
+def _infer_kernel_gradient(
+    ctx: InferContext, x: TensorType, dy: TensorType, *, size: Any, **attrs: Any
+) -> TensorType:
+    _check_operands(ctx, x, dy)
+    w = TensorType(x.dtype, (*size, x.shape[-1] // attrs["groups"], dy.shape[-1]))
+    _unify_all(ctx, dy, _infer_conv(ctx, x, w, **attrs))
+    return w
+
+
+def _lower_kernel_gradient(ctx: LowerContext, x: Any, dy: Any, *, size: Any, **attrs: Any) -> Any:
+    window = ctx.shape(size)
+    if attrs["tiles"]:
+        return winograd_kernel_gradient(x, dy, size=window, **_in_tiles(attrs))
+    shape = (*window, x.shape[-1] // attrs["groups"], dy.shape[-1])
+    w = jax.ShapeDtypeStruct(shape, x.dtype)
+
+    def transposed(x: Any, dy: Any) -> Any:
+        return jax.linear_transpose(lambda w: _convolve(x, w, attrs), w)(dy)[0]
+
+    if not ctx.in_loop or attrs["groups"] > 1:
+        return transposed(x, dy)
+    plain = partial(plain_kernel_gradient, size=window, **_window_attrs(attrs))
+    return lax.platform_dependent(x, dy, cpu=plain, default=transposed)
+
+
+def _kernel_gradient_gradient(ctx: GradientContext, node: Node, dw: Tensor) -> list[Tensor | None]:
+    x, dy = node.inputs
+    attrs = _window_attrs(node.attrs)
+    return [
+        emit(CONV_INPUT_GRADIENT, (dy, dw), size=x.shape[1:-1], **attrs),
+        emit(CONV, (x, dw), **attrs),
+    ]
+
+
+_BATCH = Sharded(0)
+
+
+def _one_partial(a: Layout, b: Layout) -> bool:
+    return (a == SUM and isinstance(b, Replicated)) or (b == SUM and isinstance(a, Replicated))
+
+
+def _images_and_kernel(ctx: LayoutContext, node: Node, images: Layout, w: Layout) -> LayoutPlan:
+    """Images cut along the batch, the kernel whole. Linear in each operand."""
+    if _one_partial(images, w):
+        return LayoutPlan([images, w], [SUM])
+    if images == _BATCH:
+        return LayoutPlan([_BATCH, REPLICATED], [_BATCH])
+    return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
+
+
+def _images_and_images(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) -> LayoutPlan:
+    """The batch is contracted: cut along it, each replica gives a term of the sum."""
+    if _one_partial(x, dy):
+        return LayoutPlan([x, dy], [SUM])
+    if _BATCH in (x, dy):
+        return LayoutPlan([_BATCH, _BATCH], [SUM], fill={0: "sum", 1: "sum"})
+    return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
+
+
+_SIZE = Attr("dims", doc="spatial sizes of the result, which the other shapes leave open")
+
+
+def _taps_times_channels(x: Tensor, w: Tensor, y: Tensor, attrs: Mapping[str, Any]) -> int:
+    """A product and a sum for each tap of `w` that meets no padding of `x`, for each of `y`."""
+    images, kernel, results = (dims_of(t) for t in (x, w, y))
+    taps = 1
+    for axis, (low, _) in enumerate(attrs["padding"]):
+        stride, dilation = attrs["strides"][axis], attrs["dilation"][axis]
+        sizes = images[1 + axis], kernel[axis], results[1 + axis]
+        taps *= taps_inside(*sizes, stride, low, dilation)
+    return 2 * results[0] * kernel[-2] * kernel[-1] * taps
+
+
+def _conv_cost(ctx: CostContext, node: Node) -> int:
+    (x, w), (y,) = node.inputs, node.outputs
+    return _taps_times_channels(x, w, y, node.attrs)
+
+
+def _input_gradient_cost(ctx: CostContext, node: Node) -> int:
+    (dy, w), (dx,) = node.inputs, node.outputs
+    return _taps_times_channels(dx, w, dy, node.attrs)
+
+
+def _kernel_gradient_cost(ctx: CostContext, node: Node) -> int:
+    (x, dy), (dw,) = node.inputs, node.outputs
+    return _taps_times_channels(x, dw, dy, node.attrs)
+
+
+CONV = OpDef(
+    name="Conv",
+    signature="x, w -> y",
+    precision="narrow",
+    attrs={**_ATTRS, **_HOW},
+    infer=_infer_conv,
+    lower=_lower_conv,
+    gradient=_conv_gradient,
+    layout=_images_and_kernel,
+    cost=_conv_cost,
+    doc="Cross-correlation of x [batch, ..., channels] with w [..., channels / groups, filters], "
+    "each with one axis or more between; gives [batch, ..., filters], of sizes (size + padding - "
+    f"(window - 1) * dilation - 1) // stride + 1. Floating dtypes. {_SOURCE}",
+)
+CONV_INPUT_GRADIENT = OpDef(
+    name="ConvInputGradient",
+    signature="dy, w -> dx",
+    precision="narrow",
+    attrs={"size": _SIZE, **_ATTRS, **_HOW},
+    infer=_infer_input_gradient,
+    lower=_lower_input_gradient,
+    gradient=_input_gradient_gradient,
+    layout=_images_and_kernel,
+    cost=_input_gradient_cost,
+    doc="The adjoint of Conv's x, of spatial sizes `size`: a transposed convolution of dy "
+    f"[batch, ..., filters] with w. Floating dtypes. {_SOURCE}",
+)
+CONV_KERNEL_GRADIENT = OpDef(
+    name="ConvKernelGradient",
+    signature="x, dy -> dw",
+    precision="narrow",
+    attrs={"size": _SIZE, **_ATTRS, **_HOW},
+    infer=_infer_kernel_gradient,
+    lower=_lower_kernel_gradient,
+    gradient=_kernel_gradient_gradient,
+    layout=_images_and_images,
+    cost=_kernel_gradient_cost,
+    doc="The adjoint of Conv's w, of spatial sizes `size`: x [batch, ..., channels] "
+    f"against dy, summed over the batch and the places of the window. Floating dtypes. {_SOURCE}",
+)

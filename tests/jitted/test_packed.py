@@ -1,0 +1,230 @@
+"""Donated pytrees whose arrays are stacked for a loop, and what may be done with them."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from jax import numpy as jnp
+
+import graphc as gc
+from graphc.errors import CopyError, StateError
+from graphc.runtime.core.counters import COUNTERS
+from tests.near import assert_near
+
+X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
+TX = optax.adam(1e-2)
+
+
+def init(layers: int = 12) -> Any:
+    rng = np.random.default_rng(0)
+    return {
+        "layers": [
+            {"w": jnp.asarray(rng.normal(size=(8, 8)) / 3, jnp.float32), "b": jnp.zeros(8)}
+            for _ in range(layers)
+        ],
+        "scale": jnp.ones(()),
+    }
+
+
+def predict(params: Any, x: Any) -> Any:
+    for layer in params["layers"]:
+        x = jnp.tanh(x @ layer["w"] + layer["b"])
+    return x * params["scale"]
+
+
+def step(params: Any, opt_state: Any, x: Any) -> Any:
+    loss, slopes = jax.value_and_grad(lambda p: jnp.mean((predict(p, x) - 1) ** 2))(params)
+    updates, opt_state = TX.update(slopes, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+
+def train(function: Any, n: int = 4, x: Any = X) -> Any:
+    params = init()
+    opt_state = TX.init(params)
+    for _ in range(n):
+        params, opt_state, metrics = function(params, opt_state, x)
+    return params, opt_state, metrics
+
+
+def donating(**more: Any) -> Any:
+    return gc.jit(step, donate_argnums=(0, 1), **more)
+
+
+def assert_trees_near(got: Any, want: Any) -> None:
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert a.dtype == b.dtype
+        assert_near(np.asarray(a), np.asarray(b), 1e-4, 1e-5)
+
+
+def test_a_training_step_equals_jax() -> None:
+    jitted = donating()
+    got, want = train(jitted), train(jax.jit(step))
+    assert [type(tree).__name__ for tree in got] == ["PackedTree", "PackedTree", "dict"]
+    assert_trees_near(gc.unpack(got), want)
+    kinds = {buffer.kind for buffer in jitted.executable.interface.buffers}
+    assert kinds == {"own", "stacked"}
+    assert jitted.memory()["aliased"] > 0
+
+
+def test_a_packed_tree_behaves_like_the_tree() -> None:
+    params, opt_state, _ = train(donating())
+    want, want_state, _ = train(jax.jit(step))
+    assert sorted(params) == ["layers", "scale"]
+    assert len(params) == 2
+    assert "scale" in params
+    assert_near(
+        np.asarray(params["layers"][3]["w"]), np.asarray(want["layers"][3]["w"]), 1e-4, 1e-5
+    )
+    assert [*params.keys()] == [*want.keys()]
+    assert int(opt_state[0].count) == 4
+    assert_trees_near(opt_state[0].mu, want_state[0].mu)
+    first, rest = opt_state
+    assert rest == optax.EmptyState()
+    assert "PackedTree of 25 arrays" in repr(params)
+
+
+def test_functions_of_jax_take_a_packed_tree() -> None:
+    params, *_ = train(donating())
+    want, *_ = train(jax.jit(step))
+    assert_near(np.asarray(jax.jit(predict)(params, X)), np.asarray(predict(want, X)), 1e-4, 1e-5)
+    slopes = jax.grad(lambda p: jnp.sum(predict(p, X)))(params)
+    assert_trees_near(slopes, jax.grad(lambda p: jnp.sum(predict(p, X)))(want))
+    halves = jax.tree.map(lambda leaf: leaf / 2, params)
+    assert type(halves) is dict
+    assert_trees_near(halves, jax.tree.map(lambda leaf: leaf / 2, want))
+    assert_trees_near(
+        jax.tree.map(jnp.add, gc.unpack(params), halves), jax.tree.map(jnp.add, want, halves)
+    )
+    other = gc.jit(predict)
+    assert_near(np.asarray(other(params, X)), np.asarray(predict(want, X)), 1e-4, 1e-5)
+    assert_near(np.asarray(other(want, X)), np.asarray(predict(want, X)), 1e-4, 1e-5)
+
+
+def test_a_packed_tree_is_consumed() -> None:
+    jitted = donating()
+    params, opt_state, _ = train(jitted)
+    kept = np.asarray(params["scale"])
+    new = jitted(params, opt_state, X)
+    for use in (lambda: params["scale"], lambda: jax.tree.leaves(params), lambda: len(params)):
+        with pytest.raises(StateError, match="consumed by a step that assigns variables"):
+            use()
+    with pytest.raises(StateError, match="consumed"):
+        jitted(params, opt_state, X)
+    assert np.asarray(new[0]["scale"]) != kept
+
+
+def test_a_tree_that_was_changed_outside_is_taken() -> None:
+    jitted = donating()
+    params, opt_state, _ = train(jitted)
+    params = jax.tree.map(lambda leaf: leaf * 0.5, params)
+    got = jitted(params, opt_state, X)
+    want_params, want_state, _ = train(jax.jit(step))
+    want = jax.jit(step)(jax.tree.map(lambda leaf: leaf * 0.5, want_params), want_state, X)
+    assert_trees_near(gc.unpack(got), want)
+    # And back in the packed form, without another program.
+    got = jitted(got[0], got[1], X)
+    assert_trees_near(gc.unpack(got), jax.jit(step)(want[0], want[1], X))
+    assert "1 programs" in repr(jitted)
+
+
+def test_another_batch_size_takes_the_same_buffers() -> None:
+    jitted = donating()
+    params, opt_state, _ = train(jitted)
+    before = params.state.layout.buffers
+    params, opt_state, _ = jitted(params, opt_state, X[:3])
+    assert params.state.layout.buffers == before
+    params, opt_state, _ = jitted(params, opt_state, X)
+    want = train(jax.jit(step))
+    want = jax.jit(step)(want[0], want[1], X[:3])
+    want = jax.jit(step)(want[0], want[1], X)
+    assert_trees_near(gc.unpack(params), want[0])
+    assert "2 programs" in repr(jitted)
+
+
+def test_separate_buffers_give_ordinary_trees() -> None:
+    jitted = donating(options=gc.CompileOptions(state_buffers="separate"))
+    got = train(jitted)
+    assert [type(tree) for tree in got] == [dict, tuple, dict]
+    assert_trees_near(got, train(jax.jit(step)))
+
+
+def test_few_layers_give_ordinary_trees() -> None:
+    jitted = gc.jit(step, donate_argnums=(0, 1))
+    params = init(2)
+    opt_state = TX.init(params)
+    for _ in range(3):
+        params, opt_state, _ = jitted(params, opt_state, X)
+    assert type(params) is dict
+    assert type(opt_state) is tuple
+
+
+def test_one_argument_is_the_whole_result() -> None:
+    def descended(params: Any) -> Any:
+        slopes = jax.grad(lambda p: jnp.mean((predict(p, X) - 1) ** 2))(params)
+        return jax.tree.map(lambda p, slope: p - 0.1 * slope, params, slopes)
+
+    jitted = gc.jit(descended, donate_argnums=0)
+    params, want = init(), init()
+    for _ in range(3):
+        params, want = jitted(params), jax.jit(descended)(want)
+    assert type(params) is gc.PackedTree
+    assert_trees_near(gc.unpack(params), want)
+
+
+def test_a_state_object_is_one_argument() -> None:
+    def of_state(state: Any, x: Any) -> Any:
+        params, opt_state, metrics = step(state["params"], state["opt"], x)
+        return {**state, "params": params, "opt": opt_state, "step": state["step"] + 1}, metrics
+
+    jitted = gc.jit(of_state, donate_argnums=0)
+    params = init()
+    state = {"params": params, "opt": TX.init(params), "step": 0, "key": jax.random.key(1)}
+    for _ in range(3):
+        state, metrics = jitted(state, X)
+    assert int(state["step"]) == 3
+    assert state["key"].dtype == jax.random.key(1).dtype
+    want = train(jax.jit(step), 3)
+    assert_trees_near(state["params"], want[0])
+    assert_near(np.asarray(metrics["loss"]), np.asarray(want[2]["loss"]), 1e-4, 1e-6)
+
+
+def test_packed_trees_cannot_be_pickled() -> None:
+    params, *_ = train(donating())
+    with pytest.raises(CopyError, match="copy its leaves"):
+        pickle.dumps(params)
+
+
+def test_steps_compile_and_trace_once() -> None:
+    jitted = donating()
+    train(jitted, 1)
+    before = COUNTERS.compiles, COUNTERS.traces, COUNTERS.captures
+    train(jitted, 5)
+    assert (COUNTERS.compiles, COUNTERS.traces, COUNTERS.captures) == before
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_data_parallelism(devices: int) -> None:
+    jitted = donating(strategy=gc.devices.DataParallel(devices))
+    got, want = train(jitted), train(jax.jit(step))
+    assert_trees_near(gc.unpack(got), want)
+    assert len(got[2]["loss"].devices()) == devices
+
+
+def test_the_batch_of_a_strategy() -> None:
+    def scored(w: Any, x: Any, key: Any) -> Any:
+        return jnp.mean(jnp.tanh(x @ w)), jax.random.normal(key)
+
+    strategy = gc.devices.DataParallel(2)
+    w, key = np.ones((8, 2), np.float32), jax.random.PRNGKey(0)
+    with pytest.raises(gc.errors.AttributeValueError, match="not clear which hold the batch"):
+        gc.jit(scored, strategy=strategy)(w, X, key)
+    got = gc.jit(scored, strategy=strategy, batch_argnums=1)(w, X, key)
+    assert_trees_near(got, jax.jit(scored)(w, X, key))
+    with pytest.raises(gc.errors.AttributeValueError, match="no argument holds a batch"):
+        gc.jit(scored, strategy=strategy, batch_argnums=2)(w, X, key)
