@@ -566,9 +566,9 @@ ROWS = [
     ),
     Row(
         "tf_assign_fn",
-        lambda m: gc.assign(m.v, m.v + 1),
-        errors.UnknownAttributeError,
-        ["module 'graphc' has no attribute 'assign'", "write v.assign(value)"],
+        lambda m: gc.assign(m.v.read(), m.v + 1),
+        errors.AttributeValueError,
+        ["is not a variable", "pass the nest that gc.variables returned"],
         True,
     ),
     Row(
