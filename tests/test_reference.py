@@ -63,10 +63,10 @@ def test_an_example_runs(name: str) -> None:
 # Methods that the runtime calls, and no user: they have no examples.
 MACHINERY = {
     "gc.Session": {"forked"},
-    "gc.Executable": {"convert_feeds", "feed_homes", "homes", "move_to", "place", "step"},
+    "gc.Executable": {"convert_feeds", "feed_homes", "homes", "move_to", "place", "run_on", "step"},
     "gc.Graph": {"add", "add_input", "adopt", "next_draw", "replace_node", "restore",
                  "restore_variable"},
-    "gc.State": {"buffers", "consume", "followed_by", "rearrange", "revive"},
+    "gc.State": {"buffers", "consume", "followed_by", "rearrange", "restore", "revive"},
     "gc.devices.Mesh": {"meaning", "on"},
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ import jax
 from graphc.build.specs import HasShape, SpecShape, TensorSpec, check_name, resolve_shape
 from graphc.errors import AttributeValueError, GraphcError, GraphError
 from graphc.ir.dims import Shape, symbol
-from graphc.ir.dtypes import as_dtype
+from graphc.ir.dtypes import SHORT, as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
@@ -63,6 +63,16 @@ def placeholder(
         )
     if isinstance(shape, TensorSpec):
         dtype, name, shape = shape.dtype, name or shape.name, shape.shape
+    if (
+        isinstance(shape, str)
+        and isinstance(dtype, str)
+        and shape in {known.name for known in SHORT}
+    ):
+        raise AttributeValueError(
+            f"placeholder: {shape!r} is a dtype, and the shape is missing",
+            source=current_source(),
+            hint=f'gc.placeholder((None, 4), "{shape}"): the shape comes first',
+        )
     base = "Placeholder" if name is None else check_name(name, "placeholder")
     unknown_lead = isinstance(shape, (tuple, list)) and len(shape) > 0 and shape[0] is None
     dims = resolve_shape(shape, graph, base, "placeholder")

@@ -12,6 +12,7 @@ from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import Dim, DimExpr, Shape
 from graphc.ir.dtypes import DType, as_dtype
 from graphc.ir.graph import Graph
+from graphc.ir.operand import Operand
 from graphc.ir.source import current_source
 from graphc.typing import DTypeLike
 
@@ -169,5 +170,13 @@ def check_name(name: Any, what: str) -> str:
     raise AttributeValueError(
         f"{what}: {name!r} is not a name",
         source=current_source(),
-        hint='use letters, digits and "_", such as "kernel"; "/" separates scopes',
+        hint=_name_hint(name, what),
     )
+
+
+def _name_hint(name: Any, what: str) -> str:
+    if isinstance(name, Operand):
+        return f"make the layer, then call it: layer = {what}(...), y = layer(x)"
+    if isinstance(name, (int, tuple, list)) and what[:1].isupper():  # a layer
+        return f"a size or a shape is one argument, such as {what}((2, 3))"
+    return 'use letters, digits and "_", such as "kernel"; "/" separates scopes'

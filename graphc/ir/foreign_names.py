@@ -303,6 +303,12 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "weights": "layer.variables",
         "zero_grad": "nothing: gradients are nodes, and do not accumulate",
     },
+    "Node": {
+        "eval": "session.run(node)",
+        "minimize": "gc.minimize(loss, optimizer)",
+        "run": "session.run(node, feeds)",
+        "step": "session.run(node, feeds)",
+    },
     "Session": {
         "as_default": "the session itself: session.run(x)",
         "eval": "session.run(tensor, feeds)",

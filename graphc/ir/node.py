@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar
 
 from graphc.copying import Uncopied
 from graphc.errors import GraphError
+from graphc.ir.name_errors import no_member
 from graphc.ir.operand import Operand
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
@@ -124,6 +125,9 @@ class Node(Uncopied):
     source: Source | None = None
     device: str = ""
     control_inputs: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_member(self, "Node", name)
 
     def replace(self, **changes: object) -> Node:
         """A copy with the given fields changed.

@@ -377,7 +377,7 @@ class OpDef:
                 raise AttributeValueError(
                     f"{self.name}: {name} must {must}, got {value!r}",
                     source=source,
-                    hint=attr.hint or None,
+                    hint=attr.hint or ("True or False" if attr.kind == "bool" else None),
                 )
         if len(full) != len(self.attrs):
             missing = next(name for name in self.attrs if name not in full)

@@ -61,6 +61,9 @@ class Job:
     signatures: Mapping[str, Signature] = field(default_factory=dict)
 
 
+Job.__init__ = explained(Job.__init__)  # type: ignore[method-assign]
+
+
 @dataclass(frozen=True, repr=False)
 class History:
     """The measurements of `fit`.

@@ -91,6 +91,7 @@ def world(tmp_path_factory):
             "amount": 1,
             "numbers": np.arange(4),
             "limit": 1.0,
+            "node": loss.node,
             "classes": 10,
             "samples": 3,
             "steps": 10,
@@ -137,7 +138,8 @@ def test_advice_runs(kind, name, world):
         if expression in NOT_RUN:
             continue
         with world["graph"].extend():
-            eval(expression.replace("<layer>", "inner"), arguments(expression, world))
+            code = compile(expression.strip().replace("<layer>", "inner"), advice, "eval")
+            assert not isinstance(eval(code, arguments(expression, world)), Exception)
 
 
 def resolve(name):

@@ -3245,7 +3245,7 @@ ROWS = [
         errors.AttributeValueError,
         [
             "Flatten: <Tensor Constant:0 f32[3, 4]> is not a name",
-            'use letters, digits and "_", such as "kernel"; "/" separates',
+            "make the layer, then call it",
         ],
         True,
     ),

@@ -62,7 +62,7 @@ def as_activation(value: Any) -> Activation | None:
         raise AttributeValueError(
             f"unknown activation {value!r}",
             source=current_source(),
-            hint=nearest(value, ACTIVATIONS)
+            hint=nearest(value.lower(), ACTIVATIONS)
             if isinstance(value, str)
             else "pass a function such as gc.nn.relu, or its name; sizes of the input are not "
             "given, but known from the first call",

@@ -5,13 +5,15 @@ from __future__ import annotations
 from graphc.build.initializer_names import AnyInitializer, as_initializer
 from graphc.build.initializers import Uniform, Zeros
 from graphc.build.scaled_initializers import GlorotUniform
+from graphc.ir.dtypes import is_integer
 from graphc.ir.node import Tensor
+from graphc.ir.operand import Operand
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, features_of, positive
 from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
 from graphc.ops.arrays.indexing import take_for
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert
+from graphc.ops.core.emit import as_array, convert
 from graphc.ops.core.operands import as_integers
 from graphc.ops.matrices.matrix_product import matmul
 from graphc.typing import DTypeLike, TensorLike
@@ -142,10 +144,12 @@ class Embedding(Layer):
 
     def __call__(self, indices: TensorLike) -> Tensor:
         with self.scope(indices):
-            indices = as_integers(self, "indices", indices)
+            # An array keeps its values here, so that an index out of range is an error.
+            known = not isinstance(indices, Operand) and is_integer(as_array(indices).dtype)
+            rows = indices if known else as_integers(self, "indices", indices)
             shape = (self.count, self.features)
             table = self.variable("table", self.initializer, shape, regularizer=self.regularizer)
-            return take_for("Embedding", table, indices)
+            return take_for("Embedding", table, rows)
 
 
 def embedding_lookup(table: TensorLike, indices: TensorLike, *, name: str | None = None) -> Tensor:

@@ -95,7 +95,10 @@ def index_tensor(op: str, indices: Any, size: Dim, mode: str | None) -> Tensor:
     if mode is None and isinstance(size, int) and array.size and is_integer(array.dtype):
         low, high = int(array.min()), int(array.max())
         if low < -size or high >= size:
-            refuse(f"{op}: index {low if low < -size else high} is out of range for size {size}")
+            refuse(
+                f"{op}: index {low if low < -size else high} is out of range for size {size}",
+                hint=f"indices run from {-size} to {size - 1}",
+            )
     return convert(array)
 
 

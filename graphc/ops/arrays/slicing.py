@@ -275,7 +275,11 @@ def pad(
     x = convert(x)
     if mode not in ("constant", *_OWN_MODES):
         modes = ", ".join(f'"{known}"' for known in _OWN_MODES)
-        refuse(f'Pad: mode must be "constant", {modes}, got {mode!r}', error=AttributeValueError)
+        refuse(
+            f'Pad: mode must be "constant", {modes}, got {mode!r}',
+            error=AttributeValueError,
+            hint="constant_values= is the number that fills",
+        )
     widths = _pad_widths(x, pad_width)
     if any(isinstance(width, int) and width < 0 for pair in widths for width in pair):
         refuse(

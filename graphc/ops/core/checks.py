@@ -72,7 +72,9 @@ def _dim(op: str, value: Any) -> int:
         refuse(
             f"{op}: a size must be an int or a named size, got {value!r}",
             error=AttributeValueError,
-            hint="sizes are static: take them from x.shape",
+            hint="it is one size; a shape is for functions such as gc.ones"
+            if isinstance(value, (tuple, list))
+            else "sizes are static: take them from x.shape",
         )
 
 

@@ -299,7 +299,11 @@ def _warn_of_widening(dtype: DType, values: Sequence[Any]) -> None:
     default dtype is seldom meant."""
     if dtype not in (FLOAT64, COMPLEX128):
         return
-    wide = [v for v in values if isinstance(v, Variable) and is_64bit(v.dtype)]
+    wide = [
+        v
+        for v in values
+        if isinstance(v, Variable) and is_64bit(v.dtype) and isinstance(v.initial, np.ndarray)
+    ]
     own = [v.dtype for v in values if isinstance(v, Operand) and is_inexact(v.dtype)]
     narrow = [each for each in own if not is_64bit(each)]
     if not narrow or len(narrow) + len(wide) < len(own):
