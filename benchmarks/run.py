@@ -41,6 +41,7 @@ from benchmarks import (
     sparse,
     tuning,
     updates,
+    zoo,
 )
 
 # Parts that take minutes, each run by its name alone.
@@ -58,7 +59,12 @@ NAMED = {
     "peers": [peers.rows],
     "gpu": [gpu.rows],
     "gpu_hlo": [gpu_hlo.rows],
+    "zoo": [zoo.rows],
 }
+# Parts whose tables have other columns.
+HEADERS = {"zoo": zoo.HEADER}
+# Parts that run in processes of their own, which have one device.
+IN_CHILDREN = ("depth", "zoo")
 
 
 def main() -> None:
@@ -71,9 +77,11 @@ def main() -> None:
         f"{device.device_kind}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"jax {jax.__version__}\n"
     )
-    print("| what | measured | target |\n|---|---|---|")
+    header = HEADERS.get(given.what, ("what", "measured", "target"))
+    print(f"| {' | '.join(header)} |\n{'|---' * len(header)}|", flush=True)
+    if given.what in IN_CHILDREN:
+        os.environ["XLA_FLAGS"] = GIVEN_FLAGS
     if given.what == "depth":
-        os.environ["XLA_FLAGS"] = GIVEN_FLAGS  # its processes have one device
         parts = [lambda: depth.rows(unrolled48=given.unrolled48)]
     elif given.what in NAMED:
         parts = NAMED[given.what]
