@@ -1,8 +1,9 @@
 """One model of the zoo in a process of its own; the parent is `benchmarks.zoo`.
 
-`first MODEL SIDE` (`graphc` or `jax`): prints the CPU seconds from the call to its result, with all
-imports done before. `steps MODEL`: prints both seconds a step, the median of their ratios taken
-step by step, and the bytes of temporaries of both.
+`MODEL PAIRS` prints as JSON: the CPU seconds from a call to its first result (PAIRS times graphc
+and JAX in turns), both seconds a step with the median of their ratios, and the bytes of temporaries
+of both. The tiny form of the model runs first, so that modules and rules that load when they are
+first needed are there. JAX's caches are cleared before each first call.
 """
 
 from __future__ import annotations
@@ -20,61 +21,66 @@ import graphc as gc
 from benchmarks.zoo_models import MODELS, Model
 
 ROUNDS = 31
+SIDES = ("graphc", "jax")
+Step = Callable[[], None]
 
 
-def main(what: str, name: str, side: str = "") -> None:
-    model = MODELS[name](tiny=False)
-    jax.block_until_ready(model.args)
-    print(json.dumps(first(model, side) if what == "first" else steps(model)), flush=True)
+def main(name: str, pairs: str) -> None:
+    tiny, model = (MODELS[name](tiny=tiny) for tiny in (True, False))
+    for side in SIDES:
+        first(tiny, side)
+    firsts, last = [], {}
+    for number in range(int(pairs)):
+        taken = {}
+        for side in sorted(SIDES, reverse=bool(number % 2)):
+            taken[side], *last[side] = first(model, side)
+        firsts.append([taken[side] for side in SIDES])
+    found = steps({side: _advance(*last[side]) for side in SIDES})
+    ours, theirs = (last[side][0] for side in SIDES)
+    if ours.notes:
+        raise RuntimeError(f"graphc did not compile it: {ours.notes}")
+    analysis = theirs.lower(*model.args).compile().memory_analysis()
+    temporaries = ours.memory()["temporaries"], analysis.temp_size_in_bytes
+    print(json.dumps({"firsts": firsts, "steps": found, "temporaries": temporaries}), flush=True)
 
 
-def compiled(model: Model, side: str) -> Any:
+def first(model: Model, side: str) -> tuple[float, Any, Any]:
+    """The CPU seconds until the first result, the compiled function, and its next arguments."""
+    donated = model.donate_argnums
     if side == "jax":
-        return jax.jit(model.step, donate_argnums=model.donate_argnums)
-    options = gc.CompileOptions(cache=None)
-    return gc.jit(model.step, donate_argnums=model.donate_argnums, options=options)
-
-
-def first(model: Model, side: str) -> float:
+        function = jax.jit(model.step, donate_argnums=donated)
+    else:
+        options = gc.CompileOptions(cache=None)
+        function = gc.jit(model.step, donate_argnums=donated, options=options)
+    args = jax.block_until_ready(jax.tree.map(lambda x: x.copy(), model.args))
+    jax.clear_caches()
     begin = time.process_time()
-    jax.block_until_ready(compiled(model, side)(*model.args))
-    return time.process_time() - begin
+    result = jax.block_until_ready(function(*args))
+    return time.process_time() - begin, function, (*result[:2], *args[2:])
 
 
-def steps(model: Model) -> dict[str, float]:
-    """Seconds of both, timed in turns, and the bytes of their temporaries."""
-    functions = {side: compiled(model, side) for side in ("graphc", "jax")}
-    lowered = functions["jax"].lower(*model.args).compile()
-    bytes_of_jax = lowered.memory_analysis().temp_size_in_bytes
-    own = {side: jax.tree.map(lambda x: x.copy(), model.args) for side in functions}
-    advance = {side: _advance(functions[side], own[side]) for side in functions}
-    for side in functions:
-        for _ in range(3):
-            advance[side]()
-    if functions["graphc"].notes:
-        raise RuntimeError(f"graphc did not compile it: {functions['graphc'].notes}")
-    begin = time.perf_counter()
-    advance["jax"]()
-    calls = max(1, min(200, int(0.01 / (time.perf_counter() - begin))))
+def steps(advance: dict[str, Step]) -> tuple[float, float, float]:
+    """Seconds of both, timed in turns, and the median of their ratios."""
+    for side in SIDES:
+        _time(advance[side], 3)
+    calls = max(1, min(200, int(0.01 / _time(advance["jax"], 3))))
     pairs = []
     for number in range(ROUNDS):
-        taken = {}
-        for side in sorted(functions, reverse=bool(number % 2)):
-            begin = time.perf_counter()
-            for _ in range(calls):
-                advance[side]()
-            taken[side] = (time.perf_counter() - begin) / calls
-        pairs.append((taken["graphc"], taken["jax"]))
-    return {
-        "ours": statistics.median(a for a, _ in pairs),
-        "theirs": statistics.median(b for _, b in pairs),
-        "ratio": statistics.median(a / b for a, b in pairs),
-        "temporaries": functions["graphc"].memory()["temporaries"],
-        "temporaries of jax": bytes_of_jax,
-    }
+        order = sorted(SIDES, reverse=bool(number % 2))
+        taken = {side: _time(advance[side], calls) for side in order}
+        pairs.append([taken[side] for side in SIDES])
+    ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
+    return ours, theirs, statistics.median(a / b for a, b in pairs)
 
 
-def _advance(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], None]:
+def _time(step: Step, calls: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(calls):
+        step()
+    return (time.perf_counter() - begin) / calls
+
+
+def _advance(function: Callable[..., Any], args: tuple[Any, ...]) -> Step:
     """Runs one more step each time."""
 
     def advance() -> None:
