@@ -43,6 +43,7 @@ from benchmarks import (
     time_loops,
     tuning,
     updates,
+    zoo,
 )
 
 # Parts that take minutes, each run by its name alone.
@@ -62,7 +63,12 @@ NAMED = {
     "gpu": [gpu.rows],
     "gpu_hlo": [gpu_hlo.rows],
     "jit": [jit.rows],
+    "zoo": [zoo.rows],
 }
+# Parts whose tables have other columns.
+HEADERS = {"zoo": zoo.HEADER}
+# Parts that run in processes of their own, which have one device.
+IN_CHILDREN = ("depth", "jit", "time_loops", "zoo")
 
 
 def main() -> None:
@@ -75,13 +81,13 @@ def main() -> None:
         f"{device.device_kind}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"jax {jax.__version__}\n"
     )
-    print("| what | measured | target |\n|---|---|---|")
+    header = HEADERS.get(given.what, ("what", "measured", "target"))
+    print(f"| {' | '.join(header)} |\n{'|---' * len(header)}|", flush=True)
+    if given.what in IN_CHILDREN:
+        os.environ["XLA_FLAGS"] = GIVEN_FLAGS
     if given.what == "depth":
-        os.environ["XLA_FLAGS"] = GIVEN_FLAGS  # its processes have one device
         parts = [lambda: depth.rows(unrolled48=given.unrolled48)]
     elif given.what in NAMED:
-        if given.what in ("time_loops", "jit"):
-            os.environ["XLA_FLAGS"] = GIVEN_FLAGS
         parts = NAMED[given.what]
     else:
         parts = [

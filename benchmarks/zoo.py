@@ -1,0 +1,46 @@
+"""The zoo: whole training steps that nobody tuned for graphc, `gc.jit` against `jax.jit`.
+
+For each model: the time of a step, the CPU time of everything until the first result (tracing,
+import, passes, lowering, XLA; nothing from a cache), and the bytes of temporaries, with the absolute
+values of graphc and JAX. Each model has a process of its own, `benchmarks.zoo_child`, which takes
+turns between the two. Ratios are medians of the ratios of neighbours.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from benchmarks.zoo_models import MODELS
+
+Row = tuple[str, ...]
+HEADER: Row = ("model", "step", "until the first result", "temporaries")
+PAIRS = 3
+
+
+def rows(names: Sequence[str] = tuple(MODELS), pairs: int = PAIRS) -> Iterator[Row]:
+    """A row for each model, and a last one with the targets."""
+    for name in names:
+        command = [sys.executable, "-m", "benchmarks.zoo_child", name, str(pairs)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        found = json.loads(done.stdout)
+        ours, theirs, ratio = found["steps"]
+        firsts = [statistics.median(side) for side in zip(*found["firsts"], strict=True)]
+        first = statistics.median(a / b for a, b in found["firsts"])
+        mine, other = found["temporaries"]
+        yield (
+            name,
+            f"{ratio:.2f} ({ours * 1e3:.2f} / {theirs * 1e3:.2f} ms)",
+            f"{first:.2f} ({firsts[0]:.2f} / {firsts[1]:.2f} s)",
+            f"{_ratio(mine, other)} ({mine / 2**20:.2f} / {other / 2**20:.2f} MiB)",
+        )
+    yield "target", "at most 1.02", "at most 1.00", "at most 1.05"
+
+
+def _ratio(ours: float, theirs: float) -> str:
+    if not theirs:
+        return "more than none" if ours else "1.00"
+    return f"{ours / theirs:.2f}"
