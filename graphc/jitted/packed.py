@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 
 from graphc.copying import Uncopied
+from graphc.errors import StateError
 from graphc.runtime.state.state import State
 from graphc.typing import ArrayTree
 
@@ -44,7 +45,7 @@ class PackedTree(Uncopied):
         (<PackedTree of 12 arrays>, 12, (16, 16))
     """
 
-    __slots__ = ("_leaves", "_tree", "form", "names", "state")
+    __slots__ = ("_is_gone", "_leaves", "_made_of", "_tree", "form", "names", "state")
 
     instead = "copy its leaves: jax.tree.map(np.asarray, tree)"
 
@@ -52,6 +53,8 @@ class PackedTree(Uncopied):
         self.state, self.names, self.form = state, names, form
         self._leaves = read
         self._tree: Any = None
+        self._made_of: Any = None  # the buffers: others after a step that was interrupted
+        self._is_gone = False
 
     def unpacked(self) -> ArrayTree:
         """The tree itself, with ordinary arrays.
@@ -59,15 +62,26 @@ class PackedTree(Uncopied):
         Raises:
             StateError: it was given back to the jitted function.
         """
-        self.state.buffers  # noqa: B018  raises if it was consumed
-        if self._tree is None:
+        if self._is_gone:
+            raise StateError(
+                "this packed tree was consumed by a call that took it together with other trees",
+                hint="go on with the tree that the call returned",
+            )
+        buffers = self.state.buffers  # raises if it was consumed
+        if self._tree is None or self._made_of is not buffers:
             leaves = self._leaves(self.state, self.names)
             self._tree = jax.tree.unflatten(self.form.tree, leaves)
+            self._made_of = buffers
         return self._tree
 
     def forget(self) -> None:
         """Frees the leaves that were copied out."""
-        self._tree = None
+        self._tree = self._made_of = None
+
+    def consume(self) -> None:
+        """Marks it as given away, while other trees of its state are not."""
+        self.forget()
+        self._is_gone = True
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -79,6 +79,7 @@ class JitProgram:
             StateError: a donated argument was given to an earlier call.
             ExecutionError: the run failed.
         """
+        packed = [tree for i in self._names if type(tree := given[i]) is PackedTree]
         given = [
             tree_leaves(value) if type(value) is PackedTree and i not in self._stacked else value
             for i, value in enumerate(given)
@@ -89,7 +90,26 @@ class JitProgram:
             if isinstance(value, jax.Array) and value.is_deleted():
                 raise _deleted(spec.label)
             values.append(value if type(value) is array else spec.convert(value))
-        return self._run_stacked(given, values) if self.is_stacked else self._run(given, values)
+        state = self._state(given) if self.is_stacked else None
+        for tree in packed:
+            tree.forget()
+        result = self._run(given, values) if state is None else self._run_stacked(state, values)
+        if self.executable.consumes:
+            for tree in packed:
+                if tree.state is not state:
+                    tree.consume()
+        return result
+
+    def _run_stacked(self, state: State, values: list[Any]) -> Any:
+        """One run on a state. If an interrupt stops it, the trees of the state hold the values."""
+        with state.lock:
+            fetched, after = self.executable.run_on(state, values)
+            try:
+                return self._result(fetched, after, after)
+            except BaseException:
+                if after is not state:
+                    state.revive(after.buffers)
+                raise
 
     def direct(self) -> DirectCall | None:
         """What calls the program fast for leaves of the types that `forms` has now; None if the
@@ -118,21 +138,12 @@ class JitProgram:
         new = {name: buffers[number] for name, number in numbers.items()}
         return self._result(fetched, new, None)
 
-    def _run_stacked(self, given: Sequence[Given], values: list[Any]) -> Any:
-        state = self._state(given)
-        with state.lock:
-            fetched, after = self.executable.run_on(state, values)
-        for argument in self._names:
-            packed = given[argument]
-            if type(packed) is PackedTree:
-                packed.forget()
-        return self._result(fetched, after, after)
-
     def _state(self, given: Sequence[Given]) -> State:
-        """The state of the packed arguments; or a new one, if they are not of one state."""
+        """The state of the packed arguments, if they are all that it holds; otherwise a new one."""
         states = [_state_of(given[argument], names) for argument, names in self._names.items()]
         state = states[0]
-        if state is not None and all(other is state for other in states):
+        alike = state is not None and all(other is state for other in states)
+        if state is not None and alike and state.layout.types.keys() == self._own.types.keys():
             return state
         leaves = [tree_leaves(v) if type(v) is PackedTree else v for v in given]
         return State(self._own, [self._variable(name, leaves) for name in self._own.types])

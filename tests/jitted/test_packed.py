@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import signal
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import graphc as gc
 from graphc.errors import CopyError, StateError
 from graphc.runtime.core.counters import COUNTERS
 from tests.near import assert_near
+from tests.runtime.counting import handled
 
 X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
 TX = optax.adam(1e-2)
@@ -228,3 +230,65 @@ def test_the_batch_of_a_strategy() -> None:
     assert_trees_near(got, jax.jit(scored)(w, X, key))
     with pytest.raises(gc.errors.AttributeValueError, match="no argument holds a batch"):
         gc.jit(scored, strategy=strategy, batch_argnums=2)(w, X, key)
+
+
+def test_trees_of_two_states_in_one_call() -> None:
+    jitted, by_jax = donating(), jax.jit(step)
+    first, second = train(jitted, 2), train(jitted, 3)
+    want_first, want_second = train(by_jax, 2), train(by_jax, 3)
+    got = jitted(first[0], second[1], X)
+    assert_trees_near(gc.unpack(got), by_jax(want_first[0], want_second[1], X))
+    for gone in (first[0], second[1]):
+        with pytest.raises(StateError, match="consumed by a call that took it together with"):
+            jax.tree.leaves(gone)
+    # The other trees of these states were not given.
+    assert_trees_near(gc.unpack(first[1]), want_first[1])
+    got = jitted(second[0], first[1], X)
+    assert_trees_near(gc.unpack(got), by_jax(want_second[0], want_first[1], X))
+
+
+def test_a_function_of_some_trees_of_a_state_consumes_only_these() -> None:
+    def decayed(params: Any, x: Any) -> Any:
+        slopes = jax.grad(lambda p: jnp.mean(predict(p, x) ** 2))(params)
+        return jax.tree.map(lambda p, slope: p - 0.1 * slope, params, slopes)
+
+    jitted, other = donating(), gc.jit(decayed, donate_argnums=0)
+    params, opt_state, _ = train(jitted, 2)
+    want = train(jax.jit(step), 2)
+    params = other(params, X)
+    assert type(params) is gc.PackedTree
+    got = jitted(params, opt_state, X)
+    assert_trees_near(gc.unpack(got), jax.jit(step)(jax.jit(decayed)(want[0], X), want[1], X))
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_interrupts_show_no_old_leaves() -> None:
+    def stop(*_: Any) -> None:
+        raise Stopped
+
+    jitted = donating()
+    params, opt_state, _ = train(jitted, 1)
+    rng = np.random.default_rng(0)
+    steps = 1
+    with handled(signal.SIGALRM, stop):
+        for _ in range(60):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 3e-3))
+                while True:
+                    params, opt_state, _ = jitted(params, opt_state, X)
+                    steps += 1
+            except Stopped:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                try:
+                    count = int(opt_state[0].count)  # looks into the tree, which keeps the leaves
+                except StateError:  # stopped after the call, before its results had names
+                    params, opt_state, _ = train(jitted, 1)
+                    count = steps = 1
+                assert count in (steps, steps + 1)
+                steps = count
+    want = train(jax.jit(step), steps)
+    assert int(want[1][0].count) == steps
+    assert_near(np.asarray(params["scale"]), np.asarray(want[0]["scale"]), 1e-2)
