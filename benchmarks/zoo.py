@@ -2,8 +2,8 @@
 
 For each model: the time of a step, the CPU time of everything until the first result (tracing,
 import, passes, lowering, XLA; nothing from a cache), and the bytes of temporaries, with the
-absolute values of graphc and JAX. Each model has a process of its own, `benchmarks.zoo_child`, which takes
-turns between the two. Ratios are medians of the ratios of neighbours.
+absolute values of graphc and JAX. Each model has a process of its own, `benchmarks.zoo_child`,
+which takes turns between the two. Ratios are medians of the ratios of neighbours.
 """
 
 from __future__ import annotations
