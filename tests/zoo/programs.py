@@ -77,13 +77,23 @@ def all_programs() -> list[Program]:
     return list(_REGISTERED.values())
 
 
-def prepared_cache(folder: Path) -> None:
+def prepared_cache(folder: Path) -> dict[str, Any]:
     """Keeps what JAX compiles while programs are made, for the fresh process. Making a model takes
     JAX longer than running it. graphc's executables are not affected: they have a cache of their
-    own."""
-    jax.config.update("jax_compilation_cache_dir", str(folder / "jax"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    own.
+
+    Returns:
+        The settings of JAX as they were.
+    """
+    settings = {
+        "jax_compilation_cache_dir": str(folder / "jax"),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": 0,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    return before
 
 
 def is_key(x: Any) -> bool:

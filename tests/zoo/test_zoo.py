@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 import graphc as gc
 from tests.near import assert_near
@@ -52,11 +54,16 @@ def by_module(test: Any) -> Any:
     return pytest.mark.parametrize("program", rows)(test)
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where files and compiled programs are kept. Afterwards JAX has no cache of its own again:
+    what it takes from there, graphc does not keep, so other tests would miss their entries."""
     found = tmp_path_factory.mktemp("zoo")
-    prepared_cache(found)
-    return found
+    settings = prepared_cache(found)
+    yield found
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 @by_module
