@@ -14,6 +14,7 @@ from jax.tree_util import keystr, tree_flatten
 from graphc.errors import AttributeValueError
 from graphc.ir.source import current_source
 from graphc.jitted.packed import PackedTree
+from graphc.runtime.feeds.feeds import FeedSpec
 
 Label: TypeAlias = int | str
 """An argument: its position, or its name if it is given by name."""
@@ -59,8 +60,9 @@ class Roles:
         except (TypeError, ValueError):  # some builtin functions have no signature
             parameters = None
         self.names = [] if parameters is None else [p.name for p in parameters if _is_positional(p)]
-        self._static = _labels("static", static, parameters)
-        self._donated = _labels("donate", donated, parameters)
+        self._parameters = parameters
+        self._static = frozenset(self.labels("static", static))
+        self._donated = frozenset(self.labels("donate", donated))
         both = [label for label in self._static if label in self._donated]
         if both:
             raise AttributeValueError(
@@ -68,6 +70,15 @@ class Roles:
                 source=current_source(),
                 hint="donate only arguments that hold arrays",
             )
+
+    def labels(self, role: str, given: tuple[Any, Any]) -> list[Label]:
+        """All labels of the arguments with these positions and names, in a fixed order. One given
+        by position may be passed by name.
+
+        Raises:
+            AttributeValueError: an argument does not exist.
+        """
+        return sorted(_labels(role, given, self._parameters), key=str)
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         """The arguments of one call.
@@ -254,3 +265,17 @@ def array_type() -> Any:
     """The type of JAX's arrays that hold numbers."""
     with jax.ensure_compile_time_eval():
         return type(jax.device_put(np.zeros(())))
+
+
+def converted(value: Any, spec: FeedSpec) -> Any:
+    """A leaf as what a program takes: words of keys; numbers and NumPy arrays as JAX casts them.
+
+    In 32-bit mode JAX wraps integers, and rounds numbers to infinity with a warning of NumPy. It
+    refuses only integers of Python that do not fit.
+    """
+    if isinstance(value, jax.Array):
+        return spec.convert(value)
+    array = np.asarray(value)
+    if array.dtype == spec.dtype:
+        return spec.convert(array)
+    return array.astype(spec.dtype)

@@ -10,7 +10,7 @@ import jax
 
 from graphc.errors import ExecutionError, StateError
 from graphc.ir.variable import Variable
-from graphc.jitted.arguments import Form
+from graphc.jitted.arguments import Form, converted
 from graphc.jitted.importing import Imported, Leaf
 from graphc.jitted.results import finisher
 from graphc.runtime.buffers.layout import OWN
@@ -99,13 +99,17 @@ class DirectCall:
         if self._convert:
             given = leaves.copy()
             for number, spec in self._convert:
-                given[number] = spec.convert(given[number])
+                given[number] = converted(given[number], spec)
         try:
             outputs = self._compiled(*self._take(given + self._held if self._held else given))
         except (TypeError, ValueError):  # an array is on another device
             return self._otherwise(leaves)
         except RUN_FAILED as error:
             raise self._failed(leaves, error) from error
+        except RuntimeError:
+            if any(value.is_deleted() for value in self._held):
+                return self._otherwise(leaves)
+            raise
         results = self._give([*outputs, *given])
         if self._finish:
             results = list(results)

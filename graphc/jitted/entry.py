@@ -91,7 +91,9 @@ def jit(
             the model, hyperparameters, versions of packages. A later process that finds a program
             under the same key, for arguments of the same forms, does not trace the function. Change
             the key whenever you change the function: nothing else tells that it calculates
-            something else.
+            something else. Static arguments and the metadata of pytrees are part of the key if
+            they are numbers, texts, tuples, enums, dataclasses of these, or functions of modules;
+            with others, the function is traced in each process, and `notes` says so.
 
     Returns:
         A `JittedFunction`. Its `report()`, `memory()` and `executable` show the program of the
@@ -149,5 +151,5 @@ def jit(
         donate_argnums=donate_argnums,
         donate_argnames=donate_argnames,
     )
-    batched = (batch_argnums,) if isinstance(batch_argnums, int) else batch_argnums
+    batched = None if batch_argnums is None else roles.labels("batch", (batch_argnums, None))
     return JittedFunction(function, roles, options, strategy, batched, cache_key, by_jax)

@@ -4,40 +4,46 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Sequence
 from threading import RLock
 from types import MethodType
 from typing import Any
 
 import jax
-from jax.core import Tracer
-from jax.tree_util import tree_flatten, tree_leaves, tree_structure
+from jax.tree_util import tree_leaves
 
 from graphc.config import CompileOptions
 from graphc.copying import Uncopied
-from graphc.devices.discovery import default_device
 from graphc.devices.mesh import Strategy
-from graphc.errors import DTypeError, GraphError, JaxImportError
+from graphc.errors import DTypeError, GraphError, JaxImportError, SerialError
 from graphc.ir.source import current_source
-from graphc.jitted.arguments import Call, Form, Roles, array_type, flatten, form_of, kind_of_leaf
+from graphc.jitted.arguments import Call, Form, Roles, form_of
 from graphc.jitted.importing import import_function
+from graphc.jitted.last import OTHER, LastCall
 from graphc.jitted.packed import PackedTree, unpack
-from graphc.jitted.program import Given, JitProgram, compiled
+from graphc.jitted.program import JitProgram, compiled
 from graphc.jitted.saving import Callee, save_function
 from graphc.jitted.stored import StoredCall
+from graphc.jitted.surroundings import device_for, settings, why_by_jax
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.step.executable import Executable
 from graphc.typing import ArrayTree
 
+# Calls of other forms that are found as fast as the last one: training and evaluation in turns, the
+# smaller last batch.
+_REMEMBERED = 4
+
+_OF_FUNCTIONS = {*functools.WRAPPER_ASSIGNMENTS, "__dict__", "__wrapped__"}
+
 
 class JittedFunction(Uncopied):
     """A function that `gc.jit` compiles: see there.
 
     Attributes:
-        notes: why calls were left to `jax.jit`, one line for each reason.
+        notes: why calls were left to `jax.jit`, or `cache_key` was of no use, one line for each
+            reason.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -54,11 +60,13 @@ class JittedFunction(Uncopied):
         roles: Roles,
         options: CompileOptions,
         strategy: Strategy | None,
-        batched: Iterable[int | str] | None,
+        batched: Sequence[int | str] | None,
         cache_key: str | None,
         by_jax: jax.stages.Wrapped,
     ) -> None:
         functools.update_wrapper(self, function)
+        for name in vars(self).keys() & vars(JittedFunction).keys() - _OF_FUNCTIONS:
+            del vars(self)[name]  # an attribute of the function that has the name of a method here
         self.notes: list[str] = []
         self._function, self._roles = function, roles
         self._by_jax: Any = by_jax
@@ -67,7 +75,7 @@ class JittedFunction(Uncopied):
         self._programs: dict[Any, JitProgram | None] = {}  # None: JAX compiles it
         self._layouts: dict[Any, StateLayout] = {}
         self._lock = RLock()
-        self._last: _Last | None = None
+        self._recent: tuple[LastCall, ...] = ()  # the last one first
 
     def __call__(self, *args: ArrayTree, **kwargs: ArrayTree) -> ArrayTree:
         """The result of the function, as `jax.jit` of it gives it.
@@ -78,11 +86,13 @@ class JittedFunction(Uncopied):
             ExecutionError: the run failed.
         """
         call = self._roles.call(args, kwargs)
-        last = self._last
-        if last is not None and last.key == (call.labels, call.statics, _settings()):
-            found = last.call(call.values)
-            if found is not _OTHER:
-                return found
+        key = call.labels, call.statics, settings()
+        for recent in self._recent:
+            if recent.key == key:
+                found = recent.call(call.values)
+                if found is not OTHER:
+                    self._remember(recent)
+                    return found
         program = self._program(call)
         if program is None:
             args, kwargs = unpack((args, kwargs))
@@ -94,24 +104,31 @@ class JittedFunction(Uncopied):
 
     def _program(self, call: Call) -> JitProgram | None:
         """The program for a call; None if JAX must run it."""
-        leaves = _leaves(call.values)
-        reason = self._why_by_jax(leaves)
+        leaves, held = _arrays(call.values)
+        reason = why_by_jax(leaves, self._strategy is not None)
         if reason is not None:
             self._note(reason)
             return None
-        settings = _settings()
+        before = settings()
         names = [self._roles.name(label) for label in call.labels]
         forms = [form_of(value, name) for value, name in zip(call.values, names, strict=True)]
-        device = None if self._strategy is not None else _device(leaves)
-        key = (call.labels, call.statics, settings, device, tuple([form.key for form in forms]))
+        device = None if self._strategy is not None else device_for(leaves, held)
+        key = (call.labels, call.statics, before, device, tuple([form.key for form in forms]))
         with self._lock:
             if key not in self._programs:
                 self._programs[key] = self._made(call, forms, device)
             program = self._programs[key]
         if program is not None:
-            program.forms = forms  # with the types of these leaves
-            self._last = _Last((call.labels, call.statics, settings), program, call.values, device)
+            last = (call.labels, call.statics, before)
+            self._remember(LastCall(last, program, forms, call.values, device))
         return program
+
+    def _remember(self, last: LastCall) -> None:
+        """Puts a call before the others that were made recently."""
+        recent = self._recent
+        if not recent or recent[0] is not last:
+            others = [other for other in recent if other is not last]
+            self._recent = (last, *others[: _REMEMBERED - 1])
 
     def _made(
         self, call: Call, forms: Sequence[Form], device: jax.Device | None
@@ -147,20 +164,12 @@ class JittedFunction(Uncopied):
         if self._cache_key is None:
             return None
         donated = [label for label in call.labels if self._roles.is_donated(label)]
-        more = donated, self._batched
-        return StoredCall(
-            self._cache_key, self._name, call, forms, self._options, self._strategy, device, more
-        )
-
-    def _why_by_jax(self, leaves: Sequence[Any]) -> str | None:
-        """Why a call is left to `jax.jit`, whatever the function is; None if it is not."""
-        if _CONFIG.jax_disable_jit or _CONFIG.jax_debug_nans:
-            return "jax_disable_jit or jax_debug_nans is set"
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
-            return "it was called inside jax.grad, jax.vmap or jax.jit"
-        if self._strategy is None and any(map(_is_spread, leaves)):
-            return "arrays among the arguments are on several devices: pass strategy="
-        return None
+        given = self._options, self._strategy, device, (donated, self._batched)
+        try:
+            return StoredCall(self._cache_key, self._name, call, forms, *given)
+        except SerialError as error:
+            self._note(f"not left to JAX, but traced in each process: {error.what}")
+            return None
 
     def _note(self, reason: str) -> None:
         if reason not in self.notes:
@@ -196,15 +205,15 @@ class JittedFunction(Uncopied):
         """
         return self._checked_last().program.executable
 
-    def _checked_last(self) -> _Last:
-        if self._last is None:
+    def _checked_last(self) -> LastCall:
+        if not self._recent:
             why = "; ".join(self.notes) or "it was not called yet"
             raise GraphError(
                 f"jit: {self._name} has no compiled program: {why}",
                 source=current_source(),
                 hint="call it, or compile(...) it, first",
             )
-        return self._last
+        return self._recent[0]
 
     def report(self) -> PassReport:
         """What each pass did to the program of the last call."""
@@ -240,7 +249,7 @@ class JittedFunction(Uncopied):
             self._function,
             self._roles,
             Call(labels, [], statics),
-            last.program.forms,
+            last.forms,
             self._options,
             self._strategy,
             self._batched,
@@ -266,7 +275,7 @@ class JittedFunction(Uncopied):
         with self._lock:
             self._programs.clear()
             self._layouts.clear()
-            self._last = None
+            self._recent = ()
         self._by_jax.clear_cache()
 
     @property
@@ -278,90 +287,8 @@ class JittedFunction(Uncopied):
         return f"<JittedFunction {self._name}: {count} programs>"
 
 
-class _Last:
-    """The last program, and how to call it again with arguments of the same forms."""
-
-    def __init__(
-        self, key: Any, program: JitProgram, values: Sequence[Any], device: jax.Device | None
-    ) -> None:
-        self.key, self.program, self._device = key, program, device
-        self._direct = program.direct()
-        self._tree: Any = tree_structure(list(values)) if self._direct is not None else None
-        self._types = [kind for form in program.forms for kind in form.types]
-        self._avals = [aval for form in program.forms for aval in form.avals]
-        self._kinds = list(map(kind_of_leaf, self._avals))
-        array = array_type()
-        self._only_arrays = all(kind is array for kind in self._types)
-        self._shardings: list[Any] | None = None
-
-    def call(self, values: Sequence[Any]) -> Any:
-        """The result; `_OTHER` if the arguments have other forms."""
-        if self._direct is None:
-            given = _matching(self.program.forms, values)
-            return _OTHER if given is None else self.program(given)
-        leaves, tree = tree_flatten(list(values))
-        if tree != self._tree or list(map(type, leaves)) != self._types:
-            return _OTHER
-        avals = list(map(_AVAL, leaves)) if self._only_arrays else list(map(jax.typeof, leaves))
-        if avals != self._avals:
-            if list(map(kind_of_leaf, avals)) != self._kinds:
-                return _OTHER
-            self._avals = avals  # next time they are the same objects
-        arrays = leaves if self._only_arrays else [v for v in leaves if isinstance(v, jax.Array)]
-        shardings = list(map(_SHARDING, arrays))
-        if shardings != self._shardings:
-            if not self._are_here(arrays):
-                return _OTHER
-            self._shardings = shardings
-        return self._direct(leaves)
-
-    def _are_here(self, arrays: Sequence[Any]) -> bool:
-        """Whether arrays are on the device of the program."""
-        if any(map(_is_spread, arrays)):
-            return False
-        return self._device is None or _device(arrays) == self._device
-
-
-_CONFIG: Any = jax.config
-_AVAL, _SHARDING = attrgetter("aval"), attrgetter("sharding")
-_OTHER: Any = object()
-
-
-def _matching(forms: Sequence[Form], values: Sequence[Any]) -> list[Given] | None:
-    """The leaves of arguments that have these forms; None if one has another."""
-    given: list[Given] = []
-    for form, value in zip(forms, values, strict=True):
-        if type(value) is PackedTree:
-            if value.form is not form and value.form.key != form.key:
-                return None
-            given.append(value)
-            continue
-        leaves, found = flatten(value, form)
-        if found is None:
-            return None
-        given.append(leaves)
-    return given
-
-
-def _settings() -> tuple[Any, ...]:
-    """The settings of JAX in this thread that change what a function means."""
-    config = _CONFIG
-    return config.jax_enable_x64, config.jax_default_matmul_precision, config.jax_default_device
-
-
-def _device(arrays: Iterable[Any]) -> jax.Device:
-    """The device that one of the arrays is committed to, or the default device."""
-    for array in arrays:
-        if isinstance(array, jax.Array) and array.committed and not _is_spread(array):
-            (device,) = array.devices()
-            return device
-    return default_device()
-
-
-def _is_spread(array: Any) -> bool:
-    """Whether it is an array on several devices."""
-    return isinstance(array, jax.Array) and len(array.sharding.device_set) > 1
-
-
-def _leaves(values: Sequence[Any]) -> list[Any]:
-    return tree_leaves([value for value in values if type(value) is not PackedTree])
+def _arrays(values: Sequence[Any]) -> tuple[list[Any], list[jax.Array]]:
+    """The leaves of arguments, and the buffers that hold those of packed trees."""
+    packed = [value for value in values if type(value) is PackedTree]
+    leaves = tree_leaves([value for value in values if type(value) is not PackedTree])
+    return leaves, [buffer for tree in packed for buffer in tree.buffers()]

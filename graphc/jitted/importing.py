@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from graphc.build.placeholders import placeholder
 from graphc.build.variable_definition import variable
@@ -143,6 +144,8 @@ def _traced(function: Callable[..., Any], call: Call, forms: Sequence[Form]) -> 
         jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals
     ]
     traced = trace(flat, [type_of(aval) for aval in avals], structs)
+    if any(isinstance(value, Tracer) for value in traced.jaxpr.consts):
+        raise JaxImportError("it uses a value that jax.grad, jax.vmap or jax.jit is tracing")
     if traced.jaxpr.effects:
         raise JaxImportError("it calls back into Python (jax.debug.print, io_callback)")
     return traced
@@ -207,7 +210,7 @@ def _sizes(type: TensorType) -> tuple[int, ...]:
 def _names(names: Sequence[str], forms: Sequence[Form]) -> dict[Leaf, str]:
     """The names of the leaves in the graph."""
     return {
-        Leaf(i, n): re.sub(r"[^\w./-]+", "_", path)
+        Leaf(i, n): "/".join(filter(None, re.sub(r"[^\w./-]+", "_", path).split("/"))) or "_"
         for i, (name, form) in enumerate(zip(names, forms, strict=True))
         for n, path in enumerate(form.paths(name))
     }

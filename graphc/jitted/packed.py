@@ -62,17 +62,25 @@ class PackedTree(Uncopied):
         Raises:
             StateError: it was given back to the jitted function.
         """
-        if self._is_gone:
-            raise StateError(
-                "this packed tree was consumed by a call that took it together with other trees",
-                hint="go on with the tree that the call returned",
-            )
-        buffers = self.state.buffers  # raises if it was consumed
+        buffers = self.buffers()
         if self._tree is None or self._made_of is not buffers:
             leaves = self._leaves(self.state, self.names)
             self._tree = jax.tree.unflatten(self.form.tree, leaves)
             self._made_of = buffers
         return self._tree
+
+    def buffers(self) -> list[jax.Array]:
+        """The buffers that hold its leaves, and perhaps those of other trees.
+
+        Raises:
+            StateError: it was given back to the jitted function.
+        """
+        if self._is_gone:
+            raise StateError(
+                "this packed tree was consumed by a call that took it together with other trees",
+                hint="go on with the tree that the call returned",
+            )
+        return self.state.buffers
 
     def forget(self) -> None:
         """Frees the leaves that were copied out."""

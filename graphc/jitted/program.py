@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import jax
-from jax.tree_util import tree_leaves
+from jax.tree_util import tree_leaves, treedef_is_leaf
 
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import StateError
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
-from graphc.jitted.arguments import Form, array_type
+from graphc.jitted.arguments import Form, array_type, converted
 from graphc.jitted.direct import DirectCall, is_direct
 from graphc.jitted.importing import Imported, Leaf
 from graphc.jitted.packed import PackedTree
 from graphc.jitted.results import Result
 from graphc.ops.structure.state import group
 from graphc.runtime.buffers.layout import OWN, StateLayout
-from graphc.runtime.feeds.feeds import variable_value
+from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.state import State
 from graphc.runtime.step.compiler import build
@@ -43,6 +44,8 @@ class JitProgram:
     Attributes:
         sources: what each feed of the program is: a leaf, or an array that the function holds.
         is_stacked: whether variables are stacked, so that calls take and give packed trees.
+        packs_an_array: whether an argument that is one array is stacked with others. Nothing can
+            stand for it, because JAX accepts no other class as an array.
     """
 
     def __init__(
@@ -70,6 +73,9 @@ class JitProgram:
             for argument, names in self._names.items()
             if any(self._layout.buffer_of(name).kind != OWN for name in names)
         ]
+        self.packs_an_array = any(
+            treedef_is_leaf(self.forms[argument].tree) for argument in self._stacked
+        )
         self._result = Result(imported, self.forms, self._names, self._stacked)
 
     def __call__(self, given: Sequence[Given]) -> Any:
@@ -80,6 +86,10 @@ class JitProgram:
             ExecutionError: the run failed.
         """
         packed = [tree for i in self._names if type(tree := given[i]) is PackedTree]
+        if len(set(map(id, packed))) < len(packed):
+            raise _given_twice()
+        for tree in packed:
+            tree.buffers()  # raises if it was consumed
         given = [
             tree_leaves(value) if type(value) is PackedTree and i not in self._stacked else value
             for i, value in enumerate(given)
@@ -88,8 +98,8 @@ class JitProgram:
         for source, spec in zip(self.sources, self._specs, strict=True):
             value = given[source.argument][source.number] if type(source) is Leaf else source
             if isinstance(value, jax.Array) and value.is_deleted():
-                raise _deleted(spec.label)
-            values.append(value if type(value) is array else spec.convert(value))
+                raise _deleted(spec.label) if type(source) is Leaf else _deleted_outside(value)
+            values.append(value if type(value) is array else converted(value, spec))
         state = self._state(given) if self.is_stacked else None
         for tree in packed:
             tree.forget()
@@ -111,17 +121,17 @@ class JitProgram:
                     state.revive(after.buffers)
                 raise
 
-    def direct(self) -> DirectCall | None:
-        """What calls the program fast for leaves of the types that `forms` has now; None if the
-        program is not of this kind."""
+    def direct(self, forms: Sequence[Form]) -> DirectCall | None:
+        """What calls the program fast for leaves of the types in `forms`; None if the program is
+        not of this kind."""
         if not is_direct(self.executable):
             return None
         array = array_type()
         leaves = self._leaves.values()
-        if any(self.forms[leaf.argument].types[leaf.number] is not array for leaf in leaves):
+        if any(forms[leaf.argument].types[leaf.number] is not array for leaf in leaves):
             return None
         feeds = list(zip(self.sources, self._specs, strict=True))
-        return DirectCall(self.imported, self.forms, self.executable, feeds, array, self._flat)
+        return DirectCall(self.imported, forms, self.executable, feeds, array, self._flat)
 
     def _flat(self, leaves: list[Any]) -> Any:
         """The general call with the leaves of all arguments."""
@@ -162,7 +172,7 @@ class JitProgram:
         if isinstance(value, jax.Array) and value.is_deleted():
             raise _deleted(name)
         if type(value) is not array_type():
-            value = variable_value(name, self._own.types[name], value)
+            value = converted(value, FeedSpec.of_type(name, self._own.types[name], None))
         if buffer.kind == OWN and home is not None and getattr(value, "sharding", None) != home:
             return self.executable.place(value, buffer)
         return value
@@ -188,13 +198,19 @@ def compiled(
             fetches.append(group(*imported.assigned))
     held = [tensor for tensor, _ in imported.held]
     feeds = dict.fromkeys([*imported.feeds.values(), *held])
-    plan = Plan.of(imported.graph, fetches, feeds, options, unused_feeds="ignore")
-    shapes = [_sizes(tensor) for tensor in plan.feeds]
-    request = CompileRequest(plan.prepared, shapes, options, strategy, device=device)
     types = {v.name: v.type for v in imported.variables.values()}
-    known = layouts.get(frozenset(types.items()), StateLayout(types))
-    executable = build(plan.fetch_set, request, known).wait()
-    return JitProgram(imported, forms, executable, layouts)
+
+    def made(options: CompileOptions, known: StateLayout) -> JitProgram:
+        plan = Plan.of(imported.graph, fetches, feeds, options, unused_feeds="ignore")
+        shapes = [_sizes(tensor) for tensor in plan.feeds]
+        request = CompileRequest(plan.prepared, shapes, options, strategy, device=device)
+        executable = build(plan.fetch_set, request, known).wait()
+        return JitProgram(imported, forms, executable, layouts)
+
+    program = made(options, layouts.get(frozenset(types.items()), StateLayout(types)))
+    if program.packs_an_array:
+        program = made(replace(options, state_buffers="separate"), StateLayout(types))
+    return program
 
 
 def _sources(imported: Imported, feeds: Sequence[Tensor]) -> list[Any]:
@@ -210,6 +226,22 @@ def _sizes(tensor: Tensor) -> tuple[int, ...]:
 
 def _state_of(value: Given, names: list[str]) -> State | None:
     return value.state if type(value) is PackedTree and value.names == names else None
+
+
+def _given_twice() -> StateError:
+    return StateError(
+        "jit: one packed tree was passed as two donated arguments",
+        source=current_source(),
+        hint="copy it for one of them: jax.tree.map(jnp.copy, tree)",
+    )
+
+
+def _deleted_outside(array: Any) -> StateError:
+    return StateError(
+        f"jit: an array that the function holds was deleted: {array.dtype}{list(array.shape)}",
+        source=current_source(),
+        hint="pass it as an argument, or do not donate it to another function",
+    )
 
 
 def _deleted(name: str) -> StateError:

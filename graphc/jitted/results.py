@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -92,8 +92,12 @@ def _with_leaves(tree: Any, spans: Sequence[tuple[int, int]]) -> Any:
 def finisher(aval: Any) -> Callable[[Any], Any] | None:
     """What makes a leaf of the result of a program's value: typed keys, weakly typed numbers."""
     if is_key(aval.dtype):
-        return jax.random.wrap_key_data
+        return wrap_key
     return _weakly_typed if aval.weak_type else None
+
+
+wrap_key: Callable[[Any], Any] = partial(jax.random.wrap_key_data, impl="threefry2x32")
+"""A typed key of its words, whatever generator is JAX's default now."""
 
 
 @cache
@@ -105,4 +109,5 @@ def _weak() -> Callable[[Any], Any]:
 
 
 def _weakly_typed(value: Any) -> Any:
-    return _weak()(value)
+    with jax.enable_x64(value.dtype.itemsize * (1 + (value.dtype.kind != "c")) > 8):
+        return _weak()(value)

@@ -20,13 +20,14 @@ from graphc.copying import Uncopied
 from graphc.devices.mesh import Strategy
 from graphc.devices.strategy import DataParallel
 from graphc.errors import ArtifactError, AttributeValueError, SerialError
+from graphc.ir.dtypes import UINT32
 from graphc.ir.source import current_source
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Call, Form, Roles
 from graphc.jitted.importing import import_function
 from graphc.jitted.packed import unpack
-from graphc.jitted.results import finisher
-from graphc.jitted.trees import decoded, described, encoded
+from graphc.jitted.results import finisher, wrap_key
+from graphc.jitted.trees import decoded, described, encoded, is_shallow, leaves_of
 from graphc.runtime.session import Session
 from graphc.typing import ArrayTree
 
@@ -158,6 +159,8 @@ class SavedFunction(Uncopied):
             AttributeValueError: the arguments are not those of the function, or a pytree has
                 another structure.
             FeedError: an array has another shape or dtype.
+            ArtifactError, SerialError: the file was changed: it has another structure of the
+                result.
         """
         values = self._values(args, kwargs)
         trees, leaves = [], []
@@ -178,7 +181,10 @@ class SavedFunction(Uncopied):
         results = [
             _FINISH[kind](outputs[f"result_{i}"]) for i, kind in enumerate(self._call["kinds"])
         ]
-        return jax.tree.unflatten(decoded(self._call["result"], trees), results)
+        tree = decoded(self._call["result"], trees)
+        if tree.num_leaves != len(results):
+            raise _misfit()
+        return jax.tree.unflatten(tree, results)
 
     def _values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """The arguments in the order of the file."""
@@ -200,7 +206,7 @@ class SavedFunction(Uncopied):
 
 _FINISH: dict[str, Callable[[Any], Any]] = {
     "array": lambda value: value,
-    "key": jax.random.wrap_key_data,
+    "key": wrap_key,
     "weak": finisher(jax.ShapeDtypeStruct((), "float32", weak_type=True)),  # type: ignore[dict-item]
 }
 
@@ -255,12 +261,26 @@ def _checked(call: Description, model: Model) -> Description:
             point is not None
             and named == list(point.inputs)
             and [f"result_{i}" for i in range(len(call["kinds"]))] == list(point.outputs)
-            and set(call["kinds"]) <= _FINISH.keys()
+            and all(map(_may_be, call["kinds"], point.outputs.values()))
             and len(call["labels"]) == len(call["names"]) == len(call["arguments"])
             and all(type(label) in (int, str) for label in call["labels"])
+            and all(type(name) is str for name in call["names"])
+            and len(call["inputs"]) == leaves_of(call["arguments"])
+            and is_shallow([call["result"], call["arguments"]])
         )
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, IndexError):
         fits = False
     if not fits:
-        raise ArtifactError("the file's function does not fit its signature", hint="save it again")
+        raise _misfit()
     return call
+
+
+def _may_be(kind: str, output: Any) -> bool:
+    """Whether an output may be a leaf of this kind."""
+    if kind == "key":
+        return bool(output.dtype == UINT32 and output.shape[-1:] == (2,))
+    return kind in _FINISH
+
+
+def _misfit() -> ArtifactError:
+    return ArtifactError("the file's function does not fit its signature", hint="save it again")

@@ -24,6 +24,7 @@ from graphc.jitted.arguments import Call, Form
 from graphc.jitted.importing import Imported, Leaf, type_of
 from graphc.jitted.program import JitProgram
 from graphc.jitted.trees import decoded, described, encoded
+from graphc.jitted.values import stated
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.counters import COUNTERS
@@ -44,6 +45,10 @@ class StoredCall:
     Args:
         cache_key: the user's name for the function, with all that it depends on.
         more: what else decides the program: the strategy, roles of arguments.
+
+    Raises:
+        SerialError: nothing identifies a static argument, or the metadata of a pytree, in another
+            process.
     """
 
     def __init__(
@@ -60,10 +65,14 @@ class StoredCall:
         self._name, self._forms, self._options = name, forms, options
         self._devices = [device] if strategy is None else list(strategy.resolve())
         self._environment = environment_of(self._devices)
-        arguments = [[described(form.tree), [str(aval) for aval in form.avals]] for form in forms]
+        arguments = [
+            [described(form.tree, strictly=True), [str(aval) for aval in form.avals]]
+            for form in forms
+        ]
+        statics = [[label, stated(value)] for label, _, value in call.statics]
         facts = [
-            "call", cache_key, call.labels, [repr(static) for static in call.statics], arguments,
-            options.meaning(), repr(strategy), repr(more), self._environment,
+            "call", cache_key, call.labels, statics, arguments, options.meaning(), repr(strategy),
+            repr(more), self._environment,
         ]  # fmt: skip
         text = json.dumps(facts, sort_keys=True, default=repr)
         self._key = hashlib.sha256(text.encode()).hexdigest()
@@ -76,7 +85,7 @@ class StoredCall:
             return None
         try:
             return self._program(record.metadata["call"], cache, layouts)
-        except (GraphcError, KeyError, TypeError, ValueError, IndexError):
+        except (GraphcError, KeyError, TypeError, ValueError, IndexError, AttributeError):
             return None  # it is traced, and the record replaced
 
     def keep(self, program: JitProgram) -> None:
@@ -172,10 +181,8 @@ class StoredCall:
         by_name = {v.name: v for v in imported.variables.values()}
         leaves = [Leaf(argument, number) for argument, number in call["feeds"]]
         imported.feeds = dict(zip(leaves, feeds, strict=True))
-        imported.results = [
-            by_name[result] if isinstance(result, str) else fetched[result]
-            for result in call["results"]
-        ]
+        found: dict[Any, Tensor | Variable] = {**by_name, **dict(enumerate(fetched))}
+        imported.results = [found[result] for result in call["results"]]
         self._check(imported)
         return imported, feeds
 
@@ -189,6 +196,9 @@ class StoredCall:
         count = imported.out_tree.num_leaves
         if not len(imported.results) == len(imported.out_avals) == count:
             raise SerialError("the record has another number of results than their structure")
+        for result, aval in zip(imported.results, imported.out_avals, strict=True):
+            if result.type != type_of(aval):
+                raise SerialError("the record has another type for a result")
         for argument, first in imported.segments.items():
             leaves = [Leaf(argument, n) for n in range(len(self._forms[argument].avals))]
             replaced = [imported.variables[leaf] for leaf in leaves]
@@ -204,8 +214,12 @@ def _port(value: Any) -> Tensor:
 def _aval(row: Sequence[Any]) -> Any:
     """What stands for the abstract value of a leaf of the result: its dtype and weak type."""
     typed_key, dtype, shape, weak = row
-    kind = jax.eval_shape(lambda: jax.random.key(0)).dtype if typed_key else jax.numpy.dtype(dtype)
+    kind = _key_dtype() if typed_key else jax.numpy.dtype(dtype)
     return jax.ShapeDtypeStruct(tuple(shape), kind, weak_type=weak)
+
+
+def _key_dtype() -> Any:
+    return jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32")).dtype
 
 
 class _Untraced:

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from jax.tree_util import tree_structure
 
 from graphc.errors import SerialError
+from graphc.jitted.values import stated
 
 _LEAF = "*"
+_DEEPEST = 400  # levels of a description: each level of a pytree takes two or three
 
 
-def described(tree: Any) -> Any:
+def described(tree: Any, strictly: bool = False) -> Any:
     """A description of a structure. Equal structures have equal descriptions.
 
     Classes are described by their names, so an instance is not made from it: see `encoded`.
+
+    Args:
+        strictly: whether other structures must have other descriptions.
+
+    Raises:
+        SerialError: `strictly`, and nothing describes the metadata of a node.
     """
     data = tree.node_data()
     if data is None:
         return _LEAF
     kind, own = data
-    children = [described(child) for child in tree.children()]
-    return [f"{kind.__module__}.{kind.__qualname__}", _plain(own), children]
+    children = [described(child, strictly) for child in tree.children()]
+    return [f"{kind.__module__}.{kind.__qualname__}", _plain(kind, own, strictly), children]
 
 
-def _plain(own: Any) -> Any:
-    """What a node holds beside its children: the keys of a dict; otherwise a text."""
-    if isinstance(own, (list, tuple)):
-        return [key if isinstance(key, (str, int, bool)) else repr(key) for key in own]
-    return None if own is None else repr(own)
+def _plain(kind: type, own: Any, strictly: bool) -> Any:
+    """What a node holds beside its children: the keys of a dict; metadata."""
+    if kind is dict:
+        own = list(own)
+    elif own is kind:  # a named tuple
+        return None
+    try:
+        return None if own is None else stated(own)
+    except SerialError:
+        if strictly:
+            raise
+        return repr(own)
 
 
 def encoded(tree: Any, arguments: Sequence[Any]) -> Any:
@@ -110,3 +125,34 @@ def _example(data: Any, arguments: Sequence[Any], leaves: Iterator[int]) -> Any:
         return {key: _example(child, arguments, leaves) for key, child in content}
     children = [_example(child, arguments, leaves) for child in content]
     return {"tuple": tuple, "list": list}[kind](children)
+
+
+def leaves_of(descriptions: Sequence[Any]) -> int:
+    """The number of leaves in descriptions of `described`.
+
+    Raises:
+        TypeError, IndexError: these are none.
+    """
+    found, level = 0, list(descriptions)
+    while level:
+        found += level.count(_LEAF)
+        level = [child for node in level if node != _LEAF for child in _children(node)]
+    return found
+
+
+def _children(node: Any) -> list[Any]:
+    if not isinstance(node, list) or not isinstance(node[2], list):
+        raise TypeError("not a description")
+    return node[2]
+
+
+def is_shallow(data: Any) -> bool:
+    """Whether plain data is nested so little that Python compares and reads it."""
+    level = [data]
+    for _ in range(_DEEPEST):
+        inner = [node.values() if isinstance(node, dict) else node for node in level]
+        level = [item for node in inner if isinstance(node, Collection) for item in node]
+        level = [item for item in level if isinstance(item, list | dict)]
+        if not level:
+            return True
+    return False

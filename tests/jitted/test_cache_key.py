@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import KW_ONLY, MISSING, dataclass, field
+from enum import Enum
+from functools import partial
 from typing import Any
 
 import jax
@@ -180,3 +183,168 @@ def test_one_process_uses_both_names_of_a_state() -> None:
     want = train(jax.jit(step), 5)
     assert_trees_near(gc.unpack((params, opt_state)), want[:2])
     assert int(TX.init(init())[0].count) == 0
+
+
+class Scale:
+    """A static argument whose text leaves out what it is."""
+
+    def __init__(self, by: int) -> None:
+        self.by = by
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scale) and self.by == other.by
+
+    def __hash__(self) -> int:
+        return hash(self.by)
+
+    def __repr__(self) -> str:
+        return "Scale()"
+
+
+class Addressed(Scale):
+    """One whose text is an address, which another object may have later."""
+
+    __hash__ = Scale.__hash__
+    __repr__ = object.__repr__
+
+
+class Holder:
+    def __init__(self, x: Any, scale: Any) -> None:
+        self.x, self.scale = x, scale
+
+
+jax.tree_util.register_pytree_node(
+    Holder, lambda node: ((node.x,), node.scale), lambda scale, leaves: Holder(leaves[0], scale)
+)
+
+
+@pytest.mark.parametrize("kind", [Scale, Addressed])
+def test_static_arguments_with_the_same_text(kind: type[Scale]) -> None:
+    for by in range(1, 12):
+        jitted = gc.jit(lambda x, s: x * s.by, static_argnums=1, cache_key="scales")
+        assert float(jitted(X, kind(by))[0, 0]) == -by
+        assert "traced in each process: nothing identifies" in jitted.notes[0]
+
+
+@pytest.mark.parametrize("kind", [Scale, Addressed])
+def test_metadata_with_the_same_text(kind: type[Scale]) -> None:
+    for by in range(1, 12):
+        jitted = gc.jit(lambda node: node.x * node.scale.by, cache_key="holders")
+        assert float(jitted(Holder(X, kind(by)))[0, 0]) == -by
+
+
+class Kind(Enum):
+    SUM = 1
+    MEAN = 2
+
+
+@dataclass(frozen=True)
+class Config:
+    kind: Kind
+    scale: float = field(repr=False, default=1.0)
+    names: tuple[str, ...] = ()
+
+
+STATICS: list[tuple[Any, Any]] = [
+    (1, True),
+    (1, 1.0),
+    ("1", 1),
+    (1, np.int32(1)),
+    (np.float32(1), np.float64(1)),
+    (Kind.SUM, Kind.MEAN),
+    (Config(Kind.SUM, 1.0), Config(Kind.SUM, 2.0)),
+    (jax.numpy.sin, jax.numpy.cos),
+    (np.float32, np.float64),
+    (np.dtype("float32"), np.dtype("float64")),
+    (partial(jax.nn.leaky_relu, negative_slope=1), partial(jax.nn.leaky_relu, negative_slope=2)),
+    (frozenset({"a"}), frozenset({"b"})),
+    (None, ()),
+    (MISSING, KW_ONLY),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), STATICS, ids=map(str, range(len(STATICS))))
+def test_static_arguments_of_many_kinds(one: Any, other: Any) -> None:
+    def chosen(x: Any, which: Any) -> Any:
+        return x + (1 if which is one else 2)
+
+    key = f"kinds {one} {other}"
+    for which, added in ((one, 1), (other, 2)):
+        jitted = gc.jit(chosen, static_argnums=1, cache_key=key)
+        assert float(jitted(X, which)[0, 0]) == added - 1
+        second = gc.jit(lambda x, which: forbidden(), static_argnums=1, cache_key=key)
+        assert float(second(X, which)[0, 0]) == added - 1
+        assert second.notes == []
+
+
+def test_named_settings_are_part_of_the_key() -> None:
+    def drawn(key: Any) -> Any:
+        return jax.random.normal(key, (3,))
+
+    key = jax.random.key(0)
+    gc.jit(drawn, cache_key="drawn")(key)
+    with jax.threefry_partitionable(False):
+        got = gc.jit(drawn, cache_key="drawn")(key)
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(drawn(key)))
+    with jax.default_prng_impl("rbg"):
+        for function in (drawn, forbidden):  # the words of keys belong to threefry
+            split = jax.random.split if function is drawn else function
+            new = gc.jit(lambda k, f=split: f(k), cache_key="split")(key)
+            assert new.dtype == key.dtype
+
+
+def test_forged_types_of_results_are_traced_again() -> None:
+    def pair(x: Any, key: Any) -> Any:
+        return x + 1, key, {"n": 2}
+
+    given = X, jax.random.key(0)
+    gc.jit(pair, cache_key="pair")(*given)
+    cache = open_cache(gc.CompileOptions())
+    assert cache is not None
+    (key,) = [e.key for e in cache.entries() if "call" in (e.metadata or {})]
+    entry = cache.get(key)
+    assert entry is not None
+    good = json.loads(json.dumps(entry.metadata))
+    key_aval = good["call"]["avals"][1]
+    for name, value in (
+        ("results", [1, 0, 2]),
+        ("results", [0, 1, -1]),
+        ("avals", [key_aval, key_aval, good["call"]["avals"][2]]),
+        ("feeds", 3),
+        ("variables", [[{}, 0, 1, 2]]),
+        ("executable", []),
+    ):
+        cache.put(key, {**good, "call": {**good["call"], name: value}}, b"")
+        y, new, rest = gc.jit(pair, cache_key="pair")(*given)
+        np.testing.assert_array_equal(np.asarray(y), X + 1)
+        assert (new.dtype, int(rest["n"])) == (given[1].dtype, 2)
+
+
+GLOBAL = Scale(1)
+
+
+def test_objects_of_modules_with_content_are_not_known_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for by in (1, 2):
+        monkeypatch.setattr(sys.modules[__name__], "GLOBAL", Scale(by))
+        jitted = gc.jit(lambda x, s: x * s.by, static_argnums=1, cache_key="global")
+        assert float(jitted(X, GLOBAL)[0, 0]) == -by
+
+
+NOTEBOOK = """
+import graphc as gc, numpy as np
+x = np.ones(2, np.float32)
+def act(x): return x * 2
+print(gc.jit(lambda x, f: f(x), static_argnums=1, cache_key="notebook")(x, act)[0])
+def act(x): return x * 3
+print(gc.jit(lambda x, f: f(x), static_argnums=1, cache_key="notebook")(x, act)[0])
+"""
+
+
+@pytest.mark.slow
+def test_a_function_that_a_notebook_defines_again() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["2.0", "3.0"]

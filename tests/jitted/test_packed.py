@@ -292,3 +292,41 @@ def test_interrupts_show_no_old_leaves() -> None:
     want = train(jax.jit(step), steps)
     assert int(want[1][0].count) == steps
     assert_near(np.asarray(params["scale"]), np.asarray(want[0]["scale"]), 1e-2)
+
+
+def test_a_packed_tree_twice_and_one_that_is_gone() -> None:
+    def both(first: Any, second: Any, x: Any) -> Any:
+        slopes = jax.grad(lambda p, q: jnp.mean((predict(p, x) - predict(q, x)) ** 2), (0, 1))
+        a, b = slopes(first, second)
+        return jax.tree.map(jnp.subtract, first, a), jax.tree.map(jnp.subtract, second, b)
+
+    jitted = gc.jit(both, donate_argnums=(0, 1))
+    first, second = jitted(init(), jax.tree.map(lambda p: p / 2, init()), X)
+    want = jax.jit(both)(init(), jax.tree.map(lambda p: p / 2, init()), X)
+    with pytest.raises(StateError, match="one packed tree was passed as two donated arguments"):
+        jitted(first, first, X)
+    assert_trees_near(gc.unpack((first, second)), want)
+    copied = jax.tree.map(jnp.copy, first)
+    assert_trees_near(gc.unpack(jitted(first, copied, X)), jax.jit(both)(want[0], want[0], X))
+    for _ in range(2):  # `first` is gone, and `second`, which shared its state, is not
+        with pytest.raises(StateError, match="was consumed"):
+            jitted(first, second, X)
+    assert_trees_near(gc.unpack(second), want[1])
+
+
+def test_arguments_that_are_one_array_stay_arrays() -> None:
+    def of_arrays(*given: Any) -> Any:
+        *layers, x = given
+        tree = {"layers": [{"w": w, "b": jnp.zeros(8)} for w in layers], "scale": 1.0}
+        slopes = jax.grad(lambda t: jnp.mean((predict(t, x) - 1) ** 2))(tree)
+        return tuple(w - layer["w"] for w, layer in zip(layers, slopes["layers"], strict=True))
+
+    jitted, by_jax = gc.jit(of_arrays, donate_argnums=tuple(range(12))), jax.jit(of_arrays)
+    got = tuple(layer["w"] for layer in init()["layers"])
+    want = got = jitted(*map(jnp.copy, got), X)
+    for _ in range(2):
+        want = by_jax(*want, X)
+        got = jitted(*map(jnp.copy, got), X)
+        assert all(isinstance(w, jax.Array) for w in got)
+        assert_trees_near(got, want)
+    assert jitted.memory()["aliased"] > 0

@@ -14,8 +14,9 @@ import pytest
 from jax import numpy as jnp
 
 import graphc as gc
-from graphc.errors import ArtifactError, AttributeValueError, FeedError, GraphError
+from graphc.errors import ArtifactError, AttributeValueError, FeedError, GraphError, SerialError
 from graphc.jitted.arguments import kind_of_leaf
+from graphc.jitted.saving import SavedFunction, _checked
 from tests.jitted.test_packed import TX, X, assert_trees_near, init, step, train
 from tests.near import assert_near
 
@@ -150,3 +151,51 @@ def test_an_optimizer_state_comes_back_in_its_classes(tmp_path: Path) -> None:
     loaded = saved(jitted, tmp_path / "step.gcx")
     _, opt_state, _ = loaded(params, TX.init(params), X)
     assert type(opt_state[0]) is type(TX.init(params)[0])
+
+
+def test_forged_descriptions_are_refused(tmp_path: Path) -> None:
+    jitted = gc.jit(lambda s, key: ({"a": s["a"] + 1, "s": s}, key, 2.0))
+    given = {"a": X, "t": (X, None)}, jax.random.key(0)
+    jitted(*given)
+    model = saved(jitted, tmp_path / "f.gcx").model
+    call = json.loads(json.dumps({**model.manifest.call}))
+    deep: Any = "*"
+    for _ in range(3000):
+        deep = [["builtins.list", None, [deep]]]
+    kinds, names = call["kinds"], call["names"]
+    changes: list[tuple[str, Any]] = [
+        ("kinds", ["key", *kinds[1:]]),
+        ("kinds", [{}, *kinds[1:]]),
+        ("labels", [0, None]),
+        ("names", [1, 2]),
+        ("names", names[:1]),
+        ("arguments", [call["arguments"][0], deep]),
+        ("arguments", ["*", "*"]),
+        ("arguments", [3, "*"]),
+        ("inputs", [*call["inputs"], None]),
+        ("inputs", None),
+        ("result", deep),
+        ("result", "*"),
+        ("result", {"like": [0]}),
+        ("result", {"like": [7, 7]}),
+        ("result", {"dict": [["a", "*"], ["a", "*"]]}),
+        ("result", {"dict": [[[], "*"]]}),
+        ("result", {"__import__": ["os"]}),
+        ("result", None),
+    ]
+    for name, value in changes:
+        forged = {**call, name: value}
+        with pytest.raises((ArtifactError, AttributeValueError, SerialError)):
+            SavedFunction(model, _checked(forged, model))(*given)
+    for name in call:
+        rest = {key: value for key, value in call.items() if key != name}
+        with pytest.raises(ArtifactError, match="does not fit its signature"):
+            _checked(rest, model)
+
+
+def test_keys_are_of_the_generator_that_they_were_saved_with(tmp_path: Path) -> None:
+    jitted = gc.jit(jax.random.split)
+    want = jitted(jax.random.key(3))
+    with jax.default_prng_impl("rbg"):
+        got = saved(jitted, tmp_path / "f.gcx")(jax.random.key(3, impl="threefry2x32"))
+    np.testing.assert_array_equal(jax.random.key_data(got), jax.random.key_data(want))

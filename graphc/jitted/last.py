@@ -1,0 +1,95 @@
+"""`LastCall`: the last program of a jitted function, called again without looking for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import jax
+from jax.tree_util import tree_flatten, tree_structure
+
+from graphc.jitted.arguments import Form, array_type, flatten, kind_of_leaf
+from graphc.jitted.packed import PackedTree
+from graphc.jitted.program import Given, JitProgram
+from graphc.jitted.surroundings import committed_to, device_for, is_spread
+
+OTHER: Any = object()
+"""What `LastCall.call` gives for arguments that need another program."""
+
+_AVAL, _SHARDING = attrgetter("aval"), attrgetter("sharding")
+
+
+class LastCall:
+    """The last program, and how to call it again with arguments of the same forms.
+
+    Args:
+        key: what else must be the same: the labels, the static arguments, JAX's settings.
+        forms: the forms of the arguments, with the types of the leaves of this call.
+        device: where the program runs; None under a strategy.
+    """
+
+    def __init__(
+        self,
+        key: Any,
+        program: JitProgram,
+        forms: Sequence[Form],
+        values: Sequence[Any],
+        device: jax.Device | None,
+    ) -> None:
+        self.key, self.program, self.forms, self._device = key, program, forms, device
+        self._direct = program.direct(forms)
+        self._tree: Any = tree_structure(list(values)) if self._direct is not None else None
+        self._types = [kind for form in forms for kind in form.types]
+        self._avals = [aval for form in forms for aval in form.avals]
+        self._kinds = list(map(kind_of_leaf, self._avals))
+        array = array_type()
+        self._only_arrays = all(kind is array for kind in self._types)
+        self._shardings: list[Any] | None = None
+
+    def call(self, values: Sequence[Any]) -> Any:
+        """The result; `OTHER` if the arguments have other forms, or are on other devices."""
+        if self._direct is None:
+            given = self._matching(values)
+            return OTHER if given is None else self.program(given)
+        leaves, tree = tree_flatten(list(values))
+        if tree != self._tree or list(map(type, leaves)) != self._types:
+            return OTHER
+        avals = list(map(_AVAL, leaves)) if self._only_arrays else list(map(jax.typeof, leaves))
+        if avals != self._avals:
+            if list(map(kind_of_leaf, avals)) != self._kinds:
+                return OTHER
+            self._avals = avals  # next time they are the same objects
+        if not self._are_here(leaves):
+            return OTHER
+        return self._direct(leaves)
+
+    def _matching(self, values: Sequence[Any]) -> list[Given] | None:
+        """The leaves of arguments that have the forms; None if one has another, or is elsewhere."""
+        given: list[Given] = []
+        everything: list[Any] = []
+        for form, value in zip(self.forms, values, strict=True):
+            if type(value) is PackedTree:
+                if value.form is not form and value.form.key != form.key:
+                    return None
+                given.append(value)
+                continue
+            leaves, found = flatten(value, form)
+            if found is None:
+                return None
+            given.append(leaves)
+            everything += leaves
+        return given if self._device is None or self._are_here(everything) else None
+
+    def _are_here(self, leaves: Sequence[Any]) -> bool:
+        """Whether the arrays among the leaves are where the program takes them."""
+        arrays = leaves if self._only_arrays else [v for v in leaves if isinstance(v, jax.Array)]
+        shardings = list(map(_SHARDING, arrays))
+        if shardings == self._shardings:
+            return True
+        if any(map(is_spread, arrays)) or len(committed_to(arrays)) > 1:
+            return False
+        if self._device is not None and device_for(arrays) != self._device:
+            return False
+        self._shardings = shardings
+        return True

@@ -1,0 +1,94 @@
+"""What surrounds a call: JAX's settings in this thread, and the devices of the arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import jax
+from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding, get_abstract_mesh
+
+from graphc.devices.discovery import default_device
+
+_CONFIG: Any = jax.config
+
+# The settings of JAX that change what a function means, or by whom it must be run. They may differ
+# between threads and between calls, so each call looks at them.
+_MEANING = [
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_device",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_enable_custom_prng",
+    "jax_legacy_prng_key",
+    "jax_random_seed_offset",
+    "jax_high_dynamic_range_gumbel",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_softmax_custom_jvp",
+]
+# Set, they ask for checks that only JAX makes.
+_CHECKS = ["jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_debug_key_reuse"]
+
+_read = attrgetter(*[name for name in (*_MEANING, *_CHECKS) if hasattr(_CONFIG, name)])
+
+
+def settings() -> tuple[Any, ...]:
+    """The settings of JAX in this thread that change what a call means."""
+    return (*_read(_CONFIG), get_abstract_mesh().empty)
+
+
+def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
+    """Why a call with these leaves is left to `jax.jit`, whatever the function is; None if it is
+    not."""
+    checks = [name for name in _CHECKS if getattr(_CONFIG, name, False)]
+    if checks:
+        return f"{checks[0]} is set"
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        return "it was called inside jax.grad, jax.vmap or jax.jit"
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+    if not _CONFIG.jax_enable_x64 and any(map(_is_wide, arrays)):
+        return "arrays among the arguments are of 64 bits, and jax_enable_x64 is not set"
+    if has_strategy:
+        return None
+    if not get_abstract_mesh().empty:
+        return "it was called inside jax.set_mesh: pass strategy="
+    if any(map(is_spread, arrays)):
+        return "arrays among the arguments are laid out over a mesh: pass strategy="
+    if len(committed_to(arrays)) > 1:
+        return "arrays among the arguments are committed to different devices"
+    return None
+
+
+def _is_wide(array: jax.Array) -> bool:
+    """Whether it has an element type that JAX has only in 64-bit mode."""
+    dtype: Any = array.dtype
+    return str(dtype) in ("float64", "int64", "uint64", "complex128")
+
+
+def is_spread(array: Any) -> bool:
+    """Whether it is an array on several devices, or one that a mesh lays out.
+
+    The results of `jax.jit` for such arrays are laid out over the mesh too.
+    """
+    return isinstance(array, jax.Array) and not isinstance(array.sharding, SingleDeviceSharding)
+
+
+def committed_to(arrays: Iterable[Any]) -> set[jax.Device]:
+    """The devices that arrays, which are not spread, are committed to."""
+    return {
+        device
+        for array in arrays
+        if isinstance(array, jax.Array) and array.committed
+        for device in array.devices()
+    }
+
+
+def device_for(arrays: Iterable[Any], held: Sequence[Any] = ()) -> jax.Device:
+    """The device that arrays are committed to; otherwise that of the buffers which are held, or
+    the default device."""
+    found = committed_to(arrays) or committed_to(held[:1])
+    return found.pop() if len(found) == 1 else default_device()
