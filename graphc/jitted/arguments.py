@@ -13,7 +13,7 @@ from jax.tree_util import keystr, tree_flatten
 
 from graphc.errors import AttributeValueError
 from graphc.ir.source import current_source
-from graphc.jitted.packed import PackedTree
+from graphc.jitted.packed import packing_of
 from graphc.runtime.feeds.feeds import FeedSpec
 
 Label: TypeAlias = int | str
@@ -240,9 +240,9 @@ def form_of(value: Any, name: str) -> Form:
     Raises:
         AttributeValueError: a leaf is not an array.
     """
-    if type(value) is PackedTree:
-        form: Form = value.form
-        return form
+    packing = packing_of(value)
+    if packing is not None:
+        return packing.form
     leaves, tree = tree_flatten(value)
     avals = [_abstract(leaf, tree, number, name) for number, leaf in enumerate(leaves)]
     return Form(tree, avals, list(map(type, leaves)))

@@ -20,7 +20,7 @@ from graphc.ir.source import current_source
 from graphc.jitted.arguments import Call, Form, Roles, form_of
 from graphc.jitted.importing import import_function
 from graphc.jitted.last import OTHER, LastCall
-from graphc.jitted.packed import PackedTree, unpack
+from graphc.jitted.packed import PackedTree, packing_of, unpack
 from graphc.jitted.program import JitProgram, compiled
 from graphc.jitted.saving import Callee, save_function
 from graphc.jitted.stored import StoredCall
@@ -154,7 +154,7 @@ class JittedFunction(Uncopied):
         except (JaxImportError, DTypeError) as error:
             if isinstance(error.__cause__, jax.errors.ConcretizationTypeError):
                 raise
-            self._note(error.what)
+            self._note("; ".join((error.what, *error.details)))
             return None
 
     def _stored(
@@ -289,6 +289,6 @@ class JittedFunction(Uncopied):
 
 def _arrays(values: Sequence[Any]) -> tuple[list[Any], list[jax.Array]]:
     """The leaves of arguments, and the buffers that hold those of packed trees."""
-    packed = [value for value in values if type(value) is PackedTree]
+    packed = [packing for value in values if (packing := packing_of(value)) is not None]
     leaves = tree_leaves([value for value in values if type(value) is not PackedTree])
-    return leaves, [buffer for tree in packed for buffer in tree.buffers()]
+    return leaves, [buffer for packing in packed for buffer in packing.buffers()]

@@ -147,7 +147,7 @@ def _traced(function: Callable[..., Any], call: Call, forms: Sequence[Form]) -> 
     if any(isinstance(value, Tracer) for value in traced.jaxpr.consts):
         raise JaxImportError("it uses a value that jax.grad, jax.vmap or jax.jit is tracing")
     if traced.jaxpr.effects:
-        raise JaxImportError("it calls back into Python (jax.debug.print, io_callback)")
+        raise JaxImportError("it has side effects: jax.debug.print, io_callback or references")
     return traced
 
 
@@ -237,7 +237,7 @@ def _segments(
         for node, first in nodes if count else ():
             span = slice(first, first + count)
             alike = node == form.tree and tuple(kinds[span]) == form.key[1]
-            if alike and all(free[span]) and not any(aval.weak_type for aval in form.avals):
+            if alike and all(free[span]):
                 found[argument] = first
                 free[span] = [False] * count
                 break

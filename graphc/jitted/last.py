@@ -10,7 +10,7 @@ import jax
 from jax.tree_util import tree_flatten, tree_structure
 
 from graphc.jitted.arguments import Form, array_type, flatten, kind_of_leaf
-from graphc.jitted.packed import PackedTree
+from graphc.jitted.packed import packing_of
 from graphc.jitted.program import Given, JitProgram
 from graphc.jitted.surroundings import committed_to, device_for, is_spread
 
@@ -69,8 +69,9 @@ class LastCall:
         given: list[Given] = []
         everything: list[Any] = []
         for form, value in zip(self.forms, values, strict=True):
-            if type(value) is PackedTree:
-                if value.form is not form and value.form.key != form.key:
+            packing = packing_of(value)
+            if packing is not None:
+                if packing.form is not form and packing.form.key != form.key:
                     return None
                 given.append(value)
                 continue

@@ -19,6 +19,60 @@ LeafReader: TypeAlias = Callable[[State, list[str]], list[Any]]
 """What reads the variables of these names as leaves."""
 
 
+class Packing:
+    """What is behind a packed tree: the state with its leaves, and their names there.
+
+    Attributes:
+        state: holds the leaves, and perhaps those of other packed trees.
+        names: the variables of the state that are the leaves, in order.
+        form: the structure of the tree.
+    """
+
+    __slots__ = ("_is_gone", "_leaves", "_made_of", "_tree", "form", "names", "state")
+
+    def __init__(self, state: State, names: list[str], form: Form, read: LeafReader) -> None:
+        self.state, self.names, self.form = state, names, form
+        self._leaves = read
+        self._tree: Any = None
+        self._made_of: Any = None  # the buffers: others after a step that was interrupted
+        self._is_gone = False
+
+    def tree(self) -> ArrayTree:
+        """The tree itself, with ordinary arrays.
+
+        Raises:
+            StateError: it was given back to the jitted function.
+        """
+        buffers = self.buffers()
+        if self._tree is None or self._made_of is not buffers:
+            leaves = self._leaves(self.state, self.names)
+            self._tree = jax.tree.unflatten(self.form.tree, leaves)
+            self._made_of = buffers
+        return self._tree
+
+    def buffers(self) -> list[jax.Array]:
+        """The buffers that hold the leaves, and perhaps those of other trees.
+
+        Raises:
+            StateError: the tree was given back to the jitted function.
+        """
+        if self._is_gone:
+            raise StateError(
+                "this packed tree was consumed by a call that took it together with other trees",
+                hint="go on with the tree that the call returned",
+            )
+        return self.state.buffers
+
+    def forget(self) -> None:
+        """Frees the leaves that were copied out."""
+        self._tree = self._made_of = None
+
+    def consume(self) -> None:
+        """Marks the tree as given away, while other trees of its state are not."""
+        self.forget()
+        self._is_gone = True
+
+
 class PackedTree(Uncopied):
     """A pytree that `gc.jit` returned for a donated argument. Its leaves are stored stacked.
 
@@ -45,71 +99,38 @@ class PackedTree(Uncopied):
         (<PackedTree of 12 arrays>, 12, (16, 16))
     """
 
-    __slots__ = ("_is_gone", "_leaves", "_made_of", "_tree", "form", "names", "state")
+    # One attribute of its own, and a private one: all others are those of the tree.
+    __slots__ = ("_packing",)
 
     instead = "copy its leaves: jax.tree.map(np.asarray, tree)"
 
-    def __init__(self, state: State, names: list[str], form: Form, read: LeafReader) -> None:
-        self.state, self.names, self.form = state, names, form
-        self._leaves = read
-        self._tree: Any = None
-        self._made_of: Any = None  # the buffers: others after a step that was interrupted
-        self._is_gone = False
-
-    def unpacked(self) -> ArrayTree:
-        """The tree itself, with ordinary arrays.
-
-        Raises:
-            StateError: it was given back to the jitted function.
-        """
-        buffers = self.buffers()
-        if self._tree is None or self._made_of is not buffers:
-            leaves = self._leaves(self.state, self.names)
-            self._tree = jax.tree.unflatten(self.form.tree, leaves)
-            self._made_of = buffers
-        return self._tree
-
-    def buffers(self) -> list[jax.Array]:
-        """The buffers that hold its leaves, and perhaps those of other trees.
-
-        Raises:
-            StateError: it was given back to the jitted function.
-        """
-        if self._is_gone:
-            raise StateError(
-                "this packed tree was consumed by a call that took it together with other trees",
-                hint="go on with the tree that the call returned",
-            )
-        return self.state.buffers
-
-    def forget(self) -> None:
-        """Frees the leaves that were copied out."""
-        self._tree = self._made_of = None
-
-    def consume(self) -> None:
-        """Marks it as given away, while other trees of its state are not."""
-        self.forget()
-        self._is_gone = True
+    def __init__(self, packing: Packing) -> None:
+        self._packing = packing
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.unpacked(), name)
+        return getattr(self._packing.tree(), name)
 
     def __getitem__(self, key: Any) -> Any:
-        return self.unpacked()[key]
+        return self._packing.tree()[key]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.unpacked())
+        return iter(self._packing.tree())
 
     def __len__(self) -> int:
-        return len(self.unpacked())
+        return len(self._packing.tree())
 
     def __contains__(self, key: Any) -> bool:
-        return key in self.unpacked()
+        return key in self._packing.tree()
 
     def __repr__(self) -> str:
-        return f"<PackedTree of {len(self.names)} arrays>"
+        return f"<PackedTree of {len(self._packing.names)} arrays>"
+
+
+def packing_of(value: Any) -> Packing | None:
+    """What is behind a packed tree; None for any other value."""
+    return value._packing if type(value) is PackedTree else None
 
 
 def unpack(tree: ArrayTree) -> ArrayTree:
@@ -123,14 +144,13 @@ def unpack(tree: ArrayTree) -> ArrayTree:
         {'a': 1}
     """
 
-    def is_packed(node: Any) -> bool:
-        return type(node) is PackedTree
+    def unpacked(node: Any) -> Any:
+        packing = packing_of(node)
+        return node if packing is None else packing.tree()
 
-    return jax.tree.map(
-        lambda node: node.unpacked() if is_packed(node) else node, tree, is_leaf=is_packed
-    )
+    return jax.tree.map(unpacked, tree, is_leaf=lambda node: type(node) is PackedTree)
 
 
 jax.tree_util.register_pytree_node(
-    PackedTree, lambda packed: ((packed.unpacked(),), None), lambda _, children: children[0]
+    PackedTree, lambda node: ((node._packing.tree(),), None), lambda _, children: children[0]
 )

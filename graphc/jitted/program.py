@@ -17,7 +17,7 @@ from graphc.ir.source import current_source
 from graphc.jitted.arguments import Form, array_type, converted
 from graphc.jitted.direct import DirectCall, is_direct
 from graphc.jitted.importing import Imported, Leaf
-from graphc.jitted.packed import PackedTree
+from graphc.jitted.packed import PackedTree, packing_of
 from graphc.jitted.results import Result
 from graphc.ops.structure.state import group
 from graphc.runtime.buffers.layout import OWN, StateLayout
@@ -85,11 +85,11 @@ class JitProgram:
             StateError: a donated argument was given to an earlier call.
             ExecutionError: the run failed.
         """
-        packed = [tree for i in self._names if type(tree := given[i]) is PackedTree]
+        packed = [packing for i in self._names if (packing := packing_of(given[i])) is not None]
         if len(set(map(id, packed))) < len(packed):
             raise _given_twice()
-        for tree in packed:
-            tree.buffers()  # raises if it was consumed
+        for packing in packed:
+            packing.buffers()  # raises if it was consumed
         given = [
             tree_leaves(value) if type(value) is PackedTree and i not in self._stacked else value
             for i, value in enumerate(given)
@@ -101,13 +101,13 @@ class JitProgram:
                 raise _deleted(spec.label) if type(source) is Leaf else _deleted_outside(value)
             values.append(value if type(value) is array else converted(value, spec))
         state = self._state(given) if self.is_stacked else None
-        for tree in packed:
-            tree.forget()
+        for packing in packed:
+            packing.forget()
         result = self._run(given, values) if state is None else self._run_stacked(state, values)
         if self.executable.consumes:
-            for tree in packed:
-                if tree.state is not state:
-                    tree.consume()
+            for packing in packed:
+                if packing.state is not state:
+                    packing.consume()
         return result
 
     def _run_stacked(self, state: State, values: list[Any]) -> Any:
@@ -225,7 +225,8 @@ def _sizes(tensor: Tensor) -> tuple[int, ...]:
 
 
 def _state_of(value: Given, names: list[str]) -> State | None:
-    return value.state if type(value) is PackedTree and value.names == names else None
+    packing = packing_of(value)
+    return packing.state if packing is not None and packing.names == names else None
 
 
 def _given_twice() -> StateError:

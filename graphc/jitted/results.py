@@ -14,7 +14,7 @@ from graphc.ir.variable import Variable
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Form
 from graphc.jitted.importing import Imported
-from graphc.jitted.packed import PackedTree
+from graphc.jitted.packed import PackedTree, Packing
 from graphc.runtime.state.state import State
 
 
@@ -65,7 +65,8 @@ class Result:
         leaves: list[Any] = []
         for kind, key, finish in self._places:
             if kind == "packed" and state is not None:
-                leaves.append(PackedTree(state, self._names[key], self._forms[key], self._read))
+                packing = Packing(state, self._names[key], self._forms[key], self._read)
+                leaves.append(PackedTree(packing))
                 continue
             value = fetched[key] if kind == "fetched" else new[key]
             leaves.append(value if finish is None else finish(value))

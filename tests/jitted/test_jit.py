@@ -210,8 +210,8 @@ def test_callbacks_run_by_jax(capsys: Any) -> None:
     assert_near(np.asarray(jitted(X)), X * 2, 0, 0)
     jax.effects_barrier()
     assert "first 0.0" in capsys.readouterr().out
-    assert jitted.notes == ["it calls back into Python (jax.debug.print, io_callback)"]
-    with pytest.raises(GraphError, match=r"runs by jax.jit: it calls back"):
+    assert jitted.notes == ["it has side effects: jax.debug.print, io_callback or references"]
+    with pytest.raises(GraphError, match=r"runs by jax.jit: it has side effects"):
         jitted.compile(X)
 
 
@@ -340,3 +340,33 @@ def test_large_arrays_that_a_function_holds_are_not_in_the_program() -> None:
     x = np.ones((2, 64), np.float32)
     assert_near(np.asarray(jitted(x)), np.tanh(x @ WEIGHTS), 1e-5, 1e-5)
     assert [value.name for value in jitted.executable.interface.feeds] == ["x", "held_0"]
+
+
+def test_weakly_typed_leaves_are_updated_in_place() -> None:
+    """The state of flax begins with `step=0`, whose type is weak."""
+
+    def counted(state: Any) -> Any:
+        return {"step": state["step"] + 1, "w": state["w"] * 2}
+
+    jitted, by_jax = gc.jit(counted, donate_argnums=0), jax.jit(counted)
+    state = {"step": 0, "w": jnp.ones(3)}
+    want = {"step": 0, "w": jnp.ones(3)}
+    for _ in range(3):
+        before = state["w"]
+        state, want = jitted(state), by_jax(want)
+        assert before.is_deleted()
+        assert_same(state, want)
+    assert {b.members[0] for b in jitted.executable.interface.written} == {"state/step", "state/w"}
+    assert jnp.ones((), jnp.bfloat16) * state["step"] == 3.0
+
+
+def test_a_note_names_all_that_is_refused() -> None:
+    def refused(x: Any) -> Any:
+        where = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        return lax.with_sharding_constraint(x, where) + lax.rng_uniform(0.0, 1.0, x.shape)
+
+    jitted = gc.jit(refused)
+    assert jitted(X).shape == X.shape
+    (note,) = jitted.notes
+    assert "rng_uniform" in note
+    assert "sharding_constraint" in note

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import signal
 from typing import Any
@@ -14,6 +15,7 @@ from jax import numpy as jnp
 
 import graphc as gc
 from graphc.errors import CopyError, StateError
+from graphc.jitted.packed import packing_of
 from graphc.runtime.core.counters import COUNTERS
 from tests.near import assert_near
 from tests.runtime.counting import handled
@@ -138,9 +140,9 @@ def test_a_tree_that_was_changed_outside_is_taken() -> None:
 def test_another_batch_size_takes_the_same_buffers() -> None:
     jitted = donating()
     params, opt_state, _ = train(jitted)
-    before = params.state.layout.buffers
+    before = packing_of(params).state.layout.buffers
     params, opt_state, _ = jitted(params, opt_state, X[:3])
-    assert params.state.layout.buffers == before
+    assert packing_of(params).state.layout.buffers == before
     params, opt_state, _ = jitted(params, opt_state, X)
     want = train(jax.jit(step))
     want = jax.jit(step)(want[0], want[1], X[:3])
@@ -189,7 +191,9 @@ def test_a_state_object_is_one_argument() -> None:
     state = {"params": params, "opt": TX.init(params), "step": 0, "key": jax.random.key(1)}
     for _ in range(3):
         state, metrics = jitted(state, X)
+    assert type(state) is gc.PackedTree  # though its step is weakly typed
     assert int(state["step"]) == 3
+    assert state["step"].weak_type
     assert state["key"].dtype == jax.random.key(1).dtype
     want = train(jax.jit(step), 3)
     assert_trees_near(state["params"], want[0])
@@ -330,3 +334,38 @@ def test_arguments_that_are_one_array_stay_arrays() -> None:
         assert all(isinstance(w, jax.Array) for w in got)
         assert_trees_near(got, want)
     assert jitted.memory()["aliased"] > 0
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class TrainState:
+    """Its fields are called as a packed tree could call what it holds itself."""
+
+    state: Any
+    names: Any
+    form: Any
+    buffers: Any
+    forget: Any
+    consume: Any
+    unpacked: Any
+
+
+def test_fields_of_the_tree_are_seen_whatever_their_names() -> None:
+    def advanced(s: TrainState, x: Any) -> TrainState:
+        params, opt_state, _ = step(s.state, s.names, x)
+        return dataclasses.replace(s, state=params, names=opt_state, form=s.form + 1)
+
+    jitted = gc.jit(advanced, donate_argnums=0)
+    params = init()
+    given = TrainState(
+        params, TX.init(params), 0 * jnp.ones(()), *[jnp.full(2, n) for n in range(4)]
+    )
+    for _ in range(2):
+        given = jitted(given, X)
+    assert type(given) is gc.PackedTree
+    want = train(jax.jit(step), 2)
+    assert_trees_near(given.state, want[0])
+    assert_trees_near(given.names, want[1])
+    assert float(given.form) == 2.0
+    seen = [given.buffers, given.forget, given.consume, given.unpacked]
+    assert [int(leaf[0]) for leaf in seen] == [0, 1, 2, 3]
