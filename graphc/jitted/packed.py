@@ -28,13 +28,12 @@ class Packing:
         form: the structure of the tree.
     """
 
-    __slots__ = ("_is_gone", "_leaves", "_made_of", "_tree", "form", "names", "state")
+    __slots__ = ("_is_gone", "_leaves", "_tree", "form", "names", "state")
 
     def __init__(self, state: State, names: list[str], form: Form, read: LeafReader) -> None:
         self.state, self.names, self.form = state, names, form
         self._leaves = read
         self._tree: Any = None
-        self._made_of: Any = None  # the buffers: others after a step that was interrupted
         self._is_gone = False
 
     def tree(self) -> ArrayTree:
@@ -43,11 +42,10 @@ class Packing:
         Raises:
             StateError: it was given back to the jitted function.
         """
-        buffers = self.buffers()
-        if self._tree is None or self._made_of is not buffers:
+        self.buffers()  # raises if it was consumed
+        if self._tree is None:
             leaves = self._leaves(self.state, self.names)
             self._tree = jax.tree.unflatten(self.form.tree, leaves)
-            self._made_of = buffers
         return self._tree
 
     def buffers(self) -> list[jax.Array]:
@@ -64,8 +62,9 @@ class Packing:
         return self.state.buffers
 
     def forget(self) -> None:
-        """Frees the leaves that were copied out."""
-        self._tree = self._made_of = None
+        """Frees the leaves that were copied out. After a step, even one that was interrupted, the
+        state holds others."""
+        self._tree = None
 
     def consume(self) -> None:
         """Marks the tree as given away, while other trees of its state are not."""

@@ -370,3 +370,11 @@ def test_a_note_names_all_that_is_refused() -> None:
     (note,) = jitted.notes
     assert "rng_uniform" in note
     assert "sharding_constraint" in note
+
+
+def test_weak_and_strong_arrays_of_one_type_are_two_forms() -> None:
+    jitted, by_jax = gc.jit(lambda s, x: s * x), jax.jit(lambda s, x: s * x)
+    x = jnp.ones(2, jnp.bfloat16)
+    weak, strong = jnp.asarray(2.0), jnp.float32(2.0)
+    for scale in (strong, weak, strong, weak):
+        assert_same(jitted(scale, x), by_jax(scale, x))

@@ -369,3 +369,18 @@ def test_fields_of_the_tree_are_seen_whatever_their_names() -> None:
     assert float(given.form) == 2.0
     seen = [given.buffers, given.forget, given.consume, given.unpacked]
     assert [int(leaf[0]) for leaf in seen] == [0, 1, 2, 3]
+
+
+def test_an_interrupt_while_the_result_is_made_loses_nothing(monkeypatch: Any) -> None:
+    jitted = donating()
+    params, opt_state, _ = train(jitted, 2)
+
+    def stopped(*_: Any) -> Any:
+        raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr("graphc.jitted.results.Result.__call__", stopped)
+        jitted(params, opt_state, X)
+    assert int(opt_state[0].count) == 3
+    got = jitted(params, opt_state, X)
+    assert_trees_near(gc.unpack(got), train(jax.jit(step), 4))
