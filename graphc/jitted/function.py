@@ -39,7 +39,7 @@ _OF_FUNCTIONS = {*functools.WRAPPER_ASSIGNMENTS, "__dict__", "__wrapped__"}
 
 
 class JittedFunction(Uncopied):
-    """A function that `gc.jit` compiles: see there.
+    """A function that `gc.jit` made. It is called like the function itself.
 
     Attributes:
         notes: why calls were left to `jax.jit`, or `cache_key` was of no use, one line for each
