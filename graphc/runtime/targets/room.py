@@ -63,7 +63,10 @@ def need_of(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) 
 
 
 def has_room(size: int) -> bool:
-    """Whether the process can have so many bytes more, in one piece."""
+    """Whether the process can have so many bytes more, in one piece.
+
+    Free memory that a heap of malloc keeps is not counted: only its own thread can use it.
+    """
     try:
         mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except (OSError, OverflowError, ValueError):

@@ -30,6 +30,9 @@ def process(module: str, devices: int, *arguments: str) -> dict[str, str]:
             **os.environ,
             "JAX_PLATFORMS": "cpu",
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            # glibc gives freed blocks of this size back to the system. Without it, a thread's
+            # heap may keep them, and whether a later run finds room depends on the threads.
+            "MALLOC_MMAP_THRESHOLD_": str(2**20),
         },
         capture_output=True,
         text=True,
