@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from graphc.errors import AttributeValueError, DTypeError, FeedError
+from graphc.errors import AttributeValueError, DTypeError, FeedError, StateError
 from graphc.ir.calls import explained
 from graphc.ir.host_values import read
 from graphc.ir.source import current_source
@@ -38,6 +38,8 @@ class Batches:
         ((2,), True)
     """
 
+    has_positions = True  # its iterators have `state` and `restore`
+
     @explained
     def __init__(self, arrays: Mapping[str, ArrayLike], size: int, *, seed: int = 0) -> None:
         given: Any = arrays
@@ -66,13 +68,106 @@ class Batches:
         self.size = size
         self.seed = seed
 
-    def __iter__(self) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
-        rng = np.random.default_rng(self.seed)
-        while True:
-            order = rng.permutation(self.examples)
-            for start in range(0, self.examples - self.size + 1, self.size):
-                chosen = order[start : start + self.size]
-                yield {name: array[chosen] for name, array in self.arrays.items()}
+    def __iter__(self) -> BatchesIterator:
+        return BatchesIterator(self)
+
+
+class BatchesIterator(Iterator[dict[str, np.ndarray[Any, Any]]]):
+    """An iterator over the batches of `Batches`, with a position that can be saved.
+
+    Examples:
+        >>> batches = gc.data.Batches({"x": np.arange(6)}, 2)
+        >>> items = iter(batches)
+        >>> first, position = next(items), items.state()
+        >>> second = next(items)
+        >>> again = iter(batches)
+        >>> again.restore(position)
+        >>> bool((next(again)["x"] == second["x"]).all())
+        True
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._rng = np.random.default_rng(batches.seed)
+        self._start_epoch()
+
+    def _start_epoch(self) -> None:
+        self._before = self._rng.bit_generator.state  # of the order of this epoch
+        self._order = self._rng.permutation(self._batches.examples)
+        self._next = 0
+
+    def __next__(self) -> dict[str, np.ndarray[Any, Any]]:
+        given = self._batches
+        if self._next + given.size > given.examples:
+            self._start_epoch()
+        chosen = self._order[self._next : self._next + given.size]
+        found = {name: array.take(chosen, 0) for name, array in given.arrays.items()}
+        self._next += given.size
+        return found
+
+    def state(self) -> dict[str, object]:
+        """The position after the batches that `next` has returned: a nest that JSON can represent.
+
+        Examples:
+            >>> items = iter(gc.data.Batches({"x": np.arange(6)}, 2))
+            >>> batch = next(items)
+            >>> items.state()["next"]
+            2
+        """
+        given, drawn = self._batches, self._before
+        return {
+            "examples": given.examples,
+            "size": given.size,
+            "seed": given.seed,
+            "rng": [hex(n) for n in (*_word(drawn), *_half(drawn))],  # of 128 bits
+            "next": self._next,
+        }
+
+    def restore(self, tree: Mapping[str, object]) -> None:
+        """Goes to a position that `state` returned, also in another process.
+
+        Raises:
+            StateError: `tree` is no such state, or that of other batches.
+
+        Examples:
+            >>> items = iter(gc.data.Batches({"x": np.arange(6)}, 2))
+            >>> items.restore(items.state())
+        """
+        given: Any = tree
+        own = self.state()
+        if not isinstance(given, Mapping) or set(given) != set(own):
+            raise StateError(
+                "restore: this is not the state of an iterator of gc.data.Batches",
+                source=current_source(),
+                hint="pass what state() of the iterator returned",
+            )
+        other = [name for name in ("examples", "size", "seed") if given[name] != own[name]]
+        if other:
+            raise StateError(
+                "restore: the state belongs to other batches",
+                details=[f"{name}: {given[name]} in the state, {own[name]} here" for name in other],
+                source=current_source(),
+                hint="restore it into batches of the same arrays, size and seed",
+            )
+        state, inc, has_uint32, uinteger = [int(word, 16) for word in given["rng"]]
+        self._rng.bit_generator.state = {
+            **self._before,
+            "state": {"state": state, "inc": inc},
+            "has_uint32": has_uint32,
+            "uinteger": uinteger,
+        }
+        self._start_epoch()
+        self._next = given["next"]
+
+
+def _word(drawn: Mapping[str, Any]) -> tuple[int, int]:
+    """The state of the generator."""
+    return drawn["state"]["state"], drawn["state"]["inc"]
+
+
+def _half(drawn: Mapping[str, Any]) -> tuple[int, int]:
+    """The half of a random word that the generator keeps for the next draw."""
+    return drawn["has_uint32"], drawn["uinteger"]
 
 
 def _as_array(name: str, value: Any) -> np.ndarray[Any, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 from weakref import finalize
 
 import jax
@@ -14,7 +13,7 @@ import jax
 from graphc.copying import Uncopied
 from graphc.data.pump import Pump, close
 from graphc.devices.discovery import find_devices, no_such_device
-from graphc.errors import AttributeValueError, DTypeError, FeedError, GraphcError
+from graphc.errors import AttributeValueError, DTypeError, FeedError, GraphcError, StateError
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.host_values import read
 from graphc.ir.source import Source, current_source
@@ -77,15 +76,22 @@ def prefetch(
         >>> [float(x.sum()) for x in gc.data.prefetch(batches)]
         [0.0, 3.0, 6.0]
     """
-    count = checked_count(size, "prefetch: size")
     _check_iterable(batches)
-    if steps is not None:
-        return _stacked(batches, to, count, steps)
-    return Prefetch(batches, _placer(to), count)
+    place, count = checked_place(to, size, steps)
+    return Prefetch(batches, place, count, steps)
 
 
-def _stacked(batches: Iterable[Any], to: Any, size: int, steps: int) -> Prefetch:
-    """Prefetches stacks of `steps` batches for a session."""
+def checked_place(
+    to: Destination | None, size: int, steps: int | None
+) -> tuple[Callable[[Any], Any], int]:
+    """The function that copies a batch, or a group of `steps` batches; and the size as an int.
+
+    Raises:
+        AttributeValueError, DeviceError: see `prefetch`.
+    """
+    count = checked_count(size, "prefetch: size")
+    if steps is None:
+        return _placer(to), count
     n = checked_count(steps, "prefetch: steps")
     if not isinstance(to, Session):
         raise AttributeValueError(
@@ -93,7 +99,8 @@ def _stacked(batches: Iterable[Any], to: Any, size: int, steps: int) -> Prefetch
             source=current_source(),
             hint="prefetch(batches, session, steps=n), or stack the arrays yourself",
         )
-    return Prefetch(_in_groups(batches, n), lambda group: to.put(group, steps=n), size)
+    session = to
+    return lambda group: session.put(group, steps=n), count
 
 
 class Prefetch(Iterator[Any], Uncopied):
@@ -118,19 +125,29 @@ class Prefetch(Iterator[Any], Uncopied):
         batches: Iterable[Feeds | ArrayTree],
         place: Callable[[ArrayTree], ArrayTree],
         size: int,
+        steps: int | None = None,
     ) -> None:
-        FORKING.use_devices()
-        made_at = current_source()
+        self._options = place, size, steps, current_source()
+        self._items = _resumable(batches)
+        self._after: Any = None if self._items is None else self._items.state()
+        self._start(batches if self._items is None else self._items)
 
-        def make(batch: Any, number: int) -> Any:
+    def _start(self, batches: Iterable[Any]) -> None:
+        FORKING.use_devices()
+        place, size, steps, made_at = self._options
+
+        def make(pair: Any, number: int) -> Any:
+            batch, after = pair
             try:
-                return place(batch)
+                return place(batch), after
             except GraphcError as error:
-                _tell_more(error, number, made_at)
+                told_more(error, number, made_at)
                 raise
 
         # The thread refers to the pump only, so this object can be garbage-collected.
-        self._pump = Pump(batches, make, size, own_settings())
+        self._pump = Pump(
+            _positions(batches, self._items is not None, steps), make, size, own_settings()
+        )
         self._stop = finalize(self, self._pump.stop)
         self._stop.atexit = False  # the pump itself handles the end of the process
 
@@ -138,7 +155,64 @@ class Prefetch(Iterator[Any], Uncopied):
         return self
 
     def __next__(self) -> Any:
-        return self._pump.take()
+        batch, self._after = self._pump.take()
+        return batch
+
+    def state(self) -> dict[str, object]:
+        """The position of the source after the batches that `next` has returned.
+
+        For sources whose iterators have `state` and `restore`, such as `gc.data.Pipeline` and
+        `gc.data.Batches`.
+
+        Raises:
+            StateError: the source has no positions.
+
+        Examples:
+            >>> batches = gc.data.Batches({"x": np.arange(6)}, 2)
+            >>> with gc.data.prefetch(batches) as stream:
+            ...     batch, position = next(stream), stream.state()
+            >>> position["next"]
+            2
+        """
+        if self._items is None:
+            raise self._no_position()
+        found: dict[str, object] = self._after
+        return found
+
+    def restore(self, tree: Mapping[str, object]) -> None:
+        """Goes to a position of the source. Batches that have been read ahead are discarded.
+
+        Raises:
+            StateError: the source has no positions, or does not stop reading.
+
+        Examples:
+            >>> batches = gc.data.Batches({"x": np.arange(6)}, 2)
+            >>> with gc.data.prefetch(batches) as stream:
+            ...     start, first = stream.state(), next(stream)
+            ...     stream.restore(start)
+            ...     bool((next(stream)["x"] == first["x"]).all())
+            True
+        """
+        if self._items is None:
+            raise self._no_position()
+        self._stop()
+        if not self._pump.join():
+            raise StateError(
+                "prefetch: its thread still waits for the next batch of the source",
+                source=current_source(),
+                hint="restore a new iterator of the source, and prefetch that",
+            )
+        self._items.restore(tree)
+        self._after = self._items.state()
+        self._start(self._items)
+
+    def _no_position(self) -> StateError:
+        return StateError(
+            "prefetch: the batches come from an iterable without positions",
+            source=current_source(),
+            hint="make them by a gc.data.Pipeline or gc.data.Batches, or give the iterator the "
+            "methods state() and restore(tree)",
+        )
 
     def close(self) -> None:
         """Ends the thread, which closes `batches` if it is a generator, and discards the waiting
@@ -165,12 +239,7 @@ class Prefetch(Iterator[Any], Uncopied):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
@@ -183,7 +252,7 @@ def _check_iterable(batches: Any) -> None:
         )
 
 
-def _tell_more(error: GraphcError, number: int, made_at: Source | None) -> None:
+def told_more(error: GraphcError, number: int, made_at: Source | None) -> None:
     """Adds the number of the batch to an error of the thread, and the line of `prefetch` if the
     error has no other line."""
     error.details = (*error.details, f"batch {number} of prefetch")
@@ -191,11 +260,40 @@ def _tell_more(error: GraphcError, number: int, made_at: Source | None) -> None:
         error.source = made_at
 
 
-def _in_groups(batches: Iterable[Any], n: int) -> Iterator[list[Any]]:
-    source = iter(batches)
+class _Resumable(Protocol):
+    """An iterator with a position."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __next__(self) -> Any: ...
+
+    def state(self) -> Any: ...
+
+    def restore(self, tree: Any) -> None: ...
+
+
+def _resumable(batches: Any) -> _Resumable | None:
+    """The iterator of a source whose iterators have positions."""
+    items = batches
+    if not isinstance(batches, Iterator):
+        if not hasattr(batches, "has_positions"):  # its iterator is made by the thread
+            return None
+        items = iter(batches)
+    has_both = all(callable(getattr(items, name, None)) for name in ("state", "restore"))
+    return items if has_both else None
+
+
+def _positions(
+    batches: Iterable[Any], resumable: bool, steps: int | None
+) -> Iterator[tuple[Any, Any]]:
+    """The batches, or lists of `steps` of them, with the positions after them."""
+    source: Any = iter(batches)
+    n = steps or 1
     try:
         while len(group := list(islice(source, n))) == n:
-            yield group
+            after = source.state() if resumable else None
+            yield (group[0] if steps is None else group), after
+            del group
     finally:
         close(source)
 

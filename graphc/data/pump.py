@@ -14,8 +14,10 @@ from weakref import WeakSet
 
 from graphc.runtime.core.background import under
 from graphc.runtime.core.forking import in_child_of_thread
+from graphc.runtime.core.interrupts import uninterrupted
 
 PATIENCE = 5.0  # seconds to wait for a source that is producing a batch
+MOMENT = 0.05  # seconds for which a wait delays signals, which must not come while it has a lock
 
 
 class Pump:
@@ -65,17 +67,25 @@ class Pump:
             StopIteration: there are no more.
             Others: an error from reading or making the next item. It is raised once.
         """
-        with self._changed:
-            while not self._ready and not self._ended:
-                self._changed.wait()
-            if self._ready:
-                self._changed.notify_all()
-                return self._ready.popleft()
-            error, self._error = self._error, None
+        while (taken := uninterrupted(self._taken)) is None:
+            pass  # signals are handled here, where the lock is free
+        if taken:
+            return taken[0]
+        error, self._error = self._error, None
         try:
             raise error or StopIteration
         finally:
             del error  # its traceback refers to this frame
+
+    def _taken(self) -> tuple[Any, ...] | None:
+        """The next item in a tuple, or an empty one at the end; None after a moment."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._ready or self._ended, MOMENT):
+                return None
+            if not self._ready:
+                return ()
+            self._changed.notify_all()
+            return (self._ready.popleft(),)
 
     def stop(self) -> None:
         """Makes the thread end after its current item, and discards ready items."""
@@ -85,14 +95,14 @@ class Pump:
             self._ready.clear()
             self._changed.notify_all()
 
-    def join(self) -> None:
-        """Waits until the thread has ended, up to a time limit.
+    def join(self) -> bool:
+        """Waits until the thread has ended, up to a time limit, and returns whether it has.
 
         Raises:
             Others: an error from closing a generator. It is raised once.
         """
         if self._thread is threading.current_thread():  # a source that closes its own pump
-            return
+            return True
         self._thread.join(PATIENCE)
         if self._thread.is_alive():
             warnings.warn(
@@ -107,6 +117,7 @@ class Pump:
                 raise fault
         finally:
             del fault
+        return not self._thread.is_alive()
 
     def forked(self) -> None:
         """Called in a child process. The thread exists only in the parent, and the lock may be held

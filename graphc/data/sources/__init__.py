@@ -1,0 +1,1 @@
+"""Sources of pipelines: arrays, files and other iterables."""

@@ -1,0 +1,1 @@
+"""Stages of pipelines: each reads the items of the stage before it."""

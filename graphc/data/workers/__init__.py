@@ -1,0 +1,1 @@
+"""Threads and processes that work for the stages of a pipeline."""
