@@ -1,238 +1,399 @@
-"""`fit`: the training loop, with a progress bar and a record of its measurements."""
+"""`Loop`: the steps of `fit`, and the work between them."""
 
 from __future__ import annotations
 
-import functools
-import io
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
+import jax
 
-from graphc.artifacts.signature import Signature
-from graphc.data import prefetching
-from graphc.errors import AttributeValueError, FeedError, GraphcError, UnknownNameError, nearest
-from graphc.ir.calls import explained
-from graphc.ir.graph import Graph
-from graphc.ir.node import Tensor
+from graphc.errors import FeedError, GraphcError
 from graphc.ir.source import current_source
-from graphc.ir.variable import Variable
-from graphc.runtime.core.progress import progress_bar
 from graphc.runtime.session import Session
-from graphc.typing import Feeds, Fetches
+from graphc.runtime.state.initial import hidden_types
+from graphc.train.call_size import CallSize
+from graphc.train.callbacks.base import Callback
+from graphc.train.evaluation import Validation, evaluate
+from graphc.train.feeding import Feeder
+from graphc.train.job import Job
+from graphc.train.recorder import Recorder
+from graphc.train.run import Run
+from graphc.train.saving import Saves, checked_extra, give_states
+from graphc.train.signals import Signals
+from graphc.train.stepping import Stepper, largest_call, next_boundary
+from graphc.train.writing import Writer
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Job:
-    """The training job for `graphc train script.py`, which the script's `build()` returns.
-
-    Attributes:
-        graph: the whole graph.
-        train: the fetch that runs one step: the result of `gc.minimize`.
-        batches: feeds of each step, in order, by name or tensor; at least `steps` of them.
-        steps: how many steps to run.
-        metrics: name -> scalar tensor, shown on the progress bar.
-        evaluate: a function that takes the session after training and returns figures to print.
-        signatures: the signatures that `--save` writes to the artifact.
-
-    Examples:
-        >>> x = gc.placeholder((), name="x")
-        >>> w = gc.variable(0.0, name="w")
-        >>> loss = (w - x) ** 2
-        >>> train = gc.minimize(loss, optax.sgd(0.5))
-        >>> job = gc.train.Job(graph, train, [{"x": 3.0}] * 4, steps=4, metrics={"loss": loss})
-        >>> gc.train.fit(gc.Session(graph), job, progress=False).metrics["loss"]
-        array([9., 0., 0., 0.])
-    """
-
-    graph: Graph
-    train: Fetches
-    batches: Iterable[Feeds]
-    steps: int
-    metrics: Mapping[str, Tensor | Variable | str] = field(default_factory=dict)
-    evaluate: Callable[[Session], Mapping[str, float]] | None = None
-    signatures: Mapping[str, Signature] = field(default_factory=dict)
+_FAR = 1 << 62
 
 
-Job.__init__ = explained(Job.__init__)  # type: ignore[method-assign]
+class Loop:
+    """A training loop, from the first step or a checkpoint to the end.
 
-
-@dataclass(frozen=True, repr=False)
-class History:
-    """The measurements of `fit`.
-
-    Attributes:
-        steps: the number of steps that ran.
-        metrics: name -> its value at every step, float64 [steps].
-        seconds: the time of the whole loop without the first step, which compiles.
-        first_step_seconds: the time of the first step with its compilation.
-
-    Examples:
-        >>> history = gc.train.History(3, {"loss": np.array([4.0, 2.0, 1.0])}, 0.01, 1.5)
-        >>> history, history.step_seconds
-        (<History: 3 steps, loss 4 to 1, 5 ms a step>, 0.005)
-    """
-
-    steps: int
-    metrics: Mapping[str, np.ndarray[Any, Any]]
-    seconds: float
-    first_step_seconds: float
-
-    @property
-    def step_seconds(self) -> float:
-        """The mean time of a step in seconds, without the first step.
-
-        Examples:
-            >>> gc.train.History(3, {}, seconds=0.5, first_step_seconds=1.5).step_seconds
-            0.25
-        """
-        return self.seconds / max(self.steps - 1, 1)
-
-    def __repr__(self) -> str:
-        ends = [f"{name} {v[0]:.4g} to {v[-1]:.4g}" for name, v in self.metrics.items() if len(v)]
-        facts = [f"{self.steps} steps", *ends, f"{1e3 * self.step_seconds:.3g} ms a step"]
-        return f"<History: {', '.join(facts)}>"
-
-    def plot(self, *names: str) -> Figure:
-        """A line for each metric over the steps, as a Matplotlib figure (extra `plot`).
-
-        Notebooks show the figure; `figure.savefig("history.png")` writes it to a file.
-
-        Args:
-            names: the metrics to show; all of them if none is given.
-
-        Raises:
-            UnknownNameError: there is no metric of that name.
-            GraphcError: Matplotlib is not installed.
-
-        >>> figure = fit(session, job).plot("loss")  # doctest: +SKIP
-        """
-        for name in names:
-            if name not in self.metrics:
-                raise UnknownNameError(
-                    f"History.plot: no metric {name!r}; it has {', '.join(self.metrics) or 'none'}",
-                    source=current_source(),
-                    hint=nearest(name, self.metrics),
-                )
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise GraphcError(
-                "History.plot needs Matplotlib, which is not installed",
-                source=current_source(),
-                hint="pip install 'graphc[plot]'",
-            ) from None
-        figure = Figure(figsize=(6, 4), layout="constrained")
-        axes = figure.subplots()
-        for name in names or self.metrics:
-            axes.plot(np.arange(1, self.steps + 1), self.metrics[name], label=name)
-        axes.set_xlabel("step")
-        axes.grid(alpha=0.3)
-        if self.metrics:
-            axes.legend()
-        # Notebooks know Matplotlib's figures only after an import of pyplot.
-        vars(figure)["_repr_png_"] = functools.partial(_png_of, figure)
-        return figure
-
-
-def _png_of(figure: Any) -> bytes:
-    """A picture of the figure as a PNG file."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    return file.getvalue()
-
-
-@explained
-def fit(
-    session: Session,
-    job: Job,
-    *,
-    steps: int | None = None,
-    progress: bool = True,
-    prefetch: int | None = None,
-) -> History:
-    """Runs the job's training steps in `session`.
+    Each step is followed by `on_step`, then, if they are due, by the validation, the end of the
+    epoch and the checkpoint. Signals are handled between these parts, never within one of them. A
+    checkpoint stores which parts are done, so that a resumed loop continues with the next part.
 
     Args:
-        steps: the number of steps, instead of the job's.
-        progress: show a progress bar on standard error, if it is a terminal.
-        prefetch: how many batches to prepare ahead on the device, in a separate thread; see
-            `gc.data.prefetch`. With None, each batch is prepared when its step begins. No more
-            batches are read than there are steps.
-
-    Raises:
-        AttributeValueError: `job` is not a `Job`, or `steps` or `prefetch` is not a number of at
-            least 1.
-        FeedError: the batches end before the steps do.
-
-    Examples:
-        >>> w = gc.variable(8.0, name="w")
-        >>> train = gc.minimize(w**2, optax.sgd(0.25))
-        >>> job = gc.train.Job(graph, train, [{}] * 10, steps=10, metrics={"w": w})
-        >>> gc.train.fit(gc.Session(graph), job, steps=3, progress=False).metrics
-        {'w': array([4., 2., 1.])}
+        limits: the numbers of steps and of epochs.
+        prefetch: see `Feeder`.
+        per_call: see `CallSize`.
     """
-    if not isinstance(job, Job):
-        raise AttributeValueError(
-            f"fit: takes a job, got {type(job).__name__}",
-            source=current_source(),
-            hint='gc.train.Job(graph, train, batches, steps=1000, metrics={"loss": loss})',
+
+    def __init__(
+        self,
+        session: Session,
+        job: Job,
+        limits: tuple[int | None, int | None],
+        *,
+        validation: Validation | None,
+        callbacks: Sequence[Callback],
+        saves: Saves,
+        per_call: str | int,
+        prefetch: int | None,
+    ) -> None:
+        steps, epochs = limits
+        self._session, self._validation, self._callbacks = session, validation, callbacks
+        self._saves = saves
+        self._signals = Signals()
+        self._stepper = Stepper(session, job.train, job.metrics, callbacks)
+        self._recorder = Recorder(list(job.metrics), self._stepper.of_metrics)
+        self._on_steps = [c for c in callbacks if type(c).on_step is not Callback.on_step]
+        # The loop knows that an epoch has ended only after it tries to read one more batch.
+        most = steps if steps is None or epochs is None else steps + 1
+        self._feeder = Feeder(session, job.batches, prefetch, most)
+        every = None if validation is None else validation.every_steps
+        self._calls = CallSize(
+            per_call, session, self._stepper, largest_call(callbacks, every), steps
         )
-    count = _checked_steps(job.steps if steps is None else steps)
-    fetches = {"train": job.train, "metrics": dict(job.metrics)}
-    values: list[Mapping[str, Any]] = []
-    begin = time.perf_counter()
-    started = begin
-    with (
-        _stream(session, job.batches, count, prefetch) as batches,
-        progress_bar(progress, count, "step", dynamic_ncols=True) as bar,
-    ):
-        for step in range(count):
-            if (feeds := next(batches, None)) is None:
-                raise FeedError(f"fit: the batches ended after {step} of {count} steps")
-            values.append(session.run(fetches, feeds)["metrics"])
-            if step == 0:
-                _wait(values[-1])
-                started = time.perf_counter()
-            elif step % 20 == 0 or step == count - 1:  # reading a value waits for its step
-                bar.set_postfix({k: f"{float(v):.4f}" for k, v in values[-1].items()})
-            bar.update()
-        _wait(values[-1])
-    done = time.perf_counter()
-    metrics = {name: np.asarray([float(v[name]) for v in values]) for name in job.metrics}
-    return History(count, metrics, done - started, started - begin)
-
-
-def _checked_steps(steps: Any) -> int:
-    if type(steps) is not int or steps < 1:
-        raise AttributeValueError(
-            f"fit: steps must be an int of at least 1, got {steps!r}",
-            source=current_source(),
-            hint="gc.train.Job(..., steps=1000)",
+        self._writer = Writer(session, saves, self._feeder, callbacks)
+        self.run = Run(
+            session,
+            job,
+            steps=steps,
+            epochs=epochs,
+            history=self.history,
+            on_record=self._recorder.point,
+            figures=[*job.metrics, *([] if validation is None else validation.figures)],
+            on_save=self._writer.wanted.append,
+            metrics_of=self._stepper.named_metrics,
         )
-    return steps
+        self._start_step = 0
+        self._ended = False  # whether the batches of the epoch have ended after the current step
+        self._is_restored = False  # whether the state is that of `run.step`
+        self._started: list[Callback] = []  # the callbacks whose `on_start` was called
+
+    def history(self) -> Any:
+        """The measurements so far."""
+        return self._recorder.history(self._start_step, self.run.epoch, self.run.stopped)
+
+    # -- from beginning to end --------------------------------------------------------------
+
+    def carry_out(self, resume: bool) -> Any:
+        """Runs the loop and returns the history."""
+        with self._signals:
+            try:
+                self._begin(resume)
+                self._steps()
+                self._feeder.mark(self.run.step)
+                self._writer.last(self.run)
+            except BaseException as error:
+                self._failed(error)
+                raise
+            self._end(None)
+        return self.history()
+
+    def _begin(self, resume: bool) -> None:
+        restored = self._saves.restore(self._session) if resume else None
+        run = self.run
+        if restored is not None:
+            found = checked_extra(restored.extra)
+            run.step = self._start_step = int(found["step"])
+            run.epoch = int(found["epoch"])
+            run.validation = dict(found["validation"])
+            self._writer.validated_at = int(found["validated_at"])
+            give_states(self._callbacks, found["callbacks"])
+            self._feeder.begin(run.epoch, run.step, found["position"])
+        else:
+            self._feeder.begin(0, 0)
+        self._is_restored = True
+        for callback in self._callbacks:
+            self._started.append(callback)
+            callback.on_start(run)
+        self._recorder.begin()
+        if run.step:
+            self._settle()  # an interrupt may have come between a step and the work after it
+
+    def _failed(self, error: BaseException) -> None:
+        """Saves a checkpoint after an interrupt, and notifies the callbacks."""
+        signals = self._signals
+        signals.busy = False
+        interrupted = isinstance(error, (KeyboardInterrupt, SystemExit))
+        if interrupted and not signals.torn and self._is_restored:
+            try:
+                self._writer.last(self.run)
+            except GraphcError as failure:
+                error.add_note(f"The last checkpoint was not written: {failure}")
+        for callback in self._started:
+            _noting(error, callback.on_exception, self.run, error)
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        first = error
+        for work in [*(c.on_end for c in self._started), self._finish]:
+            try:
+                work(self.run)
+            except BaseException as other:
+                if first is None:
+                    first = other
+                else:
+                    first.add_note(f"Then {work.__qualname__} failed: {other!r}")
+        if first is not None and error is None:
+            raise first
+
+    def _finish(self, run: Run) -> None:
+        try:
+            self._feeder.close()
+        finally:
+            self._saves.finish()
+
+    # -- steps ------------------------------------------------------------------------------
+
+    @property
+    def _is_done(self) -> bool:
+        run = self.run
+        return (
+            run.stopped is not None
+            or (run.steps is not None and run.step >= run.steps)
+            or (run.epochs is not None and run.epoch >= run.epochs)
+        )
+
+    def _steps(self) -> None:
+        run, calls = self.run, self._calls
+        while not self._is_done:
+            if self._stepper.resets and not self._feeder.used(run.step):  # an epoch begins
+                self._session.run(self._stepper.resets)
+            self._feeder.open(run.step)
+            until = self._next_event()
+            if self._recorder.steps == 0:
+                self._singles(run.step + 1)
+                if self._recorder.steps:
+                    self._recorder.first_done()
+            elif run.step + 1 == self._stepper.next_fetch(run.step):
+                self._fetching()
+            elif calls.measuring:
+                self._measured(min(until, calls.until(run.step)))
+            elif 0 < calls.to_try <= self._room(until):
+                self._try()
+            elif (n := calls.size(self._room(until))) > 1:
+                self._several(n)
+            else:
+                self._singles(until)
+            self._feeder.mark_often(run.step)
+            self._settle()
+        self._settle_end()
+
+    def _next_event(self) -> int:
+        """The step up to which only steps and `on_step` have to run."""
+        step, validation = self.run.step, self._validation
+        found = [self.run.steps, self._saves.next_step(step), step + 1000]
+        if validation is not None and validation.every_steps is not None:
+            found.append((step // validation.every_steps + 1) * validation.every_steps)
+        if (fetch := self._stepper.next_fetch(step)) is not None:
+            found.append(fetch - 1)
+        if self._calls.size(_FAR) > 1:  # after single steps up to the boundary, a call has room
+            boundary = next_boundary(step, self._callbacks)
+            found.append(None if boundary == step + 1 else boundary)
+        return min(each for each in found if each is not None and each > step)
+
+    def _room(self, until: int) -> int:
+        """How many steps the next call may have."""
+        step = self.run.step
+        boundary = next_boundary(step, self._callbacks)
+        return min(until, until if boundary is None else boundary) - step
+
+    def _singles(self, until: int) -> None:
+        """Runs single steps. This code is the overhead of every step: keep it short."""
+        run, signals, feeder, saves = self.run, self._signals, self._feeder, self._saves
+        session_run, fetches, add = self._session.run, self._stepper.fetches, self._recorder.add
+        on_steps, wanted, clock = self._on_steps, self._writer.wanted, time.perf_counter
+        has_fetches, has_saver = self._stepper.has_fetches, saves.saver is not None
+        for step in range(run.step + 1, until + 1):
+            if has_saver:
+                saves.check()
+            if (feeds := feeder.next()) is None:
+                self._ended = True
+                return
+            signals.busy = True
+            values: Any = session_run(fetches, feeds)
+            run.step = step
+            run._values = values, None
+            add(values, 1)
+            if on_steps:
+                if has_fetches:
+                    run.fetched.update(self._stepper.fetched(values, None))
+                for callback in on_steps:
+                    callback.on_step(run)
+            signals.busy = False
+            if signals.pending:
+                signals.deliver()
+            if run.stopped is not None or wanted or (has_saver and clock() >= saves.due_at):
+                return
+
+    def _measured(self, until: int) -> None:
+        """Runs single steps and measures their time."""
+        begin, first = time.perf_counter(), self.run.step
+        self._singles(until)
+        jax.block_until_ready(self.run._values)
+        seconds = time.perf_counter() - begin
+        self._calls.ran(self.run.step - first, seconds, self._recorder.first_seconds)
+
+    def _fetching(self) -> None:
+        """Runs one step with fetches that other steps do not have."""
+        self._saves.check()
+        feeds = self._feeder.next()
+        if feeds is None:
+            self._ended = True
+            return
+        signals = self._signals
+        signals.busy = True
+        values, found = self._stepper.single_fetching(self.run.step + 1, feeds)
+        self.run.fetched.update(found)
+        self._count([(values, None)], values, 1)
+        signals.busy = False
+        signals.deliver()
+
+    def _try(self) -> None:
+        """Runs the trial of several steps in a call."""
+        signals = self._signals
+        feeds = self._feeder.take(self._calls.to_try)
+        self._saves.check()
+        signals.busy = True
+        rows = self._calls.trial(feeds)
+        if rows is None:
+            self._one_by_one(feeds)
+        else:
+            for values in rows:
+                self._count([(values, None)], values, 1)
+        signals.busy = False
+        signals.deliver()
+
+    def _several(self, n: int) -> None:
+        """Runs `n` steps in one call."""
+        signals = self._signals
+        feeds = self._feeder.take(n)
+        self._saves.check()
+        signals.busy = True
+        if len(feeds) < n:
+            self._one_by_one(feeds)
+            self._ended = True
+        else:
+            try:
+                values = self._stepper.several(feeds)
+            except FeedError:  # their shapes differ, or one is wrong: `run` then names it
+                self._one_by_one(feeds)
+            else:
+                self._count([(values, i) for i in range(n)], values, n)
+        signals.busy = False
+        signals.deliver()
+
+    def _one_by_one(self, feeds: list[Mapping[Any, Any]]) -> None:
+        for each in feeds:
+            values = self._stepper.single(each)
+            self._count([(values, None)], values, 1)
+
+    def _count(self, rows: list[tuple[list[Any], int | None]], values: list[Any], n: int) -> None:
+        """Does the bookkeeping for the steps of a call."""
+        run = self.run
+        self._recorder.add(values, n)
+        for row in rows:
+            run.step += 1
+            run._values = row
+            if self._stepper.has_fetches:
+                run.fetched.update(self._stepper.fetched(*row))
+            for callback in self._on_steps:
+                callback.on_step(run)
+
+    # -- between steps ----------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Does the work that is due after a step: validation, end of the epoch, checkpoint."""
+        run, validation = self.run, self._validation
+        self._writer.for_callbacks(self.run)
+        if self._ended and run.epochs is None:
+            raise FeedError(
+                f"fit: the batches ended after {run.step} of {run.steps} steps",
+                source=current_source(),
+                hint="fit(epochs=n) goes through them n times; so does pipeline.repeat(n)",
+            )
+        by_steps = validation is not None and validation.is_due_at(run.step)
+        saves = self._saves.is_due(run.step)
+        wanted = by_steps or saves or run.step == run.steps
+        if wanted and not self._ended and run.epochs is not None and run.epoch < run.epochs:
+            self._feeder.open(run.step)
+            self._ended = self._feeder.is_at_end(run.step)
+        if self._ended and not self._feeder.used(run.step):
+            raise FeedError(
+                f"fit: epoch {run.epoch} has no batches",
+                source=current_source(),
+                hint="an iterator can be read once; pass a list or a pipeline",
+            )
+        ends = self._ended and validation is not None and validation.is_due_in(run.epoch + 1)
+        if by_steps or ends:
+            self._validate()
+        if self._ended:
+            self._end_epoch()
+        if saves and run.stopped is None:
+            self._writer.regular(run)
+
+    def _settle_end(self) -> None:
+        """Runs the validation at the end, if it has no other schedule."""
+        validation = self._validation
+        whole = self._recorder.steps > 0 and self.run.stopped is None
+        if validation is not None and validation.is_at_end and whole:
+            self._validate()
+
+    def _validate(self) -> None:
+        run, validation = self.run, self._validation
+        if validation is None or self._writer.validated_at == run.step:
+            return
+        own = [v for m in validation.metrics.values() for v in getattr(m, "variables", ())]
+        shared = [v for v in self._stepper.kept if any(v is each for each in own)]
+        # A validation must not change shared metrics or the random stream, because an interrupted
+        # validation is repeated from its start.
+        kept = self._session.values([*shared, *hidden_types()])
+        try:
+            figures = evaluate(
+                self._session, validation.batches, validation.metrics, steps=validation.steps
+            )
+        finally:
+            self._session.set_all(kept)
+        self._signals.busy = True
+        run.validation = figures
+        self._recorder.validated(run.step, figures)
+        self._writer.validated_at = run.step
+        for callback in self._callbacks:
+            callback.on_validation(run)
+        self._writer.for_callbacks(self.run)
+        self._signals.busy = False
+        self._signals.deliver()
+
+    def _end_epoch(self) -> None:
+        run = self.run
+        self._signals.busy = True
+        self._ended = False
+        run.epoch += 1
+        self._feeder.begin(run.epoch, run.step)
+        for callback in self._callbacks:
+            callback.on_epoch(run)
+        self._writer.for_callbacks(self.run)
+        self._signals.busy = False
+        self._signals.deliver()
 
 
-@contextmanager
-def _stream(
-    session: Session, batches: Iterable[Any], count: int, size: int | None
-) -> Iterator[Iterator[Any]]:
-    """The feeds of `count` steps. If `size` is given, they are prepared on the device at most
-    `size` steps ahead."""
-    if size is None:
-        yield iter(batches)
-        return
-    with prefetching.prefetch(islice(batches, count), session, size=size) as stream:
-        yield stream
-
-
-def _wait(metrics: Mapping[str, Any]) -> None:
-    for value in metrics.values():
-        value.block_until_ready()
+def _noting(error: BaseException, method: Any, *args: Any) -> None:
+    """Calls a method of a callback. If it fails, a note is added to the earlier error."""
+    try:
+        method(*args)
+    except BaseException as other:
+        error.add_note(f"Then {method.__qualname__} failed: {other!r}")

@@ -1,0 +1,1 @@
+"""Callbacks, which `fit` calls while it trains: the base class, and the callbacks of graphc."""
