@@ -1,0 +1,218 @@
+"""`Regressor`: a graph that gives one number, or several, for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from graphc.config import CompileOptions
+from graphc.devices.mesh import Strategy
+from graphc.errors import AttributeValueError
+from graphc.ir.node import Tensor
+from graphc.ir.source import current_source
+from graphc.ops.elementwise.powers import square
+from graphc.ops.reductions.reduction import reduce_mean
+from graphc.sklearn.base import Array, Build, GraphEstimator, Loss, Optimizer, RandomState
+from graphc.sklearn.blueprint import Blueprint
+from graphc.sklearn.networks import FEATURES, OUTPUTS
+from graphc.sklearn.perceptrons import mlp
+
+
+class Regressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
+    """A regressor of scikit-learn whose network is any function that builds a graph.
+
+    Args:
+        build: `build(x, outputs, **parameters)` gets a tensor of features [rows, features] and the
+            number of columns of the targets, and returns the predictions [rows, outputs]. If it has
+            a parameter `training`, it is called with True for the graph that trains and with False
+            for the one that predicts. The default is a multilayer perceptron, `gc.sklearn.mlp`.
+        parameters: further keyword arguments of `build`. In a grid search `parameters__hidden`
+            stands for the item "hidden".
+        optimizer: the name of an optimizer of optax, a function that takes the learning rate, or an
+            optax transformation.
+        learning_rate: of an optimizer that is given by name or as a function.
+        epochs: the number of passes over the data, or the largest one with `early_stopping`.
+        batch_size: the rows of one step. "auto" is 200, or fewer if there are fewer rows.
+        early_stopping: whether to set rows aside, measure the loss on them after each epoch, stop
+            when it no longer falls, and keep the values of the best epoch.
+        validation_fraction: the share of the rows set aside.
+        patience: how many epochs in a row may bring no lower validation loss.
+        tolerance: by how much a validation loss must be lower to count as such.
+        loss: `loss(outputs, targets)` gives one loss for each row; both are [rows, outputs]. The
+            default is the mean of the squared errors of a row.
+        dtype: "float32" or "float64": what features and targets are converted to. None keeps
+            float32 features and converts others to float64, as scikit-learn does. Pass "float32"
+            for speed, above all on GPUs. Variables have the dtypes that `build` gives them: layers
+            have float32 unless you pass `dtype=x.dtype`.
+        random_state: the seed of initial values, shuffling and random operators.
+        strategy: `gc.devices.DataParallel(...)` or `gc.devices.Mesh(...)` to train on several
+            devices.
+        options: see `gc.CompileOptions`.
+
+    Attributes:
+        n_iter_: the number of epochs trained.
+        loss_curve_: the mean loss of each epoch.
+        loss_: the last of them.
+        validation_curve_: the loss of the rows set aside after each epoch, if any were.
+        best_epoch_: the epoch whose values were kept, counted from 1.
+        n_features_in_, feature_names_in_: the features seen by `fit`.
+
+    A pickle holds the graph and its values. So an estimator predicts where the build function
+    cannot be imported. Estimators of one process that have equal graphs share compiled programs.
+
+    The targets are used as they are. Targets far from zero train slowly: scale them with
+    `sklearn.compose.TransformedTargetRegressor`.
+
+    Examples:
+        >>> X = np.linspace(-1, 1, 100).reshape(-1, 1)
+        >>> model = gc.sklearn.Regressor(learning_rate=0.01, random_state=0).fit(X, X[:, 0] ** 2)
+        >>> model.score(X, X[:, 0] ** 2) > 0.9
+        True
+    """
+
+    def __init__(
+        self,
+        build: Build = mlp,
+        *,
+        parameters: Mapping[str, object] | None = None,
+        optimizer: Optimizer = "adam",
+        learning_rate: float = 0.001,
+        epochs: int = 200,
+        batch_size: int | str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 10,
+        tolerance: float = 1e-4,
+        loss: Loss | None = None,
+        dtype: str | None = None,
+        random_state: RandomState = None,
+        strategy: Strategy | None = None,
+        options: CompileOptions | None = None,
+    ) -> None:
+        self.build = build
+        self.parameters = parameters
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.tolerance = tolerance
+        self.loss = loss
+        self.dtype = dtype
+        self.random_state = random_state
+        self.strategy = strategy
+        self.options = options
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Trains from new initial values.
+
+        Args:
+            X: [rows, features]: an array, or a data frame of pandas.
+            y: [rows] or [rows, outputs]: the targets.
+            sample_weight: [rows]: the weight of the loss of each row.
+
+        Raises:
+            AttributeValueError, ShapeError, DTypeError: a parameter has an invalid value, or
+                `build` returns something else than predictions.
+            GradientError: the predictions depend on no variable, or on none by a gradient.
+            NumericsError: the loss became nan or infinite.
+
+        Examples:
+            >>> model = gc.sklearn.Regressor(epochs=2).fit([[0.0], [1.0]], [1.0, 2.0])
+            >>> model.n_iter_, model.predict([[0.5]]).shape
+            (2, (1,))
+        """
+        return self._fit(X, y, sample_weight, anew=True)
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Trains one more epoch, on these rows.
+
+        Args:
+            X, y, sample_weight: as for `fit`.
+
+        Raises:
+            AttributeValueError: the targets have another number of columns than those before; or as
+                for `fit`.
+
+        Examples:
+            >>> model = gc.sklearn.Regressor().partial_fit([[0.0], [1.0]], [1.0, 2.0])
+            >>> model.partial_fit([[2.0]], [3.0]).n_iter_
+            2
+        """
+        return self._fit(X, y, sample_weight, anew=False)
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The predictions: [rows], or [rows, outputs] if the targets of `fit` were.
+
+        Examples:
+            >>> model = gc.sklearn.Regressor(epochs=1).fit([[0.0], [1.0]], [[1, 2], [3, 4]])
+            >>> model.predict([[0.5]]).shape
+            (1, 2)
+        """
+        check_is_fitted(self)
+        found = self._applied(self._read(X), FEATURES, OUTPUTS).astype(self._y_dtype)
+        return found[:, 0] if self._y_columns is None else found
+
+    def _fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, anew: bool
+    ) -> Self:
+        is_first = anew or not hasattr(self, "_fitted")
+        x, targets = validate_data(
+            self, X, y, reset=is_first, dtype=self._dtypes(reset=is_first), order="C",
+            multi_output=True, y_numeric=True,
+        )  # fmt: skip
+        self._keep_dtype(x, reset=is_first)
+        weights = self._weights(sample_weight, x)
+        columns = None if targets.ndim == 1 else targets.shape[1]
+        if is_first:
+            self._y_columns = columns
+            self._y_dtype = np.dtype(np.float32 if targets.dtype == np.float32 else np.float64)
+        elif columns != self._y_columns:
+            raise AttributeValueError(
+                f"Regressor: y has {columns or 'no'} columns, before it had "
+                f"{self._y_columns or 'none'}",
+                source=current_source(),
+                hint="pass targets of the same form in each call of partial_fit",
+            )
+        with np.errstate(over="ignore"):  # the error below says more than the warning
+            narrow = targets.astype(self._dtype).reshape(len(targets), -1)
+        if not np.isfinite(narrow).all():
+            raise AttributeValueError(
+                f"Regressor: y contains a value too large for {self._dtype}",
+                source=current_source(),
+                hint="scale the targets: sklearn.compose.TransformedTargetRegressor",
+            )
+        return self._learn(x, narrow, weights, anew=anew)
+
+    def _blueprint(self) -> Blueprint:
+        outputs = self._y_columns or 1
+        return Blueprint(
+            estimator=type(self).__name__,
+            build=self.build,
+            decode=None,
+            loss=_squared_error if self.loss is None else self.loss,
+            parameters=self.parameters or {},
+            optimizer=self._transformation(),
+            dtype=self._dtype.name,
+            features=self.n_features_in_,
+            outputs=outputs,
+            target=(self._dtype.name, outputs),
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    return reduce_mean(square(outputs - targets), axis=1)

@@ -1,0 +1,23 @@
+"""The grid search over a pipeline with an estimator of graphc."""
+
+import sys
+
+import grid_search
+import pytest
+from sklearn.datasets import load_wine
+
+
+def test_a_search_over_one_point():
+    grid = {"network__parameters__width": [4], "network__learning_rate": [0.03]}
+    found = grid_search.search(grid, epochs=20, jobs=None).fit(*load_wine(return_X_y=True))
+    header, best = grid_search.table(found).splitlines()
+    assert header.split() == ["accuracy", "fit", "point"]
+    assert best.endswith("learning_rate 0.03, width 4")
+    assert float(best.split()[0]) > 0.9
+
+
+@pytest.mark.slow
+def test_it_finds_a_good_network_in_two_processes(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["grid_search.py"])
+    assert grid_search.main() > 0.9
+    assert capsys.readouterr().out.count("point") == 1
