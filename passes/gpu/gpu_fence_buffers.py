@@ -17,7 +17,7 @@ from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 
 @dataclass(frozen=True)
 class GpuFenceBuffers(Pass):
-    """Puts a `Fence` behind each slice of a flat buffer that many small variables share.
+    """Puts a `Fence` after each slice of a flat buffer that many small variables share.
 
     XLA:GPU compiles equal kernels once. It fuses the slice of a buffer into the kernel that uses
     it. Slices start at different offsets, so the norms of equal layers become different kernels.

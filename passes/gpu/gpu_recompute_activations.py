@@ -1,4 +1,5 @@
-"""Activations of flat programs: the backward pass computes their derivatives for itself."""
+"""Activations of flat programs: the backward pass recomputes what it needs for their
+derivatives."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from graphc.passes.core.base import Pass, PassResult, run_bodies
 from graphc.passes.core.elementwise import is_elementwise
 from graphc.passes.simplify.prune import Prune
 
-# Elementary functions: XLA's fusion does not compute these a second time of its own accord.
+# Elementary functions: XLA's fusion does not recompute these automatically.
 EXPENSIVE: Final = frozenset(
     (
         *("Elu", "Erf", "Erfc", "Exp", "Expm1", "Gelu", "Log", "Log1p", "Power", "Sigmoid"),
@@ -23,19 +24,19 @@ EXPENSIVE: Final = frozenset(
 )
 _MOST_NODES: Final = 64
 _MOST_LEAVES: Final = 2
-_SMALL: Final = 8  # times smaller than what is computed: not worth a fence
+_SMALL: Final = 8  # a value this many times smaller than the computed one is not worth a fence
 
 
 @dataclass(frozen=True)
 class GpuRecomputeActivations(Pass):
-    """Where a late node takes elementwise values that an early one could have computed too, such as
-    the derivative of `gelu(x)` in the backward pass, it computes them from a `Fence` of `x`.
+    """Recomputes elementwise values that a late node uses and that could also be computed early,
+    such as the derivative of `gelu(x)` in the backward pass, from a `Fence` of `x`.
 
-    XLA finds the same `tanh(x)` in both passes, computes it once, and keeps what the backward pass
-    needs of it. Then one kernel in the forward pass reads `x` and writes two results. `x` is in
-    memory anyway, and reading it costs as much as reading the kept value. For GPT-2 small on an
-    H100, memory traffic falls from 23.6 to 21.8 GB per step, and temporaries from 3.28 to 2.68 GB.
-    XLA knows neither which values stay in memory nor which nodes belong to the backward pass. A
+    XLA finds the same `tanh(x)` in both passes, computes it once, and keeps the values that the
+    backward pass needs. Then one kernel in the forward pass reads `x` and writes two results. `x`
+    is in memory anyway, and reading it costs as much as reading the kept value. For GPT-2 small on
+    an H100, memory traffic falls from 23.6 to 21.8 GB per step, and temporaries from 3.28 to 2.68
+    GB. XLA knows neither which values stay in memory nor which nodes belong to the backward pass. A
     node is late if more kernels lead to it.
 
     Must not: recompute cheap functions, because XLA does that itself; keep large operands instead
@@ -67,7 +68,7 @@ class GpuRecomputeActivations(Pass):
         return PassResult(Prune().run(program.replace(nodes=tuple(nodes))).program, changed)
 
     def _is_late(self, flow: _Flow, tensor: Tensor, user: Node) -> bool:
-        """Whether it is better that `user` recomputes this operand."""
+        """Whether it is better to recompute this operand for `user`."""
         if flow.level[tensor] >= flow.level[user.outputs[0]] or flow.is_stored(tensor):
             return False
         size = bytes_of_type(tensor.type)
@@ -91,11 +92,11 @@ class _Cone:
 
 
 class _Flow:
-    """How the values of a program are computed, and in which order.
+    """How, and in which order, the values of a program are computed.
 
     Attributes:
-        level: for each value, the number of kernels that lead to it one after the other and that
-            XLA does not fuse.
+        level: for each value, the number of consecutive kernels that lead to it and that XLA does
+            not fuse.
     """
 
     def __init__(self, program: Program) -> None:

@@ -25,8 +25,8 @@ _MAKERS: Final = (CONCATENATE, REVERSE, SCAN, SLICE, STACK)
 
 @dataclass(frozen=True)
 class CarryShifted(Pass):
-    """If a loop takes two stacks, one of which is the other shifted by one iteration, it takes only
-    one of them and carries its slice to the next iteration.
+    """Removes a stack of a loop that equals another one shifted by one iteration: the loop carries
+    the slice of the other stack to the next iteration instead.
 
     The backward loop of a recurrence h -> tanh(h @ w) needs h for the gradient of w, and the new h
     for the derivative of tanh. The new h of a layer is the h of the next layer, which the backward
@@ -34,8 +34,8 @@ class CarryShifted(Pass):
     is not computed any more. XLA does not compare the contents of stacks.
 
     Must not: replace a stack that has other users or is an argument of the program, because it
-    would stay in memory; nor a stack that alone holds its first slice. Two stacks are compared by
-    where their slices come from, never by values.
+    would stay in memory; replace a stack that alone holds its first slice. Two stacks are compared
+    by the origin of their slices, never by values.
     """
 
     def run(self, program: Program) -> PassResult:
@@ -66,7 +66,8 @@ class _Shifted(NamedTuple):
     Attributes:
         stack: an operand of the loop.
         source: the operand whose slice an iteration carries to the next one.
-        first: what the first iteration takes: the value, or the stack and the place in it.
+        first, place: the value that the first iteration uses: `first` itself if `place` is None,
+            else the slice of `first` at `place`.
     """
 
     stack: Tensor
@@ -76,7 +77,7 @@ class _Shifted(NamedTuple):
 
 
 class _Alone:
-    """Which stacks only one loop uses."""
+    """Tells which stacks are used by only one loop."""
 
     def __init__(self, program: Program) -> None:
         self._users = program.users()

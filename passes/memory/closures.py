@@ -1,4 +1,4 @@
-"""The cheapest set of choices of which some imply others, by a minimal cut.
+"""The cheapest set of choices, some of which imply others, found by a minimal cut.
 
 Source: J.-C. Picard, Maximal closure of a graph and applications to combinatorial problems,
 Management Science 22, 1976; the cut by E. A. Dinic's algorithm, 1970.
@@ -15,12 +15,13 @@ _ALWAYS = 1 << 200  # more than any sum of costs
 def cheapest(
     costs: Sequence[int], implied: Iterable[tuple[int, int]], required: Iterable[int]
 ) -> set[int]:
-    """Which of the choices 0, 1, ... to make for the least sum of costs, the fewest of equals.
+    """Returns the choices among 0, 1, ... with the least sum of costs, and of equal sets the
+    smallest.
 
     Args:
-        costs: of each choice, gains below 0.
-        implied: pairs (a, b): who chooses a chooses b.
-        required: choices to be made in any case.
+        costs: the cost of each choice; a gain is negative.
+        implied: pairs (a, b): choice a implies choice b.
+        required: choices that must be made in any case.
     """
     source, sink = len(costs), len(costs) + 1
     net = _Network(len(costs) + 2)
@@ -39,7 +40,7 @@ def cheapest(
 
 
 class _Network:
-    """Pipes between nodes; each lies beside its way back, `pipe ^ 1`."""
+    """A flow network. Each pipe is stored next to its reverse, `pipe ^ 1`."""
 
     def __init__(self, nodes: int) -> None:
         self._from: list[list[int]] = [[] for _ in range(nodes)]
@@ -48,15 +49,15 @@ class _Network:
         self.levels: list[int] = []
 
     def add(self, a: int, b: int, room: int) -> None:
-        """A pipe from a to b."""
+        """Adds a pipe from a to b."""
         for start, end, free in ((a, b, room), (b, a, 0)):
             self._from[start].append(len(self._to))
             self._to.append(end)
             self._room.append(free)
 
     def augment(self, source: int, sink: int) -> bool:
-        """One phase of Dinic's: all shortest ways filled. False where there is none, and `levels`
-        are then below 0 for what the source does not reach."""
+        """Runs one phase of Dinic's algorithm, which fills all shortest paths. Returns False if
+        there is no path; `levels` is then negative for the nodes that the source does not reach."""
         self.levels = levels = [-1] * len(self._from)
         levels[source] = 0
         waiting = deque([source])
@@ -74,7 +75,7 @@ class _Network:
         return True
 
     def _fill(self, source: int, sink: int, tried: list[int]) -> bool:
-        """Fills one shortest way; the first `tried` pipes of each node lead nowhere."""
+        """Fills one shortest path; the first `tried` pipes of each node lead nowhere."""
         way: list[int] = []
         node = source
         while node != sink:

@@ -1,5 +1,5 @@
-"""What a program computes for each slice of stacks of one length: the bodies of maps, and
-elementwise nodes on whole stacks, taken apart."""
+"""The operations of a program on each slice of stacks of one length: the bodies of maps, split into
+nodes, and elementwise nodes on whole stacks."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from graphc.passes.core.elementwise import is_elementwise
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One node of a map's body, or one that works on whole stacks.
+    """One node of a map's body, or a node of the program that works on whole stacks.
 
-    A value is a tensor of the program; where it has none, it is the tensor of the body.
+    A value is represented by the tensor of the program, or by the tensor of the body if the program
+    has none for it.
 
     Attributes:
-        node: as it is there.
-        at: the same with values for operands and results.
+        node: the original node.
+        at: the node with values as operands and results.
         owner: the node of the program.
-        is_sliced: whether the result is another one for each slice.
+        is_sliced: whether the result differs between slices.
     """
 
     node: Node
@@ -34,12 +35,12 @@ class Cell:
 
     @property
     def is_inner(self) -> bool:
-        """Whether it stands in the body of a map."""
+        """Whether the node is in the body of a map."""
         return self.owner is not self.node
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether elements of the result depend on elements in the same place alone."""
+        """Whether each element of the result depends only on elements in the same position."""
         if self.is_sliced:
             return is_elementwise(self.node) or _spreads(self.node)
         return is_pure(self.node) and all(not t.type.shape for t in self.node.outputs)
@@ -53,12 +54,12 @@ class Cells:
     """The cells of a program for stacks of one length.
 
     Attributes:
-        all: in an order in which operands come first.
+        all: the cells in topological order.
         of: node of the program -> its cells.
         sliced: the values that are stacks outside of the cells.
-        aliases: further names of values: tensor of the program -> value.
-        users: value -> the cells that take it.
-        made: value -> the cell that makes it.
+        aliases: other names of values: tensor of the program -> value.
+        users: value -> the cells that use it.
+        made: value -> the cell that computes it.
     """
 
     def __init__(self, program: Program, length: int) -> None:
@@ -83,7 +84,7 @@ class Cells:
                     self.users.setdefault(value, []).append(cell)
 
     def values(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The values that tensors of the program are."""
+        """The values that the program's tensors represent."""
         return tuple(self.aliases.get(t, t) for t in tensors)
 
     def _in_map(self, node: Node) -> list[Cell]:

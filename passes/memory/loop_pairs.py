@@ -1,4 +1,4 @@
-"""A loop, and the loop the other way that takes what the first one stacked."""
+"""Pairs of loops: a loop, and a loop in the opposite direction that uses the first one's stacks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from graphc.ops.control.scan import SCAN
 from graphc.ops.structure.collective import EXCHANGES
 from graphc.passes.core.costs import node_cost
 
-# Floating-point operations that take as long as to move a byte: on CPUs and GPUs from 5 to 100.
+# How many floating-point operations take as long as moving one byte: from 5 to 100 on CPUs and
+# GPUs.
 _FLOPS_A_BYTE = 10
 
 
 @dataclass(frozen=True, eq=False)
 class LoopPair:
-    """Two `Scan`s over the same places, in opposite directions, as a training step has them.
+    """Two `Scan`s of the same length, in opposite directions, as in a training step.
 
     Attributes:
         forward, backward: the loops.
-        alive: values of the program that are there until the backward loop in any case.
+        alive: values of the program that stay in memory until the backward loop in any case.
     """
 
     forward: Node
@@ -38,7 +39,7 @@ class LoopPair:
 
     @property
     def body(self) -> Program:
-        """Of the forward loop."""
+        """The body of the forward loop."""
         return self.forward.regions[0]
 
     @cached_property
@@ -53,18 +54,19 @@ class LoopPair:
 
     @cached_property
     def made(self) -> dict[Tensor, Node]:
-        """A value of the forward body -> the node that makes it."""
+        """Maps each value of the forward body to the node that computes it."""
         return self.body.producers()
 
     @cached_property
     def stacks(self) -> dict[Tensor, Tensor]:
-        """What the forward loop stacks: its result -> the value in its body."""
+        """Maps each stack that the forward loop returns to the value in its body."""
         view = LoopView.of(self.forward)
         return dict(zip(view.stacks, view.ys, strict=True))
 
     @cached_property
     def taken(self) -> dict[Tensor, Tensor]:
-        """What the backward body takes of it: its input -> the value in the forward body."""
+        """Maps each slice input of the backward body to the value of the forward body that was
+        stacked."""
         outside = parts_of(self.backward, self.backward.inputs).xs
         inside = parts_of(self.backward, self.backward.regions[0].input_tensors()).xs
         return {
@@ -75,8 +77,8 @@ class LoopPair:
 
     @cached_property
     def weights(self) -> dict[Tensor, int]:
-        """The bytes that it costs to have a value of the forward body in the backward one, if it
-        is not computed again there."""
+        """Maps each value of the forward body to the bytes needed to store it for the backward body
+        instead of computing it again there."""
         kept = {value for stack, value in self.stacks.items() if stack in self.alive}
         found: dict[Tensor, int] = {}
         for inside, outside in (
@@ -90,8 +92,8 @@ class LoopPair:
 
     @cached_property
     def costs(self) -> dict[Node, int | None]:
-        """What it costs to compute a node of the forward body once more in each turn; None where
-        that must not be."""
+        """Maps each node of the forward body to the cost of computing it once more in each
+        iteration, or to None if it must not run twice."""
         return {node: self.length * cost if (cost := _cost(node)) else cost for node in self.nodes}
 
     @property
@@ -100,7 +102,7 @@ class LoopPair:
 
     @cached_property
     def saved_bytes(self) -> int:
-        """Of the stacks that are there for the backward loop alone."""
+        """The bytes of the stacks that are stored only for the backward loop."""
         values = dict.fromkeys(self.taken.values())
         return sum(self.weights[value] for value in values)
 
@@ -114,7 +116,8 @@ def _cost(node: Node) -> int | None:
 
 
 def loop_pairs(program: Program) -> list[LoopPair]:
-    """The pairs of a bound program, those with the largest stacks first; no loop is in two."""
+    """The loop pairs of a bound program, those with the largest stacks first. No loop is in two
+    pairs."""
     place = {node: i for i, node in enumerate(program.nodes)}
     producers = program.producers()
     last_use = {tensor: place[users[-1]] for tensor, users in program.users().items()}

@@ -18,19 +18,19 @@ from graphc.passes.core.state_updates import End
 from graphc.passes.memory.loop_cells import Cell, Cells
 from graphc.passes.memory.update_order import ordered
 
-# XLA computes these where they are used, if at all: what uses them reads the operand.
+# XLA does not store the results of these operators: their users read the operand.
 _MOVES = (RESHAPE, TRANSPOSE, SLICE, SPLIT, UNSTACK)
 
 
 @dataclass(frozen=True)
 class Update:
-    """The update of some stacks by gradients of one loop.
+    """The update of some stacks by the gradients of one loop.
 
     Attributes:
-        cells: what computes it, in order.
-        ends: the new stacks and the old ones, in the order of writing.
-        sliced: those values that differ from slice to slice.
-        readers: a result of each node that must have read an old stack before the loop runs.
+        cells: the cells that compute it, in order.
+        ends: pairs of new and old stacks, in the order of writing.
+        sliced: the values that differ between slices.
+        readers: a result of each node that must read an old stack before the loop runs.
     """
 
     cells: Sequence[Cell]
@@ -42,11 +42,12 @@ class Update:
 def find(
     program: Program, loop: Node, ends: Sequence[End], pays: Callable[[Sequence[Tensor]], bool]
 ) -> tuple[list[Update], list[str]]:
-    """The updates to move into `loop`, and for each that must stay a sentence that says why.
+    """Returns the updates to move into `loop`, and for each update that must stay a sentence with
+    the reason.
 
     Args:
-        ends: what the program writes over.
-        pays: whether it pays to move the update by these gradients.
+        ends: the state that the program overwrites.
+        pays: whether it is profitable to move the update by these gradients.
     """
     around = _Around(program, loop, ends)
     found, reasons = [], list[str]()
@@ -69,10 +70,10 @@ def find(
 
 
 class _Around:
-    """What a program does before, beside and after a loop.
+    """The parts of a program before, next to and after a loop.
 
     Attributes:
-        gradients: what the loop stacks.
+        gradients: the stacks that the loop returns.
         old: new value of state -> old value.
     """
 
@@ -99,7 +100,7 @@ class _Around:
         self._before = ancestors(self._producers, loop.inputs)
 
     def parts(self) -> list[list[Cell]]:
-        """The cells that depend on gradients, those that share slices together."""
+        """The cells that depend on gradients, grouped so that cells sharing slices are together."""
         part_of: dict[Tensor, list[Tensor]] = {}
         cells = [c for c in self._cells.all if not self._late.isdisjoint(c.at.inputs)]
         for cell in cells:
@@ -116,7 +117,7 @@ class _Around:
         return list(found.values())
 
     def exchanged(self, taken: set[Tensor]) -> list[Tensor]:
-        """The gradients of the loop whose sums over devices are among these values."""
+        """The gradients of the loop whose sums over devices are among the values `taken`."""
         found: list[Tensor] = []
         for tensor in taken:
             node = self._producers.get(tensor)
@@ -127,7 +128,7 @@ class _Around:
     def update(
         self, part: Sequence[Cell], gradients: Sequence[Tensor], news: Sequence[Tensor]
     ) -> Update | str:
-        """The update of the states `news`, or why it must stay."""
+        """The update of the states `news`, or the reason why it must stay."""
         moved = self._with_operands(part)
         made = {t: cell.at for cell in moved for t in cell.at.outputs}
         taken = {t for cell in moved for t in cell.at.inputs}
@@ -168,14 +169,14 @@ class _Around:
         return Update(list(moved), order, sliced, list(readers))
 
     def _is_piece(self, value: Tensor) -> bool:
-        """Whether it is a replica's piece of a value that all have."""
+        """Whether the value is one replica's piece of a value that all replicas have."""
         made = self._cells.made.get(value)
         maker = self._producers.get(value) if made is None else made.node
         return maker is not None and maker.op is SHARD_SLICE
 
     def _depend_on_loop(self, moved: dict[Cell, None]) -> set[Tensor]:
-        """What is known only after the loop once the cells `moved` are in it. A map that keeps one
-        cell which needs the loop gives all of its results after the loop."""
+        """The values that are known only after the loop once the cells `moved` are in it. A map
+        that keeps one cell depending on the loop returns all its results after the loop."""
         found = set(self._loop.outputs)
         for node in self._program.nodes:
             inputs: Sequence[Tensor] = node.inputs
@@ -187,13 +188,13 @@ class _Around:
         return found
 
     def _is_used(self, value: Tensor, moved: dict[Cell, None]) -> bool:
-        """Whether anything but the cells `moved` takes a value."""
+        """Whether anything except the cells `moved` uses a value."""
         others = any(cell not in moved for cell in self._cells.users.get(value, ()))
         return others or value in self._given or bool(self._users.get(value))
 
     def _with_operands(self, part: Sequence[Cell]) -> dict[Cell, None]:
-        """The cells, and those that must or should move with them: of the same body, or made for
-        them alone."""
+        """The cells, with the cells that must or should move with them: those of the same body, and
+        those used only by them."""
         moved = set(part)
         while True:
             more = set[Cell]()
@@ -249,7 +250,7 @@ class _Around:
         return list(found)
 
     def _results(self, cell: Cell) -> list[Tensor]:
-        """Results of a map that need a cell of its body."""
+        """The first result of a map that depends on a cell of its body but not on the loop."""
         needs = set(cell.at.outputs)
         for other in self._cells.of[cell.owner]:
             if not needs.isdisjoint(other.at.inputs):

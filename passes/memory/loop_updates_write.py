@@ -60,7 +60,7 @@ def _in_loop(node: Node, stacks: set[Tensor]) -> Node:
 
 
 class _Put(NamedTuple):
-    """A write: the old slice, the new one, and the stack after it."""
+    """A write: the old slice, the new slice, and the stack after the write."""
 
     old: Tensor
     new: Tensor
@@ -138,8 +138,9 @@ class _Writer:
     ) -> None:
         """Adds the nodes that write new slices.
 
-        Those of each stack are computed apart, and take of other stacks what was written: an
-        array of a new slice that two stacks need would be written twice.
+        The new slice of each stack is computed separately. If it needs the new slice of another
+        stack, it reads the written stack: an array of a new slice that two stacks need would be
+        written twice.
         """
         made = {t: cell.at for cell in update.cells for t in cell.at.outputs}
         values: dict[Tensor, Tensor] = {}
@@ -170,7 +171,7 @@ class _Writer:
             done.append(new)
 
     def _copy(self, cell: Cell, known: dict[Tensor, Tensor], sliced: Collection[Tensor]) -> None:
-        """Adds the node of a cell for slices with a leading axis."""
+        """Adds a cell's node for slices with a leading axis."""
         inputs = [known[t] for t in cell.at.inputs]
         attrs = dict(cell.node.attrs)
         if cell.is_sliced and cell.node.op is BROADCAST_TO:
@@ -186,7 +187,7 @@ class _Writer:
         known.update(zip(cell.at.outputs, node.outputs, strict=True))
 
     def _wait(self, results: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-        """Makes each write wait for what reads the old slice, and each gradient too."""
+        """Makes each write, and each gradient, wait for the nodes that read the old slice."""
         builder = self._builder
         wholes = [put.whole for put in self._puts]
         inputs = self._view.inner.all()
@@ -203,7 +204,7 @@ class _Writer:
         builder.nodes = list(sort_nodes(builder.nodes))
 
     def _delay(self, gradients: Sequence[Tensor], readers: Sequence[Tensor]) -> None:
-        """Makes the products that compute gradients wait for what reads the old slices.
+        """Makes the products that compute gradients wait for the nodes that read the old slices.
 
         XLA copies the old slice for a product. Without an order it may compute the gradient, which
         is as large, while it holds the copy. A gradient that replicas exchange does not wait: the
@@ -228,7 +229,7 @@ class _Writer:
         nodes[place : place + 1] = [*front.nodes, *substitute([node], {operand: late})]
 
     def _slice_of_operand(self, stack: Tensor) -> Tensor:
-        """The slice of a stack that the loop takes; it may be new."""
+        """The body's input for the slices of a stack; adds the stack to the loop if needed."""
         outer, inner = self._view.outer, self._view.inner
         if not is_among(stack, outer.xs):
             new = Tensor(slice_type(stack.type), stack.name)
@@ -242,7 +243,7 @@ class _Writer:
         return found
 
     def _constant_operand(self, value: Tensor) -> Tensor:
-        """The input of the body for a value that all iterations share; it may be new."""
+        """The body's input for a value that all iterations share; adds it to the loop if needed."""
         outer, inner = self._view.outer, self._view.inner
         if not is_among(value, outer.consts):
             new = Tensor(value.type, value.name)

@@ -1,4 +1,4 @@
-"""Recompute: what a backward loop needs is computed again, where memory is limited."""
+"""Recompute: recomputes values that a backward loop needs, if memory is limited."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ from graphc.passes.simplify.prune import Prune
 
 @dataclass(frozen=True)
 class Recompute(Pass):
-    """Makes a program need no more than `budget` bytes at once, by its estimated peak, if that
-    can be; else as few as it can.
+    """Reduces the estimated peak memory of a program to `budget` bytes if possible, or else as far
+    as possible.
 
-    The backward pass of a loop (of rolled layers, of a user's `scan`) takes what the forward pass
-    stacked: one slice a turn of each value. Of those, this pass lets go the ones that are cheap
-    to compute again for the bytes that they take, and computes them in the backward body from
-    those that stay. Which, is Checkmate's problem (Jain et al., Checkmate: breaking the memory
-    wall with optimal tensor rematerialization, 2020) for the body of a loop, relaxed by a price
-    for a byte (Everett 1963), for which a minimal cut solves it exactly. Where one carry a turn is
-    still too much, turns are taken in segments (Griewank 1992; Chen et al., 2016).
+    The backward pass of a loop (of rolled layers, or of a user's `scan`) uses the stacks of the
+    forward pass, which hold one slice per iteration of each value. This pass drops the stacks that
+    are cheap to recompute for the bytes that they occupy. The backward body computes them again
+    from the remaining stacks. The choice of stacks is the problem of Checkmate (Jain et al.,
+    Checkmate: breaking the memory wall with optimal tensor rematerialization, 2020) for the body of
+    a loop. It is relaxed by a price per byte (Everett 1963), for which a minimal cut solves it
+    exactly. If one carry per iteration is still too much, iterations are grouped into segments
+    (Griewank 1992; Chen et al., 2016).
 
-    XLA cannot do it: it sees no forward and backward pass, and in flat programs it even merges
-    what was computed again with what it was computed from, which it does not across loops.
+    XLA cannot do this: it does not distinguish the forward and the backward pass. In flat programs
+    it even merges a recomputed value with the original one, but it does not merge across loops.
 
-    Must not: compute again what has effects, nor what is exchanged between replicas. Random draws
-    are pure and take their keys as operands, so they come out the same. Sizes must be bound.
+    Must not: recompute nodes with effects, or values that replicas exchange. Random draws are pure
+    and take their keys as operands, so they are reproduced exactly. Sizes must be bound.
 
     Attributes:
-        budget: bytes, beside arguments and what is written over them (see `passes/core/peak.py`).
-        then: passes that follow and save memory; the program after them is estimated.
+        budget: bytes, in addition to arguments and results that overwrite them (see
+            `passes/core/peak.py`).
+        then: later passes that save memory; the estimate is for the program after them.
     """
 
     budget: int
@@ -57,8 +59,9 @@ class Recompute(Pass):
         return PassResult(carried_out(program, chosen) if changed else program, changed)
 
     def _chosen(self, program: Program, courses: Sequence[Course]) -> Course:
-        """The first course that fits, found by halving, for mostly each takes less than the one
-        before; if not even the last does, the one that takes least."""
+        """The first plan that fits, found by bisection because each plan usually needs less memory
+        than the one before. If even the last one does not fit, the plan that needs the least
+        memory."""
 
         def estimate(course: Course) -> int:
             return self._peak(carried_out(program, course))
@@ -80,13 +83,13 @@ class Recompute(Pass):
         return peak(program)
 
 
-# For each pair of loops the plan that it is run by.
+# The plan chosen for each pair of loops.
 Course = Mapping[LoopPair, Plan]
 
 
 def _courses(program: Program) -> list[Course]:
-    """Ways to run all pairs, from the fastest to the smallest: step by step that pair takes its
-    next plan which loses the least time for the bytes that it gains."""
+    """Plans for all pairs, from the fastest to the smallest. Each step advances the pair whose next
+    plan loses the least time per byte saved."""
     options = {pair: plans(pair) for pair in all_pairs(program)}
     place = dict.fromkeys(options, 0)
     found: list[Course] = []
@@ -107,7 +110,7 @@ def _loss(before: Plan, after: Plan) -> float:
 
 
 def all_pairs(program: Program) -> list[LoopPair]:
-    """The pairs of the program and of bodies that are not themselves of a pair."""
+    """The pairs of the program, and of those bodies that do not themselves belong to a pair."""
     pairs = loop_pairs(program)
     paired = {loop for pair in pairs for loop in (pair.forward, pair.backward)}
     for node in program.nodes:
@@ -118,12 +121,12 @@ def all_pairs(program: Program) -> list[LoopPair]:
 
 
 def changing(course: Course) -> Course:
-    """The part of it that computes something again, or stacks less."""
+    """The plans that recompute something or stack less."""
     return {p: plan for p, plan in course.items() if plan.cost or plan.bytes < p.saved_bytes}
 
 
 def carried_out(program: Program, course: Course) -> Program:
-    """The program with its pairs of loops run as `course` says."""
+    """The program with its pairs of loops rewritten according to `course`."""
     instead: dict[Node, Sequence[Node]] = {}
     for pair, plan in changing(course).items():
         instead[pair.forward], instead[pair.backward] = write(pair, plan)
@@ -131,7 +134,7 @@ def carried_out(program: Program, course: Course) -> Program:
 
 
 def _replaced(program: Program, instead: Mapping[Node, Sequence[Node]]) -> Program:
-    """The program with nodes replaced, in its bodies too."""
+    """The program with nodes replaced, including those in its bodies."""
     nodes: list[Node] = []
     for node in program.nodes:
         if node in instead:

@@ -1,4 +1,5 @@
-"""What the backward loop of a pair may take from stacks, and what it computes again instead."""
+"""Plans for a pair of loops: which values the backward loop reads from stacks, and which it
+recomputes."""
 
 from __future__ import annotations
 
@@ -21,11 +22,12 @@ class Plan:
     """One way to run a pair of loops.
 
     Attributes:
-        saved: the values of the forward body, carries among them, that are stacked.
-        segment: how many turns are run forward again at once, before their backward turns, from
-            the carries that the forward loop kept of the first; None: each turn for itself.
-        bytes: that stay from the forward loop to the backward one, and within a segment.
-        cost: of what is computed again, in floating-point operations or their like.
+        saved: the values of the forward body, including carries, that are stacked.
+        segment: the number of iterations per segment. The forward iterations of a segment run
+            again, from the carries saved at its start, before its backward iterations. None: each
+            iteration is recomputed separately.
+        bytes: the bytes stored between the forward and the backward loop, and within a segment.
+        cost: the cost of the recomputation, in floating-point operations or their equivalent.
     """
 
     saved: frozenset[Tensor] = field(repr=False)
@@ -35,16 +37,17 @@ class Plan:
 
 
 class Again(NamedTuple):
-    """What is computed again: the nodes, in order, and the values that they and the backward
-    body begin with."""
+    """A recomputation: the nodes, in order, and the values that they and the backward body start
+    from."""
 
     nodes: list[Node]
     begin: frozenset[Tensor]
 
 
 def again(pair: LoopPair, saved: frozenset[Tensor], wanted: Iterable[Tensor]) -> Again | None:
-    """What leads from saved values and inputs of the forward body to the values `wanted`; None
-    where a carry would be needed that is not saved, or a node that must not run twice."""
+    """Returns the nodes that compute the values `wanted` from saved values and inputs of the
+    forward body. Returns None if they need a carry that is not saved, or a node that must not run
+    twice."""
     inputs = {*pair.inner.consts, *pair.inner.xs}
     needed: set[Node] = set()
     begin: set[Tensor] = set()
@@ -68,8 +71,8 @@ def again(pair: LoopPair, saved: frozenset[Tensor], wanted: Iterable[Tensor]) ->
 
 
 def plans(pair: LoopPair) -> list[Plan]:
-    """Ways to run the pair, from the one that computes nothing again to the one that takes the
-    fewest bytes: each takes fewer than the one before, and more time."""
+    """Ways to run the pair, from the one that recomputes nothing to the one that needs the fewest
+    bytes. Each needs fewer bytes, and more time, than the one before."""
     flat = _best(pair)
     if len(pair.nodes) <= _MANY:
         flat += [plan for each in flat for plan in _with_more(pair, each)]
@@ -94,10 +97,10 @@ def _plan(pair: LoopPair, saved: Iterable[Tensor]) -> Plan | None:
 
 
 def _best(pair: LoopPair) -> list[Plan]:
-    """All plans that are best for some price of a byte.
+    """All plans that are optimal for some price per byte.
 
-    For one price the best plan is a minimal cut; between two plans lies a third exactly if there
-    is one at the price at which these two are equal.
+    For one price, the best plan is a minimal cut. A third plan lies between two plans exactly if
+    there is one at the price at which the two cost the same.
     """
     most = sum(cost or 0 for cost in pair.costs.values()) + 1
     first, last = at_price(pair, 0, 1), at_price(pair, most, 1)
@@ -117,10 +120,11 @@ def _best(pair: LoopPair) -> list[Plan]:
 
 
 def at_price(pair: LoopPair, price: int, per: int) -> Plan:
-    """The best plan where `per` bytes cost `price`.
+    """The best plan if `per` bytes cost `price`.
 
-    The choices: to have a value in the backward turn, which costs its bytes; to compute a node
-    there, which saves the bytes of its results, and means to have them and its operands.
+    There are two kinds of choices. Having a value in the backward iteration costs its bytes.
+    Computing a node there saves the bytes of its results, and requires having its results and
+    operands.
     """
     values = list(pair.weights)
     number = {tensor: i for i, tensor in enumerate(values)}
@@ -139,12 +143,12 @@ def at_price(pair: LoopPair, price: int, per: int) -> Plan:
     saved = [values[i] for i in chosen if i < len(values)]
     plan = _plan(pair, [t for t in saved if t not in computed])
     if plan is None:
-        raise PassError(f"no way was found to run {pair.backward.name!r} on what is saved")
+        raise PassError(f"{pair.backward.name!r} cannot run from the saved values")
     return plan
 
 
 def _with_more(pair: LoopPair, plan: Plan) -> Iterator[Plan]:
-    """Plans that save one value more at a time, the one that gains most for its bytes."""
+    """Plans that each save one more value than the plan before: the most useful one per byte."""
     while True:
         found = again(pair, plan.saved, pair.taken.values())
         made = [] if found is None else [t for node in found.nodes for t in node.outputs]
@@ -156,14 +160,14 @@ def _with_more(pair: LoopPair, plan: Plan) -> Iterator[Plan]:
         yield plan
 
 
-# -- several turns at once -------------------------------------------------------------------
+# -- several iterations at once --------------------------------------------------------------
 
 
 def _segmented(pair: LoopPair, flat: Iterable[Plan]) -> Iterator[Plan]:
-    """Each plan within segments: of n turns in segments of m, n / m carries stay, and m times what
-    the plan saves. Source: A. Griewank, Achieving logarithmic growth of temporal and spatial
-    complexity in reverse automatic differentiation, 1992; T. Chen et al., Training deep nets with
-    sublinear memory cost, 2016."""
+    """Each plan within segments. For n iterations in segments of m, n / m carries are stored, and m
+    times the values that the plan saves. Source: A. Griewank, Achieving logarithmic growth of
+    temporal and spatial complexity in reverse automatic differentiation, 1992; T. Chen et al.,
+    Training deep nets with sublinear memory cost, 2016."""
     length = pair.length
     results = pair.body.output_tensors()[: len(pair.inner.carries)]
     carried = sum(map(bytes_of, pair.inner.carries))

@@ -1,4 +1,4 @@
-"""The loops of a pair written out by a plan."""
+"""Writes the loops of a pair according to a plan."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from graphc.passes.memory.recompute_plans import Plan, again
 
 
 class Written(NamedTuple):
-    """What takes the places of the two loops of a pair, in order."""
+    """The nodes that replace the two loops of a pair, in order."""
 
     forward: tuple[Node, ...]
     backward: tuple[Node, ...]
 
 
 def write(pair: LoopPair, plan: Plan) -> Written:
-    """The pair as the plan says; what was stacked and is not used any more is left to pruning."""
+    """The pair rewritten according to the plan. Stacks that are no longer used are left to
+    pruning."""
     if plan.segment is None:
         forward, backward = _with_saved(pair, plan)
         return Written((forward,), (backward,))
     return _in_segments(pair, plan, plan.segment)
 
 
-# -- turn by turn ----------------------------------------------------------------------------
+# -- iteration by iteration ------------------------------------------------------------------
 
 
 def _with_saved(pair: LoopPair, plan: Plan) -> tuple[Node, Node]:
-    """The forward loop that stacks what the plan saves, and the backward loop that computes what
-    it lacks at the start of each turn."""
+    """The forward loop, which stacks the values that the plan saves, and the backward loop, which
+    computes the missing values at the start of each iteration."""
     found = again(pair, plan.saved, pair.taken.values())
     if found is None:
-        raise PassError(f"the plan for {pair.backward.name!r} leaves something out")
+        raise PassError(f"the plan for {pair.backward.name!r} is incomplete")
     stack_of = {value: stack for stack, value in pair.stacks.items()}
     missing = [t for t in found.begin if t in plan.saved and t not in stack_of]
     place = {t: i for i, t in enumerate([*pair.inner.carries, *pair.made])}
@@ -65,7 +66,8 @@ def _with_saved(pair: LoopPair, plan: Plan) -> tuple[Node, Node]:
 
 
 def _copied(nodes: Sequence[Node], values: dict[Tensor, Tensor]) -> list[Node]:
-    """The nodes with fresh results, which are entered in `values` beside their operands."""
+    """The nodes with new results, which are added to `values`; `values` must hold their
+    operands."""
     copies = []
     for node in nodes:
         outputs = tuple([Tensor(t.type, f"{t.name}/again") for t in node.outputs])
@@ -77,7 +79,7 @@ def _copied(nodes: Sequence[Node], values: dict[Tensor, Tensor]) -> list[Node]:
 
 
 class _Taking:
-    """A loop that is given further operands; what it has already, it takes once."""
+    """A loop that is given more operands. An operand that it already has is not added again."""
 
     def __init__(self, loop: Node) -> None:
         self._loop = loop
@@ -89,11 +91,11 @@ class _Taking:
         self._more: tuple[dict[Tensor, Tensor], dict[Tensor, Tensor]] = ({}, {})
 
     def const(self, outer: Tensor, like: Tensor) -> Tensor:
-        """The input of the body for an operand that is the same in each turn."""
+        """The body's input for an operand that is the same in each iteration."""
         return self._input(self._consts, 0, outer, like)
 
     def slice(self, outer: Tensor, like: Tensor) -> Tensor:
-        """The input of the body for the slices of an operand."""
+        """The body's input for the slices of an operand."""
         return self._input(self._xs, 1, outer, like)
 
     def _input(self, known: dict[Tensor, Tensor], kind: int, outer: Tensor, like: Tensor) -> Tensor:
@@ -102,7 +104,7 @@ class _Taking:
         return known[outer]
 
     def loop(self, nodes: Sequence[Node], instead: Mapping[Tensor, Tensor]) -> Node:
-        """The loop with `nodes` before those of its body, in which values are redirected."""
+        """The loop with `nodes` before the nodes of its body, in which values are replaced."""
         consts, xs = self._more
         body = self._body
         inner = [*self._inner.consts, *consts.values(), *self._inner.carries]
@@ -115,14 +117,14 @@ class _Taking:
         return self._loop.replace(inputs=outer, attrs=attrs, regions=regions)
 
 
-# -- several turns at once -------------------------------------------------------------------
+# -- several iterations at once --------------------------------------------------------------
 
 
 def _in_segments(pair: LoopPair, plan: Plan, turns: int) -> Written:
-    """The pair as loops over segments of `turns` turns.
+    """The pair as loops over segments of `turns` iterations.
 
-    The forward one stacks the carries that enter each, and what others than the backward loop
-    take. The backward one runs each segment forward once more, then backward.
+    The forward loop stacks the carries at the start of each segment, and the values that are used
+    outside the backward loop. The backward loop runs each segment forward once more, then backward.
     """
     forward, backward = pair.forward, pair.backward
     first = _Segment(pair.length // turns, turns)
@@ -156,8 +158,9 @@ class _Segment:
     """The body of a loop over segments, while it is being built.
 
     Attributes:
-        count, turns: the number of segments, and of iterations in each.
-        cuts: stacks of n slices -> the same as stacks of segments, which are already defined.
+        count, turns: the number of segments, and the number of iterations in each.
+        cuts: stacks of n slices -> the same values as stacks of segments, for those already
+            defined.
         inputs: the inputs of the body so far: operands that all segments share, then the others.
     """
 
@@ -175,7 +178,7 @@ class _Segment:
     def loop(
         self, loop: Node, carries: Sequence[Tensor], instead: Mapping[Tensor, Tensor] | None = None
     ) -> Node:
-        """The loop over the turns of one segment; `instead` has stacks that are made in it."""
+        """The loop over the iterations of one segment; `instead` maps to stacks computed in it."""
         given = parts_of(loop, loop.inputs)
         stacks = instead or {}
         inputs = [
@@ -195,7 +198,7 @@ class _Segment:
         )
 
     def slice(self, stack: Tensor) -> Tensor:
-        """The input of the body for a stack with one slice for each segment."""
+        """The body's input for a stack with one slice for each segment."""
         return self._xs.setdefault(stack, Tensor(slice_type(stack.type), stack.name))
 
     def close(
@@ -206,7 +209,8 @@ class _Segment:
         results: Sequence[Tensor],
         more: Sequence[Tensor] = (),
     ) -> tuple[Node, ...]:
-        """The nodes that make what `loop` made, and the stacks `more` of the last `results`."""
+        """The nodes that compute the results of `loop`, and the stacks `more` of the last
+        `results`."""
         count = len(carries)
         body_inputs = [*self._consts.values(), *carries, *self._xs.values()]
         body = region(loop.regions[0].name, body_inputs, nodes, results)
@@ -226,7 +230,7 @@ class _Segment:
         return self._consts.setdefault(tensor, Tensor(tensor.type, tensor.name))
 
     def _piece(self, stack: Tensor, loop: Node) -> Tensor:
-        """The input of the body for what a segment has of a stack."""
+        """The body's input for the part of a stack that belongs to one segment."""
         if stack not in self.cuts:
             cut = self.cuts[stack] = self._cut(stack)
             self._before.append(_reshape(stack, cut, loop))
@@ -237,7 +241,7 @@ class _Segment:
         return Tensor(TensorType(stack.type.dtype, shape), stack.name)
 
     def _inside(self, type: TensorType) -> TensorType:
-        """Of the part of a stack that one segment has."""
+        """The type of the part of a stack that belongs to one segment."""
         return TensorType(type.dtype, (self.turns, *type.shape[1:]))
 
 

@@ -1,4 +1,4 @@
-"""Which value each slice of a stack is."""
+"""Finds which value each slice of a stack is."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Piece(NamedTuple):
     """A value of a program. Equal pieces are the same value.
 
     Attributes:
-        tensor: the value, or the stack that it is a slice of, or the last value of the carry that
-            it is an earlier value of.
-        place: None for the tensor itself; the number of the slice; the number of the iteration
+        tensor: the value itself; or the stack of which it is a slice; or the last value of the
+            carry of which it is an earlier value.
+        place: None for the tensor itself; or the index of the slice; or the number of the iteration
             after which the carry has the value.
-        is_carry: whether it is a value of a carry. No tensor holds it then.
+        is_carry: whether it is an earlier value of a carry. No tensor holds it then.
     """
 
     tensor: Tensor
@@ -52,7 +52,7 @@ class Pieces:
             stack, place = moved
 
     def of(self, tensor: Tensor) -> Piece:
-        """The piece that a tensor is."""
+        """The piece that corresponds to a tensor."""
         node = self._made.get(tensor)
         if node is not None and node.op is UNSTACK and node.attrs["axis"] == 0:
             return self.at(node.inputs[0], position_of(tensor, node.outputs))
@@ -115,13 +115,14 @@ class Pieces:
 
 
 def _mirrored(loop: Node, number: int) -> int:
-    """The place of an iteration in the loop's stacks, or the iteration of a place."""
+    """The index of an iteration's slice in the loop's stacks, or the iteration of an index."""
     mirrored: int = loop.attrs["length"] - 1 - number if loop.attrs["reverse"] else number
     return mirrored
 
 
 def _operand(node: Node, place: int) -> tuple[Tensor, int] | None:
-    """The operand, and the place in it, of the slice at `place` of a node's result; or None."""
+    """The operand of a node that contains the slice at `place` of its result, and the index there;
+    or None."""
     attrs: Any = node.attrs
     leading = [t.type.shape[0] for t in node.inputs if t.type.shape]
     sizes = [size for size in leading if isinstance(size, int)]

@@ -21,33 +21,35 @@ class UpdateInLoop(Pass):
     """Moves the optimizer's update of stacked parameters into the loop that computes their
     gradients.
 
-    `RollRepeats` makes the backward pass of alike layers a `Scan` that stacks the gradients of all
-    layers, and `GroupAlike` makes the optimizer one `Map` over these stacks. All gradients are in
-    memory then until the update runs: as many bytes as the parameters. Here the loop carries the
-    parameters and slots, and each iteration reads the slices of one layer, computes its gradient,
-    and writes the new slices over the old ones. XLA does not move work into a loop.
+    `RollRepeats` makes the backward pass of layers with the same structure a `Scan` that stacks the
+    gradients of all layers, and `GroupAlike` makes the optimizer one `Map` over these stacks. All
+    gradients are then in memory until the update runs: as many bytes as the parameters. After this
+    pass, the loop carries the parameters and slots. Each iteration reads the slices of one layer,
+    computes its gradient, and writes the new slices over the old ones. XLA does not move work into
+    a loop.
 
     The order in an iteration makes XLA write in place; without it, XLA copies whole stacks in every
-    iteration. What reads an old slice comes before the new slice is written. Each stack is written
-    by an expression of its own, and what needs the new value of another stack reads the stack.
+    iteration. All reads of an old slice come before the write of the new slice. Each stack is
+    written by a separate expression. A node that needs the new value of another stack reads that
+    stack.
 
-    Where replicas exchange gradients in the loop (`ExchangeInLoops`), the sum is applied in the
+    If replicas exchange gradients in the loop (`ExchangeInLoops`), the sum is applied in the
     iteration that exchanges it.
 
-    Must not: move an update that needs something of all gradients (clipping by their norm, a loss
-    scale); nor gradients that are exchanged after the loop, fetched, or used by anything else; nor
-    updates of a replica's pieces, nor others that are not elementwise; nor write over a stack that
-    is read after the loop. The pass report says why an update stays. Where gradients are summed
-    over micro-batches, the sums are written in the loop, and the update stays outside.
+    Must not: move an update that depends on all gradients (clipping by their norm, a loss scale);
+    move updates by gradients that are exchanged after the loop, fetched, or used by anything else;
+    move updates of a replica's pieces, or updates that are not elementwise; overwrite a stack that
+    is read after the loop. The pass report says why an update stays. If gradients are summed over
+    micro-batches, the sums are written in the loop, and the update stays outside.
 
     Attributes:
-        smallest: bytes of the smallest stack of gradients for which it pays.
-        slice: bytes of the smallest gradient of one layer for which it pays: with smaller ones, XLA
-            does not fuse reading and writing on GPUs. None: only where memory is short.
-        whole: also into loops that XLA would not compile as loops (`unroll` of all iterations),
-            which are loops then.
-        budget: bytes, as for `Recompute`: where a program needs more, `whole` is done too, whatever
-            `slice` is.
+        smallest: bytes of the smallest stack of gradients for which the pass is profitable.
+        slice: bytes of the smallest gradient of one layer for which it is profitable: with smaller
+            ones, XLA does not fuse reading and writing on GPUs. None: only if memory is short.
+        whole: also moves updates into loops that XLA would not compile as loops (`unroll` of all
+            iterations); they are then compiled as loops.
+        budget: bytes, as for `Recompute`. If a program needs more, `whole` is also applied,
+            whatever the value of `slice`.
     """
 
     smallest: int = 1 << 20
@@ -56,7 +58,8 @@ class UpdateInLoop(Pass):
     budget: int | None = None
 
     def run(self, program: Program) -> PassResult:
-        """Loops first; then, if memory is still short, what would be compiled without a loop."""
+        """Runs on loops first; then, if memory is still short, on loops that would be compiled
+        without a loop."""
         result = self._run(program, states(program))
         if self.budget is None or self.whole or peak(result.program) <= self.budget:
             return result
@@ -87,7 +90,7 @@ class UpdateInLoop(Pass):
         return PassResult(program, changed)
 
     def _loops(self, program: Program, ends: Sequence[End]) -> list[Node]:
-        """The loops of a program that writes over something."""
+        """The loops of a program that overwrites some state."""
         if all(end.old is None for end in ends):
             return []
         return [node for node in program.nodes if node.op is SCAN and self._is_loop(node)]

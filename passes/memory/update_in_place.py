@@ -1,4 +1,4 @@
-"""State is written last: an update waits for whoever reads the old value."""
+"""UpdateInPlace: an update of state waits for all readers of the old value."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _MOST_READERS = 8
 
 @dataclass(frozen=True)
 class UpdateInPlace(Pass):
-    """The new value of a state, or of a loop's carry, is computed after all that reads the old one.
+    """Computes the new value of a state, or of a loop's carry, after all reads of the old value.
 
-    In a training step the gradient of a layer's input reads the weights, and nothing says whether
-    that or the update comes first. XLA decides where values lie before it decides on an order: it
-    copies all such weights first, 232 MB for AlexNet at each step, and holds the copies until the
-    end. One element of the reader's result, on which the update is made to depend, says it; XLA
-    then writes the update over the old value. XLA cannot say it for itself before it has an order,
-    and JAX has no word for it: barriers are gone by then.
+    In a training step, the gradient of a layer's input reads the weights, and nothing specifies
+    whether this read or the update comes first. XLA assigns buffers before it decides on an order.
+    It therefore copies all such weights first (232 MB for AlexNet in each step), and keeps the
+    copies until the end. This pass makes the update depend on one element of the reader's result,
+    so XLA writes the update over the old value. XLA cannot infer this before it has an order, and
+    JAX has no operation for it: barriers are removed by then.
 
-    Must not: take a fused reader for one with a result of its own (what is elementwise, or only
-    moves elements, is followed to its users); hold back what itself needs the new value.
+    Must not: treat a fused reader as a reader with its own result (elementwise nodes, and nodes
+    that only move elements, are followed to their users); delay a node that needs the new value.
 
     Attributes:
-        smallest: elements of the smallest state for which it pays.
+        smallest: elements of the smallest state for which the pass is profitable.
     """
 
     smallest: int = 1 << 16

@@ -1,5 +1,5 @@
-"""In which order values are written over: each after those whose new value it takes, and before
-those whose old value it takes."""
+"""The order in which values are overwritten: each after those whose new value it uses, and before
+those whose old value it uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graphc.ir.node import Node, Tensor, is_among
 
 
 def needed(new: Tensor, made: Mapping[Tensor, Node], written: Sequence[Tensor]) -> list[Tensor]:
-    """All that a new value is computed from, up to what is written already."""
+    """All values from which a new value is computed, up to those that are already written."""
     found, stack = {new: None}, [new]
     while stack:
         tensor = stack.pop()
@@ -22,8 +22,8 @@ def needed(new: Tensor, made: Mapping[Tensor, Node], written: Sequence[Tensor]) 
 def ordered(
     ends: Sequence[tuple[Tensor, Tensor]], made: Mapping[Tensor, Node]
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """The ends so that each is written after those whose new value it takes, and before those
-    whose old value it takes; None where there is no such order."""
+    """The ends in an order such that each is written after those whose new value it uses, and
+    before those whose old value it uses. None if there is no such order."""
     news = [new for new, _ in ends]
     needs = {end: set(needed(end[0], made, news)) for end in ends}
     left, done = list(ends), list[tuple[Tensor, Tensor]]()

@@ -14,10 +14,10 @@ from graphc.ir.text import print_program
 from graphc.ir.verify import verify
 from graphc.passes.core.peak import peak
 from graphc.passes.core.validate import check_meaning
-from graphc.passes.gpu.gpu_stack_less import GpuStackLess
 from graphc.passes.memory.loop_pairs import LoopPair, loop_pairs
 from graphc.passes.memory.recompute import Recompute, carried_out
 from graphc.passes.memory.recompute_plans import Plan, plans
+from graphc.passes.memory.stack_less import StackLess
 from graphc.passes.simplify.prune import Prune
 from tests.passes import generate_pairs
 from tests.passes.evaluate import evaluate
@@ -27,7 +27,7 @@ EXAMPLES = 200  # by hand: thousands
 # What has to come up among the examples.
 PATHS = {
     "nothing again", "something again", "a carry saved", "no value saved", "segments",
-    "segments that save a value", "stacked less on a GPU", "three plans",
+    "segments that save a value", "stacked less", "three plans",
 }  # fmt: skip
 
 
@@ -80,9 +80,9 @@ def test_recomputing_preserves_meaning() -> None:
         assert peak(after) <= peak(before)
         same(before, after, seed)
         for moves in (1, 1000):  # where costs are next to nothing, as little is stacked as can be
-            after, changed = GpuStackLess(moves).run(before)
+            after, changed = StackLess(moves).run(before)
             assert (after is before) == (changed == 0)
-            seen["stacked less on a GPU"] += changed
+            seen["stacked less"] += changed
             same(before, after, seed)
 
     run()

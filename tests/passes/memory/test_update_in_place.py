@@ -135,6 +135,7 @@ def test_it_runs_on_cpu_and_from_o2() -> None:
         return [a_pass.name for a_pass in on_device(options, platform, None)]
 
     assert names("O3", "cpu") == [
+        "stack-less",
         "hoist-products",
         "carry-shifted",
         "update-in-loop",
@@ -142,13 +143,14 @@ def test_it_runs_on_cpu_and_from_o2() -> None:
         "update-in-place",
     ]
     assert names("O2", "cpu") == [
+        "stack-less",
         "hoist-products",
         "carry-shifted",
         "update-in-loop",
         "update-in-place",
     ]
     assert "update-in-place" not in names("O3", "gpu")
-    assert names("O3", "cpu", donate=False) == ["hoist-products", "carry-shifted"]
+    assert names("O3", "cpu", donate=False) == ["stack-less", "hoist-products", "carry-shifted"]
     assert names("O1", "cpu") == []
 
 
