@@ -280,7 +280,7 @@ def test_what_a_worker_raises_stops_the_run(feeds, on_step, kind, frame) -> None
     applied = len({step.update for step in done})
     assert applied >= 10 or frame != "raising"
     assert session.get("count") == session.get("twin") == session.get("update/0/count") == applied
-    assert f"as the {applied} updates that were applied left them" in text
+    assert f"the values after the {applied} updates that were applied" in text
     after = session.run_workers([train, gap], batches(20))
     assert after.updates == 20 and session.get("count") == applied + 20 and after.last[1] == 0
 
@@ -295,7 +295,9 @@ def test_a_step_that_fails_leaves_the_last_whole_update() -> None:
         session.run_workers([train, loss], [*good, bad, *good])
     assert any("raised in worker" in note for note in caught.value.__notes__)
     applied = int(session.get("count"))
-    assert applied in (6, 7)  # the other worker may have had one at hand
+    # All six before the bad one. The other worker may have applied one batch after it, as far as
+    # the bound allows, and have computed the next one, which it applies when the run stops.
+    assert 6 <= applied <= 8
     assert all(np.all(np.isfinite(value)) for value in session.values().values())
     assert session.run_workers([train, loss], good).updates == 6
 
