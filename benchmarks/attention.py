@@ -1,5 +1,5 @@
-"""Attention over long sequences, written out as people do: memory and time with and without
-`fuse-attention`, against plain JAX."""
+"""Attention over long sequences, written in the usual way: memory and time with and without
+`fuse-attention`, compared with plain JAX."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RATE = 1e-3
 
 
 class Size(NamedTuple):
-    """How long the one sequence is, and how wide the layer."""
+    """The length of the single sequence, and the width of the layer."""
 
     length: int
     width: int = 128
@@ -27,7 +27,7 @@ class Size(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One way to run a program: a call of it, which gives the loss, and the bytes of its
+    """One way to run a program: a function that runs it and returns the loss, and the bytes of its
     temporaries."""
 
     run: Callable[[], jax.Array]
@@ -35,19 +35,19 @@ class Side(NamedTuple):
 
 
 def weights(width: int) -> list[np.ndarray]:
-    """Those of queries, keys, values and of the result, [width, width] each."""
+    """The weights of queries, keys, values and of the result, [width, width] each."""
     rng = np.random.default_rng(0)
     return [rng.standard_normal((width, width)).astype(np.float32) / width for _ in range(4)]
 
 
 def text(size: Size) -> jax.Array:
-    """[1, length, width], on the device."""
+    """An input [1, length, width] on the device."""
     rng = np.random.default_rng(1)
     return jnp.asarray(rng.standard_normal((1, size.length, size.width)).astype(np.float32))
 
 
 def in_graphc(size: Size, train: bool, **options: Any) -> Side:
-    """Causal attention of a sequence over itself, forward or a step of gradient descent."""
+    """Causal self-attention in graphc: forward, or a step of gradient descent."""
     length = size.length
     with gc.Graph() as graph:
         x = gc.placeholder((1, length, size.width), name="x")
@@ -83,7 +83,7 @@ def in_graphc(size: Size, train: bool, **options: Any) -> Side:
 def in_jax(
     size: Size, train: bool, dtype: Any = jnp.float32, attention: Attention = jax_attention
 ) -> Side:
-    """The same by hand, in `dtype` with float32 kernels."""
+    """The same in hand-written JAX, in `dtype` with float32 kernels."""
     heads = (1, size.length, size.heads, size.width // size.heads)
 
     def loss_of(kernels: list[jax.Array], x: jax.Array) -> jax.Array:
@@ -117,7 +117,7 @@ def _temporaries(compiled: Any) -> int:
 
 
 def rows(length: int = 4096, rounds: int = 3) -> list[tuple[str, str, str]]:
-    """Rows: temporaries and time, to plain JAX and to graphc without the pass."""
+    """Rows: temporaries and time, relative to plain JAX and to graphc without the pass."""
     found = []
     for train in (False, True):
         ours = in_graphc(Size(length), train)
@@ -137,7 +137,7 @@ def rows(length: int = 4096, rounds: int = 3) -> list[tuple[str, str, str]]:
 
 
 def _short(length: int = 256) -> list[tuple[str, str, str]]:
-    """Below the threshold: the same program with the pass and without."""
+    """Rows for a length below the threshold: the same program with and without the pass."""
     size = Size(length)
     ours, without = in_graphc(size, True), in_graphc(size, True, fuse_attention=False)
     ratio = compare(ours.run, without.run, calls=10, rounds=20).ratio

@@ -1,4 +1,4 @@
-"""The digits CNN's training step: graphc against the same step in hand-written JAX and optax."""
+"""The training step of the digits CNN: graphc compared with hand-written JAX and optax."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = ("conv1", "conv2", "hidden", "out")
 
 
 def network(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-    """The network of examples/digits_cnn.py without dropout, as people write it in JAX."""
+    """The network of examples/digits_cnn.py without dropout, in usual JAX."""
     dims = ("NHWC", "HWIO", "NHWC")
     for name in ("conv1", "conv2"):
         x = lax.conv_general_dilated(
@@ -41,7 +41,7 @@ def loss_of(params: dict[str, jax.Array], x: jax.Array, y: jax.Array) -> jax.Arr
 
 
 def jax_step(tx: optax.GradientTransformation, axis: str | None = None) -> Callable[..., Any]:
-    """One training step by hand; under pmap with one psum of gradients and loss."""
+    """A hand-written training step; under pmap with one psum of gradients and loss."""
 
     def step(params: Any, state: Any, x: jax.Array, y: jax.Array) -> Any:
         loss, gradients = jax.value_and_grad(loss_of)(params, x, y)
@@ -54,7 +54,7 @@ def jax_step(tx: optax.GradientTransformation, axis: str | None = None) -> Calla
 
 
 class Setup:
-    """The same model on both sides, from the same start."""
+    """The same model in graphc and in JAX, with the same initial values."""
 
     def __init__(self) -> None:
         self.job = digits_cnn.build(dropout=False, batch=BATCH)
@@ -77,7 +77,7 @@ class Setup:
 
 
 def one_device() -> list[tuple[str, str, str]]:
-    """Rows: FLOPs, bytes and time of one step, and the start losses agree."""
+    """Rows: FLOPs, bytes and time of one step. The initial losses must agree."""
     setup = Setup()
     step = setup.step()
     params = setup.params()

@@ -1,7 +1,7 @@
-"""Training networks on CPU: pipeline "O3" against plain JAX, and what each part of it gains.
+"""Training networks on CPU: pipeline "O3" compared with plain JAX, and the gain of each part of it.
 
-Ratios to plain JAX (NHWC, default options), all forms timed in turn in one run. "O2" is what
-happens without the passes and options for CPU.
+Figures are ratios to plain JAX (NHWC, default options). All forms are timed in turn in one run.
+"O2" runs without the passes and options for CPU.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Steps = Mapping[str, Callable[[], object]]
 
 
 class Goal(NamedTuple):
-    """What is measured of a network, and the ratio to plain JAX that is aimed at.
+    """The measurement of a network, and the target for the ratio to plain JAX.
 
     Attributes:
-        steps: that are timed at a time. Several of graphc are one call, as `Session.run_steps`
-            makes it; JAX's are as many calls that run ahead.
+        steps: how many steps are timed together. In graphc, several steps are one call, as in
+            `Session.run_steps`. In JAX, they are separate calls that run ahead.
     """
 
     batch: int
@@ -44,7 +44,7 @@ GOALS = {
 }
 
 
-# What the networks are compiled without, each in turn.
+# The networks are also compiled without each of these in turn.
 PASSES = (
     "cpu-space-to-depth",
     "cpu-pointwise",
@@ -57,7 +57,7 @@ PASSES = (
 
 
 def rows() -> Iterator[Row]:
-    """The three networks, two of them without each pass, then a layer for each part."""
+    """Rows: the three networks, two of them without each pass, then a layer for each part."""
     yield from (network_row(name) for name in GOALS)
     for name in ("resnet50", "alexnet"):
         yield from without_rows(name)
@@ -65,10 +65,11 @@ def rows() -> Iterator[Row]:
 
 
 def ratios(steps: Steps, rounds: int, base: str = "jax") -> dict[str, float]:
-    """The median over rounds of each form's time over that of `base`, and "seconds" of that.
+    """The median over rounds of the ratio of each form's time to that of `base`. "seconds" is the
+    time of `base`.
 
-    All forms run once in each round, and once before to warm up; each round begins with another
-    one, for what ran just before matters: it leaves the system's memory in its own state.
+    All forms run once in each round, and once before to warm up. Each round begins with another
+    form, because the previous form affects the time: it determines the state of system memory.
     """
     found: dict[str, list[float]] = {name: [] for name in (*steps, "seconds")}
     names = list(steps)
@@ -87,7 +88,7 @@ def ratios(steps: Steps, rounds: int, base: str = "jax") -> dict[str, float]:
 
 
 def without_rows(name: str) -> list[Row]:
-    """A network's step at O3 without each pass: its time and temporaries, to those with all."""
+    """A network's step at O3 without each pass: time and temporaries, relative to all passes."""
     network, goal = NETWORKS[name](), GOALS[name]
     x, y = data(network, goal.batch)
     steps, bytes_ = {}, {}
@@ -112,14 +113,14 @@ def without_rows(name: str) -> list[Row]:
 
 
 def same_losses(steps: Mapping[str, Callable[[], float]], rtol: float) -> None:
-    """Run each form once, and refuse one whose first loss is not that of "jax"."""
+    """Runs each form once, and rejects a form whose first loss differs from that of "jax"."""
     first = {form: step() for form, step in steps.items()}
     for form, loss in first.items():
         np.testing.assert_allclose(loss, first["jax"], rtol=rtol, err_msg=form)
 
 
 def network_row(name: str) -> Row:
-    """The training step of one network: time, and that the losses agree."""
+    """The time of the training step of one network. The losses must agree."""
     network, goal = NETWORKS[name](), GOALS[name]
     x, y = data(network, goal.batch)
     steps = {
@@ -138,7 +139,7 @@ def network_row(name: str) -> Row:
 
 
 def jax_network(network: Network, x: Any, y: Any, steps: int) -> Callable[[], float]:
-    """So many steps by hand; gives the loss of the first."""
+    """`steps` hand-written steps. The function returns the loss of the first step."""
     params, averages = start(network)
     values = [params, averages, network.optimizer.init(params)]
     return by_hand(jax_step(network), values, [x, y], steps)[0]
@@ -147,8 +148,8 @@ def jax_network(network: Network, x: Any, y: Any, steps: int) -> Callable[[], fl
 def by_hand(
     step: Callable[..., Any], values: list[Any], batch: list[Any], steps: int
 ) -> tuple[Callable[[], float], int]:
-    """So many steps in JAX, which take and give `values`, and give the loss; the call gives that
-    of the first. And the bytes of a step's temporaries."""
+    """`steps` steps in JAX, which take and return `values`, and return the loss. The result is a
+    function that returns the loss of the first step, and the bytes of a step's temporaries."""
     donated = tuple(range(len(values)))
     compiled = jax.jit(step, donate_argnums=donated).lower(*values, *batch).compile()
 
@@ -176,13 +177,13 @@ def graphc_network(
 def compiled(
     network: Network, x: Any, y: Any, options: gc.CompileOptions, steps: int | None = None
 ) -> gc.Executable:
-    """The network's training step, or a loop of so many; fetches the loss."""
+    """The network's training step, or a loop of `steps` steps; fetches the loss."""
     fetches, feeds = [network.train, network.loss], {"x": x.shape, "y": y.shape}
     return gc.compile(network.graph, fetches, feeds, options=options, steps=steps)
 
 
 def looped(step: gc.Executable, x: Any, y: Any, steps: int) -> Callable[[], float]:
-    """One call of a loop of so many steps; gives the loss of the first."""
+    """One call of a loop of `steps` steps. The function returns the loss of the first step."""
     holder = [step.init()]
     batches = {"x": jnp.stack([x] * steps), "y": jnp.stack([y] * steps)}
 
@@ -194,7 +195,7 @@ def looped(step: gc.Executable, x: Any, y: Any, steps: int) -> Callable[[], floa
 
 
 def repeated(step: gc.Executable, x: Any, y: Any, steps: int) -> Callable[[], float]:
-    """So many steps of a compiled one; gives the loss of the first."""
+    """`steps` calls of a compiled step. The function returns the loss of the first step."""
     holder = [step.init()]
 
     def run() -> float:
@@ -212,10 +213,11 @@ def repeated(step: gc.Executable, x: Any, y: Any, steps: int) -> Callable[[], fl
 
 
 class Layer(NamedTuple):
-    """A layer and its gradients, in graphc and by hand.
+    """A layer and its gradients, in graphc and in hand-written JAX.
 
     Attributes:
-        first: it is a network's first layer: nothing needs the gradient of the image.
+        first: whether it is the first layer of a network, which does not need the gradient of the
+            image.
     """
 
     image: tuple[int, ...]
@@ -277,7 +279,7 @@ LAYERS = {
 
 
 def layer_rows(rounds: int = 9) -> list[Row]:
-    """Each layer with its gradients: O3, and O2 beside it."""
+    """Rows: each layer with its gradients, at O3 and at O2."""
     found = []
     for name, layer in LAYERS.items():
         shapes = [layer.image] if layer.kernel is None else [layer.image, layer.kernel]

@@ -1,7 +1,7 @@
-"""What depth costs: a transformer of 24 and of 48 blocks, compiled cold, run, and started again.
+"""The cost of depth: a transformer of 24 and of 48 blocks, compiled cold, run, and started again.
 
 Every compilation is in a fresh process (`benchmarks.depth_child`), one after the other. The
-processes then stay, and their steps are timed in turns, so that noise hits all alike.
+processes then stay alive, and their steps are timed in turn, so that noise affects all equally.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMS = ("graphc", "imported", "scan", "unrolled")
 
 
 class Child:
-    """A process that compiles one form and then runs steps when told."""
+    """A process that compiles one form and then runs steps on request."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Child:
         self.seconds = self._answer()
 
     def steps(self, count: int) -> float:
-        """Seconds a step."""
+        """The seconds per step."""
         print(count, file=self._process.stdin, flush=True)
         return self._answer()["seconds"] / count
 
@@ -57,7 +57,7 @@ COMMAND = (sys.executable, "-m", "benchmarks.depth_child")
 
 
 def rows(*, unrolled48: bool) -> Iterator[Row]:
-    """All rows; with `unrolled48` JAX's unrolled step of 48 blocks too (about 5 minutes)."""
+    """All rows. `unrolled48` includes JAX's unrolled step of 48 blocks (about 5 minutes)."""
     colds: dict[int, dict[str, float]] = {}
     for blocks in (24, 48):
         forms = [f for f in FORMS if f != "unrolled" or blocks == 24 or unrolled48]
@@ -118,7 +118,8 @@ def _step_over(
 
 
 def second_start(blocks: int, rounds: int = 5) -> list[Row]:
-    """From the first import to the end of the first step in a new process, caches warm."""
+    """The time from the first import to the end of the first step in a new process with warm
+    caches."""
     times: dict[str, list[float]] = {"graphc": [], "unrolled": [], "imports": []}
     with (
         tempfile.TemporaryDirectory() as ours,
@@ -149,8 +150,8 @@ def second_start(blocks: int, rounds: int = 5) -> list[Row]:
 
 
 def _run(bytecode: str, *arguments: str) -> float:
-    """The seconds that a child tells. Python keeps the bytecode of all modules in a folder, as it
-    does where packages are installed, whatever this environment says."""
+    """The seconds that a child reports. Python stores the bytecode of all modules in a folder, as
+    for installed packages, even if this environment disables it."""
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [*COMMAND, *arguments],

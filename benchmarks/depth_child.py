@@ -1,9 +1,9 @@
-"""One form of the transformer in a process of its own; the parent is `benchmarks.depth`.
+"""One form of the transformer in its own process; the parent is `benchmarks.depth`.
 
-`compile FORM BLOCKS`: builds and compiles from nothing, prints the seconds of each stage, then
-runs as many steps as each line of the standard input says and prints their seconds.
-`start FORM BLOCKS FOLDER`: prints the seconds from the first import to the end of the first
-step, with compiled programs kept in FOLDER. `imports` is what any of them needs at least.
+`compile FORM BLOCKS`: builds and compiles without a cache and prints the seconds of each stage.
+Each line of the standard input is a number of steps; it then runs them and prints their seconds.
+`start FORM BLOCKS FOLDER`: prints the seconds from the first import to the end of the first step,
+with compiled programs kept in FOLDER. The form `imports` is the minimum that any form needs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 START = time.perf_counter()
-Step = Callable[[Any], Any]  # of tokens; gives the loss
+Step = Callable[[Any], Any]  # takes tokens and returns the loss
 
 
 def main(what: str, form: str = "", blocks: str = "0", folder: str = "") -> None:
@@ -47,7 +47,7 @@ def main(what: str, form: str = "", blocks: str = "0", folder: str = "") -> None
 
 
 def graphc_step(form: str, size: Any, folder: str | None) -> tuple[Step, dict[str, float]]:
-    """The step of "graphc" or "imported" from its start values, and the seconds of each stage."""
+    """The step of "graphc" or "imported" with initial values, and the seconds of each stage."""
     import graphc as gc
     from benchmarks import transformer
 
@@ -76,7 +76,7 @@ def graphc_step(form: str, size: Any, folder: str | None) -> tuple[Step, dict[st
 
 
 def jax_step(form: str, size: Any, folder: str | None) -> tuple[Step, dict[str, float]]:
-    """The step of "unrolled" or "scan" in plain JAX, likewise."""
+    """The same for the step of "unrolled" or "scan" in plain JAX."""
     import jax
 
     from benchmarks import transformer
@@ -106,8 +106,8 @@ def jax_step(form: str, size: Any, folder: str | None) -> tuple[Step, dict[str, 
 
 
 def jit_step(form: str, size: Any, folder: str | None) -> tuple[Step, dict[str, float]]:
-    """The step of "unrolled" by `gc.jit`; of "keyed" with a cache key, so that a second start does
-    not trace it."""
+    """The step of "unrolled" by `gc.jit`. The form "keyed" has a cache key, so that a second start
+    does not trace the step."""
     import jax
 
     import graphc as gc

@@ -1,4 +1,4 @@
-"""Feeds that neither side copies."""
+"""Feeds that neither graphc nor JAX copies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ import numpy as np
 
 
 def unchanging(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same values in memory that nobody can ever write to: graphc copies any other."""
+    """The same values in read-only memory. graphc copies all other arrays."""
     values = np.frombuffer(array.tobytes(), array.dtype)
     return values.reshape(array.shape)

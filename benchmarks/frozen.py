@@ -1,5 +1,5 @@
-"""Frozen graphs against the same network unfrozen and against plain JAX; and what checked numerics
-cost."""
+"""Frozen graphs compared with the same network unfrozen and with plain JAX; and the cost of checked
+numerics."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def separable() -> list[Row]:
 
 
 def weight_norm() -> list[Row]:
-    """What depends on weights alone: products with normalised kernels, a batch of 4."""
+    """Values that depend on weights only: products with normalised kernels, a batch of 4."""
     with gc.Graph(seed=0) as graph:
         h = x = gc.placeholder((4, WIDTH), name="x")
         for i in range(LAYERS):
@@ -97,7 +97,7 @@ def weight_norm() -> list[Row]:
 
 
 def checked() -> list[Row]:
-    """A training step that is looked through, against one that is not."""
+    """A training step with `check_numerics`, compared with the same step without it."""
     with gc.Graph(seed=0) as graph:
         h = x = gc.placeholder((64, 512), name="x")
         for i in range(4):

@@ -1,9 +1,9 @@
 """On one GPU: bf16 training of a transformer and of ResNet-50, and attention over long sequences.
 
-Ratios to hand-written JAX, all forms timed in turn in one run; batches lie on the device. By hand
-means float32 parameters cast to bf16 where they are used, with norms, softmax and loss in float32;
-"flash" is `jax.nn.dot_product_attention` by cuDNN. `python -m benchmarks.run depth` has the deep
-model, on a GPU as on CPU.
+Figures are ratios to hand-written JAX. All forms are timed in turn in one run, and batches are on
+the device. Hand-written JAX casts float32 parameters to bf16 where they are used, with norms,
+softmax and loss in float32. "flash" is `jax.nn.dot_product_attention` by cuDNN.
+`python -m benchmarks.run depth` has the deep model, on a GPU and on CPU.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from benchmarks.cpu import by_hand, ratios, repeated
 from benchmarks.timing import compare
 
 Row = tuple[str, str, str]
-Step = Callable[[], float]  # some training steps; gives the loss of the first
+Step = Callable[[], float]  # some training steps; returns the loss of the first step
 STEPS, ROUNDS = 5, 9
 
-# By the name of a row: what is a GPU's worth of work.
+# The models by the name of their rows. Each is enough work for one GPU.
 TRANSFORMERS = {
     "GPT-2 small, 16 x 1024 tokens": transformer.Size(12, 768, 12, 1024, 16),
     "24 blocks of width 1024, 8 x 1024 tokens": transformer.Size(24, 1024, 16, 1024, 8),
@@ -35,7 +35,7 @@ RESNET_BATCH = 128
 
 
 def rows() -> Iterator[Row]:
-    """The transformers, ResNet-50, then attention over both lengths."""
+    """Rows: the transformers, ResNet-50, then attention over both lengths."""
     for what, size in TRANSFORMERS.items():
         yield from transformer_rows(what, size)
     yield from resnet_rows(RESNET_BATCH)
@@ -44,14 +44,14 @@ def rows() -> Iterator[Row]:
 
 
 def forms() -> dict[str, transformer.Attention]:
-    """How attention is computed by hand."""
+    """The implementations of attention in hand-written JAX."""
     written = {"written out": transformer.jax_attention}
     flash = {"flash": transformer.jax_flash} if jax.default_backend() == "gpu" else {}
     return written | flash
 
 
 def transformer_rows(what: str, size: transformer.Size) -> list[Row]:
-    """A training step: time and temporaries to each form by hand."""
+    """A training step: time and temporaries relative to each form of hand-written JAX."""
     made = {f"JAX, {name}": jax_transformer(size, form) for name, form in forms().items()}
     made |= {
         "graphc": graphc_transformer(size),
@@ -61,7 +61,7 @@ def transformer_rows(what: str, size: transformer.Size) -> list[Row]:
 
 
 def resnet_rows(batch: int) -> list[Row]:
-    """ResNet-50's training step on 224x224 images, likewise."""
+    """The same for ResNet-50's training step on 224x224 images."""
     network = networks.resnet50()
     x, y = (jnp.asarray(part) for part in networks.data(network, batch))
     made = {"JAX": jax_resnet(network, x, y)}
@@ -76,7 +76,7 @@ def resnet_rows(batch: int) -> list[Row]:
 
 
 def attention_rows(size: attention.Size) -> list[Row]:
-    """Forward and a training step; a form that the device has no memory for has no ratio."""
+    """Forward and a training step. A form that does not fit into device memory has no ratio."""
     found = []
     for train in (False, True):
         what = f"attention over {size.length} tokens, bf16, {'training' if train else 'forward'}"
@@ -104,7 +104,7 @@ def attention_rows(size: attention.Size) -> list[Row]:
 
 
 def _compared(what: str, made: dict[str, tuple[Step, int]]) -> list[Row]:
-    """graphc's rows over the others': time and temporaries."""
+    """Ratios of graphc to each other form: time and temporaries."""
     steps = {form: step for form, (step, _) in made.items()}
     losses = {form: step() for form, step in steps.items()}
     for form, loss in losses.items():
@@ -124,7 +124,7 @@ def _compared(what: str, made: dict[str, tuple[Step, int]]) -> list[Row]:
 
 
 def jax_transformer(size: transformer.Size, form: transformer.Attention) -> tuple[Step, int]:
-    """By hand, unrolled: steps are faster so than in a scan."""
+    """A hand-written, unrolled step, because it is faster than a scan."""
     params = jax.device_put(transformer.nested(transformer.initial(size), size))
     values: list[Any] = [params, transformer.optimizer().init(params)]
     step = transformer.jax_step(size, scan=False, dtype=jnp.bfloat16, attention=form)
@@ -132,7 +132,7 @@ def jax_transformer(size: transformer.Size, form: transformer.Attention) -> tupl
 
 
 def graphc_transformer(size: transformer.Size, **options: Any) -> tuple[Step, int]:
-    """Layer by layer, in float32 as it is written, compiled for bf16."""
+    """The model layer by layer, written in float32 and compiled for bf16."""
     model = transformer.graphc_model(size)
     tokens = jnp.asarray(transformer.batches(size, 1)[0])
     options = gc.CompileOptions(precision="bf16", cache=None, **options)

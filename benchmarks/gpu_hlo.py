@@ -1,10 +1,10 @@
-"""Training steps for GPUs that are not here: what XLA compiles from graphc's programs and from
-hand-written JAX, for the same machine in one run. Nothing runs.
+"""Training steps for GPUs that are not present: the programs that XLA compiles from graphc and from
+hand-written JAX, for the same machine in one run. Nothing is executed.
 
-By hand, layers are unrolled, or scanned where a row says so, and compute in bf16 with parameters
-in float32; attention is cuDNN's (`jax.nn.dot_product_attention`). On 8 GPUs it is `jax.jit` with
-the batch cut along a mesh. FLOPs, bytes, kernels and collectives are counted from the HLO
-(`graphc.runtime.hlo.hlo_cost`); the roofline time is an estimate from the machine's record.
+In hand-written JAX, layers are unrolled, or scanned if the row says so. They compute in bf16 with
+parameters in float32. Attention uses cuDNN (`jax.nn.dot_product_attention`). On 8 GPUs, `jax.jit`
+splits the batch along a mesh. FLOPs, bytes, kernels and collectives are counted from the HLO
+(`graphc.runtime.hlo.hlo_cost`). The roofline time is an estimate from the machine's record.
 
     JAX_PLATFORMS=cpu python -m benchmarks.run gpu_hlo
 """
@@ -30,7 +30,7 @@ OPTIONS = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 MACHINE = "h100"
 COUNTS = (1, 8)
 
-# By the name of a row: what is a GPU's worth of work.
+# The models by the name of their rows. Each is enough work for one GPU.
 TRANSFORMERS = {
     "GPT-2 small, 8 x 1024 tokens": transformer.Size(12, 768, 12, 1024, 8),
     "24 blocks of width 1024, 4 x 2048 tokens": transformer.Size(24, 1024, 16, 2048, 4),
@@ -42,7 +42,7 @@ MODELS: dict[str, tuple[Callable[[int], gpu_models.Model], int]] = {
 }
 RESNET_BATCH = 64
 DEPTHS = (24, 48, 96)
-# Transformers by hand.
+# The forms of hand-written transformers.
 CUDNN = "JAX, cuDNN's attention"
 WRITTEN_OUT = "JAX, attention written out"
 SCANNED = "JAX, cuDNN's attention, blocks scanned"
@@ -52,9 +52,9 @@ class Compiled(NamedTuple):
     """A step compiled for a machine.
 
     Attributes:
-        cost: of one run on one GPU.
-        temporaries: bytes.
-        seconds: of passes, tracing, lowering and compiling.
+        cost: the cost of one run on one GPU.
+        temporaries: the bytes of temporaries.
+        seconds: the time of passes, tracing, lowering and compiling.
     """
 
     cost: HloCost
@@ -63,7 +63,7 @@ class Compiled(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    """Each model on one GPU and on eight; then transformers by depth."""
+    """Rows: each model on one GPU and on eight; then transformers by depth."""
     in_jax(lambda state, x: (state, x @ x), [np.float32(0)], [_shape((8, 8))], 1)  # loads libraries
     for count in COUNTS:
         for what, size in TRANSFORMERS.items():
@@ -78,7 +78,7 @@ def rows() -> Iterator[Row]:
 
 
 def by_depth() -> Iterator[Row]:
-    """Transformers of more and more blocks, and graphc's compile time by their number."""
+    """Transformers with increasing numbers of blocks, and graphc's compile time for each."""
     found = {}
     for blocks in DEPTHS:
         made = transformers(transformer.Size(blocks, 512, 8, 512, 8), 1, (CUDNN, SCANNED))
@@ -107,7 +107,7 @@ def models(model: gpu_models.Model, count: int) -> dict[str, Compiled]:
 def transformers(
     size: transformer.Size, count: int, forms: Sequence[str] = (CUDNN, WRITTEN_OUT, SCANNED)
 ) -> dict[str, Compiled]:
-    """The step of a transformer in graphc and in each form by hand."""
+    """The step of a transformer in graphc and in each form of hand-written JAX."""
     model = transformer.graphc_model(size)
     tokens = {"text": (size.batch, size.sequence + 1)}
     start = transformer.initial(size)
@@ -158,7 +158,7 @@ def in_graphc(graph: gc.Graph, fetches: Any, feeds: dict[str, Any], count: int) 
 def in_jax(
     step: Callable[..., Any], state: Sequence[Any], feeds: Sequence[Any], count: int
 ) -> Compiled:
-    """A hand-written step; its state is donated and whole on each GPU, its feeds are cut."""
+    """A hand-written step. Its state is donated and replicated, and its feeds are split."""
     start = time.perf_counter()
     compiled = by_hand(step, state, feeds, count)
     seconds = time.perf_counter() - start
@@ -186,7 +186,7 @@ def by_hand(
 
 
 def compared(what: str, count: int, made: dict[str, Compiled]) -> Iterator[Row]:
-    """graphc's figures over those of each other form."""
+    """The ratios of graphc's figures to those of each other form."""
     ours = made["graphc"]
     gpu = gc.devices.Machine(MACHINE).model
     for form, theirs in made.items():
@@ -211,7 +211,7 @@ def compared(what: str, count: int, made: dict[str, Compiled]) -> Iterator[Row]:
 
 
 def _exchanged(cost: HloCost) -> str:
-    """How many collectives, their bytes, and how many run beside other kernels."""
+    """The number of collectives, their bytes, and how many overlap with other kernels."""
     runs = sum(kind.runs for kind in cost.collectives.values())
     size = sum(kind.bytes for kind in cost.collectives.values())
     return f"{runs} of {size / 1e6:.0f} MB, {cost.overlapped} overlapped"

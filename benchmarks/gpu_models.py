@@ -29,8 +29,8 @@ class Model(NamedTuple):
         feeds: shape and dtype by name, in the order of the hand-written step's arguments.
         params: shapes and dtypes of the parameters of the hand-written step.
         step: the hand-written step: `(params, state, *feeds)` to `(params, state, loss)`.
-        optimizer: the one that both use.
-        options: options of graphc besides the precision.
+        optimizer: the optimizer of both forms.
+        options: options of graphc in addition to the precision.
     """
 
     graph: gc.Graph
@@ -74,7 +74,7 @@ def _classify(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: int = 224) -> Model:
-    """Images float32 [batch, size, size, 3] in 1,000 classes."""
+    """ViT for images float32 [batch, size, size, 3] in 1,000 classes."""
     tokens, tx = (size // 16) ** 2, optax.adam(1e-3)
     graph, fetches = _vit_graph(blocks, width, heads, size, tx)
     feeds = {"x": _array(batch, size, size, 3), "y": _array(batch, dtype=np.int32)}
@@ -125,7 +125,7 @@ def _vit_params(blocks: int, width: int, tokens: int) -> Params:
 
 
 def _vit_by_hand(heads: int) -> Callable[..., jax.Array]:
-    """The loss in JAX, a function of parameters, images and labels."""
+    """The loss in JAX as a function of parameters, images and labels."""
 
     def by_hand(h: jax.Array, p: Params) -> jax.Array:
         qkv = _dense(layer_norm(h, **p["norm1"]), p["qkv"])
@@ -153,7 +153,7 @@ def _vit_by_hand(heads: int) -> Callable[..., jax.Array]:
 
 
 def _vit_block(h: gc.Tensor, width: int, heads: int) -> gc.Tensor:
-    """Attention written out."""
+    """A block whose attention is written out."""
     split = (h.shape[0], h.shape[1], heads, width // heads)
     qkv = gc.nn.Dense(3 * width, name="qkv")(gc.nn.LayerNorm(name="norm1")(h))
     q, k, v = (gc.transpose(gc.reshape(t, split), (0, 2, 1, 3)) for t in gc.split(qkv, 3, axis=-1))

@@ -1,4 +1,4 @@
-"""`gc.jit` beside `jax.jit`: what a call costs, and how long a second start takes."""
+"""`gc.jit` compared with `jax.jit`: the cost of a call, and the time of a second start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rows() -> Iterator[Row]:
 
 
 def _call(leaves: int) -> Row:
-    """A call of a function that adds one to each of so many small arrays."""
+    """A call of a function that adds one to each of `leaves` small arrays."""
 
     def more(xs: list[jax.Array]) -> list[jax.Array]:
         return [x + 1 for x in xs]
@@ -47,14 +47,14 @@ def _call(leaves: int) -> Row:
 
 
 def _starts() -> Iterator[Row]:
-    """From the first import to the end of the first training step of a transformer, for the second
-    time; the median of three processes each, in turns."""
+    """The time from the first import to the end of the first training step of a transformer, in a
+    second start. Each figure is the median of three processes, which run in turn."""
     seconds: dict[str, list[float]] = {"unrolled": [], "jit": [], "keyed": []}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(4):
             for form, found in seconds.items():
                 took = _start(form, f"{folder}/{form}")
-                if number:  # the first one compiles
+                if number:  # the first process compiles
                     found.append(took)
     ours, keyed, theirs = (
         statistics.median(seconds[form]) for form in ("jit", "keyed", "unrolled")

@@ -1,7 +1,8 @@
-"""A training step under a limit of memory: what it takes then, and what that costs in time.
+"""A training step under a memory limit: its memory, and its cost in time.
 
-Beside the same step without a limit, and beside plain JAX: a scan over the blocks, whose backward
-pass keeps everything, and the same with `jax.checkpoint`, which keeps the input of each block.
+It is compared with the same step without a limit, and with plain JAX: a scan over the blocks, whose
+backward pass keeps everything, and the same with `jax.checkpoint`, which keeps the input of each
+block.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ ROUNDS, CALLS = 9, 2
 
 
 def rows() -> Iterator[Row]:
-    """All rows: a transformer of 24 blocks, and a recurrence of many turns over shared weights."""
+    """All rows: a transformer of 24 blocks, and a long recurrence with shared weights."""
     yield from of_transformer(transformer.Size())
     yield from of_recurrence()
 
 
 class Step:
-    """A step of graphc's, run on and on."""
+    """A step of graphc that runs repeatedly."""
 
     def __init__(self, model: Any, feeds: list[dict[str, Any]], limit: int | None) -> None:
         options = gc.CompileOptions(cache=None, memory_limit=limit)
@@ -52,7 +53,7 @@ class Step:
 
 
 def of_transformer(size: transformer.Size) -> Iterator[Row]:
-    """Half of what it takes without a limit, and the least it can do with."""
+    """Rows: a limit of half the memory that the step takes without a limit, and the least limit."""
     model = transformer.graphc_model(size)
     feeds = [{"text": tokens} for tokens in transformer.batches(size, 4)]
     free = Step(model, feeds, None)
@@ -91,7 +92,7 @@ def _against_free(
 
 
 def _least(model: Any, feeds: list[dict[str, Any]]) -> int:
-    """What the error of a limit that is too low says would be enough."""
+    """The sufficient limit that the error for too low a limit states."""
     try:
         Step(model, feeds, 1)
     except ExecutionError as error:
@@ -103,7 +104,7 @@ def _least(model: Any, feeds: list[dict[str, Any]]) -> int:
 def _by_hand(
     size: transformer.Size, feeds: list[dict[str, Any]], checkpoint: bool
 ) -> tuple[Callable[[], float], int]:
-    """The step as a scan in plain JAX, and its bytes of temporaries."""
+    """The step as a scan in plain JAX, and the bytes of its temporaries."""
     block = functools.partial(transformer.jax_block, size)
     block = jax.checkpoint(block) if checkpoint else block
     tx = transformer.optimizer()
@@ -133,7 +134,7 @@ def _by_hand(
 
 
 def of_recurrence(turns: int = 1024, batch: int = 32, width: int = 64) -> Iterator[Row]:
-    """A gated recurrence over a long sequence, in a tenth of its temporaries."""
+    """Rows: a gated recurrence over a long sequence, limited to a tenth of its temporaries."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((turns, batch, width), name="x")

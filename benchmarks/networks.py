@@ -1,7 +1,7 @@
-"""Networks for one machine without an accelerator, each twice: in graphc and in plain JAX.
+"""Networks for one machine without an accelerator, each in graphc and in plain JAX.
 
-Both start from the same values. Nothing here is written for the compiler's sake: NHWC, default
-options, each what people write.
+Both start from the same values. Nothing here is adapted to the compiler: NHWC, default options, and
+the usual code for each library.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Network(NamedTuple):
     Attributes:
         train, loss: the graph's training step and its loss.
         image: the shape of one example.
-        classes: how many there are.
-        logits: `(params, averages, x)`, the network by hand; leaves the new averages of batch
+        classes: the number of classes.
+        logits: `(params, averages, x)`, the network in JAX. It stores the new averages of batch
             norm in `averages`.
     """
 
@@ -65,7 +65,7 @@ def _network(
 
 
 def data(network: Network, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """One batch, which neither side copies."""
+    """One batch, which neither graphc nor JAX copies."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((batch, *network.image), np.float32)
     y = rng.integers(0, network.classes, batch, np.int32)
@@ -73,7 +73,7 @@ def data(network: Network, batch: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def start(network: Network) -> tuple[Params, Params]:
-    """The start values of the parameters, and of batch norm's averages, by name."""
+    """The initial values of the parameters and of batch norm's averages, by name."""
     session = gc.Session(network.graph, options=gc.CompileOptions(cache=None))
     variables = network.graph.variables
     values = {name: jnp.array(session.get(name)) for name in variables}
@@ -84,8 +84,8 @@ def start(network: Network) -> tuple[Params, Params]:
 
 
 def jax_step(network: Network, dtype: Any = jnp.float32) -> Callable[..., Any]:
-    """`(params, averages, opt_state, x, y)` to the same and the loss: one step by hand, its layers
-    in `dtype`, with parameters and the loss in float32."""
+    """A hand-written step from `(params, averages, opt_state, x, y)` to the new values of the first
+    three and the loss. Layers compute in `dtype`; parameters and the loss are float32."""
     tx = network.optimizer
 
     def loss_of(params: Params, averages: Params, x: jax.Array, y: jax.Array) -> Any:
@@ -122,7 +122,7 @@ def _max_pool(x: jax.Array, padding: int) -> jax.Array:
 
 
 def resnet50(size: int = 224, classes: int = 1000, stages: Stages = STAGES) -> Network:
-    """He et al., "Deep residual learning", 2015, table 1; the stride of a block in its 3x3."""
+    """He et al., "Deep residual learning", 2015, table 1; with a block's stride in its 3x3."""
     layers, by_hand = partial(_resnet, classes, stages), partial(_resnet_jax, stages)
     return _network("resnet50", (size, size, 3), classes, layers, by_hand)
 
@@ -195,7 +195,7 @@ CONVS = (  # filters, window, stride, padding, pooled after
 
 
 def alexnet(size: int = 224, classes: int = 1000) -> Network:
-    """Krizhevsky, "One weird trick for parallelizing convolutional networks", 2014; no dropout."""
+    """Krizhevsky, "One weird trick for parallelizing convolutional networks", 2014, no dropout."""
     return _network("alexnet", (size, size, 3), classes, partial(_alexnet, classes), _alexnet_jax)
 
 
@@ -225,7 +225,7 @@ def _alexnet_jax(params: Params, averages: Params, x: jax.Array) -> jax.Array:
 
 
 def mlp() -> Network:
-    """One hidden layer under adam, as the first MNIST tutorials have it."""
+    """One hidden layer, trained with adam, as in the first MNIST tutorials."""
     return _network("mlp", (784,), 10, _mlp, _mlp_jax, optax.adam(1e-3))
 
 

@@ -1,4 +1,4 @@
-"""Data-parallel training steps against `jax.pmap` by hand, gradients in buckets in both."""
+"""Data-parallel training steps compared with hand-written `jax.pmap`. Both use gradient buckets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIB = 2**20
 
 
 class Model(NamedTuple):
-    """One network on both sides, from the same start."""
+    """One network in graphc and in JAX, with the same initial values."""
 
     graph: gc.Graph
     fetches: list[Any]
@@ -36,7 +36,7 @@ class Model(NamedTuple):
 
 
 def rows(devices: int = 4) -> Iterator[Row]:
-    """Rows: all-reduces and time of a step, for the default size of buckets and for small ones."""
+    """Rows: all-reduces and time of a step, for the default bucket size and for small buckets."""
     for name, model in (("MLP", mlp()), ("CNN", small_cnn())):
         total = sum(value.nbytes for value in model.params.values())
         label = f"{name} step on {devices} devices, {total / MIB:.1f} MiB of gradients"
@@ -101,7 +101,7 @@ def _in_pieces(label: str, model: Model, devices: int) -> Iterator[Row]:
 def graphc_step(
     model: Model, devices: int, size: int | None, **strategy_options: Any
 ) -> tuple[gc.Executable, Callable[[], float]]:
-    """The step, and what runs it once."""
+    """The step, and a function that runs it once."""
     strategy = gc.devices.DataParallel(devices, bucket_bytes=size, **strategy_options)
     shapes = {name: value.shape for name, value in model.feeds.items()}
     options = gc.CompileOptions(cache=None)
@@ -116,7 +116,7 @@ def graphc_step(
 
 
 def jax_step(model: Model, devices: int, size: int) -> tuple[Any, Any, Callable[[], float]]:
-    """The step by hand, lowered and compiled, and what runs it once."""
+    """The hand-written step, lowered and compiled, and a function that runs it once."""
 
     def step(params: Params, slots: Any, *batch: jax.Array) -> Any:
         loss, gradients = jax.value_and_grad(model.loss_of)(params, *batch)
@@ -135,7 +135,7 @@ def jax_step(model: Model, devices: int, size: int) -> tuple[Any, Any, Callable[
     )
     mesh = jax.sharding.Mesh(np.array(chosen), ("replica",))
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    start = jax.tree.map(jnp.array, model.params)  # the step is given them away
+    start = jax.tree.map(jnp.array, model.params)  # a copy, because the step donates them
     held = list(jax.device_put((start, model.tx.init(start)), everywhere))
     batch = [value.reshape(devices, -1, *value.shape[1:]) for value in model.feeds.values()]
     lowered = mapped.lower(*held, *batch)
@@ -151,8 +151,8 @@ def jax_step(model: Model, devices: int, size: int) -> tuple[Any, Any, Callable[
 def mean_in_buckets(
     loss: jax.Array, gradients: Params, devices: int, size: int
 ) -> tuple[jax.Array, Params]:
-    """The means over the devices: each bucket in one flat array, in the order of the backward
-    pass, as one writes it by hand."""
+    """The means over the devices in hand-written JAX: each bucket is one flat array, in the order
+    of the backward pass."""
     waiting = {"": loss, **{name: gradients[name] for name in reversed(gradients)}}
     found: dict[str, jax.Array] = {}
     bucket: list[str] = []
@@ -202,7 +202,7 @@ def mlp() -> Model:
 
 
 def small_cnn() -> Model:
-    """That of examples/digits_cnn.py, without dropout."""
+    """The network of examples/digits_cnn.py, without dropout."""
     setup = cnn.Setup()
     fetches = [setup.job.train, setup.job.metrics["loss"]]
     return _model(setup.job.graph, fetches, {"x": setup.x, "y": setup.y}, cnn.loss_of, setup.tx)

@@ -1,7 +1,7 @@
-"""Resident memory from the first moment: dense layers under adam, each form in its own process.
+"""Resident memory from the start: dense layers with adam, each form in its own process.
 
-`python -m benchmarks.peak FORM` is such a process. It prints, in GB: the process with JAX, the
-state, the temporaries of a step, the resident memory after three steps, and its peak.
+`python -m benchmarks.peak FORM` is such a process. It prints, in GB: the memory of the process with
+JAX, the state, the temporaries of a step, the resident memory after three steps, and its peak.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LEARNING_RATE = 1e-3
 FEED = np.random.default_rng(0).standard_normal((BATCH, WIDTH)).astype(np.float32)
 
 Measured = dict[str, float]
-Step = Callable[[], Any]  # gives the loss
+Step = Callable[[], Any]  # returns the loss
 
 
 def rows() -> Iterator[Row]:
-    """Each form's memory over what it needs in the long run, and graphc's over JAX's."""
+    """Rows: the ratio of each form's memory to its long-run need, and of graphc's to JAX's."""
     found = {form: _in_a_process(form) for form in FORMS}
     what = f"{LAYERS} dense layers of {WIDTH}, batch {BATCH}, adam, float32"
     jax_form = found["JAX"]
@@ -67,7 +67,7 @@ def measure(form: str) -> Measured:
 
 
 def _resident(what: str) -> float:
-    """GB, as Linux counts them."""
+    """The memory in GB, as Linux reports it."""
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e9
 
@@ -110,7 +110,7 @@ def _of_executable() -> tuple[Step, int, int]:
 
 
 def _of_jax() -> tuple[Step, int, int]:
-    """The same by hand: initial values are computed by one jitted program."""
+    """The same in hand-written JAX. One jitted program computes the initial values."""
     optimizer = optax.adam(LEARNING_RATE)
     bound = (3 / WIDTH) ** 0.5
 

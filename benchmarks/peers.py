@@ -1,8 +1,9 @@
-"""Training networks on CPU beside PyTorch eager and TensorFlow, where they are installed.
+"""Training networks on CPU compared with PyTorch eager and TensorFlow, if they are installed.
 
-The networks of `cpu`, from the same start values on the same batch. Ratios to plain JAX, all forms
-timed in turn in one run, each library with its own number of threads. PyTorch's row has the faster
-of its two memory formats, TensorFlow's the faster of tf.function without and with its XLA.
+The networks are those of `cpu`, with the same initial values and the same batch. Figures are ratios
+to plain JAX. All forms are timed in turn in one run, each library with its own number of threads.
+PyTorch's row has the faster of its two memory formats; TensorFlow's row has the faster of
+tf.function without and with its XLA.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from collections.abc import Iterator
 from benchmarks.cpu import GOALS, Row, graphc_network, jax_network, ratios, same_losses
 from benchmarks.networks import NETWORKS, data
 
-# What a row calls it, by the module whose presence is asked for: forms are in peers_<module>.py.
+# The names in rows, by the module that must be installed. The forms are in peers_<module>.py.
 PEERS = {"torch": "PyTorch eager", "tensorflow": "TensorFlow"}
 
 
 def installed() -> list[str]:
-    """The modules of PEERS that are here."""
+    """The modules of PEERS that are installed."""
     return [module for module in PEERS if importlib.util.find_spec(module)]
 
 
 def rows() -> Iterator[Row]:
-    """For each network a row for each peer; a line on stderr for a peer that is not installed."""
+    """For each network, a row for each peer. Peers that are not installed give a line on stderr."""
     here = installed()
     for module in PEERS:
         if module not in here:
@@ -35,7 +36,7 @@ def rows() -> Iterator[Row]:
 
 
 def network_rows(name: str, here: list[str]) -> list[Row]:
-    """The training step of one network by each peer that is here, its losses compared to JAX's."""
+    """The training step of one network by each installed peer. Losses are compared with JAX's."""
     network, goal = NETWORKS[name](), GOALS[name]
     x, y = data(network, goal.batch)
     steps = {

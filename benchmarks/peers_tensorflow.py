@@ -1,7 +1,7 @@
 """The networks of networks.py in TensorFlow: functions of tf.nn over variables, NHWC.
 
-Without Keras, and with TensorFlow's fused kernels for batch norm and the optimizers, so that
-nothing but TensorFlow itself is measured.
+They use TensorFlow's fused kernels for batch norm and the optimizers, and no Keras, so that only
+TensorFlow itself is measured.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def resnet50(
         w = params[f"{name}/conv/kernel"]
         return _batch_norm(_conv(x, w, stride, w.shape[0] // 2), params, averages, f"{name}/norm")
 
-    # Padding within the pool is refused by its XLA; zeros do after relu.
+    # TensorFlow's XLA rejects padding in the pool. After relu, zeros have the same effect.
     h = tf.pad(tf.nn.relu(unit(x, "stem", 2)), _sides(1))
     h = tf.nn.max_pool2d(h, 3, 2, "VALID")
     for stage, (_, blocks) in enumerate(stages):
@@ -121,10 +121,10 @@ def adam(variables: list[tf.Variable]) -> Update:
 def step(
     model: Model, network: Network, x: Any, y: Any, steps: int, compiled: bool
 ) -> Callable[[], float]:
-    """So many training steps by tf.function; gives the loss of the first.
+    """`steps` training steps by tf.function. The function returns the loss of the first step.
 
     Args:
-        compiled: by XLA (`jit_compile=True`).
+        compiled: whether XLA compiles the step (`jit_compile=True`).
     """
     params, averages = (
         {name: tf.Variable(np.array(value)) for name, value in values.items()}
@@ -155,7 +155,7 @@ def step(
 
 
 def forms(name: str, network: Network, x: Any, y: Any, steps: int) -> dict[str, Any]:
-    """The step as TensorFlow runs it, and through its XLA."""
+    """The step as TensorFlow runs it, and as its XLA compiles it."""
     return {
         what: step(MODELS[name], network, x, y, steps, compiled)
         for what, compiled in (("tf.function", False), ("jit_compile", True))

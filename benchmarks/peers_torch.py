@@ -1,6 +1,6 @@
 """The networks of networks.py in PyTorch eager, NCHW, as its users write them.
 
-Modules carry the names that the layers have in JAX, so that `load` finds their start values.
+Modules have the names of the layers in JAX, so that `load` finds their initial values.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ class Unit(nn.Module):
     def __init__(self, channels: int, filters: int, size: int, stride: int):
         super().__init__()
         self.conv = nn.Conv2d(channels, filters, size, stride, size // 2, bias=False)
-        self.norm = nn.BatchNorm2d(filters, EPSILON, 1 - MOMENTUM)  # torch's is the new one's share
+        # PyTorch's momentum is the weight of the new value.
+        self.norm = nn.BatchNorm2d(filters, EPSILON, 1 - MOMENTUM)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.norm(self.conv(x))
 
 
 class Bottleneck(nn.Module):
-    """A block of ResNet-50; `d` where the kept input changes its shape."""
+    """A block of ResNet-50. It has the convolution `d` if the shortcut changes its shape."""
 
     def __init__(self, channels: int, filters: int, stride: int, changes: bool):
         super().__init__()
@@ -95,9 +96,10 @@ MODELS: dict[str, Model] = {"resnet50": resnet50, "alexnet": alexnet, "mlp": mlp
 
 
 def load(model: nn.Module, network: Network) -> None:
-    """Give each module the start values that the layer of its name has in JAX."""
+    """Gives each module the initial values of the JAX layer of the same name."""
     values = {name: np.array(value) for name, value in start(network)[0].items()}
-    channels = None  # of the last convolution: what NHWC has last, NCHW has first when flattened
+    # The channels of the last convolution: when flattened, they are last in NHWC and first in NCHW.
+    channels = None
     for path, module in model.named_modules():
         name = path.replace(".", "/")
         if isinstance(module, nn.Conv2d):
@@ -126,7 +128,7 @@ def _fill(parameter: nn.Parameter, value: np.ndarray) -> None:
 
 
 def optimizer(name: str, model: nn.Module) -> torch.optim.Optimizer:
-    """The one that networks.py has for this network."""
+    """The optimizer that networks.py uses for this network."""
     if name == "mlp":
         return torch.optim.Adam(model.parameters(), 1e-3)
     return torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
@@ -135,7 +137,7 @@ def optimizer(name: str, model: nn.Module) -> torch.optim.Optimizer:
 def step(
     model: Model, network: Network, x: Any, y: Any, steps: int, layout: torch.memory_format
 ) -> Callable[[], float]:
-    """So many training steps in eager mode; gives the loss of the first."""
+    """`steps` training steps in eager mode. The function returns the loss of the first step."""
     made = model(network)
     load(made, network)
     made = made.train().to(memory_format=layout)
@@ -160,7 +162,7 @@ def step(
 
 
 def forms(name: str, network: Network, x: Any, y: Any, steps: int) -> dict[str, Any]:
-    """The step in each memory format that may be the faster one."""
+    """The step in each memory format that may be faster."""
     layouts = {"contiguous": torch.contiguous_format}
     if len(network.image) == 3:
         layouts["channels_last"] = torch.channels_last

@@ -15,7 +15,7 @@ BLOCKS, WIDTH, ROWS, MICRO = 8, 256, 4096, 8
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """Figures of mixed precision, then of accumulation: (what, measured, target)."""
+    """Rows (what, measured, target): mixed precision, then accumulation."""
     return [*_accuracy(), *_stacked(), *_accumulated()]
 
 
@@ -24,7 +24,7 @@ def _options(**given: object) -> gc.CompileOptions:
 
 
 def _accuracy() -> list[tuple[str, str, str]]:
-    """What examples reach, in float32 and in each precision."""
+    """The accuracy of examples, in float32 and in each precision."""
     jobs = {
         "digits CNN, 400 steps, test accuracy": digits_cnn.build,
         "character LSTM, 150 steps, test bits a character": lambda: char_lstm.build(
@@ -64,7 +64,7 @@ def _step(accumulate: int = 1, **options: object) -> gc.runtime.Executable:
 
 
 def _stacked() -> list[tuple[str, str, str]]:
-    """What the forward loop keeps for the backward one."""
+    """The values that the forward loop keeps for the backward loop."""
     plain = _step().memory()["temporaries"]
     narrow = _step(precision="bf16").memory()["temporaries"]
     half = _step(precision="f16").memory()["temporaries"]
@@ -83,7 +83,7 @@ def _stacked() -> list[tuple[str, str, str]]:
 
 
 def _accumulated() -> list[tuple[str, str, str]]:
-    """The step as a whole, in micro-batches, and by hand in JAX with `lax.scan`."""
+    """The step on the whole batch, in micro-batches, and hand-written in JAX with `lax.scan`."""
     whole, cut = _step(), _step(MICRO)
     apart = _step(MICRO, without_passes=("stack-carries",))
     data = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype("float32")

@@ -1,9 +1,9 @@
-"""`make bench`: every benchmark, as a Markdown table of figures against their targets.
+"""`make bench`: runs every benchmark and prints a Markdown table of figures and their targets.
 
-Absolute times depend on the machine; trust the ratios, which are taken side by side in one run.
+Absolute times depend on the machine. Rely on the ratios, which are measured in one run.
 
-`python -m benchmarks.run depth` is the slow one (`make bench BENCH_FLAGS=depth`): minutes, most of
-them of JAX's compiling unrolled layers; `depth --unrolled48` has five more of those.
+`python -m benchmarks.run depth` (`make bench BENCH_FLAGS=depth`) is slow: it takes minutes, mostly
+because JAX compiles unrolled layers. `depth --unrolled48` takes five minutes more.
 """
 
 from __future__ import annotations
@@ -18,25 +18,29 @@ DEVICES = 4
 GIVEN_FLAGS = os.environ.get("XLA_FLAGS", "")
 os.environ["XLA_FLAGS"] = f"{GIVEN_FLAGS} --xla_force_host_platform_device_count={DEVICES}".strip()
 
-# As when an example is run: its neighbours are importable.
+# The examples become importable, as when one of them runs as a script.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
 import jax
 
 from benchmarks import (
     attention,
+    checkpoints,
     cnn,
     cpu,
     depth,
+    estimators,
     frozen,
     gpu,
     gpu_hlo,
+    input,
     jit,
     memory,
     parallel,
     peak,
     peers,
     precision,
+    records,
     run_steps,
     small,
     sparse,
@@ -46,7 +50,7 @@ from benchmarks import (
     zoo,
 )
 
-# Parts that take minutes, each run by its name alone.
+# Parts that take minutes. Each runs only if it is named.
 NAMED = {
     "precision": [precision.rows],
     "attention": [attention.rows],
@@ -63,12 +67,16 @@ NAMED = {
     "gpu": [gpu.rows],
     "gpu_hlo": [gpu_hlo.rows],
     "jit": [jit.rows],
+    "input": [input.rows],
+    "records": [records.rows],
+    "checkpoints": [checkpoints.rows],
+    "estimators": [estimators.rows],
     "zoo": [zoo.rows],
 }
 # Parts whose tables have other columns.
 HEADERS = {"zoo": zoo.HEADER}
-# Parts that run in processes of their own, which have one device.
-IN_CHILDREN = ("depth", "jit", "time_loops", "zoo")
+# Parts that run in their own processes, which have one device.
+IN_CHILDREN = ("depth", "estimators", "jit", "time_loops", "zoo")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Several steps in one call against one call per step, and against a loop written by hand."""
+"""Several steps in one call, compared with one call per step and with a hand-written loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ("hidden/kernel", "hidden/bias", "out/kernel", "out/bias")
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """Rows: steps per second of `Session.run_steps`, beside `Session.run` and `jax.lax.scan`."""
+    """Rows: steps per second of `Session.run_steps`, `Session.run` and `jax.lax.scan`."""
     model = f"{INPUTS}-{HIDDEN}-{CLASSES} MLP, batch {BATCH}"
     found = []
     for name, optimizer in (("sgd", optax.sgd(1e-2)), ("adam", optax.adam(1e-3))):
@@ -54,8 +54,8 @@ def rows() -> list[tuple[str, str, str]]:
 
 
 def _ways(optimizer: Any) -> tuple[Callable[[], None], ...]:
-    """Ways to make `STEPS * LOOPS` steps: in loops, call by call, call by call with each loss read
-    before the next call, and in loops by hand.
+    """Ways to run `STEPS * LOOPS` steps: in loops, call by call, call by call with each loss read
+    before the next call, and in hand-written loops.
     """
     rng = np.random.default_rng(0)
     xs = rng.normal(size=(STEPS, BATCH, INPUTS)).astype(np.float32)
@@ -98,7 +98,7 @@ def _session(optimizer: Any) -> tuple[gc.Session, list[Any]]:
 
 
 def _by_hand(session: gc.Session, optimizer: Any) -> Callable[..., Any]:
-    """The same training loop in plain JAX; gives the losses and keeps its state."""
+    """The same training loop in plain JAX. It returns the losses and keeps its state."""
     parameters = [jnp.asarray(session.get(name)) for name in NAMES]
     holder = {"state": (parameters, optimizer.init(parameters))}
 

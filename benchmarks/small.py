@@ -1,4 +1,4 @@
-"""What a run costs beyond the computation, and how fast graphs are built and optimised."""
+"""The overhead of a run, and the time to build and optimise graphs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.timing import compare
 
 
 def call_overhead() -> list[tuple[str, str, str]]:
-    """Rows: microseconds of `Session.run` over calling the jitted function, 4 variables."""
+    """Rows: the microseconds that `Session.run` adds to the jitted function, with 4 variables."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((8, 16), name="x")
@@ -49,7 +49,7 @@ def call_overhead() -> list[tuple[str, str, str]]:
     def run_ours() -> None:
         session.run(fetches, {x: feed})[1].block_until_ready()
 
-    # Short turns and many of them: a wake-up of XLA's threads takes longer than what is measured.
+    # Many short rounds, because a wake-up of XLA's threads takes longer than the measured overhead.
     timed = compare(run_ours, run_theirs, calls=50, rounds=200)
     extra = 1e6 * timed.difference
     label = f"small step ({1e6 * timed.ours:.0f} against {1e6 * timed.theirs:.0f} us)"
@@ -57,7 +57,7 @@ def call_overhead() -> list[tuple[str, str, str]]:
 
 
 def many_variables(few: int = 4, many: int = 200) -> list[tuple[str, str, str]]:
-    """Rows: what a call costs more where a step updates `many` small variables, not `few`."""
+    """Rows: the additional cost of a call if a step updates `many` small variables, not `few`."""
     ours, by_hand = _averages(many)
     fewer, _ = _averages(few)
     timed = compare(ours, fewer, calls=50, rounds=100)
@@ -79,7 +79,7 @@ def many_variables(few: int = 4, many: int = 200) -> list[tuple[str, str, str]]:
 
 
 def _averages(count: int) -> tuple[Callable[[], None], Callable[[], None]]:
-    """A step of moving averages, `count` vectors of 8 to 57 elements: with graphc, and by hand."""
+    """A step of moving averages of `count` vectors of 8 to 57 elements: in graphc and in JAX."""
     starts = [np.zeros(8 + i % 50, np.float32) for i in range(count)]
     graph = gc.Graph()
     with graph:
@@ -123,7 +123,7 @@ def building(nodes: int = 20_000) -> list[tuple[str, str, str]]:
 
 
 def build_common(nodes: int) -> tuple[gc.Graph, float]:
-    """A graph of about `nodes` nodes of the kinds that networks are made of."""
+    """A graph of about `nodes` nodes of the kinds that are common in networks."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder(("batch", 64), name="x")

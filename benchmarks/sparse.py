@@ -1,4 +1,4 @@
-"""A step that looks up few rows of a huge table: graphc, without the pass, and plain JAX.
+"""A step that looks up few rows of a huge table: graphc with and without the pass, and plain JAX.
 
 `python -m benchmarks.run sparse` (`make bench BENCH_FLAGS=sparse`). It needs 3 GB.
 """
@@ -23,11 +23,11 @@ RATE = 0.05
 
 
 class Way(NamedTuple):
-    """One way to make the step.
+    """One way to run the step.
 
     Attributes:
-        run: makes a step and waits for it; gives the loss.
-        temporaries: bytes that XLA takes besides arguments and results.
+        run: runs a step, waits for it and returns the loss.
+        temporaries: the bytes that XLA needs in addition to arguments and results.
     """
 
     run: Callable[[], float]
@@ -84,7 +84,7 @@ def compared(name: str, optimizer: Any, mode: str, target: str, rounds: int = 5)
 
 
 def in_a_loop(rounds: int = 5) -> list[Row]:
-    """Rows of a recurrence that looks its inputs up turn by turn, with and without the passes."""
+    """Rows: a recurrence that looks up inputs in each iteration, with and without the passes."""
     count, turns, size = 50_000, 32, 64
     rng = np.random.default_rng(0)
     ids = rng.integers(0, count, (turns, size)).astype(np.int32)
@@ -117,7 +117,7 @@ def in_a_loop(rounds: int = 5) -> list[Row]:
 
 
 def batch() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Indices [BATCH, LOOKUPS] and labels [BATCH]; some rows come up more than once."""
+    """Indices [BATCH, LOOKUPS] and labels [BATCH]. Some rows occur more than once."""
     rng = np.random.default_rng(0)
     ids = rng.integers(0, ROWS, (BATCH, LOOKUPS)).astype(np.int32)
     ids[:, 1] = ids[0, 1]
@@ -125,7 +125,7 @@ def batch() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 
 def in_graphc(optimizer: Any, mode: str, ids: Any, labels: Any) -> Way:
-    """The step in graphc, its sparse updates as `mode` says."""
+    """The step in graphc with `sparse_updates=mode`."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((BATCH, LOOKUPS), "int32", name="ids", batch_axis=0)
@@ -138,7 +138,7 @@ def in_graphc(optimizer: Any, mode: str, ids: Any, labels: Any) -> Way:
 
 
 def compiled(graph: gc.Graph, fetches: list[Any], feeds: dict[Any, Any], mode: str) -> Way:
-    """The step of a graph, its sparse updates as `mode` says."""
+    """The step of a graph with `sparse_updates=mode`."""
     options = gc.CompileOptions(sparse_updates=mode, cache=None)
     shapes = {tensor: value.shape for tensor, value in feeds.items()}
     step = gc.compile(graph, fetches, shapes, options=options)
@@ -153,7 +153,7 @@ def compiled(graph: gc.Graph, fetches: list[Any], feeds: dict[Any, Any], mode: s
 
 
 def by_hand(optimizer: Any, ids: Any, labels: Any) -> Way:
-    """The step as one writes it in JAX and optax: the gradient is as large as the table."""
+    """The usual step in JAX and optax. Its gradient is as large as the table."""
 
     def loss_of(params: Any, ids: Any, labels: Any) -> Any:
         bag = params["table"][ids].mean(1)

@@ -1,7 +1,7 @@
 """A two-layer LSTM that Python unrolls over time: the whole training step, imported and in JAX.
 
-Every compilation is in a fresh process, and its time is the processor time of that process, from
-the function to the executable. The processes then stay, and their steps are timed in turns.
+Every compilation is in a fresh process. Its time is the processor time of that process, from the
+function to the executable. The processes then stay alive, and their steps are timed in turn.
 `python -m benchmarks.time_loops FORM STEPS` is such a process.
 """
 
@@ -24,7 +24,7 @@ ROUNDS = 15
 
 
 def rows() -> Iterator[Row]:
-    """For each length, compilation, step and temporaries over JAX; and how they grow."""
+    """Rows: compilation, step and temporaries by length, relative to JAX; and their growth."""
     seconds: dict[int, float] = {}
     for length in LENGTHS:
         children = {
@@ -58,7 +58,7 @@ def rows() -> Iterator[Row]:
 
 
 def training_step(length: int) -> tuple[Callable[..., Any], list[Any]]:
-    """The step in JAX, and arguments for it: parameters, state of adam, a batch, classes."""
+    """The step in JAX, and its arguments: parameters, state of adam, a batch, classes."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -105,7 +105,7 @@ def training_step(length: int) -> tuple[Callable[..., Any], list[Any]]:
 
 
 def graphc_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
-    """The imported step, run from its start values, and what its compilation costs."""
+    """The imported step with its initial values, and the cost of its compilation."""
     import jax
 
     import graphc as gc
@@ -136,7 +136,7 @@ def graphc_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
 
 
 def jax_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
-    """The same by `jax.jit`."""
+    """The same step by `jax.jit`."""
     import jax
 
     step, arguments = training_step(length)

@@ -1,4 +1,4 @@
-"""Two functions timed side by side in one run: interleaved, so that noise hits both."""
+"""Times two functions side by side in one run. They are interleaved, so that noise affects both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Compared(NamedTuple):
-    """Median seconds of each; and pair by pair the median of the ratios and of the differences."""
+    """The median seconds of each function, and the medians of the pairs' ratios and differences."""
 
     ours: float
     theirs: float

@@ -1,7 +1,7 @@
-"""A decoder-only transformer on bytes, four times: in graphc and in plain JAX.
+"""A decoder-only transformer on bytes in four forms: in graphc and in plain JAX.
 
-All four start from the same values, see the same batches and give the same losses: see `check`.
-Nothing here is written for the compiler's sake; each is what people write.
+All four start from the same values, get the same batches and give the same losses: see `check`.
+Nothing here is adapted to the compiler: each form is usual code.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Model(NamedTuple):
 
 
 class Size(NamedTuple):
-    """How large the model and its batches are; those of shared measurements by default."""
+    """The size of the model and of its batches; by default, that of the shared measurements."""
 
     blocks: int = 24
     width: int = 128
@@ -50,7 +50,7 @@ def optimizer() -> optax.GradientTransformation:
 
 
 def initial(size: Size) -> Values:
-    """The start values of all parameters by name, the same at each call."""
+    """The initial values of all parameters by name. They are the same in each call."""
     rng = np.random.default_rng(0)
     width = size.width
 
@@ -73,7 +73,7 @@ def initial(size: Size) -> Values:
 
 
 def batches(size: Size, count: int) -> list[np.ndarray]:
-    """int32 [batch, sequence + 1] each: pieces of the standard library's sources, at random."""
+    """Batches int32 [batch, sequence + 1]: random pieces of the standard library's sources."""
     folder = Path(sysconfig.get_paths()["stdlib"])
     text = np.frombuffer(b"".join((folder / name).read_bytes() for name in SOURCES), np.uint8)
     rng = np.random.default_rng(1)
@@ -86,7 +86,7 @@ def batches(size: Size, count: int) -> list[np.ndarray]:
 
 
 def graphc_model(size: Size) -> Model:
-    """Written layer by layer."""
+    """The model in graphc, written layer by layer."""
     graph = gc.Graph(seed=0, name=f"transformer{size.blocks}")
     with graph:
         shape = (size.batch, size.sequence + 1)
@@ -127,7 +127,7 @@ def graphc_dense(units: int, name: str) -> gc.nn.Dense:
 
 
 def nested(values: Values, size: Size) -> dict[str, Any]:
-    """Parameters as JAX programs hold them: a list of blocks, and what is around them."""
+    """Parameters in the usual form of JAX: a list of blocks, and the other parameters."""
     blocks: list[dict[str, Any]] = [{} for _ in range(size.blocks)]
     params: dict[str, Any] = {"blocks": blocks}
     for name, value in values.items():
@@ -140,7 +140,7 @@ def nested(values: Values, size: Size) -> dict[str, Any]:
 
 
 def stacked(values: Values, size: Size) -> dict[str, Any]:
-    """The same with the blocks stacked: what `scan` runs over."""
+    """The same with the blocks stacked, for `scan`."""
     params = nested(values, size)
     params["blocks"] = jax.tree.map(lambda *parts: np.stack(parts), *params["blocks"])
     return params
@@ -155,7 +155,8 @@ def layer_norm(x: jax.Array, scale: jax.Array, offset: jax.Array) -> jax.Array:
 
 
 def jax_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    """Causal, written out, the softmax in float32: [batch, time, heads, depth], as its operands."""
+    """Causal attention, written out, with the softmax in float32. The result and the operands are
+    [batch, time, heads, depth]."""
     q, k, v = (t.transpose(0, 2, 1, 3) for t in (q, k, v))
     scores = (q @ k.swapaxes(-1, -2)).astype(jnp.float32) / math.sqrt(q.shape[-1])
     causal = jnp.tril(jnp.ones(scores.shape[-2:], bool))
@@ -164,7 +165,7 @@ def jax_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def jax_flash(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    """The same by cuDNN: 16-bit floats on a GPU."""
+    """The same by cuDNN, for 16-bit floats on a GPU."""
     return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn")
 
 
@@ -174,7 +175,7 @@ def jax_block(
     p: dict[str, jax.Array],
     attention: Attention = jax_attention,
 ) -> jax.Array:
-    """In the dtype of `x`, the norms in float32 whatever it is."""
+    """A block that computes in the dtype of `x`, with its norms in float32."""
     heads = (size.batch, size.sequence, size.heads, size.width // size.heads)
 
     def dense(x: jax.Array, name: str) -> jax.Array:
@@ -214,8 +215,8 @@ def jax_step(
     dtype: Any = jnp.float32,
     attention: Attention = jax_attention,
 ) -> Callable[..., Any]:
-    """`(params, opt_state, tokens) -> (params, opt_state, loss)`, unrolled or with a scan; in
-    `dtype` with float32 parameters."""
+    """The step `(params, opt_state, tokens) -> (params, opt_state, loss)`, unrolled or with a scan,
+    in `dtype` with float32 parameters."""
     tx = optimizer()
     loss_of = functools.partial(jax_loss, size, scan, dtype=dtype, attention=attention)
 
@@ -227,7 +228,7 @@ def jax_step(
     return step
 
 
-# -- plain JAX, brought in ---------------------------------------------------------------------
+# -- plain JAX, imported -----------------------------------------------------------------------
 
 
 def imported_model(size: Size) -> Model:
@@ -275,8 +276,8 @@ def losses_of(form: str, size: Size, steps: int) -> list[float]:
 def check(size: Size = Size(blocks=3), steps: int = 3, tolerance: float = 2e-4) -> None:  # noqa: B008
     """Raises unless all forms give the same losses, up to a relative `tolerance`.
 
-    float32: the forms add up in other orders, and adam's first steps divide small gradients by
-    their own size.
+    The tolerance is for float32: the forms add in different orders, and adam's first steps divide
+    small gradients by their own size.
     """
     forms = ("unrolled", "scan", "graphc", "imported")
     found = {form: losses_of(form, size, steps) for form in forms}

@@ -1,5 +1,5 @@
-"""What `gc.tune` finds: the tuned step beside the same step as it is compiled without, measured
-anew after the search, in one run."""
+"""The gain of `gc.tune`: the tuned step compared with the same step compiled without tuning. Both
+are measured again after the search, in one run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Model(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    """Rows: time of the tuned step as a part of that of the untuned; at most 1 but for noise."""
+    """Rows: the ratio of the tuned step's time to the untuned one's; at most 1, up to noise."""
     for make in (digits, blocks, recurrent, convolutions):
         yield _row(make())
 
@@ -68,7 +68,7 @@ def recurrent(steps: int = 32, width: int = 64, batch: int = 16) -> Model:
 
 
 def convolutions(count: int = 2, channels: int = 32, batch: int = 16) -> Model:
-    """5x5 convolutions, whose gradients XLA's two libraries do at different speeds."""
+    """5x5 convolutions, whose gradients XLA's two libraries compute at different speeds."""
 
     def network(x: gc.Tensor) -> gc.Tensor:
         for i in range(count):

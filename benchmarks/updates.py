@@ -1,9 +1,10 @@
-"""The memory of a training step in which parameters outweigh activations: 12 dense layers, adam.
+"""The memory of a training step whose parameters are larger than its activations: 12 dense layers,
+adam.
 
-Beside hand-written JAX with its layers unrolled, jitted, its state donated; and beside graphc
+It is compared with hand-written JAX (layers unrolled, jitted, state donated), and with graphc
 without the pass that applies a layer's gradient in the loop that computes it. On CPU the steps are
-timed too. With JAX's CUDA plugin, both are also compiled for one H100, and nothing runs; there 12
-layers stay flat, and 32 are a loop.
+timed too. With JAX's CUDA plugin, both are also compiled for one H100, but not run; there, 12
+layers are not rolled, and 32 layers are a loop.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def rows() -> Iterator[Row]:
 
 
 def graphc_step(size: Size, activation: str, **options: Any) -> gc.Executable:
-    """graphc's step; `options` are those of compiling, or `machine`."""
+    """graphc's step. `options` are options of compilation, or `machine`."""
     graph = gc.Graph(seed=0)
     with graph:
         h = x = gc.placeholder((size.batch, size.width), name="x")
@@ -67,7 +68,7 @@ def graphc_step(size: Size, activation: str, **options: Any) -> gc.Executable:
 
 
 def jax_parts(size: Size, activation: str) -> tuple[Callable[..., Any], list[Any]]:
-    """The step by hand, and the types of its parameters, slots and feeds."""
+    """The hand-written step, and the types of its parameters, slots and feeds."""
     function, tx = ACTIVATIONS[activation][1], optax.adam(1e-3)
 
     def loss_of(params: Any, x: Any, y: Any) -> Any:
@@ -118,7 +119,7 @@ def on_cpu(size: Size, activation: str) -> Iterator[Row]:
 
 
 def running(step: gc.Executable, size: Size) -> Callable[[], float]:
-    """The step, run on and on."""
+    """A function that runs the step repeatedly."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, size.batch, size.width)).astype(np.float32)
     held = [step.init()]
@@ -131,7 +132,7 @@ def running(step: gc.Executable, size: Size) -> Callable[[], float]:
 
 
 def on_gpu(size: Size, activation: str) -> Iterator[Row]:
-    """Memory and estimated time of what is compiled for one H100."""
+    """Memory and estimated time of the programs compiled for one H100."""
     step, types = jax_parts(size, activation)
     theirs = gpu_hlo.in_jax(step, types[:2], types[2:], 1)
     free = graphc_step(size, activation, machine="1xh100")
@@ -153,6 +154,6 @@ def on_gpu(size: Size, activation: str) -> Iterator[Row]:
 
 
 def _figures(step: gc.Executable) -> tuple[int, float]:
-    """Bytes of temporaries, seconds by the roofline."""
+    """The bytes of temporaries, and the estimated seconds by the roofline."""
     gpu = gc.devices.Machine("h100").model
     return step.memory()["temporaries"], roofline_seconds(hlo_cost(step.hlo(), 1), gpu)

@@ -1,9 +1,9 @@
-"""The zoo: whole training steps that nobody tuned for graphc, `gc.jit` against `jax.jit`.
+"""The zoo: whole training steps that are not tuned for graphc, `gc.jit` compared with `jax.jit`.
 
-For each model: the time of a step, the CPU time of everything until the first result (tracing,
+Each model has the time of a step, the CPU time of everything until the first result (tracing,
 import, passes, lowering, XLA; nothing from a cache), and the bytes of temporaries, with the
-absolute values of graphc and JAX. Each model has a process of its own, `benchmarks.zoo_child`,
-which takes turns between the two. Ratios are medians of the ratios of neighbours.
+absolute values of graphc and JAX. Each model has its own process, `benchmarks.zoo_child`, which
+runs the two in turn. Ratios are medians of the ratios of consecutive measurements.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAIRS = 3
 
 
 def rows(names: Sequence[str] = tuple(MODELS), pairs: int = PAIRS) -> Iterator[Row]:
-    """A row for each model, and a last one with the targets."""
+    """A row for each model, and a last row with the targets."""
     for name in names:
         command = [sys.executable, "-m", "benchmarks.zoo_child", name, str(pairs)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

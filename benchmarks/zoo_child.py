@@ -1,9 +1,9 @@
-"""One model of the zoo in a process of its own; the parent is `benchmarks.zoo`.
+"""One model of the zoo in its own process; the parent is `benchmarks.zoo`.
 
-`MODEL PAIRS` prints as JSON: the CPU seconds from a call to its first result (PAIRS times graphc
-and JAX in turns), both seconds a step with the median of their ratios, and the bytes of temporaries
-of both. The tiny form of the model runs first, so that modules and rules that load when they are
-first needed are there. JAX's caches are cleared before each first call.
+`MODEL PAIRS` prints as JSON: the CPU seconds from a call to its first result (PAIRS times, graphc
+and JAX in turn), the seconds per step of both with the median of their ratios, and the bytes of
+temporaries of both. The tiny form of the model runs first, so that modules and rules that load at
+their first use are already loaded. JAX's caches are cleared before each first call.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def first(model: Model, side: str) -> tuple[float, Any, Any]:
 
 
 def steps(advance: dict[str, Step]) -> tuple[float, float, float]:
-    """Seconds of both, timed in turns, and the median of their ratios."""
+    """The seconds of both, timed in turn, and the median of their ratios."""
     for side in SIDES:
         _time(advance[side], 3)
     calls = max(1, min(200, int(0.01 / _time(advance["jax"], 3))))
@@ -81,7 +81,7 @@ def _time(step: Step, calls: int) -> float:
 
 
 def _advance(function: Callable[..., Any], args: tuple[Any, ...]) -> Step:
-    """Runs one more step each time."""
+    """A function that runs one more step in each call."""
 
     def advance() -> None:
         nonlocal args

@@ -1,4 +1,4 @@
-"""The models of the zoo that see images."""
+"""The models of the zoo for images."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def mobilenet(tiny: bool) -> Model:
 
 
 def densenet(tiny: bool) -> Model:
-    """A DenseNet: each layer sees the results of all before it."""
+    """A DenseNet: each layer gets the results of all previous layers."""
     init, growth, counts = Init(), 8, (2, 2) if tiny else (6, 8, 6)
     width, stages = 16, []
     for count in counts:
@@ -196,7 +196,7 @@ def densenet(tiny: bool) -> Model:
 
 
 def resnet20(tiny: bool) -> Model:
-    """ResNet-20 as for CIFAR-10."""
+    """ResNet-20 in its form for CIFAR-10."""
     init, count = Init(), 1 if tiny else 3
     blocks, n_in = [], 16
     for width in (16, 32, 64):
@@ -240,7 +240,7 @@ def simclr(tiny: bool) -> Model:
 
 
 def diffusion(tiny: bool) -> Model:
-    """A denoiser of a diffusion model: noise and times are drawn in the step."""
+    """A denoiser of a diffusion model. The step draws noise and times."""
     init, (width, side, batch) = Init(), (8, 8, 2) if tiny else (32, 16, 8)
 
     def block() -> Any:

@@ -1,6 +1,6 @@
-"""What the models of the zoo share: initial values, layers, and the training step of a loss.
+"""Shared parts of the models of the zoo: initial values, layers, and the training step of a loss.
 
-All of it is plain JAX and optax, as people write it. Nothing is written for graphc's sake.
+All of it is usual code in plain JAX and optax. Nothing is adapted to graphc.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from jax import lax
 from jax import numpy as jnp
 
 Tree = Any
-# A bias that does not matter (before a softmax) has a gradient of rounding errors, which a smaller
-# epsilon would make whole steps.
+# The gradient of a bias without effect (before a softmax) consists of rounding errors. A smaller
+# epsilon would turn them into full steps.
 ADAM = optax.adam(1e-3, eps=1e-4)
 DIMS = ("NHWC", "HWIO", "NHWC")
 
 
 class Model(NamedTuple):
-    """A training step, its arguments, and which of them it donates."""
+    """A training step, its arguments, and the arguments that it donates."""
 
     step: Callable[..., Any]
     args: tuple[Any, ...]

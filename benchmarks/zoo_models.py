@@ -1,7 +1,8 @@
-"""The zoo: whole training steps in plain JAX and optax, as people write them.
+"""The zoo: whole training steps, as usual code in plain JAX and optax.
 
-Each model is a function of `tiny`, whether it is for a test, that gives a `Model`: the step, its
-arguments and which of them it donates. The sizes compile in seconds and step in 0.2 to 100 ms.
+Each model is a function of `tiny` (whether it is for a test). It returns a `Model`: the step, its
+arguments, and the arguments that it donates. The models compile in seconds, and a step takes 0.2 to
+100 ms.
 """
 
 from __future__ import annotations

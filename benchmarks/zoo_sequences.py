@@ -1,4 +1,4 @@
-"""The models of the zoo that see sequences."""
+"""The models of the zoo for sequences."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def gpt(tiny: bool) -> Model:
 
 
 def mixture(tiny: bool) -> Model:
-    """Three layers of attention and a mixture of 4 experts, of which each token takes 2."""
+    """Three layers of attention and a mixture of 4 experts. Each token uses 2 of them."""
     init, (vocab, width, time) = Init(), (20, 16, 8) if tiny else (500, 64, 32)
 
     def block() -> Any:

@@ -1,4 +1,4 @@
-"""Accumulate: the gradients of a large batch, from micro-batches one after the other."""
+"""Accumulate: computes the gradients of a large batch from micro-batches, one after the other."""
 
 from __future__ import annotations
 
@@ -35,21 +35,22 @@ _EXTREMES = {("max", True): REDUCE_ANY, ("min", True): REDUCE_ALL,
 
 @dataclass(frozen=True)
 class Accumulate(Pass):
-    """A loop over micro-batches for what comes before the gradients of `minimize(accumulate=k)`.
+    """Runs the nodes before the gradients of `minimize(accumulate=k)` in a loop over micro-batches.
 
-    Each of the k micro-batches takes one run of examples, of each device's part of the batch where
-    that can be: so pieces of a reshaped value lie as those of the value do. What leads from feeds
-    with a batch axis to the gradients runs once for each; what is a sum over the batch is added up,
-    what is per example is joined. It means what the large batch means, and needs the memory of a
-    micro-batch. The layout rules that make a program one replica's make it one micro-batch's: so
-    means divide by the size of the whole batch, and only random draws differ, as they do between
-    numbers of replicas. XLA cannot: it does not know which axis is the batch.
+    Each of the k micro-batches takes a contiguous run of examples, from each device's part of the
+    batch if possible. A reshaped value is then divided in the same way as the value itself. The
+    nodes between feeds with a batch axis and the gradients run once for each micro-batch. Values
+    that are sums over the batch are added up, and values per example are joined. The result is that
+    of the large batch, but the loop needs only the memory of one micro-batch. The layout rules that
+    derive one replica's program also derive one micro-batch's. So means divide by the size of the
+    whole batch, and only random draws differ, as they do between numbers of replicas. XLA cannot do
+    this, because it does not know which axis is the batch.
 
     Must not: run before sizes are bound; change programs without such gradients.
 
     Attributes:
         sources: the user's lines of feeds by name, for errors.
-        replicas: how many devices the batch will be cut over.
+        replicas: the number of devices over which the batch will be split.
     """
 
     sources: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
@@ -95,7 +96,7 @@ class Accumulate(Pass):
 
 
 def _divides(parts: MicroBatches, pieces: int) -> bool:
-    """Whether all that micro-batches have a part of can be cut into so many pieces.
+    """Whether every value that is split into micro-batches can be split into this many pieces.
 
     Otherwise a run of one micro-batch may end in the middle of a device's part.
     """
@@ -115,10 +116,10 @@ def is_accumulated(program: Program) -> bool:
 
 
 def _count(program: Program) -> int:
-    """How many micro-batches the program's training steps take.
+    """The number of micro-batches in the program's training steps.
 
     Raises:
-        LayoutError: not all the same.
+        LayoutError: the steps have different numbers.
     """
     marks = [node for node in program.nodes if node.op is GRADIENTS]
     counts = {node.attrs["accumulate"] for node in marks}
@@ -134,17 +135,17 @@ def _count(program: Program) -> int:
 
 
 class _Loop:
-    """Writes the loop: one run of the pass."""
+    """Writes the loop, for one run of the pass."""
 
     def __init__(self, program: Program, parts: MicroBatches, count: int, replicas: int) -> None:
         self._program = program
         self._parts = parts
         self._count = count
-        self._runs = (replicas,) if replicas > 1 else ()  # of each micro-batch, one a device
+        self._runs = (replicas,) if replicas > 1 else ()  # runs in a micro-batch, one per device
         self._outside, self._body, self._behind = (Builder(scope="accumulate") for _ in range(3))
         self._local: dict[Tensor, Tensor] = {}
-        self._consts: dict[Tensor, Tensor] = {}  # outside -> inside
-        self._xs: dict[Tensor, Tensor] = {}  # stacked, outside -> a slice, inside
+        self._consts: dict[Tensor, Tensor] = {}  # outer tensor -> the body's tensor
+        self._xs: dict[Tensor, Tensor] = {}  # outer stack -> the body's tensor for one slice
         self._converted: dict[tuple[Tensor, Layout], Tensor] = {}
         self._keys: dict[Tensor, Tensor] = {}
         self._index: Tensor | None = None
@@ -171,7 +172,7 @@ class _Loop:
         return substitute(self._program.replace(nodes=nodes), instead)
 
     def _wanted(self) -> list[Tensor]:
-        """What is made inside and used behind the loop."""
+        """The tensors that are computed inside the loop and used after it."""
         used = [t for node in self._parts.after for t in node.inputs]
         used += self._program.output_tensors()
         return [t for t in dict.fromkeys(used) if t in self._parts.looped]
@@ -179,7 +180,7 @@ class _Loop:
     # -- the body -------------------------------------------------------------------------------
 
     def _add(self, node: Node, plan: LayoutPlan) -> None:
-        """A node as one micro-batch computes it."""
+        """Adds a node in the form in which one micro-batch computes it."""
         inputs = [
             self._as(t, layout, node) for t, layout in zip(node.inputs, plan.operands, strict=True)
         ]
@@ -211,13 +212,13 @@ class _Loop:
             found = self._slice_of(tensor, wanted.axis)
         elif wanted == Partial("sum") and have == REPLICATED:
             found = self._once(self._inner(tensor), user)
-        else:  # whole; or the maximum, or minimum, of equal values
+        else:  # a whole value; or the maximum, or minimum, of equal values
             found = self._inner(tensor)
         self._converted[tensor, wanted] = found
         return found
 
     def _inner(self, tensor: Tensor) -> Tensor:
-        """A whole value inside the body."""
+        """The body's tensor for a whole value."""
         if tensor in self._local:
             return self._local[tensor]
         if tensor not in self._consts:
@@ -225,14 +226,14 @@ class _Loop:
         return self._consts[tensor]
 
     def _slice_of(self, tensor: Tensor, axis: int) -> Tensor:
-        """A micro-batch of a value from outside: a run of each device's part along `axis`."""
+        """A micro-batch of an outer value: a run of each device's part along `axis`."""
         if tensor in self._parts.looped:
             raise LayoutError(
-                f"minimize(accumulate=): {tensor.name!r} is the same for each micro-batch, and "
-                "would have to be cut"
+                f"minimize(accumulate=): {tensor.name!r} is the same for each micro-batch, so "
+                "it cannot be split along an axis"
             )
         source = self._filled_along(tensor, axis)
-        if source is not None:  # nothing of the size of the batch is made
+        if source is not None:  # avoids creating a value of the size of the batch
             piece = self._piece(tensor.type, axis).shape
             with self._body:
                 return broadcast_to(self._inner(source), piece)
@@ -251,7 +252,7 @@ class _Loop:
         return inner
 
     def _filled_along(self, tensor: Tensor, axis: int) -> Tensor | None:
-        """What `tensor` repeats along `axis`, if it does."""
+        """The value that `tensor` repeats along `axis`, or None."""
         made = self._makers.get(tensor)
         if made is None or made.op is not BROADCAST_TO:
             return None
@@ -260,7 +261,7 @@ class _Loop:
         return source if own < 0 or source.type.shape[own] == 1 else None
 
     def _once(self, value: Tensor, user: Node) -> Tensor:
-        """The value for the first micro-batch, zeros for the others."""
+        """`value` for the first micro-batch, and zeros for the others."""
         with self._body:
             zero, first = constant(0, value.type.dtype), constant(0, INT32)
             return where(equal(self._turn(), first), value, zero)
@@ -272,7 +273,7 @@ class _Loop:
         return self._keys[key]
 
     def _turn(self) -> Tensor:
-        """The number of the micro-batch, inside."""
+        """The number of the current micro-batch, in the body."""
         if self._index is None:
             with self._outside:
                 numbers = emit_one(IOTA, (), shape=(self._count,), axis=0, dtype=INT32)
@@ -282,7 +283,7 @@ class _Loop:
     # -- the loop -------------------------------------------------------------------------------
 
     def _write(self, totals: Sequence[Tensor], others: Sequence[Tensor]) -> Node:
-        """The loop: sums are carried, the rest is stacked."""
+        """The loop, which carries the sums and stacks all other results."""
         carried = [Tensor(t.type, t.name) for t in totals]
         with self._body:
             sums = [before + self._local[t] for before, t in zip(carried, totals, strict=True)]
@@ -299,7 +300,7 @@ class _Loop:
         return Builder().add(SCAN, operands, counts, (body,), "micro_batches")
 
     def _joined(self, tensor: Tensor, stack: Tensor) -> Tensor:
-        """What the whole batch has, from what the micro-batches gave: [count, ...]."""
+        """The whole batch's value, from the stacked values of the micro-batches: [count, ...]."""
         layout, shape = self._parts.made[tensor], tensor.type.shape
         if isinstance(layout, Sharded):
             axis = layout.axis
@@ -325,7 +326,7 @@ class _Loop:
         return size // self._count
 
     def _run_of(self, type: TensorType, axis: int) -> int:
-        """How many elements lie together that one micro-batch takes."""
+        """The number of adjacent elements that belong to the same micro-batch."""
         return self._size(type, axis) // prod(self._runs)
 
     def _piece(self, type: TensorType, axis: int) -> TensorType:
@@ -334,13 +335,13 @@ class _Loop:
 
 
 def _check_no_index(node: Node, body: Program) -> None:
-    """Raises where the body of a node would have to know which micro-batch it works on."""
+    """Raises an error if the body of a node depends on the number of the micro-batch."""
     for inner in body.walk():
         if inner.op in (REPLICA_INDEX, SHARD_SLICE, ON_REPLICA_ZERO):
             raise LayoutError(
                 f"minimize(accumulate=): in the body of {node.op.name} {node.name!r}, "
                 f"{inner.name!r} differs from micro-batch to micro-batch",
                 source=inner.source or node.source,
-                hint="what one micro-batch alone adds, random numbers say, is for outside of the "
-                "body: make it there, and give it to the body",
+                hint="compute values that only one micro-batch adds, such as random numbers, "
+                "outside the body, and pass them to it",
             )

@@ -45,9 +45,9 @@ class BucketCollectives(Pass):
     of the backward pass is computed. A gradient that fills a bucket by itself is exchanged alone,
     and the open bucket stays open. So there are at most `bytes / bucket_bytes + 1` buckets for each
     set of values that can be joined: values of one dtype, with one reduction, and with the same
-    number of exchanges between them and the end of the program. Of two such values neither depends
-    on the other, so buckets cannot form a cycle. Exchanges of batch statistics are never joined
-    with those of gradients, because other nodes depend on batch statistics, but none depends on
+    number of exchanges between them and the end of the program. Two such values do not depend on
+    each other, so buckets cannot form a cycle. Exchanges of batch statistics are never joined with
+    those of gradients, because other nodes depend on batch statistics, but none depends on
     gradients.
 
     Where optimizers keep pieces (`devices.state_pieces`), reduce-scatters of gradients and
@@ -137,9 +137,9 @@ def _joined(nodes: Sequence[Node], buckets: Iterable[Sequence[Node]]) -> list[No
 
 
 def _in_order(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes in topological order, which otherwise keeps their present order.
+    """The nodes in topological order, in their present order wherever dependencies allow it.
 
-    Kahn's algorithm (CACM 5, 1962), which takes the first of those that are ready.
+    Kahn's algorithm (CACM 5, 1962), which takes the first of the nodes that are ready.
     """
     makers = {tensor: i for i, node in enumerate(nodes) for tensor in node.outputs}
     waits: list[int] = []

@@ -13,7 +13,7 @@ from graphc.ir.program import Program, effects_of, is_pure
 
 
 class Key(NamedTuple):
-    """What the nodes of a cluster have in common: the device and the micro-batch."""
+    """The device and the micro-batch that all nodes of a cluster share."""
 
     device: str
     micro_batch: int | None = None
@@ -26,9 +26,10 @@ def grouped(program: Program, keys: Mapping[Node, Key]) -> list[list[Node]]:
     leads to a lower level, and an edge between two keys leads to a higher level. So nodes with the
     same key and level can run together. For a micro-batch only the part of the path inside it
     counts, since no path that leaves a micro-batch comes back. So all micro-batches are divided
-    alike, and share executables. Then clusters of one key are joined wherever no path leads from
-    one to the other through a third. (The minimum is a shortest common supersequence, for which no
-    fast algorithm is known: Maier 1978. For two alternating keys, levels give the minimum.)
+    in the same way, and share executables. Then clusters of one key are joined wherever no path
+    leads from one to the other through a third. (The minimum is a shortest common supersequence,
+    for which no fast algorithm is known: Maier 1978. For two alternating keys, levels give the
+    minimum.)
 
     Args:
         keys: the key of each node. Nodes without a key are left out.
@@ -62,8 +63,8 @@ def _late(program: Program, groups: list[list[Node]], keys: Mapping[Node, Key]) 
     """Moves nodes that only a later cluster of their key uses into that cluster, if their operands
     are not larger than their results.
 
-    So what is stored between two clusters is the operands, which may be stored anyway. State is
-    then read where it is updated, so that it can be overwritten.
+    So only the operands, which may be stored anyway, are stored between two clusters. State is then
+    read where it is updated, so that it can be overwritten.
     """
     of = {node: i for i, group in enumerate(groups) for node in group}
     users, outputs = program.users(), set(program.output_tensors())

@@ -1,4 +1,4 @@
-"""What an executable depends on besides its program, for given devices."""
+"""The environment on which an executable for given devices depends, besides its program."""
 
 from __future__ import annotations
 

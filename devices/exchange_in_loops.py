@@ -1,4 +1,4 @@
-"""ExchangeInLoops: exchanges what a loop stacks in each iteration."""
+"""ExchangeInLoops: exchanges the values that a loop stacks in each iteration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAST_OF_A_TURN: Final = 2**21
 
 @dataclass(frozen=True)
 class ExchangeInLoops(Pass):
-    """Moves the sum over replicas of what a `Scan` stacks into its body.
+    """Moves the sum over replicas of values that a `Scan` stacks into its body.
 
     The backward pass of repeated blocks is a loop that stacks the gradients of all blocks. After
     the loop, all of them would be exchanged at once, and hardly any computation is left that could
@@ -113,7 +113,7 @@ def _exchanging(loop: Node, exchanges: dict[int, Node]) -> Node:
 
 
 def _in_place(nodes: Sequence[Node], exchanges: Sequence[Node]) -> list[Node]:
-    """The nodes, with each exchange directly after the node that makes its operand."""
+    """The nodes, with each exchange directly after the node that computes its operand."""
     makers = {tensor: node for node in nodes for tensor in node.outputs}
     behind: dict[Node | None, list[Node]] = {}
     for exchange in exchanges:

@@ -24,10 +24,10 @@ from graphc.passes.core.loop_stacks import uses_of
 
 
 class Moments(NamedTuple):
-    """The nodes that make a mean and a variance over the batch.
+    """The nodes that compute a mean and a variance over the batch.
 
     Attributes:
-        mean: a replica's part.
+        mean: the mean of a replica's part.
     """
 
     mean: Node
@@ -49,11 +49,11 @@ class JoinMoments(Pass):
     Source: Chan, Golub, LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample
     Variances, COMPSTAT 1982.
 
-    Must not: run before the program is local; change parts of different sizes, which an uneven
-    batch has.
+    Must not: run before the program is local; change parts of different sizes, as in an uneven
+    batch.
 
     Attributes:
-        replicas: how many there are.
+        replicas: the number of replicas.
     """
 
     replicas: int

@@ -48,7 +48,7 @@ class LayoutFlow:
         pieces: the partial sums that become pieces, not whole values: see `pieces_behind`.
 
     Attributes:
-        plans: the answer of each node's rule; None where the node is unchanged and takes whole
+        plans: the answer of each node's rule; None if the node is unchanged and takes whole
             operands.
         made: the layout in which each tensor comes from its node, or from the caller.
         settled: partial tensors that are made whole, or into pieces, directly after they are

@@ -84,13 +84,13 @@ class Localizer:
         self._fault = fault
         self._sources: dict[Tensor, Source | None] = {}
         self._nodes: list[Node] = []
-        # global tensor -> the local one in the layout that its users find it in
+        # global tensor -> the local tensor in the layout that its users receive
         self._local: dict[Tensor, Tensor] = {}
         self._converted: dict[tuple[Tensor, Layout], Tensor] = {}
         self._keys: dict[Tensor, Tensor] = {}  # random key -> this replica's own
-        # (piece, what stands in its padding) -> the piece with that
+        # (piece, padding value) -> the piece with this value in its padding
         self._with_fill: dict[tuple[Tensor, Tensor | str], Tensor] = {}
-        self._zeros: set[Tensor] = set()  # what is 0 throughout, whole on each replica
+        self._zeros: set[Tensor] = set()  # tensors of zeros, whole on each replica
         self._index: Tensor | None = None
         self._notes: dict[str, None] = {}
         self._collectives = 0
@@ -99,7 +99,7 @@ class Localizer:
         """The local program.
 
         Raises:
-            PassError: what a layout rule answered cannot be done.
+            PassError: the answer of a layout rule cannot be applied.
         """
         flow, program = self._flow, self._flow.program
         layouts = tuple(flow.entering(t) for t in program.input_tensors())
@@ -132,7 +132,7 @@ class Localizer:
     # -- nodes ------------------------------------------------------------------------------
 
     def _copy(self, node: Node) -> None:
-        """A node whose operands are replicated: each replica computes what one device would."""
+        """Copies a node whose operands are replicated: each replica computes the whole value."""
         local = self._local
         inputs = tuple([local[t] for t in node.inputs])
         self._nodes.append(node if same_items(inputs, node.inputs) else node.replace(inputs=inputs))
@@ -176,7 +176,7 @@ class Localizer:
             self._make_settled(tensor)
 
     def _define(self, tensor: Tensor, layout: Layout) -> Tensor:
-        """The local tensor for one just made; itself where its type stays."""
+        """The local tensor for a new tensor; the tensor itself if its type is unchanged."""
         local = tensor
         if type(layout) is Sharded:
             local = Tensor(piece_type(tensor.type, layout, self._replicas), tensor.name)
@@ -203,7 +203,7 @@ class Localizer:
     # -- conversions ------------------------------------------------------------------------
 
     def _as(self, tensor: Tensor, wanted: Layout, user: Node | Port) -> Tensor:
-        """The local tensor for `tensor` in the layout that `user` wants; converted once for all."""
+        """The local tensor for `tensor` in the layout that `user` wants, converted only once."""
         have = self._flow.layout(tensor)
         if have == wanted:
             return self._local[tensor]
@@ -229,7 +229,7 @@ class Localizer:
                 return self._emit(PADDED_PIECE, (whole,), type_, tensor, "piece", attrs)
             return self._emit(SHARD_SLICE, (whole,), type_, tensor, "piece", attrs)
         if wanted == Partial("sum"):
-            if whole in self._zeros:  # as a lookup's gradient begins with
+            if whole in self._zeros:  # the gradient of a lookup begins with zeros
                 return whole
             return self._emit(ON_REPLICA_ZERO, (whole,), tensor.type, tensor, "term")
         return whole  # the maximum, or minimum, of equal values is the value
@@ -264,7 +264,7 @@ class Localizer:
     def _filled(
         self, tensor: Tensor, lies: Sharded, local: Tensor, fill: Fill, inputs: Sequence[Tensor]
     ) -> Tensor:
-        """A piece whose padding counts for nothing: see `LayoutPlan.fill`."""
+        """A piece whose padding does not affect the result: see `LayoutPlan.fill`."""
         key = (local, inputs[fill] if isinstance(fill, int) else fill)
         if key not in self._with_fill:
             value = inputs[fill] if isinstance(fill, int) else self._neutral(fill, tensor)
@@ -299,7 +299,7 @@ class Localizer:
         suffix: str,
         attrs: Mapping[str, Any] = EMPTY,
     ) -> Tensor:
-        """A node of the pass's own, named after the tensor that it is about."""
+        """Adds a node that the pass creates, named after the tensor `of`."""
         base = "" if of is None else of.name.removesuffix(":0").replace(":", "/") + "/"
         name = base + suffix
         result = Tensor(type, f"{name}:0")

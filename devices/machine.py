@@ -23,7 +23,7 @@ from graphc.ir.source import current_source
 _MODELS = Path(__file__).with_name("machines.toml")
 _COUNTED = re.compile(r"(\d{1,6})\s*x\s*(\S.*)", re.ASCII | re.IGNORECASE)
 _CAPABILITY = re.compile(r"(\d+)\.(\d)(a?)", re.ASCII)
-_MOST = 4096  # the maximum number of GPUs of one machine; more is a mistake
+_MOST = 4096  # the maximum number of GPUs of one machine; a larger count is a mistake
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Gpu:
     """A model of GPUs.
 
     Attributes:
-        name: as its driver reports it.
+        name: the name that its driver reports.
         compute_capability: such as "9.0"; "9.0a" includes the instructions that only this
             generation has.
         cores: multiprocessors.
-        fpus_per_core, threads_per_core: of one multiprocessor.
-        clock_ghz: of the multiprocessors.
+        fpus_per_core, threads_per_core: the numbers for one multiprocessor.
+        clock_ghz: the clock rate of the multiprocessors.
         shared_memory_per_core, shared_memory_per_block_optin: bytes.
         l2_cache, memory: bytes.
         memory_bandwidth: bytes/s.
@@ -251,7 +251,7 @@ def _read(path: str) -> tuple[Gpu, int]:
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8")
         found = tomllib.loads(text)
-    except (OSError, ValueError) as error:  # not there, not UTF-8, not TOML
+    except (OSError, ValueError) as error:  # the file is missing, not UTF-8 or not TOML
         raise _refusal(f"{path!r} cannot be read: {error}") from None
     count, table = found.get("count", 1), found.get("gpu")
     wrong = None if isinstance(table, dict) else "the file has no table [gpu]"

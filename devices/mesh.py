@@ -101,7 +101,7 @@ class Mesh:
         return 1 if self.batch_axis is None else self.axes[self.batch_axis]
 
     def meaning(self) -> dict[str, Any]:
-        """What a compiled program depends on besides the devices themselves."""
+        """The properties on which a compiled program depends, besides the devices themselves."""
         return {"mesh": tuple(self.axes.items()), "batch_axis": self.batch_axis}
 
     def resolve(self) -> tuple[jax.Device, ...]:

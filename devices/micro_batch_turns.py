@@ -94,7 +94,7 @@ class _Turns:
     def _slices(self, stack: Tensor, own: Tensor) -> Sequence[Tensor]:
         """The slice of a stack for each iteration, taken on the device that uses it first."""
         device = self._first_user.get(own)
-        held = self._start(stack, device)  # of constants too, to slice one copy only
+        held = self._start(stack, device)  # also for constants, so that only one copy is sliced
         return self._add(node_of(UNSTACK, (held,), name="micro_batches/slices", axis=0), device)
 
     def _turn(self, body: Program, operands: Sequence[Tensor], turn: int) -> list[Tensor]:
@@ -114,8 +114,8 @@ class _Turns:
 
 
 def _first_users(body: Program, at: Mapping[Tensor, str]) -> dict[Tensor, str]:
-    """The device of the first node that uses each of the body's inputs. Nodes without a device are
-    looked through."""
+    """The device of the first node that uses each of the body's inputs. For a node without a
+    device, its own users count."""
     found: dict[Tensor, str] = {}
     for node in reversed(body.nodes):
         places = [at[t] for t in node.outputs if t in at] or [

@@ -1,5 +1,5 @@
-"""What the placer and the partitioner both ask about nodes: is it a constant, is it part of an
-optimizer, which device holds its operands?"""
+"""Properties of nodes that both the placer and the partitioner need: whether a node is a constant
+or part of an optimizer, and which device holds its operands."""
 
 from __future__ import annotations
 

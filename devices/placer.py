@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a program runs.
+    """The devices on which a program runs.
 
     Attributes:
         program: if it uses several devices, each node names its own device, except constants that
@@ -76,8 +76,8 @@ def place(
 
     - A request is honoured. A request that no device matches is overridden with a note, or is an
       error.
-    - A variable resides on the device that it requests. The nodes that update it are an
-      optimizer's, or the node that computes the new value. Unless they request another device, they
+    - A variable resides on the device that it requests. It is updated by the nodes of an optimizer,
+      or by the node that computes its new value. Unless these nodes request another device, they
       run on the device that holds most of their state and gradient operands.
     - Gradient nodes request the device of their forward nodes (`gc.gradients(colocate=True)`).
     - A node with a body runs on one device: the one that it requests, or else the one that nodes of
@@ -134,7 +134,7 @@ class _Placing:
         self._requests: dict[Node, list[str]] = {
             node: self._request_of(node) for node in nodes if node.op not in MARKS
         }
-        self._at: dict[Tensor, str] = {}  # of each tensor; missing: on any device
+        self._at: dict[Tensor, str] = {}  # the device of each tensor; missing means any device
         self._devices: dict[Node, str] = {}
         self._constants: set[Tensor] = set()
 

@@ -35,7 +35,7 @@ class Replicate(Pass):
     Must not: run before sizes are bound, or twice.
 
     Attributes:
-        replicas: how many there are.
+        replicas: the number of replicas.
         input_layouts: layouts of feeds by name, which replace the layouts that follow from their
             batch axes.
         sources: the user's lines of feeds by name, for errors.
@@ -64,7 +64,7 @@ class Replicate(Pass):
         replicated or split along an axis.
 
         Raises:
-            LayoutError: no feed has a batch axis.
+            LayoutError: there are feeds, and none has a batch axis.
             PassError: a layout rule failed. The error names the node and the user's line.
         """
         cut = [self._input_layout(program, port) for port in program.inputs]
@@ -72,7 +72,8 @@ class Replicate(Pass):
             port.kind == "feed" and isinstance(layout, Sharded)
             for port, layout in zip(program.inputs, cut, strict=True)
         ]
-        if not self.input_layouts and not any(shared):
+        # Without feeds, every replica runs the whole program: values and resets of metrics.
+        if not self.input_layouts and not any(shared) and any(program.ports("feed")):
             raise self._no_batch(program)
         inputs = [
             self._lies(port, layout) for port, layout in zip(program.inputs, cut, strict=True)
@@ -118,7 +119,7 @@ class Replicate(Pass):
         return LayoutError(
             f"{program.name}: no feed has a batch axis, so there is nothing to split over "
             f"{self.replicas} replicas",
-            details=rows or ["no feeds"],
+            details=rows,
             hint="mark it: gc.placeholder(shape, dtype, batch_axis=0), or let its leading size be "
             "None or 'batch'; or run these fetches without a strategy",
         )

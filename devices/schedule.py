@@ -19,7 +19,7 @@ class Span(NamedTuple):
     Attributes:
         cluster: the number of the cluster in `Partition.clusters`.
         device: the name of the device.
-        start, end: seconds since the begin of the step, or the unit of the estimates.
+        start, end: seconds since the beginning of the step, or the unit of the estimates.
 
     Examples:
         >>> gc.devices.Span(cluster=0, device="/device:CPU:0", start=0.0, end=0.5)

@@ -1,4 +1,4 @@
-"""State of which each replica holds a piece, and the gradients that update it.
+"""State that is stored in pieces, one on each replica, and the gradients that update it.
 
 Only the update of an optimizer reads and writes its slots, usually element by element. So each
 replica may hold a piece of each slot, and needs only that piece of the gradient's sum. This takes a

@@ -12,8 +12,8 @@ and its current state, and returns the new state. The operands of a node determi
   computed in both halves;
 - nodes computed from feeds or random draws belong to the worker, except for the end of a
   read-modify-write. In `average * 0.9 + statistic * 0.1`, or `seen + n`, the product with the
-  average and the sum belong to the server. So no update of a moving average or a count is lost, nor
-  of a hand-written `w.assign_sub(rate * gradient)`.
+  average and the sum belong to the server. So no update of a moving average, of a count,
+  or of a hand-written `w.assign_sub(rate * gradient)` is lost.
 
 A value that is assigned independently of the old value (`last_loss.assign(loss)`) is sent to the
 server unchanged, and the last writer wins. The same holds for assignments in a loop or branch that
@@ -58,10 +58,10 @@ class _Kind(enum.Enum):
     """What a value is computed from."""
 
     STATE = "of state alone"
-    WORKER = "of what is fed or drawn"
+    WORKER = "computed from feeds or random draws"
     GRADIENT = "a gradient"
     SERVER = "of gradients"
-    UPDATED = "new state, or of such and state alone"
+    UPDATED = "new state, or computed from new state and state alone"
 
 
 _CROSSING = (_Kind.WORKER, _Kind.GRADIENT)

@@ -71,7 +71,7 @@ class DataParallel:
         object.__setattr__(self, "devices", checked_devices(self.devices, "DataParallel"))
 
     def meaning(self) -> dict[str, Any]:
-        """What a compiled program depends on besides the devices themselves."""
+        """The properties on which a compiled program depends, besides the devices themselves."""
         size = "default" if self.bucket_bytes is DEFAULT else self.bucket_bytes or 0
         return {"bucket_bytes": size, "shard_optimizer": self.shard_optimizer}
 
@@ -110,10 +110,10 @@ def checked_devices(
     """Checks the number or the list of devices that a strategy called `what` was given.
 
     Args:
-        each: what the strategy uses each device for.
+        each: the word for one device in errors, such as "worker".
 
     Raises:
-        AttributeValueError: neither a positive number nor a sequence of devices.
+        AttributeValueError: it is neither a positive number nor a sequence of devices.
         DeviceError: a name does not parse.
     """
     if type(given) is int:

@@ -48,7 +48,7 @@ def _devices(text: str, count: int, name: str) -> tuple[jax.Device, ...]:
     try:
         with _LOCK, _only_the_processor():
             described = _described(text, count)
-    except Exception as error:  # each version of the plugin raises its own kinds
+    except Exception as error:  # each version of the plugin raises errors of other types
         raise DeviceError(
             f"JAX {jax.__version__} cannot describe {name}: {str(error).partition(chr(10))[0]}",
             hint="describe the GPUs on their own machine: graphc devices --describe machine.toml",

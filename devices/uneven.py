@@ -91,7 +91,7 @@ class _Batch:
         rule = node.op.layout or replicated
         if (
             node.regions and self._rows is not None
-        ):  # other sharded operands are not pieces of this batch
+        ):  # the other sharded operands are not pieces of this batch
             layouts = [
                 REPLICATED if isinstance(lies, Sharded) and lies.rows is None else lies
                 for lies in layouts
@@ -135,7 +135,7 @@ class _Batch:
         ]
 
     def _lies(self, layout: Sharded, type: TensorType) -> Sharded:
-        """The layout as one of pieces of this batch."""
+        """The layout, as a layout of pieces of this batch."""
         size = type.shape[layout.axis]
         if not isinstance(size, int) or size % self.replicas:
             raise _Uncut

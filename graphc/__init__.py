@@ -1,8 +1,9 @@
 """A compiler frontend for model graphs: define or import a graph, train it, ship it, serve it.
 
-Only names stand here. Each is imported from its home when it is first used, so `import graphc`
-loads nothing, and no part of graphc imports this module. The public operators are those that their
-families name in `__all__` (see graphc/ops/__init__.py); the other names are in the table below.
+This module contains only names. Each is imported from the module that defines it when it is first
+used, so `import graphc` loads nothing, and no part of graphc imports this module. The public
+operators are those that their families list in `__all__` (see graphc/ops/__init__.py); the other
+names are in the table below.
 """
 
 from importlib import import_module
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphc._version import __version__ as __version__
 
-if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the operators
+if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and the operators
     from graphc import data as data
     from graphc import devices as devices
     from graphc import errors as errors
+    from graphc import metrics as metrics
     from graphc import nn as nn
     from graphc import passes as passes
+    from graphc import sklearn as sklearn
     from graphc import train as train
     from graphc import typing as typing
     from graphc.artifacts import Limits as Limits
@@ -58,6 +61,10 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.ops import linalg as linalg
     from graphc.ops import random as random
     from graphc.optim import minimize as minimize
+    from graphc.reports.graph_report import report as report
+    from graphc.reports.profile import Profile as Profile
+    from graphc.reports.profiling import profile as profile
+    from graphc.reports.profiling import profile_call as profile_call
     from graphc.runtime import Executable as Executable
     from graphc.runtime import Session as Session
     from graphc.runtime import State as State
@@ -67,10 +74,10 @@ if TYPE_CHECKING:  # for editors and type checkers: what the table says, and the
     from graphc.runtime import to_jax as to_jax
     from graphc.runtime import tune as tune
 
-# The public names that are not operators, by their home: the submodule that has them, "." for
-# those that are submodules themselves.
+# The public names that are not operators, by the submodule that defines them; "." for names that
+# are submodules themselves.
 _NAMES: Final[dict[str, str]] = {
-    ".": "data devices errors nn passes train typing",
+    ".": "data devices errors metrics nn passes sklearn train typing",
     "artifacts": "Limits Signature load save",
     "autodiff": "gradients hessian jacobian",
     "build": (
@@ -85,13 +92,16 @@ _NAMES: Final[dict[str, str]] = {
     "ops": "fft linalg random",
     "lowering.vectorize": "vmap",
     "optim": "minimize",
+    "reports.graph_report": "report",
+    "reports.profile": "Profile",
+    "reports.profiling": "profile profile_call",
     "runtime": "Executable Session State compile compile_async freeze to_jax tune",
 }
-# Classes of records, whose constructors say what is wrong with their arguments.
+# Classes of records. Their constructors get the error messages that explain wrong arguments.
 _EXPLAINED: Final = ("Bucketing", "CompileOptions", "Limits", "Signature", "TensorSpec")
 _HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}
 
-if not TYPE_CHECKING:  # hidden from type checkers, which would take any name for granted
+if not TYPE_CHECKING:  # hidden from type checkers, which would otherwise accept any name
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":
@@ -118,13 +128,13 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would take any name fo
             from graphc.ir.calls import explained
 
             value.__init__ = explained(value.__init__)
-        globals()[name] = value  # the next use does not come here
+        globals()[name] = value  # the next use does not call __getattr__
         return value
 
     def _is_private(name: str) -> bool:
         from importlib.util import find_spec
 
-        # `from graphc import config` asks for the name too, and need not import the operators.
+        # `from graphc import config` also looks up the name, and must not import the operators.
         return name.startswith("_") or find_spec(f"{__name__}.{name}") is not None
 
     def _is_operator(name: str) -> bool:

@@ -1,3 +1,3 @@
-"""The version, in the one place from which the build and the package both read it."""
+"""The version. Both the build and the package read it here."""
 
 __version__ = "0.1.0"

@@ -64,11 +64,11 @@ class CompileOptions:
         sparse_updates: which embedding tables are updated only in the rows that a step looks up.
             "exact": only where the result is the same (sgd, adagrad). "lazy": also where the
             optimizer would change all rows in each step (momentum, adam, adamw). The other rows and
-            their slots then do not change, which is a different method; of the other gradient of
-            tied weights, only the rows that are looked up are applied. "off": none.
+            their slots then do not change, which is a different method. If tied weights have
+            another gradient too, only the rows that are looked up are applied. "off": none.
         fuse_attention: find `softmax(scale * q @ k^T + masks) @ v` in its usual forms, and its
-            gradient. Long sequences are computed a block of queries at a time (on GPUs narrow ones
-            by cuDNN), so that memory grows linearly with the length. Results differ only by
+            gradient. Long sequences are computed one block of queries at a time (narrow ones on
+            GPUs by cuDNN), so that memory grows linearly with the length. Results differ only by
             rounding, because sums are taken in another order: by about 1e-6 of the largest value in
             float32, and 1e-2 in bfloat16. A query for which the masks hide every key is an
             exception: it gets some mean of the values.
@@ -83,10 +83,11 @@ class CompileOptions:
             loops keep for their backward pass do not fit, some of them are recomputed. If the
             program still does not fit, compilation fails and the error states how many bytes it
             needs.
-        state_buffers: how variables share arrays on the device. "packed": those that a loop of
-            repeated blocks goes through are stacked, and small ones that are updated alike are
-            joined. "stacked": only the first. "separate": none, so that such a loop copies its
-            variables in each step. The default is "stacked" for `gc.jit` and "packed" elsewhere.
+        state_buffers: how variables share arrays on the device. "stacked": the variables that a
+            loop of repeated blocks iterates over are stacked. "packed": in addition, small
+            variables with the same update are joined. "separate": no sharing, so that such a loop
+            copies its variables in each step. The default is "stacked" for `gc.jit` and "packed"
+            elsewhere.
 
     Raises:
         AttributeValueError: an option has an invalid value.

@@ -18,8 +18,12 @@ __all__ = [
     "ArtifactVersionError",
     "AttributeValueError",
     "CacheError",
+    "CheckpointCorruptError",
+    "CheckpointError",
+    "CheckpointWarning",
     "CopyError",
     "DTypeError",
+    "DataError",
     "DeviceError",
     "ExecutionError",
     "FeedError",
@@ -90,8 +94,8 @@ class GraphcError(Exception):
         return "\n".join(lines)
 
 
-# The sizes of placeholders without a name (see `graphc.build.specs`): `Placeholder_0` and the like,
-# which are no names of nodes where they stand in quotes or before the number of a result.
+# The sizes of placeholders without a name (see `graphc.build.specs`): `Placeholder_0` and the like.
+# In quotes, or before a colon and the number of a result, such a text is the name of a node.
 _UNNAMED = re.compile(r"(?<![\w'\"/])Placeholder(_\d+)?_\d+\b(?![:'\"/])")
 
 
@@ -131,7 +135,7 @@ class UnknownAttributeError(GraphcError, AttributeError):
 
     def __init__(self, what: str, **options: Any) -> None:
         super().__init__(what, **options)
-        self.obj = None  # otherwise Python adds a guess of its own, by the spelling
+        self.obj = None  # otherwise Python adds its own guess of a similar name
 
 
 class ArgumentError(GraphcError, TypeError):
@@ -173,7 +177,7 @@ class SerialError(GraphcError, ValueError):
 
 
 class JaxImportError(GraphcError, NotImplementedError):
-    """A JAX function contains something that `from_jax` cannot turn into graph nodes."""
+    """A JAX function contains something that `from_jax` cannot convert to graph nodes."""
 
 
 class LayoutError(GraphcError):
@@ -229,12 +233,28 @@ class ArtifactVersionError(ArtifactError):
     have."""
 
 
+class CheckpointError(GraphcError):
+    """A checkpoint cannot be written or read, or does not fit the session."""
+
+
+class CheckpointCorruptError(CheckpointError):
+    """A checkpoint is truncated or altered: a checksum does not match."""
+
+
 class CopyError(GraphcError, TypeError):
     """An object cannot be pickled or copied because it belongs to a graph, a device or a file."""
 
 
+class DataError(GraphcError, ValueError):
+    """A pipeline cannot read a file or a record, or a process that worked on one has died."""
+
+
 class MissingExtraError(GraphcError, ImportError):
     """A feature needs an optional dependency; the message names the extra to install."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint is damaged, and an earlier one is used."""
 
 
 class FeedWarning(UserWarning):
@@ -259,7 +279,7 @@ def nearest(name: str, known: Iterable[str], listing: str | None = None) -> str 
     """A `hint` line that suggests the known name closest to `name`, or None.
 
     Args:
-        listing: what lists the names, if no name is close.
+        listing: an expression that lists the names, for the hint if no name is close.
     """
     candidates = list(known)
     close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)

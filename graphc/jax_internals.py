@@ -18,7 +18,8 @@ CACHE_HIT: Final = "/jax/compilation_cache/cache_hits"
 """The event when JAX finds a program in its own persistent cache."""
 
 ARRAY_OPERATOR: Final = "_operator_"
-"""How the functions behind the operators of JAX's arrays begin. They look for `__jax_array__`."""
+"""The prefix of the names of the functions that implement the operators of JAX's arrays. These
+functions look for `__jax_array__`."""
 
 # -- the targets of custom calls in XLA's text: patterns of whole names, or prefixes of names --
 LAPACK: Final = r"lapack_[sdcz][a-z0-9]+_ffi"

@@ -1,4 +1,4 @@
-"""What the parameters of graphc's functions take, for signatures and for the user's own ones.
+"""The types of the parameters of graphc's functions, also for the user's own signatures.
 
 >>> import graphc as gc
 >>> from graphc.typing import TensorLike
@@ -27,18 +27,23 @@ __all__ = [
     "Padding",
     "Seed",
     "ShapeLike",
+    "StateTree",
     "TensorLike",
     "TensorTree",
     "VariableTree",
 ]
 
 TensorLike: TypeAlias = Tensor | Variable | DimExpr | complex | SupportsArray | Sequence[Any]
-"""A tensor or a variable, or what becomes a constant: a number, nested lists of numbers, an array
-of NumPy or JAX, or anything that NumPy can read. A named size, such as `x.shape[0]`, is its
-value."""
+"""A tensor or a variable, or a value that becomes a constant: a number, nested lists of numbers, an
+array of NumPy or JAX, or anything that NumPy can read. A named size, such as `x.shape[0]`, stands
+for its value."""
 
 TensorTree: TypeAlias = Any
 """A tensor-like value, or tuples, lists, dicts and other pytrees of them."""
+
+StateTree: TypeAlias = Any
+"""The state of a pipeline or a callback in a checkpoint: a nest of dicts with str keys, lists, str,
+int, float, bool, None and arrays."""
 
 ShapeLike: TypeAlias = Dim | Sequence[Dim]
 """The sizes of all axes: ints and named sizes. One size alone stands for one axis."""
@@ -47,24 +52,24 @@ DTypeLike: TypeAlias = str | type[Any] | np.dtype[Any]
 """A dtype: `"float32"`, `"f32"`, `np.float32`, `jnp.bfloat16` or `np.dtype("int8")`."""
 
 Seed: TypeAlias = int | Tensor | Variable | None
-"""An int from 0 to 2**31 - 1, or an int32 scalar tensor. With None, every function that draws gives
-other numbers."""
+"""An int from 0 to 2**31 - 1, or an int32 scalar tensor. With None, each random function draws
+different numbers."""
 
 Padding: TypeAlias = str | int | Sequence[int] | Sequence[Sequence[int]]
 """`"valid"`, `"same"`, one number for every side, one for each axis, or a pair (before, after) for
 each axis."""
 
 Fetches: TypeAlias = Any
-"""What a run computes: a tensor, a variable, a node or the name of one; or a nest (lists, tuples,
+"""The fetches of a run: a tensor, a variable, a node or the name of one; or a nest (lists, tuples,
 dicts) of them."""
 
 Fetched: TypeAlias = Any
-"""The values of a run: a `jax.Array` for each of its fetches, None for a node without results, in
-the nest of the fetches."""
+"""The results of a run, in the nest of the fetches: a `jax.Array` for each fetch, None for a node
+without results."""
 
 Feeds: TypeAlias = Mapping[Tensor, Any] | Mapping[str, Any] | Mapping[Tensor | str, Any]
-"""The values that a run is fed with, by tensor or by name: numbers, nested lists or arrays. Where a
-step is compiled without a run, a shape or a `TensorSpec` may stand for a value."""
+"""The values fed to a run, by tensor or by name: numbers, nested lists or arrays. If a step is
+compiled without a run, a shape or a `TensorSpec` may replace a value."""
 
 ArrayTree: TypeAlias = Any
 """An array of NumPy or JAX, or a nest (lists, tuples, dicts) of arrays."""

@@ -1,1 +1,1 @@
-"""Passes: each takes a valid program and returns a better one that means the same."""
+"""Passes: each takes a valid program and returns a better, equivalent one."""

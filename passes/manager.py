@@ -29,7 +29,7 @@ class PassRow:
 
     Attributes:
         name: the pass.
-        round: 1 for the first time through the list, ...
+        round: the number of the round, from 1.
         before, after: the numbers of nodes, including nodes in bodies.
         changed: the number of changes.
         milliseconds: the time of the pass itself.
@@ -255,7 +255,7 @@ def _new_folder(dump: str | None, program: str) -> Path | None:
 def _dumping() -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:  # ValueError: no path of any file
+    except (OSError, ValueError) as error:  # ValueError: the path is not valid for a file
         raise AttributeValueError(
             f"CompileOptions: dump cannot be written: {error}",
             hint="pass another folder, or leave dump out",
@@ -285,7 +285,7 @@ def _count(program: Program) -> int:
     return sum(1 for _ in program.walk())
 
 
-# (what a pass did, the program before it, the program after it)
+# (the record of a pass, the program before it, the program after it)
 Watcher = Callable[[PassRow, Program, Program], None]
 
 _WATCHER: Final[ContextVar[Watcher | None]] = ContextVar("watcher", default=None)

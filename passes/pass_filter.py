@@ -25,11 +25,11 @@ def without(passes: Sequence[Pass], options: CompileOptions) -> list[Pass]:
     for name in options.without_passes:
         if name in needed:
             raise AttributeValueError(
-                f"CompileOptions: without_passes names {name!r}, which nothing works without",
+                f"CompileOptions: without_passes names {name!r}, which is required",
             )
         if name not in known:
             raise AttributeValueError(
-                f"CompileOptions: without_passes names {name!r}, which is no pass",
+                f"CompileOptions: without_passes names {name!r}, which is not a pass",
                 hint=nearest(name, sorted(known)),
             )
     return [each for each in passes if each.name not in options.without_passes]

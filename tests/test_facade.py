@@ -186,6 +186,7 @@ def test_no_public_function_is_forgotten() -> None:
         gc.nn,
         gc.nn.initializers,
         gc.random,
+        gc.sklearn,
         gc.train,
     ],
     ids=lambda module: module.__name__,
@@ -250,7 +251,28 @@ assert others == {{"graphc", *parts}}, others
 
 
 def test_a_star_import_brings_every_name() -> None:
-    run("from graphc import *; assert matmul and Session and random.normal and nn.Dense")
+    run("""
+import sys
+from graphc import *
+assert matmul and Session and random.normal and nn.Dense and sklearn
+assert "sklearn" not in sys.modules  # scikit-learn: its estimators are imported when they are used
+""")
+
+
+def test_estimators_without_scikit_learn_name_the_extra() -> None:
+    run("""
+import importlib.util, sys
+import graphc as gc
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *given: None if name == "sklearn" else found(name, *given)
+try:
+    from graphc.sklearn import Classifier
+except ImportError as error:
+    assert isinstance(error, gc.errors.MissingExtraError), error
+    assert "pip install 'graphc[sklearn]'" in str(error), error
+else:
+    raise SystemExit("no error")
+""")
 
 
 def test_a_namespace_is_there_before_anything_else_was_used() -> None:

@@ -15,8 +15,9 @@ import pytest
 
 ORDER = (
     "_version, errors, collection, exports <- copying, config, jax_internals <- store <- ir "
-    "<- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- passes <- devices <- lowering "
-    "<- runtime <- artifacts, data <- train, jitted <- importers, serving <- cli"
+    "<- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- metrics <- passes <- devices "
+    "<- lowering <- runtime <- checkpoints <- artifacts, data <- train, reports, jitted "
+    "<- importers, serving, sklearn <- cli"
 )
 # The order of folders and files within a layer. A folder may import only from those before it.
 INNER_ORDERS = {
@@ -34,6 +35,10 @@ INNER_ORDERS = {
         "<- workers <- session <- freezing, largest_batch"
     ),
     "nn": "functional <- layers <- recurrent, transformer",
+    "data": (
+        "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
+        "<- iterator <- pipeline <- readers"
+    ),
 }
 
 

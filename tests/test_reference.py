@@ -83,6 +83,7 @@ MAIN = [
     ],
     *["gc.Variable", "gc.data.Prefetch", "gc.devices.Machine", "gc.devices.Mesh", "gc.nn.Cell"],
     *["gc.nn.Layer", "gc.nn.Recurrent", "gc.train.History", "gc.train.MovingAverages"],
+    *["gc.sklearn.Classifier", "gc.sklearn.Regressor", "gc.sklearn.Transformer"],
 ]
 
 

@@ -22,6 +22,8 @@ NAMESPACES = (
     "gc.fft",
     "gc.train",
     "gc.data",
+    "gc.metrics",
+    "gc.sklearn",
     "gc.devices",
     "gc.typing",
     "gc.errors",
@@ -94,7 +96,38 @@ TOPICS = (
     _topic(
         "saving", "Saving and loading", "Artifacts: programs and weights in a file.", "artifacts"
     ),
+    _topic(
+        "checkpoints",
+        "Checkpoints",
+        "The state of a training job in a folder, and how it comes back.",
+        "checkpoints",
+    ),
+    _topic(
+        "metrics",
+        "Streaming metrics",
+        "Measurements over many batches, whose state is variables of the graph.",
+        "metrics",
+    ),
+    _topic(
+        "reports",
+        "Reports and profiles",
+        "Pages about a graph and about where the time of a step goes: by node, by line of your "
+        "program, and on the host.",
+        "reports",
+    ),
+    _topic(
+        "estimators",
+        "Estimators",
+        "Estimators of scikit-learn whose networks are functions that build graphs.",
+        "sklearn",
+    ),
     _topic("data", "Data", "Batches, buckets of lengths, and batches prepared ahead.", "data"),
+    _topic(
+        "records",
+        "TFRecord files and Examples",
+        "Files of records, and the protobuf messages in them, without TensorFlow.",
+        "data.records",
+    ),
     _topic(
         "devices",
         "Devices",

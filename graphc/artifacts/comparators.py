@@ -58,7 +58,7 @@ def is_choice(comparator: Mapping[str, Any], dtype: str) -> bool:
 
     Args:
         comparator: see `program_reader.findings`.
-        dtype: of the values, as MLIR prints it.
+        dtype: the dtype of the values, as MLIR prints it.
     """
     types = [f"tensor<{dtype}>"] * 2 + ["tensor<i32>"] * 2
     region = _Region(comparator)
@@ -85,7 +85,7 @@ class _Region:
         )
 
     def operands(self, value: int, name: str, count: int) -> list[int]:
-        """The operands of the operation `name` that gives `value`; all -1 if another gives it."""
+        """The operands of the operation `name` that computes `value`; all -1 if another does."""
         row = self._row(value)
         if row is None or row[0] != name or len(row[1]) != count:
             return [-1] * count

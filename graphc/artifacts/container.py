@@ -25,7 +25,7 @@ VERSION = 2
 _MANIFEST = "manifest.json"
 _DIGEST = "manifest.sha256"
 _LARGEST_MANIFEST = 1 << 24  # far more than needed; the manifest is parsed as a whole
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # so that equal content gives equal files
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that equal content gives equal files
 _AGAIN = "copy or save it again"
 
 Buffer = bytes | memoryview
@@ -39,7 +39,8 @@ def write(
     members: Mapping[str, Iterable[Buffer]],
     manifest: Callable[[], Mapping[str, Any]],
 ) -> None:
-    """Writes an artifact beside `path` and renames it: readers see either the old or the new file.
+    """Writes an artifact next to `path`, then renames it. Readers see either the old or the new
+    file.
 
     Args:
         members: name -> the content in pieces, which are generated one after the other.
@@ -122,8 +123,8 @@ class Members(Mapping[str, memoryview]):
         return data
 
     def part(self, name: str, offset: int, size: int) -> memoryview:
-        """`size` bytes from `offset` on. The range must be within the member. The bytes are not
-        checked."""
+        """`size` bytes from `offset` on, without a check of their content. The range must be within
+        the member."""
         return self._file.read(self._places[name].start + offset, size)
 
     def size(self, name: str) -> int:
@@ -135,10 +136,10 @@ class Members(Mapping[str, memoryview]):
         return self._digests[name]
 
     def check(self, name: str) -> None:
-        """Checks a member's checksum without keeping the content.
+        """Checks a member's checksum without storing the content.
 
         Raises:
-            ArtifactCorruptError: as when it is read.
+            ArtifactCorruptError: as for reading it.
         """
         digest = hashlib.sha256()
         for piece in self._file.pieces(self._places[name].start, self.size(name)):
@@ -172,9 +173,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Members]:
     """The manifest, checked, and the members, which are checked when they are read.
 
     Raises:
-        ArtifactError: no such file, or no artifact.
-        ArtifactCorruptError: truncated or altered.
-        ArtifactVersionError: written by a newer graphc.
+        ArtifactError: the file does not exist, or is not an artifact.
+        ArtifactCorruptError: the file is truncated or altered.
+        ArtifactVersionError: a newer graphc wrote the file.
     """
     name = str(os.fspath(path))
     try:
@@ -183,7 +184,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Members]:
         raise ArtifactError(f"no file {name!r}", hint="check the path") from None
     except IsADirectoryError:
         raise ArtifactError(
-            f"{name!r} is a folder, not an artifact", hint="give the file that gc.save wrote"
+            f"{name!r} is a folder, not an artifact",
+            hint="give the file that gc.save wrote; gc.train.restore(session, folder) restores a "
+            "checkpoint",
         ) from None
     except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
         raise ArtifactError(

@@ -20,7 +20,7 @@ from graphc.errors import ArtifactCorruptError, ArtifactError
 
 _CHUNK = 1 << 20
 _LARGEST_DIRECTORY = 1 << 20  # some 10,000 members; zipfile uses 10 times as much memory
-_LOCAL = struct.Struct("<4s22xHH")  # of a member's own header: signature, lengths of two fields
+_LOCAL = struct.Struct("<4s22xHH")  # a member's own header: signature, lengths of two fields
 _AGAIN = "copy or save it again"
 
 
@@ -37,11 +37,11 @@ class OpenFile:
     Attributes:
         name: the path, for errors.
         size: bytes of the file when it was opened.
-        bytes_read: how much was read.
+        bytes_read: the number of bytes read so far.
     """
 
     def __init__(self, name: str) -> None:
-        # Not blocking, because opening a pipe that has no writer would wait forever.
+        # Not blocking, because opening a pipe without a writer would wait forever.
         self._handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
         weakref.finalize(self, os.close, self._handle)
         facts = os.fstat(self._handle)
@@ -101,7 +101,7 @@ def extents(file: OpenFile, needed: str) -> dict[str, Extent]:
             infos, end = archive.infolist(), archive.start_dir
     except ArtifactError:
         raise
-    except Exception as error:  # zipfile raises errors of many kinds for an altered file
+    except Exception as error:  # zipfile raises errors of many types for an altered file
         if start != b"PK\x03\x04":
             raise no_artifact(file.name, "it does not begin like one") from error
         raise ArtifactCorruptError(

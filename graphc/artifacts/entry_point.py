@@ -67,7 +67,7 @@ class EntryPoint(Uncopied):
         self.devices = entry.devices
         self._entry = entry
         self._saved = saved
-        self._lacking = lacking  # there are too few devices; the first call raises the error
+        self._lacking = lacking  # set if there are too few devices; the first call raises the error
         self._chain = Chain(source)
         self._on_cpu = on_cpu = source.platform == "cpu"
         ports = [Port(v.name, "feed", Tensor(v.type, v.name)) for v in entry.inputs]
@@ -104,7 +104,7 @@ class EntryPoint(Uncopied):
     # -- running --------------------------------------------------------------------------------
 
     def __call__(self, state: ModelState | None = None, /, **inputs: Any) -> Any:
-        """Runs it once.
+        """Runs the entry point once.
 
         Raises:
             FeedError: an input is invalid, missing or not needed. The state stays valid.
@@ -115,8 +115,7 @@ class EntryPoint(Uncopied):
                 was altered.
             ExecutionError: the run failed. The state is unchanged.
 
-            After an interrupt (Ctrl-C), the state that was passed has the values from before the
-                run
+        After an interrupt (Ctrl-C), the state that was passed has the values from before the run
         or, if the run completed, the values from after it.
         """
         FORKING.use_devices()
@@ -148,6 +147,22 @@ class EntryPoint(Uncopied):
                 state.revive(dict(zip(entry.assigned, results[:count], strict=True)))
             raise
 
+    def hlo(self, **inputs: Any) -> str:
+        """The HLO text of the program for inputs of these shapes, after XLA's own passes.
+
+        Args:
+            inputs: as for a call.
+
+        Raises:
+            FeedError, DeviceError, ArtifactError: as for a call.
+        """
+        FORKING.use_devices()
+        self._check_devices()
+        self._chain.choose()
+        values = self._feeds(inputs)
+        compiled, _ = self._chain.step(tuple([value.shape for value in values]))
+        return str(compiled.as_text())
+
     def _run(
         self, compiled: Any, state: ModelState, written: Sequence[Any], values: Sequence[Any]
     ) -> Any:
@@ -157,7 +172,7 @@ class EntryPoint(Uncopied):
         short = self._on_cpu and is_limited()  # a run may run out of memory: see `runtime.room`
         try:
             with x64(self._entry.wide):
-                if short:  # it consumes copies, so that a failure leaves the state unchanged
+                if short:  # the run consumes copies, so that a failure leaves the state unchanged
                     values[: len(written)] = copies_of(values[: len(written)])
                 if self.devices == 1:
                     results = compiled(*values)

@@ -74,10 +74,10 @@ def export(
     machine: Machine | None,
     options: CompileOptions,
 ) -> Exported:
-    """The entry point `name` in the forms that a file holds.
+    """Exports the entry point `name` in the forms that a file holds.
 
     Args:
-        platforms: those that its StableHLO is for.
+        platforms: the platforms of its StableHLO.
         native: whether it also has native code, for `machine` or the devices of this process.
 
     Raises:
@@ -275,7 +275,7 @@ def _function(
 def _limited(
     name: str, signature: Signature, program: Program, options: CompileOptions
 ) -> CompileOptions:
-    """The options of one signature: with open sizes its memory use is unknown."""
+    """The options of one signature. With open sizes its memory use is unknown."""
     if options.memory_limit is None or not program.symbols():
         return options
     if not signature.updates:

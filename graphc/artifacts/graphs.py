@@ -1,4 +1,4 @@
-"""Programs in graphc's own format, which remain readable when no JAX can read the StableHLO any
+"""Programs in graphc's own format, which stay readable when no JAX can read the StableHLO any
 more."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graphc.ops.structure.lowered import LOWERED, accept, digest_of
 from graphc.passes.core.target import Target
 from graphc.runtime.targets.prepare import late_manager
 
-_LARGEST = 1 << 28  # bytes of a program's file; parsed, it takes about ten times as much
+_LARGEST = 1 << 28  # bytes of a program's file; the parsed program takes about ten times as much
 
 
 def to_data(program: Program) -> bytes:
@@ -87,10 +87,10 @@ def _reason(error: BaseException) -> str:
 
 
 def _accept_lowered(program: Program) -> None:
-    """Allows the lowered programs in a program to run, if they contain what every artifact may.
+    """Allows the lowered programs in a program to run, if every artifact may contain them.
 
     Raises:
-        UnreadableError, ArtifactCorruptError: one of them does not.
+        UnreadableError, ArtifactCorruptError: one of them is not allowed.
     """
     for node in program.walk():
         if node.op is LOWERED:

@@ -1,4 +1,4 @@
-"""The library kernels that a program may call: the shapes, dtypes and attributes that each takes.
+"""The library kernels that a program may call, with the shapes, dtypes and attributes of each.
 
 XLA passes buffers to these kernels (LAPACK, cuSOLVER, ...) as the program describes them, and many
 kernels derive every size from the first operand: if a program gives `getrf` a result for the pivots
@@ -37,11 +37,11 @@ class Contract:
     Attributes:
         signature: see the docstring of the module.
         config: attribute of the kernel -> the values that it may have, as MLIR prints them. Sizes
-            of the signature stand in braces.
+            of the signature are in braces.
         aliases: (result, operand) pairs that share a buffer.
         where: sizes that must be in ascending order.
         columns: whether matrices are stored column by column; None if the call names no layouts.
-        backend_config: the texts that the call may carry instead of a config.
+        backend_config: the texts that the call may have instead of a config.
     """
 
     signature: str
@@ -60,7 +60,7 @@ class Array(NamedTuple):
 
 
 class ContractError(Exception):
-    """A call does not fit its kernel; the text says why."""
+    """A call does not fit its kernel. The text states the reason."""
 
 
 # -- the table ------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ _GEES = {"mode": [_N, _V], "sort": [_N]}
 _TRSM = {"diag": [_N, _U], "trans_x": [_N, _T, _C], "uplo": [_L, _U]}
 _SYTRD = "T[n,n] -> T[n,n] R[n] R[n-1] T[n-1] i32[]"
 
-_LAPACK: dict[str, tuple[Contract, ...]] = {  # by the name without the letter for its dtype
+_LAPACK: dict[str, tuple[Contract, ...]] = {  # keys: names without the letter of the dtype
     "getrf": (_GETRF,),
     "potrf": (Contract("T[n,n] -> T[n,n] i32[]", {"uplo": [_L, _U]}, _SAME),),
     "trsm": (
@@ -117,7 +117,7 @@ _LAPACK: dict[str, tuple[Contract, ...]] = {  # by the name without the letter f
         ),
     ),
 }
-_LAPACK_COMPLEX = {  # where a kernel for complex numbers has another name or other results
+_LAPACK_COMPLEX = {  # kernels for complex numbers that have another name or other results
     "ungqr": _LAPACK["orgqr"],
     "unmqr": _LAPACK["ormqr"],
     "heevd": _LAPACK["syevd"],
@@ -207,7 +207,8 @@ def _table() -> Iterator[tuple[str, tuple[tuple[Contract, str], ...]]]:
 
 KERNELS: dict[str, tuple[tuple[Contract, str], ...]] = dict(_table())
 
-# Kernels whose calls JAX may change in any version. A file has them for the version that wrote it.
+# JAX may change the calls of these kernels in any version. A file has them for the JAX version that
+# wrote it.
 CHANGING: tuple[str, ...] = tuple(
     name for name in KERNELS if name.endswith(("ormqr_ffi", "unmqr_ffi"))
 )
@@ -302,7 +303,7 @@ def _check_attributes(
     operands: int,
 ) -> None:
     attributes = dict(given)
-    attributes.pop("sdy.sharding_rule", None)  # for several devices, where no kernel is called
+    attributes.pop("sdy.sharding_rule", None)  # only for several devices, which call no kernel
     frontend = attributes.pop("mhlo.frontend_attributes", None)
     if frontend not in (None, f'{{num_batch_dims = "{sizes["batch"]}"}}', "{}"):
         raise ContractError("unexpected mhlo.frontend_attributes")

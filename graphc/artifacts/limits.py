@@ -29,12 +29,12 @@ class Limits:
             is called; for a graph, the number of its nodes. The time and the memory that
             compilation takes grow with this number.
         memory: the bytes that a run takes on each device, as XLA counts them: arguments, results
-            and temporaries. A program with a tensor of more elements than this is refused
-            before it is compiled.
+            and temporaries. A program that has a tensor with more elements than this number is
+            rejected before it is compiled.
         seconds: the time that XLA may take to compile a program. The program is first compiled in
-            another process, which is terminated when the time is over. So compilation takes twice
-            as long, and a program that crashes the compiler does not crash this process. This limit
-            supports programs on one CPU device only; other programs are rejected.
+            another process, which is terminated when the time has passed. So compilation takes
+            twice as long, and a program that crashes the compiler does not crash this process. This
+            limit supports programs on one CPU device only; other programs are rejected.
 
     Raises:
         AttributeValueError: a limit is not a positive number.
@@ -63,7 +63,7 @@ class Limits:
             object.__setattr__(self, field.name, number)
 
     def check_operations(self, name: str, count: int) -> None:
-        """Refuses a program that has too many operations.
+        """Rejects a program that has too many operations.
 
         Raises:
             ArtifactError: it has too many.
@@ -72,7 +72,7 @@ class Limits:
             raise _beyond(name, f"it has {count} operations", "operations", self.operations)
 
     def check_tensor(self, name: str, elements: int) -> None:
-        """Refuses a program that has a tensor with more elements than a run may take bytes.
+        """Rejects a program that has a tensor with more elements than a run may take bytes.
 
         Raises:
             ArtifactError: it has such a tensor.
@@ -81,11 +81,11 @@ class Limits:
             raise _beyond(name, f"it has a tensor of {elements} elements", "memory", self.memory)
 
     def check_compiled(self, name: str, compiled: jax.stages.Compiled) -> None:
-        """Refuses a compiled program that takes too much memory.
+        """Rejects a compiled program that takes too much memory.
 
         Raises:
             ArtifactError: it takes too much.
-            ExecutionError: XLA does not say how much it takes.
+            ExecutionError: XLA does not report its memory use.
         """
         if self.memory is not None and (taken := taken_by(compiled)) > self.memory:
             raise _beyond(name, f"a run takes {taken} bytes", "memory", self.memory)

@@ -1,4 +1,4 @@
-"""`gc.load`: opens an artifact. The model's code is not needed. Only XLA operations of the file are
+"""`gc.load`: opens an artifact. The model's code is not needed. Only XLA operations from the file
 run, unless its native code is trusted."""
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Signatures(Mapping[str, EntryPoint]):
 
 
 class Model(Uncopied):
-    """A loaded artifact: its entry points, and the weights it was saved with. Made by `gc.load`.
+    """A loaded artifact: its entry points, and the weights it was saved with. `gc.load` returns it.
 
     The file stays open. A weight is read, checked and put on the device when an entry point that
-    needs it is first called; All entry points on one device share it.
+    needs it is first called. All entry points on one device share it.
 
     Attributes:
         signatures: the entry points by name.
@@ -85,7 +85,7 @@ class Model(Uncopied):
         self._saved = saved
 
     def state(self) -> ModelState:
-        """A new state with the saved values, to start training from."""
+        """A new state with the saved values, from which training can start."""
         return ModelState(self._saved, {})
 
     @property
@@ -144,13 +144,13 @@ def load(
         trust_native: run the native code in the file if it was compiled for exactly this
             environment. Native code can do whatever the process can do. Use this option only for
             your own files, or for files from a source whose programs you would run.
-        limits: bounds on what a program may ask for, see `gc.Limits`; by default there are none.
+        limits: bounds on the resources of programs, see `gc.Limits`; by default there are none.
 
     Raises:
         ArtifactError: the file does not exist, or is not an artifact.
         ArtifactCorruptError: the file is truncated or altered. Members that are read later are
             checked later.
-        ArtifactVersionError: written by a newer graphc, or not for this device's platform.
+        ArtifactVersionError: a newer graphc wrote the file, or it is for other platforms.
 
     Examples:
         >>> import tempfile
@@ -237,7 +237,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Manifest, Members]:
     devices.
 
     Raises:
-        ArtifactError: as `load`.
+        ArtifactError: as for `load`.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise AttributeValueError(f"load: the path must be a str or a Path, got {path!r}")

@@ -1,4 +1,4 @@
-"""Programs of artifacts as JAX functions of flat arrays: what is exported, and what is compiled.
+"""Programs of artifacts as JAX functions of flat arrays, for export and for compilation.
 
 State is passed by name here, one array for each variable, because a file does not depend on how a
 session stores it.
@@ -38,8 +38,8 @@ class Places:
 
     Attributes:
         devices: one, or one for each replica.
-        home: of state.
-        feeds: of each input.
+        home: the devices of state.
+        feeds: the devices of each input.
     """
 
     devices: tuple[jax.Device, ...]
@@ -50,8 +50,8 @@ class Places:
 def places_on(
     devices: Sequence[jax.Device], splits: Sequence[int | None], replicated: bool
 ) -> Places:
-    """The places on one device; or on several, with replicated state and each input split along its
-    axis."""
+    """The places on one device, or on several devices with replicated state and each input split
+    along its axis."""
     if not replicated:
         here = SingleDeviceSharding(devices[0])
         return Places((devices[0],), here, (here,) * len(splits))
@@ -67,7 +67,7 @@ class Function:
     Attributes:
         splits: for each fed input of the program, the axis along which the replicas split it.
         local: the program that each device runs.
-        report: what the passes for one device did.
+        report: the effect of the passes for one device.
         notes: operations that cost time on several devices, one line each.
         xla_options: the XLA options for the device that it is compiled for.
     """
@@ -95,13 +95,13 @@ def for_one(
     options: CompileOptions = _DEFAULT,
     budget: int | None = None,
 ) -> Function:
-    """A program whose ports are in order, for one device.
+    """The function of a program whose ports are in order, for one device.
 
     Args:
         donated: how many of the first arguments are donated.
         sizes: named sizes -> JAX's symbolic ones.
-        device: None for any.
-        options: of the passes for that device, and of XLA there.
+        device: the device; None for any device.
+        options: the options of the passes and of XLA for that device.
         budget: see `passes.recompute`; None disables recomputation.
     """
     xla_options: Mapping[str, str | int | bool | float] = EMPTY
@@ -132,11 +132,11 @@ def for_replicas(
     options: CompileOptions = _DEFAULT,
     budget: int | None = None,
 ) -> Function:
-    """A bound program whose ports are in order, with its batch split over devices. The state that
-    it assigns is donated.
+    """The function of a bound program whose ports are in order, with its batch split over devices.
+    The state that it assigns is donated.
 
     Args:
-        budget: of each device, as in `for_one`.
+        budget: the budget of each device, as in `for_one`.
 
     Raises:
         LayoutError: no input has a batch axis.
@@ -165,10 +165,10 @@ def compiled_within(
     name: str | None = None,
 ) -> tuple[Function, Any]:
     """The fastest function found whose run uses at most `limit` bytes on each device, and its
-    compiled form: see `runtime.fitting`. Without a limit, the function without recomputation.
+    compiled form: see `runtime.fitting`. Without a limit, the function has no recomputation.
 
     Args:
-        make: gives the function for a budget, see `for_one`.
+        make: returns the function for a budget, see `for_one`.
         name: the name of the limit in errors, if the options do not set it.
 
     Raises:
@@ -192,11 +192,11 @@ def compiled_program(
     Args:
         key: what `lower` depends on besides the environment: the checksum of the program, its form,
             and its sizes.
-        devices: those it is for.
-        xla_options: of XLA's compiler by name.
+        devices: the devices for which it is compiled.
+        xla_options: options of XLA's compiler by name.
 
     Raises:
-        ExecutionError: XLA refuses it.
+        ExecutionError: XLA rejects it.
     """
     try:
         return lower().compile(compiler_options=dict(xla_options) or None)
@@ -207,5 +207,5 @@ def compiled_program(
 
 
 def x64(wide: bool) -> AbstractContextManager[Any]:
-    """Enables 64-bit values in JAX if there are any."""
+    """Enables 64-bit values in JAX if `wide` is True."""
     return jax.enable_x64(True) if wide else nullcontext()

@@ -39,10 +39,11 @@ class VariableRow:
     """A variable, and the position of its bytes in the weights.
 
     Attributes:
-        key: their name there.
+        key: the name of the bytes in the weights.
         offset: the offset of the bytes in the member; None in a file of version 1, where the
             member's own header contains it.
-        sha256: of the bytes; "" in a file of version 1, which has one for the whole member.
+        sha256: the hash of the bytes; "" in a file of version 1, which has one for the whole
+            member.
     """
 
     value: Value
@@ -92,18 +93,18 @@ class Native:
 class Entry:
     """One entry point.
 
-    Every form of its program takes the variables `written` (donated) and `read`, then `inputs`;
-    and gives the new values of `assigned`, those of `written` first, then its fetches.
+    Every form of its program takes the variables `written` (donated) and `read`, then `inputs`. It
+    returns the new values of `assigned`, those of `written` first, then its fetches.
 
     Attributes:
-        stablehlo: the member that holds it as JAX exported it.
+        stablehlo: the member that holds the program as JAX exported it.
         graph: the member that holds it as a program of graphc; None in a file of version 1.
-        native: as machine code, where that was asked for.
+        native: the program as machine code, if requested.
         convention: the version of the StableHLO's calling convention, which decides which JAX
             versions read it; None in a file of version 1.
-        devices: how many it runs on.
+        devices: the number of devices that it runs on.
         splits: for each input, the axis along which it is split over the devices, or None.
-        fetches: how many there are.
+        fetches: the number of its fetches.
         wide: whether it contains 64-bit values, which must be enabled in JAX.
         memory_limit: how many bytes a run may use on each device. The graph is compiled with this
             limit. None sets no limit.
@@ -139,9 +140,9 @@ class Manifest:
     """The full description of an artifact.
 
     Attributes:
-        graphc, jax: the versions that wrote it.
+        graphc, jax: the versions with which it was written.
         graph: the name of the graph.
-        platforms: those its programs were lowered for.
+        platforms: the platforms for which its programs were lowered.
         variables: the variables that its entry points read or assign, including hidden state.
         signatures: the entry points by name.
         call: how a function of `gc.jit` is called, if the file holds one: see `jitted.saving`,

@@ -18,9 +18,9 @@ from graphc.ir.dtypes import BY_SHORT
 from graphc.ir.types import TensorType
 
 MAX_BYTES = 2**55
-"""Of one tensor. No memory has so much; XLA's own arithmetic goes wrong at 2**63."""
+"""The maximum size of one tensor. No memory is so large; XLA's arithmetic overflows at 2**63."""
 
-_MAX_RANK = 64  # NumPy's
+_MAX_RANK = 64  # the limit of NumPy
 _MAX_DEVICES = 2**20
 _MAX_DIM_TEXT = 1000  # far larger than any valid dim
 
@@ -129,7 +129,7 @@ def _native(data: Any, where: str) -> Native | None:
 
 
 def _memory_limit(data: Any, where: str) -> int | None:
-    if "memory_limit" not in data:  # a file of version 2 may be from before it
+    if "memory_limit" not in data:  # a file of version 2 may be older than this field
         return None
     limit: int | None = _optional(data, "memory_limit", where, int)
     if limit is not None and limit < 1:

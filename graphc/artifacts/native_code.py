@@ -28,7 +28,7 @@ from graphc.runtime.targets.loading import Code, to_bytes
 
 
 def native_devices(devices: Sequence[jax.Device], machine: Machine | None) -> Sequence[jax.Device]:
-    """The devices that native code of an entry point is for.
+    """The devices for which native code of an entry point is compiled.
 
     Args:
         devices: the session's devices for a replicated entry point, else None.

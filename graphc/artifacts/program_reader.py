@@ -26,9 +26,9 @@ _ROOM = 4 << 30  # bytes that reading may allocate, in addition to the memory th
 _ROOM_TO_COMPILE = 32 << 30
 _ROOM_PER_BYTE = 200
 _DEEPEST = 200  # nested regions, which recursive C++ code reads
-MOST_CALLS = 10_000  # how many different custom calls, composites or comparators are described
+MOST_CALLS = 10_000  # the maximum number of different custom calls, composites or comparators
 _LONGEST_COMPARATOR = 10_000  # operations
-_MOST_OPERATIONS = 1 << 60  # larger counts become this one
+_MOST_OPERATIONS = 1 << 60  # larger counts are replaced by this one
 
 _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)[^<>x]")
 _WHOLE_TENSOR = re.compile(r"tensor<(?:[0-9?]+x)*(.*)>")
@@ -62,19 +62,19 @@ def findings(module: Any) -> dict[str, Any]:
 
     Returns:
         "calls": each different custom call and composite, see `_call`.
-        "operations": the name of every operation -> how often it occurs in the module.
-        "work": how many operations there are when all functions are inlined; None if a function
-            calls itself, or one that does not exist.
+        "operations": the name of every operation -> the number of its occurrences in the module.
+        "work": the number of operations when all functions are inlined; None if a function calls
+            itself, or one that does not exist.
         "types": the element type of every tensor, and every other type.
         "comparators": the region of each different sort, see `_comparator`.
-        "called": name -> body, described likewise, of each function that a custom call names.
+        "called": name -> body, in the same form, of each function that a custom call names.
         "applied": the names of the operations in regions of reductions, scatters and sorts.
-        "elements": how many elements the largest tensor has, counting open sizes as 1.
+        "elements": the number of elements of the largest tensor, counting open sizes as 1.
         "open": whether any tensor has an open size.
         "groups": the groups of devices that operations across devices name, as MLIR prints them.
         "meshes": the attributes of each mesh of devices, as MLIR prints them.
         "guarded": whether an operation across devices is in a loop or condition.
-        "main": the types of the arguments and results of the function that is run.
+        "main": the types of the arguments and results of the main function.
     """
     walk = _Walk()
     walk.visit(module.operation, "", 0, False)
@@ -111,8 +111,8 @@ class _Walk:
             set()
         )  # functions with operations across devices; "?" if one is guarded
         self._guarded: set[str] = set()  # functions called in loops and conditions
-        self._own: Counter[str] = Counter()  # function -> how many operations are in its body
-        self._callees: dict[str, Counter[str]] = {}  # function -> what it calls, how often
+        self._own: Counter[str] = Counter()  # function -> the number of operations in its body
+        self._callees: dict[str, Counter[str]] = {}  # function -> callee -> number of calls
         self._types: dict[Any, str] = {}
         self._functions: dict[str, Any] = {}
         self._called: set[str] = set()  # functions that custom calls name
@@ -167,7 +167,7 @@ class _Walk:
         return {(tensor[1] if tensor else text)[:100] for tensor, text in found}
 
     def called(self) -> dict[str, Any]:
-        """The functions that custom calls name, described as `_comparator` does."""
+        """The functions that custom calls name, in the form that `_comparator` returns."""
         names = sorted(self._called & self._functions.keys())[:MOST_CALLS]
         return {name: _comparator(self._functions[name]) for name in names}
 
@@ -198,7 +198,8 @@ class _Walk:
         return found
 
     def work(self) -> int | None:
-        """How many operations "main" has once all calls are inlined; None if that cannot be."""
+        """The number of operations in "main" after all calls are inlined, or None if this is
+        impossible."""
         totals: dict[str, int] = {}
         open_calls: set[str] = set()
         waiting = ["main"]
@@ -232,7 +233,7 @@ def _call(operation: Any, types: list[str]) -> dict[str, Any]:
     """A custom call or composite.
 
     Returns:
-        "target": what it calls; "?" if that is not a string.
+        "target": the name of what it calls; "?" if that is not a string.
         "operands", "results": the types as MLIR prints them.
         "attributes": every other attribute by name, as MLIR prints it. Different attributes have
             different texts, so equal texts mean equal attributes.
@@ -350,7 +351,7 @@ def main() -> None:
     """Answers requests until there are no more."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output that libraries print is not a reply
-    import jax.export  # before memory is bounded
+    import jax.export  # before the memory is limited
     import jax.extend.mlir.ir  # noqa: F401
 
     _reply(replies, {"ready": True})

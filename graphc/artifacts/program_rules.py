@@ -1,4 +1,4 @@
-"""What a program from a file may contain: rules for what `program_reader` found in it.
+"""The rules for programs from a file, which are checked against the findings of `program_reader`.
 
 All rules are allow lists: operations that compute, calls that `kernel_contracts` describes, and a
 few calls that XLA expands into operations. A program with anything else is not run; its graph is
@@ -18,7 +18,7 @@ from graphc.artifacts.program_reader import MOST_CALLS
 from graphc.errors import ArtifactCorruptError
 from graphc.ir.dtypes import BY_SHORT
 
-MOST_WORK = 10_000_000  # operations once functions are inlined: XLA inlines them all
+MOST_WORK = 10_000_000  # operations after all functions are inlined, as XLA inlines them
 
 # Names of calls of XLA's and JAX's libraries. Such a call without a contract comes from a version
 # of JAX that this graphc does not know. Calls of other names contain kernels or addresses of code,
@@ -85,11 +85,11 @@ _TYPES = frozenset(map(mlir_name, BY_SHORT))
 
 
 class NotAllowedError(Exception):
-    """A program contains something that no rule allows; the text says what."""
+    """A program contains something that no rule allows. The text states what it is."""
 
 
 def check_targets(found: Mapping[str, Any]) -> None:
-    """Refuses a program that must be forged: no version of JAX writes such a program.
+    """Rejects a program that must be forged, because no version of JAX writes such a program.
 
     Raises:
         ArtifactCorruptError: it calls something that is not computation, or has a tensor that is
@@ -192,7 +192,7 @@ def _is_open(call: Mapping[str, Any], refined: bool) -> bool:
 def _check_call(call: Mapping[str, Any], devices: int) -> None:
     target = call["target"]
     kernel = call["operation"] == "stablehlo.custom_call" and target in KERNELS
-    if kernel and devices > 1:  # for these, XLA splits operands as the call itself describes
+    if kernel and devices > 1:  # XLA splits the operands of these calls as the call describes
         raise NotAllowedError(f"it calls {target!r} on several devices")
     try:
         if kernel:

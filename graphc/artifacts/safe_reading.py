@@ -1,4 +1,4 @@
-"""Tries an exported program in another process before this one reads it: see `program_reader`."""
+"""Reads an exported program in another process before this one reads it: see `program_reader`."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from typing import IO, Any, cast
 
 from graphc.artifacts.program_rules import check_targets
 
-_SECONDS_TO_START = 120.0  # to import JAX, on however busy a machine
-_SECONDS = 20.0  # to read; long programs get more
+_SECONDS_TO_START = 120.0  # to import JAX, even on a busy machine
+_SECONDS = 20.0  # to read a program; long programs get more
 _BYTES_PER_SECOND = 200_000
 
 
 class UnreadableError(Exception):
-    """This JAX cannot read the program; the text says why."""
+    """This JAX cannot read the program. The text states the reason."""
 
 
 def read_program(program: bytes | memoryview, digest: str) -> dict[str, Any]:
     """Reads a program in another process, once for each program.
 
     Args:
-        digest: of the program.
+        digest: the hash of the program.
 
     Returns:
-        What was found in it: see `program_reader.findings`.
+        The findings about it: see `program_reader.findings`.
 
     Raises:
         UnreadableError: it cannot be read safely.
@@ -55,12 +55,12 @@ def try_compile(program: bytes, shapes: Sequence[Sequence[int]], wide: bool, sec
     """Compiles a program in another process, for a CPU.
 
     Args:
-        program: as JAX serialises it; `read_program` has accepted it.
+        program: the program as JAX serialises it; `read_program` has accepted it.
         shapes: the shapes of its arguments.
         wide: whether it holds 64-bit values.
 
     Returns:
-        Why it was not compiled within the time; "" if it was.
+        The reason why it was not compiled within the time; "" if it was.
     """
     request = {"shapes": [list(shape) for shape in shapes], "wide": wide}
     return str(_READER.ask(program, request, seconds).get("error", ""))
@@ -76,7 +76,7 @@ class _Reader:
     def ask(
         self, program: bytes | memoryview, request: dict[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """Its findings, or {"error": the reason why there are none}."""
+        """The findings of the process, or {"error": the reason why there are none}."""
         with self._lock:
             for _ in range(2):
                 try:
@@ -97,7 +97,7 @@ class _Reader:
         return {"error": "the process that reads it does not answer"}
 
     def forget(self) -> None:
-        """Called in a forked child, so that only the parent uses the process."""
+        """Drops the process in a forked child, so that only the parent uses it."""
         self._process, self._lock = None, threading.Lock()
 
     def stop(self) -> int | None:
@@ -135,7 +135,7 @@ class _Process:
         return self.reply(seconds)
 
     def reply(self, seconds: float) -> bytes:
-        """The next line of its output; empty if none arrives in time."""
+        """The next line of the process's output; empty if none arrives in time."""
         deadline = time.monotonic() + seconds
         reply = b""
         with selectors.DefaultSelector() as selector:
@@ -150,8 +150,8 @@ class _Process:
         return reply
 
     def stop(self) -> int | None:
-        """Its exit code, or None if it had to be killed."""
-        with suppress(OSError):  # bytes that it did not read
+        """Stops the process. Returns its exit code, or None if it had to be killed."""
+        with suppress(OSError):  # bytes that the process did not read
             self._requests.close()
         self._replies.close()
         try:

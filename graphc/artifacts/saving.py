@@ -14,10 +14,12 @@ from graphc.artifacts.exporting import Exported, export
 from graphc.artifacts.manifest import Manifest, Value
 from graphc.artifacts.signature import Signature
 from graphc.artifacts.weights import WEIGHTS, Packer
+from graphc.checkpoints.checkpointer import Checkpointer
 from graphc.config import CompileOptions
 from graphc.devices.machine import Machine
 from graphc.errors import AttributeValueError
 from graphc.ir.names import check_length
+from graphc.ir.source import current_source
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
 from graphc.runtime.core.forking import FORKING
@@ -33,27 +35,32 @@ def save(
     session: Session,
     path: str | os.PathLike[str],
     *,
-    signatures: Mapping[str, Signature],
+    signatures: Mapping[str, Signature] | None = None,
     platforms: Sequence[str] = ("cpu", "cuda"),
     native: bool = False,
     machine: Machine | str | None = None,
     options: CompileOptions | None = None,
 ) -> None:
     """Writes an artifact: one file that `gc.load` runs without the code that built the graph.
+    Without signatures, writes a checkpoint.
 
-    It holds, for each signature, StableHLO for all `platforms` (by `jax.export`), the graph itself,
-    which can be lowered with any later JAX, and the current values of the variables the signatures
-    use. Programs are for one device, unless `Signature(replicated=True)`. Named sizes stay open
-    unless the signature fixes them. The file is written under a temporary name and then renamed, so
-    that an earlier file at `path` stays intact.
+    An artifact holds, for each signature, StableHLO for all `platforms` (by `jax.export`), the
+    graph itself, which can be lowered with any later JAX, and the current values of the variables
+    that the signatures use. Programs are for one device, unless `Signature(replicated=True)`. Named
+    sizes stay open unless the signature fixes them. The file is written under a temporary name and
+    then renamed, so that an earlier file at `path` stays intact.
+
+    A checkpoint is a folder with the whole state of the session, for `gc.train.restore(session,
+    path)`. It replaces an earlier one at `path`. `gc.train.Checkpointer` writes several.
 
     Args:
-        signatures: name -> entry point.
+        signatures: name -> entry point. None writes a checkpoint; the arguments below must then be
+            omitted.
         platforms: among "cpu", "cuda", "rocm" and "tpu". None of them need be present.
         native: also store machine code for exactly this environment, with the passes for this
             machine, for each signature whose sizes are all fixed. Only `gc.load(path,
             trust_native=True)` uses it.
-        machine: a `gc.devices.Machine`, or its name: the native code is compiled for its GPUs,
+        machine: a `gc.devices.Machine`, or its name. The native code is then compiled for its GPUs,
             which need not be present, instead of the local devices. Their memory is the memory
             limit of that code, unless the options set one.
         options: the options of the passes; by default those of the session. A `memory_limit`
@@ -70,6 +77,7 @@ def save(
         ArtifactError: an entry point cannot be lowered with open sizes or for a platform, does not
             fit into the memory limit, or has updates and open sizes with a memory limit; or the
             file cannot be written.
+        CheckpointError: the checkpoint cannot be written, or a Checkpointer writes to the folder.
         FeedError, FetchError, UnknownNameError: a signature does not match the graph.
         LayoutError: a replicated signature has no batch to split over the devices.
         StateError: the session is closed or broken.
@@ -84,6 +92,17 @@ def save(
         ...     gc.load(path).signatures["triple"](x=[1.0, 2.0])
         {'y': Array([3., 6.], dtype=float32)}
     """
+    if signatures is None:
+        _check_session(session)
+        if native or machine is not None or options is not None:
+            raise AttributeValueError(
+                "save: `native`, `machine` and `options` are for artifacts, which have signatures",
+                source=current_source(),
+                hint="pass signatures={...}, or leave these arguments out to write a checkpoint",
+            )
+        with Checkpointer(path, keep=1) as saver:
+            saver.save(session, 0, wait=True)
+        return
     write(
         session,
         path,
@@ -106,7 +125,7 @@ def write(
     options: CompileOptions | None = None,
     call: Mapping[str, Any] | None = None,
 ) -> None:
-    """As `save`; with a description of a call for the manifest."""
+    """Like `save`, but with a description of a call for the manifest."""
     FORKING.use_devices()  # `jax.export` uses its own threads
     _check_session(session)
     _check_signatures(signatures)
@@ -149,7 +168,7 @@ def _write(
 
 def _weights(session: Session, exported: Collection[Exported]) -> Packer:
     """The values of the state that the entry points use: variables of the session, and values that
-    an entry point brings itself."""
+    an entry point adds itself."""
     names = set().union(*(e.state for e in exported))
     types = {name: type for name, type in state_types(session.graph).items() if name in names}
     own = {n: value for e in exported for n, value in e.values.items() if n not in types}

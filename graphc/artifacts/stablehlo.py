@@ -73,7 +73,7 @@ def serialized(function: Function) -> bytes:
 
 
 def _without_paths() -> AbstractContextManager[None]:
-    """Removes the paths of Python files, which JAX records for each operation, from the program.
+    """Removes the paths of Python files from the program. JAX records them for each operation.
 
     The names of the nodes stay. A distributed file should not reveal the machine on which it was
     made, or depend on it.
@@ -97,7 +97,7 @@ def check_convention(convention: int | None) -> None:
 
 
 def deserialize(data: bytes | memoryview) -> Any:
-    """The `jax.export.Exported` of bytes that `safe_reading` has accepted.
+    """The `jax.export.Exported` from bytes that `safe_reading` has accepted.
 
     Raises:
         UnreadableError: this JAX cannot read it.
@@ -118,7 +118,7 @@ def check_types(
     """Checks that a program's inputs and results match the manifest.
 
     Args:
-        main: the types that the program's code takes and gives, as MLIR prints them.
+        main: the types of the program's arguments and results, as MLIR prints them.
 
     Raises:
         ArtifactCorruptError: they do not match.
@@ -155,7 +155,7 @@ def _check_convention_of_call(
         raise corrupt(where, "use each of its arguments once")
     if entry.devices == 1 and any((*exported.in_shardings_hlo, *exported.out_shardings_hlo)):
         raise corrupt(where, "be for one device, without shardings")
-    index = main[0][:1] if len(exported.platforms) > 1 else []  # of the platform
+    index = main[0][:1] if len(exported.platforms) > 1 else []  # the type of the platform's number
     if index and index[0] not in ("tensor<i32>", "tensor<i64>"):
         raise corrupt(where, "take the number of the platform first")
     expected = [[*index, *_printed(exported.in_avals)], _printed(exported.out_avals)]

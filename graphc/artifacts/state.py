@@ -76,7 +76,7 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         return self._saved.types
 
     def take(self, name: str, where: Sharding) -> jax.Array:
-        """The value of a variable, for donation. The state must then be consumed."""
+        """The value of a variable, to be donated. The state must then be consumed."""
         found = self._value(name)
         if found is None:
             return self._saved.own(name, where)
@@ -174,7 +174,7 @@ def moved(value: Any, where: Sharding) -> jax.Array:
         value: a JAX array; or a NumPy array that only the caller uses, which may be aliased.
     """
     with jax.enable_x64(True):
-        if isinstance(value, jax.Array):  # copied first: JAX aliases it on several devices
+        if isinstance(value, jax.Array):  # copied first, because JAX aliases it on several devices
             value = jnp.array(value, copy=True)
         placed: jax.Array = jax.device_put(value, where)
         return placed

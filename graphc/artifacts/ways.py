@@ -67,7 +67,7 @@ class Source:
     """One signature in an open artifact, and the devices for it.
 
     Attributes:
-        platform: of the devices, as `gc.save` calls it.
+        platform: the platform of the devices, in the notation of `gc.save`.
         trust_native: whether native code may be run.
         limits: bounds for the other forms.
     """
@@ -116,11 +116,11 @@ class Way(NamedTuple):
 
 
 class Chain:
-    """The way of one signature. It is chosen at the first call, and replaced by the next way if it
-    fails.
+    """The way of one signature. It is chosen at the first call. If it fails, the next way replaces
+    it.
 
     Attributes:
-        way: "native", "stablehlo" or "graph"; None before one was chosen.
+        way: "native", "stablehlo" or "graph"; None until one is chosen.
         notes: why earlier ways were not chosen, one line each.
     """
 
@@ -150,7 +150,7 @@ class Chain:
         """The program for inputs of these shapes.
 
         Raises:
-            ArtifactError: as `choose`.
+            ArtifactError: as for `choose`.
             LayoutError, DeviceError: it cannot be distributed over these devices.
         """
         found = self._steps.get(shapes)
@@ -166,7 +166,7 @@ class Chain:
                     try:
                         self._next()
                     except ArtifactVersionError:
-                        raise error from error.__cause__  # it may still work with other sizes
+                        raise error from error.__cause__  # other sizes may still work
             return self._steps[shapes]
 
     def _next(self) -> Way:
@@ -211,7 +211,7 @@ def _native(source: Source) -> Callable[[Shapes], Step] | None:
     )
     if other:
         raise UnreadableError(f"made for another environment: {', '.join(other)[:200]} differ")
-    data = bytes(source.members[native.member])  # this raises if its checksum does not match
+    data = bytes(source.members[native.member])  # raises an error if its checksum does not match
     code = Code(data, native.targets)
     try:
         compiled = from_bytes(code, source.arguments, source.results, source.devices)

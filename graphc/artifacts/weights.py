@@ -1,7 +1,8 @@
-"""Values of variables as one safetensors member: written as a whole, read one by one.
+"""Values of variables in one safetensors member, which is written as a whole and read value by
+value.
 
-A value is a tensor of raw bytes there; its dtype, shape, offset and checksum are in the manifest,
-since safetensors has no name for the narrowest dtypes, and no checksum.
+In this member, a value is a tensor of raw bytes. Its dtype, shape, offset and checksum are in the
+manifest, because safetensors has no names for the narrowest dtypes, and no checksums.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ WEIGHTS = "weights.safetensors"
 """The member's name."""
 
 Array = np.ndarray[Any, Any]
-_LENGTH = 8  # the length of the header, little-endian, stands before it; it is padded to this too
-_LARGEST_HEADER = 1 << 24  # it is parsed as a whole
+_LENGTH = 8  # bytes of the little-endian length before the header; the header is padded to it too
+_LARGEST_HEADER = 1 << 24  # the header is parsed as a whole
 
 
 class Packer:
-    """Writes the member: give `pieces()` to the container, and ask for `rows` afterwards."""
+    """Writes the member: pass `pieces()` to the container, and call `rows` afterwards."""
 
     def __init__(self, values: Sequence[Value], value_of: Callable[[str], Array]) -> None:
         self.rows = tuple(VariableRow(value, f"v{i}") for i, value in enumerate(values))
@@ -65,14 +66,14 @@ class Weights:
 
     def __init__(self, rows: Sequence[VariableRow], members: Members) -> None:
         self._members = members
-        self._old = bool(rows) and rows[0].offset is None  # version 1: one checksum for all
+        self._old = bool(rows) and rows[0].offset is None  # version 1 has one checksum for all
         self._unchecked = self._old
         rows = _with_offsets(rows, members) if self._old else rows
         self._rows = {row.value.name: row for row in rows}
         _check_places(rows, members.size(WEIGHTS))
 
     def __getitem__(self, name: str) -> Array:
-        """The value of a variable, in memory of its own, read-only.
+        """The value of a variable, in its own memory, read-only.
 
         Raises:
             ArtifactCorruptError: it was altered.
@@ -102,7 +103,7 @@ def _check_places(rows: Sequence[VariableRow], size: int) -> None:
 
 
 def _with_offsets(rows: Sequence[VariableRow], members: Members) -> list[VariableRow]:
-    """The rows of a file of version 1, with the places that the member's header says."""
+    """The rows of a file of version 1, with the positions in the member's header."""
     size = members.size(WEIGHTS)
     length = int.from_bytes(members.part(WEIGHTS, 0, min(size, _LENGTH)), "little")
     end = _LENGTH + length

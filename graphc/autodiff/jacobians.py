@@ -26,7 +26,8 @@ def jacobian(
 ) -> Tensor:
     """The derivative of each element of `f(x)` with respect to each element of `x`.
 
-    One gradient for each element of `f(x)`, in a loop: its program does not grow with the sizes.
+    It computes one gradient for each element of `f(x)` in a loop, so its program does not grow with
+    the sizes.
 
     Args:
         f: a function from a tensor to a floating tensor. It may use other tensors of the graph. It
@@ -53,7 +54,7 @@ def jacobian(
 
 
 def hessian(f: Callable[[Tensor], TensorLike], x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The second derivatives of the scalar `f(x)`: a tensor of the shape of `x` twice.
+    """The second derivatives of the scalar `f(x)`: a tensor with the shape of `x` twice.
 
     Args:
         f: a function from a tensor to a floating scalar.
@@ -106,7 +107,7 @@ def _jacobian(op: str, f: Callable[[Tensor], Any], x: Any, name: str | None) -> 
 
 
 def _result_type(op: str, f: Callable[[Tensor], Any], x: Tensor) -> TensorType:
-    """The type of `f(x)`, found in a body that is thrown away: the graph gets no nodes."""
+    """The type of `f(x)`, found in a temporary body, so that the graph gets no nodes."""
     with open_body(op) as body:
         type = convert(f(x)).type
     if assigned := assigned_in(body):

@@ -50,7 +50,7 @@ def add_to_collection(name: str, item: Tensor | Variable | Node) -> None:
     """Appends an item to a collection of the graph being built; `Graph.collection` reads it.
 
     Args:
-        name: of the collection, which need not exist.
+        name: the name of the collection, which need not exist.
         item: a tensor, a node or a variable of the graph.
 
     Raises:

@@ -22,7 +22,7 @@ def require(initializer: object, condition: bool, what: str) -> None:
 
 
 def working_dtype(initializer: object, dtype: DType) -> Any:
-    """The dtype to draw in."""
+    """The dtype in which values are drawn."""
     if not is_floating(dtype):
         raise DTypeError(
             f"{type(initializer).__name__} creates floating values, not {dtype.name}",

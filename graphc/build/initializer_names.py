@@ -1,4 +1,4 @@
-"""Initializers by name: what `kernel_initializer=` and the like take."""
+"""Initializers by name, as arguments such as `kernel_initializer=` accept them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES: Final[dict[str, Initializer]] = {
     **{
         _snake(name): cls()
         for name, cls in INITIALIZERS.items()
-        if cls is not Constant  # it needs a value: a layer takes the number itself
+        if cls is not Constant  # it needs a value; layers accept a number instead
     },
     "kaiming_normal": HeNormal(),
     "kaiming_uniform": HeUniform(),
@@ -35,7 +35,7 @@ NAMES: Final[dict[str, Initializer]] = {
 """Name -> initializer: the names of Keras, and those of PyTorch."""
 
 AnyInitializer: TypeAlias = Initializer | str | complex | Operand | SupportsArray
-"""What `as_initializer` takes, and so every `*_initializer=` of a layer."""
+"""The values that `as_initializer`, and so every `*_initializer=` of a layer, accepts."""
 
 
 def as_initializer(value: Any, of: str) -> Any:
@@ -46,7 +46,7 @@ def as_initializer(value: Any, of: str) -> Any:
         of: the layer or function that the user called, for errors.
 
     Raises:
-        AttributeValueError: an unknown name, a class, or something else.
+        AttributeValueError: `value` is an unknown name, a class, or has another type.
     """
     if isinstance(value, str):
         known = NAMES.get(value) or NAMES.get(_snake(value))

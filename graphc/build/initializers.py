@@ -123,7 +123,7 @@ class Normal:
     """Normal with the given mean and standard deviation. For floating dtypes.
 
     Args:
-        mean: of the values.
+        mean: the mean of the values.
         stddev: their standard deviation, 0 or more.
 
     Raises:
@@ -154,9 +154,9 @@ class TruncatedNormal:
     For floating dtypes.
 
     Args:
-        mean: of the values.
-        stddev: the standard deviation of the normal before truncation, 0 or more. That of the
-            values is 0.8796 times it.
+        mean: the mean of the normal distribution.
+        stddev: the standard deviation of the normal distribution before truncation, 0 or more. The
+            standard deviation of the values is 0.8796 times it.
 
     Raises:
         AttributeValueError: `stddev` is negative.
@@ -182,8 +182,9 @@ class TruncatedNormal:
 class Orthogonal:
     """A random matrix with orthonormal rows or columns, whichever are fewer, times gain.
 
-    All axes but the last together are the rows. The matrix is drawn uniformly (Haar): it is the Q
-    of a normal matrix's QR with the signs of R's diagonal. For floating dtypes.
+    The last axis is the columns, and all other axes together are the rows. The matrix is drawn
+    uniformly (Haar): it is the Q of a normal matrix's QR with the signs of R's diagonal. For
+    floating dtypes.
 
     Args:
         gain: a factor.

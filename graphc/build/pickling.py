@@ -24,7 +24,7 @@ def graph_of(data: bytes) -> Graph:
     graph = load_graph(manifest, arrays, CATALOGUE, INITIALIZERS)
     for node in graph.nodes:
         for inner in walk(node):
-            if inner.op is LOWERED:  # who unpickles trusts the source
+            if inner.op is LOWERED:  # unpickling requires a trusted source anyway
                 accept(inner.attrs["program"])
     return graph
 

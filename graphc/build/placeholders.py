@@ -40,13 +40,13 @@ def placeholder(
             an expression over named sizes ("2*batch"). Or a `TensorSpec`, which also gives the
             dtype and the name.
         dtype: anything that names a dtype.
-        name: of the tensor (`<name>:0`), unique in its name scope. Feeds may use it.
+        name: the name of the tensor (`<name>:0`), unique in its name scope. Feeds may use it.
         batch_axis: the axis along which a data-parallel run may split the feed. The default is 0 if
             the leading dim is None or "batch". With None, each replica receives the whole feed.
 
     Raises:
         ShapeError, DTypeError: the shape or the dtype is invalid.
-        AttributeValueError: `batch_axis` is not an axis of it, or `name` is not a name.
+        AttributeValueError: `batch_axis` is not an axis of the shape, or `name` is not valid.
         GraphError: no graph is being built, or the body of an operator is being built.
 
     Examples:
@@ -104,7 +104,7 @@ def trace(
     seed: int = 0,
     name: str | None = None,
 ) -> Graph:
-    """The graph of a Python function of tensors; `fn` is called once, on placeholders.
+    """Builds the graph of a Python function of tensors. `fn` is called once, on placeholders.
 
     The placeholders are named by their specs, otherwise by the parameters of `fn`. The collection
     "inputs" contains them in the order of `specs`. The collection "outputs" contains the results,
@@ -114,8 +114,8 @@ def trace(
     Args:
         fn: takes one tensor for each spec.
         specs: `TensorSpec`s, or anything with a shape and a dtype.
-        seed: of the graph.
-        name: of the graph; by default that of `fn`.
+        seed: the seed of the graph.
+        name: the name of the graph; by default that of `fn`.
 
     Raises:
         AttributeValueError: an argument is not a spec, or `fn` is a tensor.
@@ -163,10 +163,10 @@ def _as_output(output: Any, graph: Graph) -> Tensor:
 
 
 def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
-    """The names of the first `count` parameters; `args_0`, ... for what `*args` takes."""
+    """The names of the first `count` parameters; `args_0`, ... for the arguments of `*args`."""
     try:
         parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):  # built in, without a signature
+    except (TypeError, ValueError):  # built-in functions without a signature
         parameters = []
     names: list[str] = []
     for parameter in parameters:

@@ -176,11 +176,11 @@ def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:
     """The number of inputs of one output of a kernel, and the number of outputs of one input.
 
     The last two axes of `shape` are input and output features, and the axes before them are the
-    window: [in, out] of a dense layer, HWIO of a convolution, whose input axis has the features of
-    one group.
+    window. Kernels are [in, out] for a dense layer, and HWIO for a convolution, whose input axis
+    has the features of one group.
 
     Args:
-        shape: of the kernel. For a vector, both numbers are its size; for a scalar, they are 1.
+        shape: the shape of the kernel. For a vector, both numbers are its size; for a scalar, 1.
         groups: the groups of a grouped convolution.
 
     Returns:

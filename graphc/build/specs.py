@@ -38,7 +38,7 @@ SpecTree: TypeAlias = Any
 
 
 def as_dim(dim: Any, what: str) -> Dim | None:
-    """A dim in the form of the IR; None is kept. `what` is the start of the error text.
+    """A dim in the form of the IR; None is unchanged. `what` is the start of the error text.
 
     Raises:
         ShapeError: `dim` is not a dim, or is a negative size.
@@ -66,7 +66,7 @@ def as_dims(shape: Any, what: str) -> tuple[Dim | None, ...]:
     """The dims of `shape`, a sequence or one bare size.
 
     Raises:
-        ShapeError: not dims.
+        ShapeError: `shape` does not consist of dims.
     """
     if shape is None:
         raise ShapeError(
@@ -79,7 +79,7 @@ def as_dims(shape: Any, what: str) -> tuple[Dim | None, ...]:
 
 
 def as_static_shape(shape: Any, what: str) -> tuple[int, ...]:
-    """The sizes of `shape`, all of them known.
+    """The sizes of `shape`, which must all be known.
 
     Raises:
         ShapeError: a size is not known, or not a size.
@@ -99,7 +99,7 @@ def resolve_shape(shape: Any, graph: Graph, name: str, what: str) -> Shape:
     """The shape in `graph`: each None becomes a fresh named size, `<name>_<axis>`.
 
     Raises:
-        ShapeError: not dims.
+        ShapeError: `shape` does not consist of dims.
     """
     dims = as_dims(shape, what)
     return tuple(

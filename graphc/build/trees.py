@@ -1,4 +1,4 @@
-"""Pytrees of variables: named by their paths, assigned at once."""
+"""Pytrees of variables, which are named by their paths and assigned together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphc.typing import ArrayTree, TensorTree, VariableTree
 
 
 def variables(tree: ArrayTree, *, name: str = "", trainable: bool = True) -> VariableTree:
-    """A variable for each array of a pytree, named by its path: `params/Dense_0/kernel`.
+    """Creates a variable for each array of a pytree, named by its path: `params/Dense_0/kernel`.
 
     Use it for the parameters of flax, haiku and equinox, and for the state of optax. `Session.get`
     and `Session.set` take the tree of variables.
@@ -53,14 +53,14 @@ def _name(first: str, path: Any) -> str:
 
 
 def assign(tree: VariableTree, new: TensorTree) -> Node:
-    """Assigns new values to all variables of a pytree; one fetch that does it.
+    """Assigns new values to all variables of a pytree, as a single fetch.
 
     Args:
-        tree: variables, as `gc.variables` gives them.
+        tree: variables, as `gc.variables` returns them.
         new: a tensor for each, in the same nest.
 
     Raises:
-        AttributeValueError: the nests differ, or `tree` holds something else than variables.
+        AttributeValueError: the nests differ, or `tree` contains something other than variables.
         ShapeError, DTypeError: a value does not fit its variable.
 
     Examples:
@@ -88,6 +88,6 @@ def assign(tree: VariableTree, new: TensorTree) -> Node:
             source=current_source(),
             hint="pass one value for each variable, in the same nest",
         ) from error
-    # All are read before one is assigned, so that values may be swapped.
+    # All values are read before one is assigned, so that values may be swapped.
     values = [value.read() if isinstance(value, Variable) else value for value in values]
     return group(*[target.assign(value) for target, value in zip(targets, values, strict=True)])

@@ -35,7 +35,7 @@ from graphc.typing import DTypeLike, ShapeLike, TensorLike
 Array = np.ndarray[Any, Any]
 
 InitialValue: TypeAlias = TensorLike | Initializer | str
-"""A value, an initializer, or the name of one."""
+"""A value, an initializer, or the name of an initializer."""
 
 
 def variable(
@@ -63,13 +63,14 @@ def variable(
         shape: required for an initializer. Every size must be known. A single initial number fills
             the shape.
         dtype: by default that of the value; float32 for an initializer.
-        trainable: whether `gc.minimize` updates it by default. Integers and bools never are.
+        trainable: whether `gc.minimize` updates it by default. Integers and bools are never
+            updated.
         collections: names of collections of the graph to add it to.
 
     Raises:
         ShapeError: the shape is missing, a size is not known, or the initial value does not match.
         DTypeError: the dtype is invalid or not numeric.
-        AttributeValueError: an unknown name of an initializer.
+        AttributeValueError: `init` is an unknown name of an initializer.
         GraphError: no graph is being built, or an initial tensor depends on a feed.
         GraphFinalizedError: the graph has run.
 
@@ -141,7 +142,7 @@ def _as_initial(
         _check_shape(tensor.type.shape, shape, what, source)
         return tensor.type, tensor
     if isinstance(init, (str, type)):
-        init = as_initializer(init, what)  # refuses a class
+        init = as_initializer(init, what)  # rejects a class
     if callable(init):
         if shape is None:
             raise ShapeError(
@@ -213,11 +214,11 @@ def initial_rng(seed: int, name: str) -> np.random.Generator:
 
 
 def initial_value(variable: Variable, seed: int) -> Array:
-    """The initial value of a variable whose `initial` is an array or an initializer.
+    """Computes the initial value of a variable whose `initial` is an array or an initializer.
 
     Args:
-        variable: must not have an initial tensor, which a run computes.
-        seed: of the graph.
+        variable: must not have an initial tensor, because only a run can compute that.
+        seed: the seed of the graph.
 
     Returns:
         A new array of the variable's shape and dtype.
@@ -290,7 +291,7 @@ def trainable_variables(scope: str | None = None) -> list[Variable]:
     """The trainable variables of the graph being built, in the order of their creation.
 
     Args:
-        scope: only those whose names lie in this name scope.
+        scope: if given, only variables in this name scope are returned.
 
     Raises:
         GraphError: no graph is being built.

@@ -1,8 +1,8 @@
-"""The command line: `graphc train`, `compile`, `run`, `inspect`, `tune`, `export`, `plan`,
-`devices`, `cache`, `opt`.
+"""The command line: `graphc train`, `compile`, `run`, `inspect`, `tune`, `profile`, `export`,
+`plan`, `devices`, `cache`, `opt`.
 
-This module and `graphc.cli.arguments` import nothing heavy, so that `graphc --help` is quick; a
-command's own module is imported when it runs.
+This module and `graphc.cli.arguments` import nothing slow, so that `graphc --help` is quick. The
+module of a command is imported when the command runs.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: what follows `graphc`; that of the process by default.
+        arguments: the arguments after `graphc`; by default those of the process.
 
     Returns:
-        the exit code: 0, or 2 where the input is at fault (said on standard error).
+        the exit code: 0, or 2 if the input is wrong (a message is then on standard error).
 
     Raises:
         SystemExit: after `--help` and `--version`, and for arguments that do not parse.
     """
     options = parse(sys.argv[1:] if arguments is None else arguments)
-    launcher = sys._getframe(1).f_code.co_filename  # a line of it is not the user's
+    launcher = sys._getframe(1).f_code.co_filename  # its lines are not the user's
     try:
         import_module(f"graphc.cli.{options.command}").run(options)
         sys.stdout.flush()
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(options, error, launcher)
     except GraphcError as error:
         return _fail(options, error, launcher)
-    except BrokenPipeError:  # `graphc inspect ... | head`: nobody reads on, which is no fault
+    except BrokenPipeError:  # `graphc inspect ... | head` stopped reading, which is not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print(f"graphc {options.command}: interrupted", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`python -m graphc.cli`, where the `graphc` script is not on the path."""
+"""`python -m graphc.cli`, for use if the `graphc` script is not on the path."""
 
 from graphc.cli import main
 

@@ -28,11 +28,11 @@ from graphc.cli.shared_arguments import (
 from graphc.config import PIPELINES
 from graphc.errors import nearest
 
-_LONGEST_FORM = 200  # characters: a longer usage text is left to --help
+_LONGEST_FORM = 200  # characters; a longer usage text is shown by --help only
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Reports errors in one line."""
 
     def __init__(self, **options: Any) -> None:
         formatter = argparse.RawDescriptionHelpFormatter
@@ -45,10 +45,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command; `command` is its name, `arguments` what stands after `--`.
+    """The options of the command; `command` is its name, `arguments` those after `--`.
 
     Raises:
-        SystemExit: code 2 after one line for arguments that do not parse; 0 after help.
+        SystemExit: code 2 after a one-line message if the arguments do not parse; 0 after help.
     """
     own, after = _split(arguments)
     parser = _Parser(
@@ -69,7 +69,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         hint = nearest(unknown[0], known) if unknown[0].startswith("-") else None
         chosen.error(f"unexpected {unknown[0]!r}" + (f"; {hint}" if hint else ""))
     if after and not chosen.get_default("takes_arguments"):
-        chosen.error("there is no script that could take what stands after --")
+        chosen.error("there is no script that takes the arguments after --")
     options.arguments = after
     return options
 
@@ -93,12 +93,12 @@ def _add(commands: Any, name: str, add: Callable[[_Parser], None]) -> _Parser:
     return parser
 
 
-# Each docstring is the help: its first paragraph says what the command does, the rest is an
-# example.
+# Each docstring is the help: its first paragraph states the purpose of the command, and the rest is
+# an example.
 
 
 def _train(parser: _Parser) -> None:
-    """Runs a script's training job, evaluates it, and saves it.
+    """Runs a script's training job, evaluates the model, and saves it.
 
     graphc train examples/digits_cnn.py --devices 4 --steps 400 --save digits.gcx
     """
@@ -106,13 +106,32 @@ def _train(parser: _Parser) -> None:
     add_devices(parser)
     parser.add_argument("--steps", type=positive, metavar="N", help="instead of the job's own")
     parser.add_argument("--save", metavar="FILE", help="write the job's signatures there")
+    parser.add_argument(
+        "--checkpoint-dir",
+        metavar="FOLDER",
+        help="write checkpoints there: every ten minutes, at the end, and after Ctrl-C or SIGTERM",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="continue from the latest checkpoint, if there is one"
+    )
+    parser.add_argument(
+        "--validate-every", type=positive, metavar="N", help="validate after each N steps"
+    )
+    early = "stop after N validations without a lower value of their metric `loss`"
+    parser.add_argument("--early-stop", type=positive, metavar="N", help=early)
+    parser.add_argument(
+        "--log-dir", metavar="FOLDER", help="write log.csv, log.jsonl and TensorBoard events there"
+    )
+    parser.add_argument(
+        "--time-limit", type=seconds, metavar="SECONDS", help="stop after this many seconds"
+    )
     add_cache_dir(parser)
     add_progress(parser)
     add_json(parser)
 
 
 def _compile(parser: _Parser) -> None:
-    """Compiles a script's training step ahead of time and says what that gave.
+    """Compiles a script's training step ahead of time and reports the result.
 
     graphc compile examples/digits_cnn.py --fetch logits --feed x=32,8,8,1
     graphc compile examples/digits_cnn.py --machine 8xh100 --cache-dir shipped
@@ -132,7 +151,7 @@ def _run(parser: _Parser) -> None:
     """
     parser.add_argument("artifact", metavar="ARTIFACT", help="a file that gc.save wrote")
     parser.add_argument(
-        "--signature", metavar="NAME", help="which entry point; may be left out if there is one"
+        "--signature", metavar="NAME", help="the entry point to run; optional if there is only one"
     )
     parser.add_argument(
         "--input",
@@ -140,7 +159,7 @@ def _run(parser: _Parser) -> None:
         default=[],
         type=pair,
         metavar="NAME=FILE",
-        help="an input, and the .npy file that holds it; once for each",
+        help="an input, and the .npy file that contains it; may be repeated",
     )
     parser.add_argument(
         "--output",
@@ -152,10 +171,11 @@ def _run(parser: _Parser) -> None:
 
 
 def _inspect(parser: _Parser) -> None:
-    """Shows what is in a script's graph, or in an artifact.
+    """Shows the content of a script's graph, or of an artifact.
 
     graphc inspect examples/digits_cnn.py --cost
     graphc inspect examples/digits_cnn.py --passes --after eliminate-common
+    graphc inspect examples/digits_cnn.py --html report.html
     graphc inspect digits.gcx
     """
     parser.add_argument("target", metavar="SCRIPT|ARTIFACT", help=f"{SCRIPT}; or an artifact")
@@ -164,7 +184,7 @@ def _inspect(parser: _Parser) -> None:
     parser.add_argument(
         "--passes",
         action="store_true",
-        help="what each pass did: nodes, time, and what the program after it costs",
+        help="the effect of each pass: nodes, time, and the cost of the program after it",
     )
     for which in ("before", "after"):
         parser.add_argument(
@@ -178,17 +198,22 @@ def _inspect(parser: _Parser) -> None:
         "--cost", action="store_true", help="operations and bytes of each operator and node"
     )
     parser.add_argument("--stablehlo", action="store_true", help="the StableHLO text")
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="write a page: the graph before and after each pass, cost, memory, devices",
+    )
     add_fetches(parser)
     add_json(parser)
 
 
 def _tune(parser: _Parser) -> None:
-    """Finds the fastest way to compile a script's training step here; later runs use it unasked.
+    """Finds the fastest way to compile a script's training step here. Later runs then use it.
 
     graphc tune examples/digits_cnn.py --seconds 300
     graphc tune examples/digits_cnn.py --machine 8xh100
 
-    For a machine that is not here it ranks by estimates, and keeps nothing.
+    For a machine that is not present it ranks by estimates, and stores nothing.
     """
     takes_script(parser)
     add_fetches(parser)
@@ -200,21 +225,44 @@ def _tune(parser: _Parser) -> None:
         type=seconds,
         default=120.0,
         metavar="N",
-        help="how long it may take (default: 120)",
+        help="the time that tuning may take (default: 120)",
     )
     parser.add_argument(
         "--loop",
         type=positive,
         metavar="N",
-        help="N steps in one call, as Session.run_steps makes them",
+        help="N steps in one call, as with Session.run_steps",
     )
-    add_tolerance(parser, "how far results may differ, as a part of the largest value")
+    add_tolerance(parser, "how far results may differ, as a fraction of the largest value")
     add_progress(parser)
     add_json(parser)
 
 
+def _profile(parser: _Parser) -> None:
+    """Shows where the time of a script's training step goes: by line, by node, and on the host.
+
+    graphc profile examples/digits_cnn.py --html profile.html --trace trace.json
+    """
+    takes_script(parser)
+    parser.add_argument(
+        "--fetch",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a tensor, node or variable to run instead of the training step; may be repeated",
+    )
+    add_devices(parser)
+    parser.add_argument(
+        "--steps", type=positive, default=20, metavar="N", help="steps to profile (default: 20)"
+    )
+    parser.add_argument("--html", metavar="FILE", help="write a page with the annotated source")
+    parser.add_argument("--trace", metavar="FILE", help="write a trace for https://ui.perfetto.dev")
+    add_cache_dir(parser)
+    add_json(parser)
+
+
 def _export(parser: _Parser) -> None:
-    """Writes a script's signatures to an artifact, with their first weights or after training.
+    """Writes a script's signatures to an artifact, with the initial weights or after training.
 
     graphc export examples/digits_cnn.py digits.gcx --platforms cpu,cuda --steps 400
     graphc export examples/digits_cnn.py digits.gcx --validate
@@ -227,7 +275,7 @@ def _export(parser: _Parser) -> None:
         type=lambda text: text.split(","),
         default=["cpu", "cuda"],
         metavar="P,P",
-        help="what it will run on, among cpu, cuda, rocm and tpu (default: cpu,cuda)",
+        help="the target platforms, among cpu, cuda, rocm and tpu (default: cpu,cuda)",
     )
     parser.add_argument("--steps", type=positive, metavar="N", help="train for so many steps first")
     parser.add_argument(
@@ -236,13 +284,13 @@ def _export(parser: _Parser) -> None:
         help="run the graph here and the file in a new process on the same inputs, and write "
         "errors and latencies to FILE with the ending .validation.json; exit code 1 if they differ",
     )
-    add_tolerance(parser, "how large an error may be, as a part of the largest value")
+    add_tolerance(parser, "how large an error may be, as a fraction of the largest value")
     add_progress(parser)
     add_json(parser)
 
 
 def _devices(parser: _Parser) -> None:
-    """Lists the devices of this machine by the names that gc.device takes.
+    """Lists the devices of this machine by the names that gc.device accepts.
 
     graphc devices --json
     graphc devices --describe machine.toml
@@ -256,7 +304,7 @@ def _devices(parser: _Parser) -> None:
 
 
 def _plan(parser: _Parser) -> None:
-    """Says whether a script's training step fits into a machine, and the largest batch that does.
+    """Shows whether a script's training step fits into a machine, and the largest batch that fits.
 
     graphc plan examples/digits_cnn.py --machine 8xh100 --largest-batch
     """
@@ -267,14 +315,14 @@ def _plan(parser: _Parser) -> None:
     parser.add_argument(
         "--largest-batch",
         action="store_true",
-        help="look for the largest batch, and recompute what saves memory",
+        help="find the largest batch, and recompute values where this saves memory",
     )
     add_progress(parser)
     add_json(parser)
 
 
 def _cache(parser: _Parser) -> None:
-    """Lists or removes the compiled programs that are kept for later processes.
+    """Lists or removes the compiled programs that are stored for later processes.
 
     graphc cache list
     graphc cache clear --folder /data/me/compiled
@@ -283,7 +331,7 @@ def _cache(parser: _Parser) -> None:
         "action",
         metavar="list|clear|size",
         type=action,
-        help="what is kept and what it saves; remove all of it; how much room it takes",
+        help="list the programs and the time they save; remove all of them; show their total size",
     )
     parser.add_argument(
         "--folder", metavar="FOLDER", help="instead of the default: see CompileOptions(cache=...)"
@@ -292,7 +340,7 @@ def _cache(parser: _Parser) -> None:
 
 
 def _opt(parser: _Parser) -> None:
-    """Reads a program as text, runs passes on it, and prints the program that they give.
+    """Reads a program as text, runs passes on it, and prints the resulting program.
 
     graphc opt program.txt --passes "simplify-algebra,fold-constants{limit=1024},prune" --verify
     graphc opt - --pipeline O2 --platform gpu --size batch=32 --print-after all
@@ -310,7 +358,7 @@ def _opt(parser: _Parser) -> None:
         "--platform",
         choices=("any", "cpu", "gpu"),
         default="any",
-        help="what passes take the device for (default: any)",
+        help="the device for which passes optimise (default: any)",
     )
     parser.add_argument(
         "--size",
@@ -318,7 +366,7 @@ def _opt(parser: _Parser) -> None:
         default=[],
         type=size,
         metavar="NAME=N",
-        help="the value of a named size; once for each. --passes run after that; passes of a "
+        help="the value of a named size; may be repeated. --passes run after that; passes of a "
         "pipeline that need all sizes run only if all are given",
     )
     parser.add_argument(
@@ -332,7 +380,7 @@ def _opt(parser: _Parser) -> None:
     parser.add_argument(
         "--round-trip",
         action="store_true",
-        help="print the result, parse that text, and fail if the program is another one",
+        help="print the result, parse that text, and fail if the parsed program differs",
     )
     parser.add_argument("--list", action="store_true", help="list all passes and their options")
     parser.set_defaults(whole_errors=True)
@@ -344,6 +392,7 @@ _COMMANDS: dict[str, Callable[[_Parser], None]] = {
     "run": _run,
     "inspect": _inspect,
     "tune": _tune,
+    "profile": _profile,
     "export": _export,
     "plan": _plan,
     "devices": _devices,

@@ -1,4 +1,4 @@
-"""Arrays in NumPy's files, whatever their dtype."""
+"""Arrays of any dtype in NumPy's files."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from graphc.ir.dtypes import is_floating
 
 
 def common(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The value in a dtype that every NumPy, and its files, know."""
+    """The value in a dtype that every NumPy version and its files support."""
     if value.dtype.isbuiltin == 1:
         return value
     return value.astype(np.float32 if is_floating(value.dtype) else np.int8)
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Any] | Sequence[Any]) -> None:
-    """A .npz; not by numpy.savez, which cannot write an array named `file`.
+    """Writes a .npz file, without numpy.savez, which cannot write an array named `file`.
 
     Args:
-        arrays: by name; or in order, to be named by their numbers.
+        arrays: arrays by name; or a sequence, whose arrays are named by their numbers.
     """
     named = arrays if isinstance(arrays, Mapping) else {f"{i}": a for i, a in enumerate(arrays)}
     with zipfile.ZipFile(path, "w") as archive:

@@ -1,4 +1,4 @@
-"""`graphc cache`: the compiled programs that are kept for later processes."""
+"""`graphc cache`: the compiled programs that are stored for later processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = ("key", "size", "last used", "program", "devices", "jax", "saves")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Does what `options.action` says with the folder."""
+    """Performs `options.action` on the folder."""
     cache = ExecutableCache(_folder(options.folder), CompileOptions().cache_limit)
     {"list": _list, "clear": _clear, "size": _size}[options.action](cache, options.json)
 
@@ -68,7 +68,7 @@ def _entries(count: int) -> str:
 
 
 def _facts(entry: Listed) -> dict[str, Any]:
-    """One entry; None for what cannot be known of a file that is of no use any more."""
+    """The facts about one entry; None for facts that an unusable file does not give."""
     metadata: Mapping[str, Any] = entry.metadata or {}
     environment = metadata.get("environment", {})
     seconds = metadata.get("seconds")

@@ -13,13 +13,13 @@ from graphc.devices.machine import Machine
 from graphc.runtime.step.compiler import compile
 from graphc.runtime.step.executable import Executable
 
-# XLA's, whose others are of single operands; and for a machine that is not here, graphc's.
+# XLA's names of costs (its other names are for single operands), and graphc's for absent machines.
 _COSTS = ("flops", "transcendentals", "bytes accessed")
 _TOTALS = ("total flops", "total bytes accessed", "total kernels")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Compiles, and prints what that took and gave."""
+    """Compiles, and prints the cost and the result."""
     machine = None if options.machine is None else Machine(options.machine)
     if machine is None:
         ask_for_devices(options.devices or 1)

@@ -15,7 +15,7 @@ from graphc.errors import GraphcError
 
 
 def run(options: argparse.Namespace) -> None:
-    """Lists them, JAX's default one first; or describes the GPUs among them."""
+    """Lists the devices, JAX's default device first; or describes the GPUs among them."""
     if options.describe is not None:
         _describe(options.describe, options.json)
         return

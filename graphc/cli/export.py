@@ -13,14 +13,14 @@ from graphc.cli.train import check_savable, saved_facts, saved_text
 from graphc.cli.validate import failures, report_path, validate, validation_text
 from graphc.errors import GraphcError
 from graphc.runtime.session import Session
-from graphc.train.loop import fit
+from graphc.train.fitting import fit
 
 
 def run(options: argparse.Namespace) -> None:
-    """Trains if asked to, saves, and validates if asked to.
+    """Trains if requested, saves, and validates if requested.
 
     Raises:
-        SystemExit: code 1, where the file gives something else than the graph.
+        SystemExit: code 1, if the results of the file differ from those of the graph.
     """
     if options.tolerance is not None and not options.validate:
         raise GraphcError("--tolerance is for --validate", hint="add --validate")

@@ -1,4 +1,4 @@
-"""How failures are told: in one line; those of the user's own code with its traceback."""
+"""Error messages: one line for most errors, and a traceback for errors of the user's own code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN = str(Path(__file__).parent)
 
 
 class ScriptError(GraphcError):
-    """The user's script raised something.
+    """The user's script raised an exception.
 
     Attributes:
         traceback: the script's own, without the frames of the command line.
@@ -29,7 +29,7 @@ class ScriptError(GraphcError):
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from where it leaves the command line and Python's importing."""
+    """The traceback from the point where it leaves the command line and Python's import code."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith((_OWN, "<frozen ")):
         trace = trace.tb_next
     return trace
@@ -37,7 +37,7 @@ def _users_part(trace: TracebackType | None) -> TracebackType | None:
 
 @contextmanager
 def code_of(script: str) -> Iterator[None]:
-    """What runs inside is the user's code: what it raises becomes a `ScriptError`."""
+    """A context for the user's code. An exception in it becomes a `ScriptError`."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -45,7 +45,7 @@ def code_of(script: str) -> Iterator[None]:
 
 
 def one_line(error: GraphcError, launcher: str = "") -> str:
-    """What went wrong, where, and how to fix it (or, if that is not said, the first fact).
+    """The error, its location, and how to fix it (or the first detail, if there is no hint).
 
     Args:
         launcher: the file that started the command line, whose lines are not the user's.

@@ -1,4 +1,4 @@
-"""`graphc inspect`: what is in a script's graph, or in an artifact."""
+"""`graphc inspect`: the content of a script's graph, or of an artifact."""
 
 from __future__ import annotations
 
@@ -6,37 +6,45 @@ import argparse
 from typing import Any
 
 from graphc.cli.inspect_artifact import show_artifact
-from graphc.cli.report import amount, print_json, table
+from graphc.cli.report import amount, check_writable, print_json, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import Target, ask_for_devices, strategy_for, target_of
 from graphc.config import CompileOptions
-from graphc.errors import GraphcError
+from graphc.errors import ArtifactError, GraphcError
 from graphc.ir.costs import Cost
 from graphc.ir.dims import product
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program
 from graphc.ir.text import print_graph, print_program
 from graphc.passes.core.costs import program_costs, total
+from graphc.reports.graph_report import write_page
 from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.request import CompileRequest
+from graphc.runtime.state.initial import state_types
 from graphc.runtime.step.compiler import compile
 from graphc.runtime.step.pass_history import layout_for, pass_history
 from graphc.runtime.targets.prepare import prepare
-from graphc.train.loop import Job
+from graphc.train.job import Job
 
-_NODES = 25  # how many of the costliest are shown
-_OF_FETCHES = ("passes", "before", "after", "cost", "stablehlo")
+_NODES = 25  # how many of the most expensive nodes are shown
+_OF_FETCHES = ("passes", "before", "after", "cost", "stablehlo", "html")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints a summary, or the parts that were asked for."""
+    """Prints a summary, or the parts that were requested."""
     if not options.target.endswith(".py"):
+        if options.html is not None:
+            raise ArtifactError(
+                f"--html shows a script's graph, and {options.target!r} is not a script",
+                hint="an artifact keeps no passes and no lines of the program",
+            )
         return show_artifact(options)
+    check_writable(options.html)
     asked = _asked(options)
     for part in ("fetch", "feed"):
         if getattr(options, part) and not asked:
             raise GraphcError(
-                f"--{part} says what programs are of, and none was asked for",
+                f"--{part} selects a program, but no option that shows one was given",
                 hint=f"add one of {', '.join(f'--{part}' for part in _OF_FETCHES)}",
             )
     ask_for_devices(options.devices)
@@ -59,16 +67,20 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _asked(options: argparse.Namespace) -> list[str]:
-    """The parts that show what becomes of fetches, of those that were asked for."""
+    """The requested parts that show the programs of fetches."""
     return [part for part in _OF_FETCHES if getattr(options, part) not in (None, False)]
 
 
 def _show_program(
     options: argparse.Namespace, job: Job, target: Target, facts: dict[str, Any]
 ) -> list[str]:
-    """The parts that show what becomes of a set of fetches."""
+    """The parts that show the program of a set of fetches."""
     texts = []
-    if any(part != "stablehlo" for part in _asked(options)):
+    if options.html is not None:
+        write_page(options.html, _compilation(options, job, target), state_types(job.graph))
+        facts["html"] = options.html
+        texts.append(f"wrote {options.html}")
+    if any(part not in ("stablehlo", "html") for part in _asked(options)):
         compilation = _compilation(options, job, target)
         history = pass_history(compilation, layout_for(job.graph, compilation))
         if options.passes:
@@ -94,7 +106,7 @@ def _show_program(
 
 
 def _compilation(options: argparse.Namespace, job: Job, target: Target) -> Compilation:
-    """What an executable of the fetches would be made from. No pass has run."""
+    """The compilation for an executable of the fetches, before any pass has run."""
     compiling = CompileOptions(pipeline=options.pipeline)
     prepared = prepare(job.graph, target.nest.distinct, list(target.feeds), compiling)
     shapes = list(target.feeds.values())

@@ -1,5 +1,5 @@
-"""What is in an artifact: versions, platforms, signatures and the forms of their programs,
-variables; nothing of it is run."""
+"""The content of an artifact: versions, platforms, signatures, the forms of their programs, and
+variables. Nothing in it is run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def show_artifact(options: argparse.Namespace) -> None:
     """Prints a summary, and with `--stablehlo` the programs.
 
     Raises:
-        GraphcError: what only a script has was asked for.
-        ArtifactError: no artifact, or not a whole one.
+        GraphcError: a part was requested that only a script has.
+        ArtifactError: the file is not an artifact, or is incomplete.
     """
     for part in ("graph", "passes", "before", "after", "cost", "fetch", "feed"):
         if getattr(options, part):
@@ -90,17 +90,18 @@ def _facts(path: str, manifest: Manifest, sizes: dict[str, int]) -> dict[str, An
 
 
 def _forms(entry: Entry) -> dict[str, str]:
-    """The forms that the file has of a program, and their members."""
+    """The forms of a program in the file, and their members."""
     native = {} if entry.native is None else {NATIVE: entry.native.member}
     graph = {} if entry.graph is None else {GRAPH: entry.graph}
     return {**native, STABLEHLO: entry.stablehlo, **graph}
 
 
 def _ways(path: str, manifest: Manifest) -> dict[str, dict[str, Any]]:
-    """Which form `gc.load` would take here of each program, and why not the ones before it."""
+    """For each program, the form that `gc.load` would choose here, and why it would not choose
+    earlier ones."""
     try:
         return {name: _way(point) for name, point in load(path).signatures.items()}
-    except ArtifactVersionError as error:  # nothing for the devices of this machine
+    except ArtifactVersionError as error:  # the file has no form for the devices of this machine
         none = {"runs_as": None, "notes": [error.what]}
         return dict.fromkeys(manifest.signatures, none)
 

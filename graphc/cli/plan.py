@@ -1,4 +1,4 @@
-"""`graphc plan`: whether a script's training step fits into a machine, and with which batch."""
+"""`graphc plan`: whether a script's training step fits into a machine, and the batch size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphc.runtime.targets.prepare import prepare
 
 
 def run(options: argparse.Namespace) -> None:
-    """Compiles for one batch, or for several, and prints what fits."""
+    """Compiles for one batch size, or for several, and prints which ones fit."""
     machine = Machine(options.machine)
     job = load_job(options.script, options.arguments)
     target = target_of(job, options.fetch, options.feed)
@@ -63,11 +63,11 @@ def _batch_axes(graph: Graph, target: Target) -> dict[Tensor, int]:
 
 
 def _batch(target: Target, axes: Mapping[Tensor, int], search: bool) -> int:
-    """The rows of the batch that the job feeds; 0 if no feed has a batch axis, and only the job's
-    own shapes are asked for.
+    """The number of rows of the batch that the job feeds; 0 if no feed has a batch axis and only
+    the job's own shapes were requested.
 
     Raises:
-        FeedError: no feed has a batch axis, or they differ.
+        FeedError: no feed has a batch axis, or their sizes differ.
     """
     rows = {target.feeds[tensor][axis] for tensor, axis in axes.items()}
     if not rows and not search:

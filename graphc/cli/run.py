@@ -1,4 +1,4 @@
-"""`graphc run`: one signature of an artifact, on arrays from files."""
+"""`graphc run`: runs one signature of an artifact on arrays from files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _chosen(model: Model, name: str | None) -> EntryPoint:
 
 
 def _check_names(point: EntryPoint, options: argparse.Namespace) -> None:
-    """Refuses missing and unknown inputs with the whole command line that fits the signature."""
+    """Rejects missing and unknown inputs. The error shows the full command for the signature."""
     given = [name for name, _ in options.input]
     missing = [name for name in point.inputs if name not in given]
     unknown = [name for name in given if name not in point.inputs]

@@ -1,4 +1,4 @@
-"""The user's script: imported as Python would run it, and asked for its job."""
+"""The user's script: imports it as Python would run it, and gets its job."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from zipfile import is_zipfile
 from graphc.cli.failures import code_of
 from graphc.errors import GraphcError, nearest
 from graphc.runtime.session import Session
-from graphc.train.loop import Job
+from graphc.train.job import Job
 
-_MODULE = "__graphc_script__"  # neither __main__, nor a name that its imports may mean
+_MODULE = "__graphc_script__"  # neither __main__ nor a name that the script may import
 
 
 def load_job(script: str, arguments: Sequence[str]) -> Job:
-    """What the script's `build()` returns.
+    """Returns the result of the script's `build()`.
 
     Args:
         arguments: the script's `sys.argv`, after its own name.
 
     Raises:
-        GraphcError: no such file, no `build()`, or one that returns something else.
-        ScriptError: the script raised something.
+        GraphcError: the file does not exist, has no `build()`, or it returns something else.
+        ScriptError: the script raised an exception.
     """
     path = _checked(script)
     _refuse_without_build(script, path)
@@ -57,7 +57,7 @@ def _no_build(script: str, functions: Iterable[str]) -> GraphcError:
 
 
 def _refuse_without_build(script: str, path: Path) -> None:
-    """Refuses a script that never mentions `build`, before an hour of its own training.
+    """Rejects a script that never mentions `build`, before it can train for an hour itself.
 
     A script may still bind the name in a way that cannot be seen here, with `from m import *`,
     `exec` or `globals()`. Such a script runs, and `load_job` looks again.
@@ -65,7 +65,7 @@ def _refuse_without_build(script: str, path: Path) -> None:
     try:
         nodes = list(ast.walk(ast.parse(path.read_bytes())))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # running it gives the error
+        return  # running the script reports the error
     functions = {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
     names = {n.id for n in nodes if isinstance(n, ast.Name)}
     imported = {n.asname or n.name for n in nodes if isinstance(n, ast.alias)}
@@ -80,7 +80,7 @@ def _checked(script: str) -> Path:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise GraphcError(f"script {script!r} {what}", hint="give a Python file")
-    if is_zipfile(path):  # as artifacts are
+    if is_zipfile(path):  # artifacts are zip files
         raise GraphcError(
             f"script {script!r} is an archive of programs, as gc.save writes it",
             hint="give the Python file that it was made by",
@@ -90,7 +90,7 @@ def _checked(script: str) -> Path:
 
 def _imported(script: str, path: Path, arguments: Sequence[str]) -> ModuleType:
     """The script as a module. Its folder comes first in `sys.path`, as when Python runs it."""
-    loader = SourceFileLoader(_MODULE, str(path.resolve()))  # whatever the file's name ends in
+    loader = SourceFileLoader(_MODULE, str(path.resolve()))  # whatever the file's extension is
     spec = spec_from_file_location(_MODULE, path.resolve(), loader=loader)
     if spec is None:
         raise GraphcError(f"script {script!r} cannot be imported")
@@ -104,7 +104,7 @@ def _imported(script: str, path: Path, arguments: Sequence[str]) -> ModuleType:
 
 
 def _guarded(script: str, job: Job) -> Job:
-    """The job, with what its batches and its evaluation raise told as the script's."""
+    """The job; exceptions in its batches and its evaluation become errors of the script."""
 
     class Batches:
         def __iter__(self) -> Iterator[Mapping[Any, Any]]:

@@ -1,4 +1,4 @@
-"""What of a job is compiled or looked at: its fetches, and the shapes of its feeds."""
+"""The part of a job that is compiled or inspected: its fetches, and the shapes of its feeds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Effects
 from graphc.runtime.feeds.fetches import FetchNest, resolve_feed
-from graphc.train.loop import Job
+from graphc.train.job import Job
+from graphc.train.stepping import step_fetches
 
 
 class Target(NamedTuple):
-    """A nest of fetches, and the shape of each feed they need."""
+    """A nest of fetches, and the shape of each feed that they need."""
 
     fetches: Any
     nest: FetchNest
@@ -33,14 +34,14 @@ class Target(NamedTuple):
 def target_of(
     job: Job, names: Sequence[str], shapes: Sequence[tuple[str, tuple[int, ...]]]
 ) -> Target:
-    """What `--fetch` and `--feed` mean: by default one training step on the job's first batch.
+    """The target of `--fetch` and `--feed`: by default a training step on the job's first batch.
 
     Raises:
-        UnknownNameError: no such tensor, node or variable.
-        FeedError: a needed feed whose sizes are not known, or one that is not needed.
+        UnknownNameError: there is no such tensor, node or variable.
+        FeedError: the sizes of a needed feed are not known, or a feed is not needed.
     """
     graph = job.graph
-    fetches: Any = list(names) or {"train": job.train, "metrics": dict(job.metrics)}  # as `fit`
+    fetches: Any = list(names) or step_fetches(job.train, job.metrics)
     nest = FetchNest(graph, fetches)
     given = {resolve_feed(graph, name): shape for name, shape in shapes}
     needed = _needed(graph, nest, set(given))
@@ -60,7 +61,7 @@ def target_of(
 
 
 def _sizes(graph: Graph, given: Mapping[Tensor, Sequence[int]]) -> dict[str, int]:
-    """The named sizes that the shapes given say; those of a whole class under one name."""
+    """The named sizes that follow from the given shapes; each class of sizes has one name."""
     sizes: dict[str, int] = {}
     for tensor, shape in given.items():
         for dim, size in zip(tensor.type.shape, shape, strict=False):
@@ -71,7 +72,7 @@ def _sizes(graph: Graph, given: Mapping[Tensor, Sequence[int]]) -> dict[str, int
 
 
 def _bound(graph: Graph, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
-    """The shape of a feed, if those sizes decide it."""
+    """The shape of a feed, if these sizes determine it."""
     dims = [substitute(graph.constraints.find(dim), sizes) for dim in tensor.type.shape]
     known = tuple(dim for dim in dims if isinstance(dim, int))
     return known if len(known) == len(dims) else None
@@ -99,9 +100,9 @@ def _not_known(tensor: Tensor) -> FeedError:
 
 
 def ask_for_devices(count: int) -> None:
-    """Has the processor split into `count` virtual devices, in case it is all there is.
+    """Requests that the CPU is split into `count` virtual devices, in case there are no others.
 
-    Must come before JAX's first use of a device. What the user asked of XLA is left alone.
+    It must be called before JAX uses a device. Flags that the user passed to XLA are unchanged.
     """
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
@@ -109,14 +110,14 @@ def ask_for_devices(count: int) -> None:
         try:
             jax.config.update("jax_num_cpu_devices", count)
         except RuntimeError:
-            return  # devices are there already: whoever takes them says so if they are too few
+            return  # devices exist already; if there are too few, using them raises the error
 
 
 def strategy_for(count: int) -> DataParallel | None:
-    """Data parallelism over the first `count` devices; None for one.
+    """Data parallelism over the first `count` devices; None for one device.
 
     Raises:
-        DeviceError: there are fewer.
+        DeviceError: there are fewer devices.
     """
     if count == 1:
         return None
@@ -129,8 +130,8 @@ def strategy_on(machine: Machine | None, count: int | None) -> DataParallel | No
     """Data parallelism over `count` devices; None for one device.
 
     Args:
-        machine: whose devices they are; None: of this process.
-        count: by default all devices of `machine`, or one device of this process.
+        machine: the machine with the devices; None for this process.
+        count: the number of devices; by default all of `machine`, or one of this process.
 
     Raises:
         DeviceError: this process has fewer devices. Compiling checks those of `machine`.
@@ -142,5 +143,5 @@ def strategy_on(machine: Machine | None, count: int | None) -> DataParallel | No
 
 
 def options_with_cache(folder: str | None) -> CompileOptions:
-    """The default options, with compiled programs kept in `folder` if one is given."""
+    """The default options, with compiled programs stored in `folder` if it is given."""
     return CompileOptions() if folder is None else CompileOptions(cache=folder)

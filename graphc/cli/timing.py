@@ -1,4 +1,4 @@
-"""How long runs take."""
+"""Measures the time of runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import jax
 import numpy as np
 
 _RUNS = 100
-_SECONDS = 10.0  # no more runs after that
+_SECONDS = 10.0  # no new run starts after this time
 
 
 def timed(run: Callable[[], Any]) -> list[float]:
-    """Seconds that each of several runs took, its results waited for; the first is left out."""
+    """The seconds of each of several runs, including the wait for results. The first is omitted."""
     jax.block_until_ready(run())
     seconds: list[float] = []
     end = time.perf_counter() + _SECONDS
@@ -26,6 +26,6 @@ def timed(run: Callable[[], Any]) -> list[float]:
 
 
 def latency(seconds: Sequence[float]) -> dict[str, float]:
-    """Median and 99th percentile in milliseconds, and of how many runs."""
+    """The median and 99th percentile in milliseconds, and the number of runs."""
     p50, p99 = np.percentile(seconds, [50, 99])
     return {"p50": float(1e3 * p50), "p99": float(1e3 * p99), "runs": len(seconds)}

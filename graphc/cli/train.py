@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from graphc import train as train_namespace
 from graphc.artifacts import save
+from graphc.checkpoints.checkpointer import Checkpointer
 from graphc.cli.report import amount, duration, print_json, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import ask_for_devices, options_with_cache, strategy_for
@@ -17,7 +20,15 @@ from graphc.errors import ArtifactError, GraphcError
 from graphc.runtime.session import Session
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets.interface import PARTITIONED, REPLICATED, SHARDED, SINGLE
-from graphc.train.loop import History, Job, fit
+from graphc.train.callbacks.base import Callback
+from graphc.train.callbacks.csv_log import CsvLogger
+from graphc.train.callbacks.early_stopping import EarlyStopping
+from graphc.train.callbacks.json_lines import JsonLinesLogger
+from graphc.train.callbacks.time_limit import TimeLimit
+from graphc.train.evaluation import Validation
+from graphc.train.fitting import fit
+from graphc.train.history import History
+from graphc.train.job import Job
 
 _LAST = 20
 
@@ -28,12 +39,22 @@ def run(options: argparse.Namespace) -> None:
     job = load_job(options.script, options.arguments)
     if options.save is not None:
         check_savable(job, options.script, options.save)  # now, not after an hour of training
+    check_checkpoints(options.checkpoint_dir, resume=options.resume)
     session = Session(
         job.graph,
         strategy=strategy_for(options.devices),
         options=options_with_cache(options.cache_dir),
     )
-    history = fit(session, job, steps=options.steps, progress=not options.no_progress)
+    history = fit(
+        session,
+        job,
+        steps=options.steps,
+        validation=validation_of(job, options.validate_every, options.script),
+        callbacks=callbacks_of(job, options),
+        checkpoint=options.checkpoint_dir,
+        resume=options.resume,
+        progress=not options.no_progress,
+    )
     facts = summary(session, job, history)
     if options.save is not None:
         save(session, options.save, signatures=job.signatures)
@@ -45,11 +66,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 def check_savable(job: Job, script: str, path: str) -> None:
-    """Refuses what cannot be saved before anything costly is done.
+    """Raises an error if the job cannot be saved, before anything expensive runs.
 
     Raises:
-        GraphcError: the job names no signatures.
-        ArtifactError: there is no such folder.
+        GraphcError: the job has no signatures.
+        ArtifactError: the folder does not exist.
     """
     if not job.signatures:
         raise GraphcError(
@@ -60,29 +81,111 @@ def check_savable(job: Job, script: str, path: str) -> None:
         raise ArtifactError(f"cannot write {path!r}", hint="give a file in a folder that exists")
 
 
+def check_checkpoints(folder: str | None, *, resume: bool) -> None:
+    """Rejects a new training run in a folder that has checkpoints, and resuming without a folder.
+
+    Raises:
+        GraphcError: one of these is the case.
+    """
+    if folder is None:
+        if resume:
+            raise GraphcError(
+                "--resume needs the folder of the checkpoints", hint="--checkpoint-dir FOLDER"
+            )
+    elif not resume and (steps := Checkpointer(folder).steps()):
+        raise GraphcError(
+            f"{folder!r} has checkpoints, the latest of step {steps[-1]}",
+            hint="--resume continues; or give another folder",
+        )
+
+
+def validation_of(job: Job, every: int | None, script: str) -> Validation | None:
+    """The job's validation, at the steps of `--validate-every`.
+
+    Raises:
+        GraphcError: the job has no validation.
+    """
+    if every is None:
+        return None
+    if job.validation is None:
+        raise GraphcError(
+            f"build() of {script} gives no validation, so --validate-every has no meaning",
+            hint="gc.train.Job(..., validation=gc.train.Validation(batches, metrics))",
+        )
+    return replace(job.validation, every_steps=every, every_epochs=None)
+
+
+def callbacks_of(job: Job, options: argparse.Namespace) -> list[Callback]:
+    """The callbacks for `--early-stop`, `--time-limit` and `--log-dir`.
+
+    Raises:
+        GraphcError: the job has no validation.
+    """
+    found: list[Callback] = []
+    if options.early_stop is not None:
+        found.append(EarlyStopping(_loss_of(job, options.script), patience=options.early_stop))
+    if options.time_limit is not None:
+        found.append(TimeLimit(options.time_limit))
+    if options.log_dir is not None:
+        folder = Path(options.log_dir)
+        found += [CsvLogger(folder / "log.csv"), JsonLinesLogger(folder / "log.jsonl")]
+        tensorboard = vars(train_namespace).get("TensorBoard")
+        if tensorboard is not None:
+            found.append(tensorboard(folder))
+    return found
+
+
+def _loss_of(job: Job, script: str) -> str:
+    """The figure of the validation that `--early-stop` watches.
+
+    It must be named `loss`: for other names it is not known whether lower values are better.
+
+    Raises:
+        GraphcError: the job has no validation, or none of its metrics is named `loss`.
+    """
+    if job.validation is None:
+        raise GraphcError(
+            f"build() of {script} gives no validation, so --early-stop has no meaning",
+            hint="gc.train.Job(..., validation=gc.train.Validation(batches, metrics))",
+        )
+    if "loss" not in job.validation.metrics:
+        raise GraphcError(
+            f"--early-stop looks at the metric 'loss' of the validation; that of {script} has "
+            f"{', '.join(map(repr, job.validation.metrics))}",
+            hint='gc.train.Job(..., callbacks=[gc.train.EarlyStopping("validation/accuracy", '
+            'mode="max")])',
+        )
+    return "validation/loss"
+
+
 def summary(session: Session, job: Job, history: History) -> dict[str, Any]:
-    """What ran where, how long it took, and what came out."""
-    step = session.executables[0]
+    """The devices, the times and the results of the training run."""
+    steps = session.executables[:1]  # empty if the checkpoint is from the last step
     metrics = {
         name: {"first": values[0], "last": values[-1], "mean_of_last": np.mean(values[-_LAST:])}
         for name, values in history.metrics.items()
+        if len(values)
     }
     return {
         "graph": job.graph.name,
         "steps": history.steps,
-        "devices": devices_of(step),
-        "parallel": PARALLEL[step.interface.kind],
-        "notes": step.notes,
-        "compile_seconds": sum(step.seconds.values()),
+        "start": history.start,
+        "epochs": history.epochs,
+        "stopped": history.stopped,
+        "devices": [device for step in steps for device in devices_of(step)],
+        "parallel": PARALLEL[steps[0].interface.kind] if steps else None,
+        "notes": steps[0].notes if steps else [],
+        "compile_seconds": sum(sum(step.seconds.values()) for step in steps),
         "first_step_seconds": history.first_step_seconds,
         "step_seconds": history.step_seconds,
         "metrics": metrics,
+        "validation": {name: values[-1] for name, (_, values) in history.validation.items()},
         "evaluation": {} if job.evaluate is None else job.evaluate(session),
     }
 
 
 def devices_of(step: Executable) -> list[dict[str, str]]:
-    """Name and kind of each device that the step runs on."""
+    """The name and kind of each device on which the step runs."""
     devices = sorted(step.devices, key=lambda device: device.id)
     return [{"name": name_of(d), "kind": str(d.device_kind)} for d in devices]
 
@@ -92,7 +195,7 @@ PARALLEL = {SINGLE: None, REPLICATED: "pmap", SHARDED: "jit", PARTITIONED: "part
 
 
 def describe_devices(devices: list[dict[str, str]], parallel: str | None) -> str:
-    """The devices in a few words."""
+    """A short description of the devices."""
     first = devices[0]
     if len(devices) == 1:
         return f"{first['name']} ({first['kind']})"
@@ -102,26 +205,33 @@ def describe_devices(devices: list[dict[str, str]], parallel: str | None) -> str
 
 
 def saved_facts(job: Job, path: str) -> dict[str, Any]:
-    """What was saved, and where."""
+    """The saved signatures and their file."""
     size = Path(path).stat().st_size
     return {"file": path, "bytes": size, "signatures": list(job.signatures)}
 
 
 def saved_text(saved: dict[str, Any]) -> str:
-    """The same in words."""
+    """The facts of `saved_facts` as text."""
     signatures = ", ".join(saved["signatures"])
     return f"{saved['file']} ({amount(saved['bytes'], 'B')}): {signatures}"
 
 
 def _text(facts: dict[str, Any]) -> list[str]:
-    rows = [
-        ("ran on", describe_devices(facts["devices"], facts["parallel"])),
-        ("compile", duration(facts["compile_seconds"])),
-        ("step", f"{duration(facts['step_seconds'])} (mean, without the first)"),
-    ]
+    rows = []
+    if facts["devices"]:
+        rows = [
+            ("ran on", describe_devices(facts["devices"], facts["parallel"])),
+            ("compile", duration(facts["compile_seconds"])),
+            ("step", f"{duration(facts['step_seconds'])} (mean, without the first)"),
+        ]
+    if facts["start"]:
+        rows.append(("resumed", f"after step {facts['start']}"))
+    if facts["stopped"] is not None:
+        rows.append(("stopped", facts["stopped"]))
     for name, values in facts["metrics"].items():
         mean = f"{values['mean_of_last']:.4g} (mean of the last {min(_LAST, facts['steps'])})"
         rows.append((name, f"{values['first']:.4g} at first, {mean}"))
+    rows += [(f"validation {name}", f"{value:.4g}") for name, value in facts["validation"].items()]
     rows += [(name, f"{value:.4f}") for name, value in facts["evaluation"].items()]
     rows += [("note", note) for note in facts["notes"]]
     if "saved" in facts:

@@ -1,4 +1,5 @@
-"""`graphc tune`: the fastest way to compile a training step, or other fetches, on this machine."""
+"""`graphc tune`: finds the fastest way to compile a training step, or other fetches, on this
+machine."""
 
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ from graphc.devices.machine import Machine
 from graphc.ir.node import Tensor
 from graphc.runtime.feeds.fetches import resolve_feed
 from graphc.runtime.tuning.tuning import tune
-from graphc.train.loop import Job
+from graphc.train.job import Job
 
 
 def run(options: argparse.Namespace) -> None:
-    """Tunes, and prints what came of each variant."""
+    """Tunes, and prints the result of each variant."""
     machine = None if options.machine is None else Machine(options.machine)
     if machine is None:
         ask_for_devices(options.devices or 1)
     job = load_job(options.script, options.arguments)
-    first = next(iter(job.batches), None)  # once: batches may be an iterator
+    first = next(iter(job.batches), None)  # only once, because batches may be an iterator
     job = replace(job, batches=[] if first is None else [first])
     target = target_of(job, options.fetch, options.feed)
     tuning = tune(
@@ -47,8 +48,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _feeds(job: Job, target: Target) -> dict[Tensor, Any]:
-    """The values of the job's first batch, in its order, where they have the shapes wanted; shapes
-    of the rest."""
+    """The values of the job's first batch, in its order, if they have the wanted shapes; shapes for
+    all other feeds."""
     batch = next(iter(job.batches), {})
     given = {resolve_feed(job.graph, key): value for key, value in batch.items()}
     order = [t for t in given if t in target.feeds] + [t for t in target.feeds if t not in given]

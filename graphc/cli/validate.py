@@ -1,4 +1,4 @@
-"""`graphc export --validate`: the graph in this process against the file in another."""
+"""`graphc export --validate`: compares the graph in this process with the file in another."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from graphc.ir.node import Tensor
 from graphc.runtime.feeds.fetches import resolve_feed
 from graphc.runtime.session import Session
 from graphc.runtime.step.compiler import compile
-from graphc.train.loop import Job
+from graphc.train.job import Job
 
-_SIZE = 8  # of what no batch decides
+_SIZE = 8  # the value of named sizes that no batch determines
 _TOLERANCES = {8: 1e-9, 4: 1e-4, 2: 2e-2, 1: 0.2}  # by bytes of a floating dtype
 
 Array = np.ndarray[Any, Any]
 
 
 def validate(session: Session, job: Job, path: str, tolerance: float | None) -> dict[str, Any]:
-    """Runs every signature on both sides from the same state, and writes what that gave.
+    """Runs every signature on both sides from the same state, and writes the results.
 
     Args:
         path: the artifact, just saved from `session`.
-        tolerance: as a part of the largest value of an output; None: by dtype.
+        tolerance: a fraction of the largest value of an output; None for the default of the dtype.
 
     Raises:
-        ExecutionError: the file could not be run in a process of its own.
+        ExecutionError: the file could not be run in a separate process.
     """
     inputs = {name: _inputs(job, signature) for name, signature in job.signatures.items()}
     here = {
@@ -79,7 +79,7 @@ def validate(session: Session, job: Job, path: str, tolerance: float | None) -> 
 
 
 def _compare(here: Array, there: Array, tolerance: float | None) -> dict[str, Any]:
-    """The largest error of an output: as it is, and as a part of the largest value."""
+    """The largest error of an output: absolute, and as a fraction of the largest value."""
     if tolerance is None:
         tolerance = _tolerance(here.dtype)
     wide = np.complex128 if np.iscomplexobj(here) else np.float64
@@ -94,24 +94,24 @@ def _compare(here: Array, there: Array, tolerance: float | None) -> dict[str, An
         "max_abs": error,
         "max_rel": relative,
         "tolerance": tolerance,
-        "ok": relative <= tolerance,  # not so where it is NaN
+        "ok": relative <= tolerance,  # False for NaN
     }
 
 
 def _tolerance(dtype: Any) -> float:
-    """What rounding in another order may change; nothing for ints."""
+    """The largest difference that another rounding order may cause; 0 for ints."""
     if is_floating(dtype):
         return _TOLERANCES[dtype.itemsize]
     return _TOLERANCES[dtype.itemsize // 2] if np.iscomplexobj(np.zeros((), dtype)) else 0.0
 
 
 def report_path(path: str) -> Path:
-    """Where the results are written."""
+    """The path of the file with the results."""
     return Path(path).with_suffix(".validation.json")
 
 
 def failures(found: Mapping[str, Any]) -> list[str]:
-    """The outputs whose error is beyond what is allowed, in words."""
+    """A line for each output whose error exceeds the tolerance."""
     return [
         f"{name}, {output}: {row['max_rel']:.3g} of its largest value, and "
         f"{row['tolerance']:.3g} is allowed"
@@ -137,7 +137,7 @@ def validation_text(found: Mapping[str, Any]) -> list[str]:
 
 
 def _inputs(job: Job, signature: Signature) -> dict[str, Array]:
-    """The job's first batch, where it has the input; numbers of its type otherwise."""
+    """The job's first batch, if it contains the input; otherwise numbers of its type."""
     graph = job.graph
     batch = {resolve_feed(graph, k): np.asarray(v) for k, v in next(iter(job.batches), {}).items()}
     sizes = _sizes(graph, signature, batch)
@@ -155,7 +155,7 @@ def _inputs(job: Job, signature: Signature) -> dict[str, Array]:
 
 
 def _sizes(graph: Graph, signature: Signature, batch: Mapping[Tensor, Array]) -> dict[str, int]:
-    """Named sizes: those that the signature fixes, then those of the batch."""
+    """The named sizes: those that the signature fixes, then those of the batch."""
     sizes: dict[str, int] = {}
     inputs = [resolve_feed(graph, key) for key in signature.inputs.values()]
     for dim in {dim for tensor in inputs for dim in tensor.type.shape}:
@@ -174,7 +174,7 @@ def _numbers(rng: np.random.Generator, tensor: Tensor, shape: tuple[int, ...]) -
     dtype = tensor.type.dtype
     if is_floating(dtype):
         return rng.normal(size=shape).astype(dtype)
-    if dtype == np.bool_ or is_integer(dtype):  # an index, perhaps: 0 is one of any table
+    if dtype == np.bool_ or is_integer(dtype):  # perhaps an index: 0 is valid for any table
         return np.zeros(shape, dtype)
     return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
 
@@ -185,7 +185,7 @@ def _numbers(rng: np.random.Generator, tensor: Tensor, shape: tuple[int, ...]) -
 def _run_here(
     session: Session, signature: Signature, inputs: Mapping[str, Array]
 ) -> tuple[dict[str, Array], list[float]]:
-    """The outputs of one run from the session's state, and the seconds of several."""
+    """The outputs of one run from the session's state, and the times of several runs."""
     graph = session.graph
     feeds = {resolve_feed(graph, signature.inputs[name]): v for name, v in inputs.items()}
     fetches = [list(signature.outputs.values()), list(signature.updates)]
@@ -206,7 +206,7 @@ def _run_here(
 def _run_there(
     path: str, inputs: Mapping[str, Mapping[str, Array]]
 ) -> tuple[dict[str, dict[str, Array]], dict[str, Any]]:
-    """What the file gives in a new process, and what that process says of it."""
+    """The outputs of the file in a new process, and the facts that this process reports."""
     with tempfile.TemporaryDirectory() as folder:
         for name, values in inputs.items():
             write_arrays(Path(folder, f"{name}.in.npz"), list(values.values()))

@@ -1,8 +1,8 @@
-"""The other side of `graphc export --validate`: runs an artifact and knows nothing of the graph.
+"""The other side of `graphc export --validate`: runs an artifact without access to the graph.
 
     python -m graphc.cli.validate_process ARTIFACT FOLDER
 
-reads the inputs of each signature from FOLDER, and writes its outputs and `facts.json` there.
+It reads the inputs of each signature from FOLDER, and writes its outputs and `facts.json` there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main(path: str, folder: Path) -> None:
 
 
 def _run(model: Model, point: EntryPoint, folder: Path) -> dict[str, Any]:
-    """One signature: its outputs from the saved state, then how long more runs take."""
+    """Runs one signature: returns its outputs from the saved state, and the times of more runs."""
     with np.load(folder / f"{point.name}.in.npz") as found:
         inputs = {argument: found[f"{i}"] for i, argument in enumerate(point.inputs)}
     state = model.state()

@@ -52,7 +52,7 @@ class Places:
 
 
 class At:
-    """`x.at`: takes an index, as `x` does, for an update: `x.at[i].set(values)`."""
+    """`x.at`. It is indexed in the same way as `x`, for an update: `x.at[i].set(values)`."""
 
     __slots__ = ("_x",)
 

@@ -1,4 +1,4 @@
-"""`Builder`: lets a pass write new nodes of a program with the functions that users call."""
+"""`Builder`: with it, a pass creates nodes of a program by the same functions that users call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors for calls with wrong arguments: what the function takes, and the nearest argument."""
+"""Errors for calls with wrong arguments. They state the parameters and the nearest argument."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def explained(function: F, hint: str | None = None) -> F:
-    """The function, which raises `ArgumentError` where Python would raise a bare `TypeError`
-    because the arguments do not fit its signature. Errors of graphc without a line get the user's.
+    """Wraps a function so that it raises `ArgumentError` where Python would raise a bare
+    `TypeError` because the arguments do not fit its signature. Errors of graphc that have no source
+    line get the user's line.
 
     Args:
-        hint: what to say unless an argument has the wrong name.
+        hint: the hint of the error, unless an argument has the wrong name.
     """
 
     @functools.wraps(function)
@@ -42,19 +43,19 @@ def explained(function: F, hint: str | None = None) -> F:
 
 
 def explain_methods(cls: type[Any]) -> None:
-    """`explained` for the public methods that a class defines."""
+    """Applies `explained` to the public methods that a class defines."""
     for name, method in list(vars(cls).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
             setattr(cls, name, explained(method))
 
 
 def explain_all(namespace: dict[str, Any], package: str) -> None:
-    """Replaces the public functions of a package in a namespace, and at their homes, by functions
-    that explain wrong arguments. A name elsewhere that is bound already stays as it is.
+    """Replaces the public functions of a package by functions that explain wrong arguments, both in
+    a namespace and in the modules that define them. Names already bound elsewhere do not change.
 
     Args:
         namespace: the `globals()` of a module that collects names.
-        package: functions defined elsewhere stay.
+        package: functions defined outside it are not replaced.
     """
     found: dict[Any, Any] = {}
     for name, value in namespace.items():
@@ -99,7 +100,7 @@ def _misuse(
 
 
 def _name_of(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """What users call the function: for a method, with the public class of the object."""
+    """The name by which users know the function; for a method, with the object's public class."""
     name = function.__qualname__
     owner, _, method = name.rpartition(".")
     if owner and args and any(c.__qualname__ == owner for c in type(args[0]).__mro__):
@@ -117,7 +118,7 @@ _SEVERAL = ("shape", "axes", "reps", "tensors", "layers", "fetches", "variables"
 def _form(
     name: str, parameters: list[inspect.Parameter], args: tuple[Any, ...], too_many: bool
 ) -> str | None:
-    """How the function is called with arguments that are missing, or too many."""
+    """A hint that shows the right call if arguments are missing or there are too many."""
     required = [p for p in parameters if p.default is p.empty]
     by_name = [f"{p.name}=..." for p in required if p.kind is p.KEYWORD_ONLY]
     if by_name:

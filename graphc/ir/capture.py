@@ -132,8 +132,8 @@ def _check_all_fed(
 
 
 def _without_fed(node: Node, fed: set[Tensor]) -> Node:
-    """A node that is selected for another result, or as a control input, does not define fed
-    tensors."""
+    """The node without its fed results. It was selected for another result, or as a control
+    input."""
     if fed.isdisjoint(node.outputs):
         return node
     return node.replace(outputs=tuple(Tensor(t.type) if t in fed else t for t in node.outputs))

@@ -1,4 +1,4 @@
-"""`Catalogue`: the operators by name."""
+"""`Catalogue`: maps names to operators."""
 
 from __future__ import annotations
 

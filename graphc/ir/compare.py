@@ -16,9 +16,9 @@ def same(a: Program, b: Program) -> bool:
 def difference(a: Program, b: Program) -> str | None:
     """The first difference between two programs, with both sides, or None.
 
-    Compared are ports (kind, name, type), operators, operands, attributes to the bit, result
-    types, devices, regions, equalities, batch axes, and the order of all these. Program and
-    node names, sources and control inputs do not count.
+    The comparison covers ports (kind, name, type), operators, operands, attributes (bit by bit),
+    result types, devices, regions, equalities, batch axes, and the order of all these. It ignores
+    program and node names, sources and control inputs.
     """
     return _Comparison(a, b).run()
 

@@ -3,7 +3,7 @@
 An operator's cost rule, `OpDef.cost`, computes the costs from types and attributes only. Nothing
 is compiled. A sum, a product, a comparison and an elementary function (exp, tanh, ...) count as
 one operation each. Integer, logical and complex operations count in the same way. The bytes are
-those of operands and results. Each is read or written once, as if nothing were fused.
+those of operands and results. Each value is read or written once, as if nothing were fused.
 """
 
 from __future__ import annotations

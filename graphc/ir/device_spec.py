@@ -1,4 +1,4 @@
-"""Device names: `/job:worker/replica:0/task:1/device:GPU:0`, the short `/gpu:0`, and parts."""
+"""Device names: full, `/job:worker/replica:0/task:1/device:GPU:0`; short, `/gpu:0`; or partial."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DeviceSpec:
     index: int | None = None
 
     def merge(self, inner: DeviceSpec) -> DeviceSpec:
-        """This spec with every part that `inner` names taken from `inner`."""
+        """This spec, in which every part that `inner` names is replaced by that of `inner`."""
         named = {f.name: getattr(inner, f.name) for f in fields(inner)}
         changes = {name: value for name, value in named.items() if value is not None}
         if inner.kind is not None:  # "/gpu:*" inside "/gpu:1" means any GPU

@@ -9,10 +9,10 @@ from graphc.ir.dims import Dim, DimExpr, Shape, as_symbol, substitute, symbol, s
 
 
 class DimConstraints:
-    """Equalities between dims: a union-find over named sizes, and a list of the other ones.
+    """Equalities between dims: a union-find over named sizes, and a list of all other equalities.
 
-    An operator that needs two dims equal calls `unify`; a size that is not known yet is then
-    recorded as equal, checked when values are fed, and printed with the graph.
+    An operator that requires two equal dims calls `unify`. If a size is not known yet, the equality
+    is recorded, checked when values are fed, and printed with the graph.
     """
 
     def __init__(self) -> None:
@@ -58,17 +58,17 @@ class DimConstraints:
     def unify_shapes(self, a: Shape, b: Shape) -> bool:
         """`unify` for each axis of two shapes. If they differ: False, and nothing is recorded.
 
-        Compare shapes with this, not with `==`, since one size may have several names.
+        Compare shapes with this, not with `==`, because one size may have several names.
         """
         if a == b:
             return True
         return len(a) == len(b) and self._unify_all(zip(a, b, strict=True))
 
     def unify_broadcast(self, shape: Shape, wanted: Shape) -> bool:
-        """Whether `shape` broadcasts to `wanted`, with sizes recorded as equal if necessary.
+        """Whether `shape` broadcasts to `wanted`. Sizes are recorded as equal if necessary.
 
-        Each dim of `shape`, counted from the right, must be 1 or equal that of `wanted`. If `shape`
-        does not broadcast, nothing is recorded.
+        Each dim of `shape`, counted from the right, must be 1 or equal to the dim of `wanted`. If
+        `shape` does not broadcast, nothing is recorded.
         """
         lead = len(wanted) - len(shape)
         if lead < 0:
@@ -95,11 +95,11 @@ class DimConstraints:
         return True
 
     def snapshot(self) -> tuple[dict[str, Dim], list[tuple[Dim, Dim]]]:
-        """The equalities that are recorded now. This operation costs nothing."""
+        """The equalities that are currently recorded. Nothing is copied."""
         return self._parent, self.others
 
     def restore(self, before: tuple[dict[str, Dim], list[tuple[Dim, Dim]]]) -> None:
-        """Removes the equalities recorded since `snapshot`, so that a rejected operator leaves
+        """Removes the equalities recorded since `snapshot`. A rejected operator then leaves
         none."""
         self._parent, self.others = before
 

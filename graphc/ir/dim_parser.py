@@ -13,7 +13,7 @@ _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|(.))")
 
 
 def parse_dim(text: str) -> Dim:
-    """The dim that prints as `text`. It may have ints, names, `+`, `-`, `*`, `floordiv(a, b)`.
+    """The dim that prints as `text`, with ints, names, `+`, `-`, `*` and `floordiv(a, b)`.
 
     Raises:
         TextError: `text` is not a dim, or has more than 10,000 characters, 50 open parentheses or

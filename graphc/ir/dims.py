@@ -52,7 +52,7 @@ class DimExpr:
     """
 
     __slots__ = ("_hash", "terms", "weight")
-    __array_ufunc__ = None  # a NumPy number on the left leaves the operation to us
+    __array_ufunc__ = None  # with a NumPy number on the left, NumPy calls the methods here
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -77,7 +77,7 @@ class DimExpr:
         return _from_terms(self.terms + _terms(other))
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, int):  # by far the most frequent, and needs no sorting
+        if isinstance(other, int):  # by far the most frequent case; it needs no sorting
             if other == 1:
                 return self
             return DimExpr(tuple((m, c * other) for m, c in self.terms)) if other else 0
@@ -85,7 +85,7 @@ class DimExpr:
             return _with_number("multiply", self, other)
         right = _terms(other)
         if self.weight * len(right) + other.weight * len(self.terms) > 2 * _HEAVIEST:
-            raise _too_long()  # before it is multiplied out
+            raise _too_long()  # before the product is multiplied out
         return _from_terms(
             tuple((tuple(sorted(a + b, key=str)), p * q) for a, p in self.terms for b, q in right)
         )
@@ -108,7 +108,7 @@ class DimExpr:
             return _with_number("subtract", other, self)
         return -self + other
 
-    # These have no size as their result: they give a scalar tensor.
+    # The result of these is not a size, but a scalar tensor.
 
     def __truediv__(self, other: Any) -> Any:
         return _with_number("divide", self, other)
@@ -145,7 +145,7 @@ class DimExpr:
             "n = gc.size(x, axis), or fix it: gc.placeholder((32, 4))",
         )
 
-    if not TYPE_CHECKING:  # type checkers refuse such uses of a size
+    if not TYPE_CHECKING:  # type checkers reject such uses of a size
         __int__ = __float__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse_number
 
     def __repr__(self) -> str:
@@ -165,13 +165,13 @@ _ON_TENSORS: dict[str, Callable[[Any, Any], Any]] = {}
 
 
 def bind_arithmetic(table: Mapping[str, Callable[[Any, Any], Any]]) -> None:
-    """Lets sizes calculate with numbers: `1 / x.shape[0]`. `graphc.ops` calls it once."""
+    """Defines arithmetic of sizes with numbers: `1 / x.shape[0]`. `graphc.ops` calls it once."""
     _ON_TENSORS.update(table)
 
 
 def _with_number(name: str, left: Any, right: Any) -> Any:
-    """A scalar tensor in the graph that is being built. A tensor on either side has operators of
-    its own."""
+    """A scalar tensor in the graph that is being built. If one side is a tensor, the operators of
+    the tensor are used instead."""
     other = right if isinstance(left, DimExpr) else left
     if not isinstance(other, (int, float, complex, np.number, DimExpr)):
         return NotImplemented
@@ -230,7 +230,7 @@ def _from_terms(terms: Terms) -> Dim:
         return 0
     if len(kept) == 1 and kept[0][0] == ():
         return kept[0][1]
-    # Symbols before constants, so that it prints as people write it.
+    # Symbols come before constants, as in usual notation.
     kept.sort(key=lambda term: (not term[0], [str(atom) for atom in term[0]]))
     return DimExpr(tuple(kept))
 
@@ -285,7 +285,7 @@ def floor_division(numerator: Dim, denominator: Dim) -> Dim:
 
 
 def substitute(dim: Dim, bindings: Mapping[str, Any]) -> Any:
-    """`dim` with named sizes replaced; names not in `bindings` stay.
+    """`dim` with named sizes replaced. Names that are not in `bindings` do not change.
 
     The values may be ints, dims, or anything with `+`, `*` and `//` (JAX's symbolic dims).
     """
@@ -321,7 +321,7 @@ def symbols_of(dim: Dim) -> frozenset[str]:
 
 
 def has_names(value: object) -> bool:
-    """Whether a value of an attribute is or contains (in tuples) a named size."""
+    """Whether an attribute's value is a named size, or a tuple that contains one."""
     if isinstance(value, tuple):
         return any(map(has_names, value))
     return isinstance(value, DimExpr)
@@ -337,7 +337,7 @@ def as_symbol(dim: Dim) -> str | None:
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    """The product of `dims`; 1 for none."""
+    """The product of `dims`; 1 if there are no dims."""
     result: Dim = 1
     for dim in dims:
         result = result * dim

@@ -1,7 +1,7 @@
-"""Dtypes: the list, their short names, and promotion by JAX's lattice.
+"""The list of dtypes, their short names, and promotion by JAX's lattice.
 
 A dtype is a `numpy.dtype` (the narrow floats and 4-bit integers come from `ml_dtypes`, as in JAX).
-64-bit dtypes are ordinary members: this module does not depend on JAX's global x64 flag.
+64-bit dtypes have no special role: this module does not depend on JAX's global x64 flag.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def as_dtype(value: Any) -> DType:
     >>> as_dtype("float32") == as_dtype("f32") == as_dtype(np.float32)
     True
     """
-    # Short names first: NumPy reads "f16" as a byte count, which here is another type.
+    # Short names come first, because NumPy reads the number in "f16" as bytes, not as bits.
     return _as_dtype(value)
 
 
@@ -122,7 +122,7 @@ def short_name(dtype: DType) -> str:
 
 
 def is_floating(dtype: DType) -> bool:
-    """Whether `dtype` is a real floating type, the narrow ones included."""
+    """Whether `dtype` is a real floating type, including the narrow ones."""
     return SHORT[dtype][0] == "f" or dtype == ml_dtypes.bfloat16
 
 
@@ -137,7 +137,7 @@ def is_inexact(dtype: DType) -> bool:
 
 
 def is_integer(dtype: DType) -> bool:
-    """Whether `dtype` is a signed or unsigned integer (bool is not)."""
+    """Whether `dtype` is a signed or unsigned integer. bool is not an integer."""
     return SHORT[dtype][0] in "iu"
 
 
@@ -157,7 +157,7 @@ def kind_of(dtype: DType) -> str:
 
 @lru_cache(maxsize=4096)
 def promote(a: DType, b: DType) -> DType:
-    """The dtype that JAX's lattice gives for two (not weak) arrays of these dtypes."""
+    """The dtype that JAX's lattice gives for two arrays of these dtypes (not weak types)."""
     if a == b:
         return a
     with jax.enable_x64(True):
@@ -174,8 +174,9 @@ def promote(a: DType, b: DType) -> DType:
 def promote_scalar(dtype: DType, scalar: Any) -> DType:
     """The dtype of an array of `dtype` combined with a weak Python scalar of type `scalar`.
 
-    A scalar of the same or a lower kind does not change the dtype; a higher kind gives that kind's
-    default (a float beside integers gives float32, a complex beside float64 complex128).
+    A scalar of the same or a lower kind does not change the dtype. A scalar of a higher kind gives
+    the default of that kind: a float with integers gives float32, a complex with float64 gives
+    complex128.
     """
     kind = KIND_RANKS[kind_of(dtype)]
     if _KIND_ORDER[scalar] <= kind:
@@ -187,7 +188,7 @@ def promote_scalar(dtype: DType, scalar: Any) -> DType:
 
 @lru_cache(maxsize=64)
 def real_of(dtype: DType) -> DType:
-    """The dtype of the real part: float32 for complex64; a real dtype is its own."""
+    """The dtype of the real part: float32 for complex64; `dtype` itself if it is real."""
     if not is_complex(dtype):
         return dtype
     return np.dtype(np.float32 if dtype == np.complex64 else np.float64)
@@ -202,5 +203,5 @@ def int_range(dtype: DType) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def float_info(dtype: DType) -> Any:
-    """`finfo` of a floating dtype, or of the parts of a complex one."""
+    """`finfo` of a floating dtype, or of the real part of a complex dtype."""
     return ml_dtypes.finfo(real_of(dtype))  # type: ignore[no-untyped-call]

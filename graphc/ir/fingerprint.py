@@ -19,21 +19,29 @@ from graphc.ir.program import Program
 from graphc.ir.types import TensorType
 from graphc.ir.values import Array, bytes_of, write_value
 
-_RECIPE = "graphc fingerprint 1"  # grows when the text that is hashed changes
+_RECIPE = "graphc fingerprint 1"  # increase the number when the hashed text changes
 
 
 def fingerprint(program: Program) -> str:
     """The SHA-256 of a program's structure, as 64 hexadecimal digits.
 
-    Operators (by name, and users' operators by their content), operands, attributes with the
-    contents of arrays, types, devices, regions, ports, equalities, batch axes and shards count.
-    Program and node names, sources and control inputs do not.
+    The hash covers operators (by name; users' operators by their content), operands, attributes
+    with the contents of arrays, types, devices, regions, ports, equalities, batch axes and shards.
+    It ignores program and node names, sources and control inputs.
 
     Raises:
         TextError: an attribute has a value without a written form.
         VerifyError: an operand is not defined before its use.
     """
     return _digest(_structure(program).lines)
+
+
+def names_digest(program: Program) -> str:
+    """A hash of the names of all nodes in order, including those of bodies.
+
+    `fingerprint` ignores the names, so equal programs of different scripts share an executable.
+    This hash distinguishes such programs."""
+    return _digest([node.name for node in program.walk()])
 
 
 def cache_key(
@@ -43,15 +51,15 @@ def cache_key(
     options: Any,
     extra: Mapping[str, str],
 ) -> str | None:
-    """The key of an executable; None if it must not be cached, because the program calls back to
-    Python, or has an operator whose content is unknown.
+    """The key of an executable. None if it must not be cached, because the program calls back to
+    Python or has an operator whose content is unknown.
 
     Args:
         program: functional and not yet optimised.
-        bindings: the sizes bound.
+        bindings: the bound sizes.
         options: the options that determine compilation: frozen dataclasses (options, passes) and
-            containers of plain values, nested as need be.
-        extra: everything besides the program: sources of graphc, versions, flags, devices.
+            containers of plain values, which may be nested.
+        extra: everything else that determines it: sources of graphc, versions, flags, devices.
 
     Raises:
         AttributeValueError: `options` or `extra` contains a value without a stable written form.
@@ -92,7 +100,8 @@ class _Structure:
     """Writes a program as lines. Two programs have equal lines if and only if they have the same
     meaning.
 
-    This does not hold if it `has_unknown`: an operator whose content is unknown.
+    This does not hold if `has_unknown` is True: the program then has an operator whose content is
+    unknown.
     """
 
     def __init__(self) -> None:
@@ -151,7 +160,7 @@ def _array_digest(value: Array) -> str:
 
 
 def _option(value: Any) -> str:
-    """Options as text: the same text if and only if they are the same."""
+    """Options as text. Two texts are equal if and only if the options are equal."""
     if is_dataclass(value) and not isinstance(value, type):
         parts = [f"{f.name}={_option(getattr(value, f.name))}" for f in fields(value)]
         return f"{type(value).__qualname__}({', '.join(parts)})"

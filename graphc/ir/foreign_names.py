@@ -1,8 +1,8 @@
-"""What TensorFlow, Keras, PyTorch and NumPy call things that have another name here."""
+"""Names in TensorFlow, Keras, PyTorch and NumPy for things that have another name in graphc."""
 
 from typing import Final
 
-# What stands behind a tensor's dot elsewhere -> what to write.
+# Attributes and methods of tensors in other libraries -> what to write.
 ATTRIBUTES: Final[dict[str, str]] = {
     "add": "x + y",
     "add_": "x + y: a tensor never changes",
@@ -163,7 +163,8 @@ FUNCTIONS: Final[dict[str, str]] = {
     "XavierNormal": "gc.nn.initializers.GlorotNormal()",
     "XavierUniform": "gc.nn.initializers.GlorotUniform()",
     "ZeroPad2d": "gc.nn.ZeroPadding2D(amount)",
-    "accuracy": 'gc.reduce_mean(gc.cast(gc.equal(gc.argmax(logits, -1), numbers), "float32"))',
+    "accuracy": "gc.metrics.Accuracy(labels=numbers, predictions=logits), or "
+    'gc.reduce_mean(gc.cast(gc.equal(gc.argmax(logits, -1), numbers), "float32"))',
     "array": "gc.constant(value)",
     "as_tensor": "gc.constant(value)",
     "asarray": "gc.constant(value)",
@@ -218,7 +219,6 @@ FUNCTIONS: Final[dict[str, str]] = {
     "log_sum_exp": "gc.logsumexp(x, axis)",
     "losses": "gc.nn.softmax_cross_entropy(labels=..., logits=...) and the other losses of gc.nn",
     "manual_seed": "gc.Graph(seed=...) or seed= of the function that draws",
-    "metrics": 'gc.reduce_mean(gc.cast(gc.equal(gc.argmax(logits, -1), numbers), "float32"))',
     "mm": "gc.matmul(a, b)",
     "mul": "gc.multiply(a, b)",
     "multinomial": "gc.random.categorical(logits)",
@@ -259,7 +259,20 @@ FUNCTIONS: Final[dict[str, str]] = {
     "xavier_uniform_": "gc.nn.initializers.GlorotUniform()",
 }
 
-# What stands behind the dot of a session, a graph, a layer elsewhere -> what to write.
+# Queues, readers and datasets of TensorFlow, in `gc.data` and elsewhere.
+_READERS = (
+    "FIFOQueue FixedLengthRecordDataset FixedLengthRecordReader PaddingFIFOQueue QueueRunner "
+    "RandomShuffleQueue StagingArea TFRecordDataset TFRecordReader TextLineDataset TextLineReader "
+    "WholeFileReader add_queue_runner batch_join bucket_by_sequence_length decode_csv decode_raw "
+    "from_tensor_slices image_dataset_from_directory input_producer maybe_batch "
+    "parse_single_example range_input_producer shuffle_batch shuffle_batch_join "
+    "slice_input_producer string_input_producer"
+)
+FUNCTIONS.update(
+    dict.fromkeys(_READERS.split(), "a pipeline of gc.data; docs/guide/data.md shows each form")
+)
+
+# Attributes and methods of sessions, graphs and layers in other libraries -> what to write.
 MEMBERS: Final[dict[str, dict[str, str]]] = {
     "Graph": {
         "as_default": "`with graph:`",
@@ -319,6 +332,7 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "make_callable": "gc.compile(graph, fetches, feeds)",
         "partial_run": "session.run(fetches, feeds)",
         "predict": "session.run(prediction, feeds)",
+        "profile": "gc.profile(session, fetches, feeds)",
         "restore": "session.set_all(np.load(path))",
         "save": "gc.save(session, path, signatures=...), or np.savez(path, **session.values())",
         "state_dict": "session.values()",
@@ -340,7 +354,6 @@ REMARKS: Final[dict[str, str]] = {
     "height, width]",
     "device": "`with gc.device(name):` around the call",
     "eager": "session.run(tensor) gives a value at any time",
-    "epochs": "steps=, the number of batches",
     "from_logits": "the losses take logits, before softmax or sigmoid",
     "gamma_initializer": "scales start at one; session.set changes them",
     "global_step": "a variable that counts: step.assign_add(1), in gc.group(train, count)",
@@ -389,6 +402,7 @@ KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "axes": ("axis",),
     "beta_regularizer": ("offset_regularizer",),
     "bias": ("use_bias",),
+    "buffer_size": ("buffer", "size"),
     "clip_value_max": ("hi", "max"),
     "clip_value_min": ("lo", "min"),
     "cropping": ("amount",),
@@ -441,8 +455,11 @@ KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "num_embeddings": ("count",),
     "num_heads": ("heads",),
     "num_outputs": ("features", "units"),
+    "num_parallel_calls": ("workers",),
     "num_sampled": ("samples",),
+    "num_shards": ("count",),
     "num_units": ("units",),
+    "num_workers": ("workers",),
     "optimizer": ("tx",),
     "out_channels": ("filters", "features", "units"),
     "out_features": ("features", "units"),

@@ -14,21 +14,21 @@ class Unary(Protocol):
     """A function of one operand."""
 
     def __call__(self, x: Any, /, *, name: str | None = None) -> Tensor:
-        """Its result."""
+        """The result of the function."""
 
 
 class Binary(Protocol):
     """A function of two operands."""
 
     def __call__(self, x: Any, y: Any, /, *, name: str | None = None) -> Tensor:
-        """Its result."""
+        """The result of the function."""
 
 
 class Functions(Protocol):
-    """Functions from operator families other than the family of the calling rule.
+    """Functions of operator families other than the family of the calling rule.
 
-    A rule imports functions of its own family, or of a family earlier in the import order,
-    directly. A test compares these signatures with those of the functions.
+    A rule directly imports functions of its own family, or of a family earlier in the import order.
+    A test compares these signatures with those of the functions.
     """
 
     conj: Unary

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex
 
 from graphc.errors import (
     AttributeValueError,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from graphc.ir.picture import Picture
 
 DEEPEST_NEST: Final = 24
-"""How deep bodies of `cond`, `scan`, functions and the like may be nested. JAX takes about twenty
+"""How deep bodies of `cond`, `scan`, functions and the like may be nested. JAX needs about twenty
 nested Python calls to lower each level, and Python allows 1,000."""
 
 
@@ -41,9 +42,12 @@ class Graph:
         seed: the seed of initial values and of every random operator's stream.
         name: for print-outs.
 
-    Enter it to build (`with graph:`). The first run finalizes it; `with graph.extend():` opens
-    it again. A body (of `scan`, ...) is a child graph: tensors of its ancestors that it uses
-    become explicit inputs, listed in `captures`.
+    Raises:
+        AttributeValueError: `seed` is not an integer, or `name` is not a string or is too long.
+
+    Enter the graph to build it (`with graph:`). The first run finalizes it; `with graph.extend():`
+    opens it again. A body (of `scan`, ...) is a child graph. If it uses tensors of its ancestors,
+    they become explicit inputs, which `captures` lists.
 
     Examples:
         >>> with gc.Graph(seed=1, name="squares") as squares:
@@ -56,9 +60,8 @@ class Graph:
     """
 
     def __init__(self, seed: int = 0, name: str = "graph", *, parent: Graph | None = None) -> None:
-        check_length(name, "name of a graph")
-        self.name = name
-        self.seed = seed
+        self.name = _checked_name(name)
+        self.seed = _checked_seed(seed)
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         if self.depth > DEEPEST_NEST:
@@ -74,12 +77,12 @@ class Graph:
         self.inputs: list[Tensor] = []  # of a child: its parameters, then its captures
         self.captures: dict[Tensor, Tensor] = {}  # outer tensor -> the input that represents it
         self.finalized = False
-        self._has_run = False  # the same, but for the time inside `extend()`
+        self._has_run = False  # the same, but `extend()` does not change it
         self._extending = 0
         self._by_name: dict[str, Node] = {}
         self._producers: dict[Tensor, Node] = {}
         self._entered: list[AbstractContextManager[Graph]] = []
-        # Shared by a graph and its bodies, so only the root's are used.
+        # A graph and its bodies share these, so only those of the root are used.
         self.variables: dict[str, Variable] = {} if parent is None else parent.root.variables
         self.constraints: DimConstraints = (
             DimConstraints() if parent is None else parent.root.constraints
@@ -88,7 +91,7 @@ class Graph:
         # Objects that are created once for a graph and its bodies, such as the bodies of functions.
         self.memo: dict[Any, Any] = {} if parent is None else parent.root.memo
         self._collections: dict[str, list[Any]] = {}
-        self.draws = 0  # random operators made so far, in the whole graph
+        self.draws = 0  # the number of random operators made so far in the whole graph
         # variable -> its last read; valid until the next assignment
         self.last_reads: dict[Variable, Tensor] = {}
 
@@ -149,9 +152,9 @@ class Graph:
         return node
 
     def restore(self, node: Node) -> None:
-        """Appends a complete node, such as the parser and the loader create.
+        """Appends a complete node. The parser and the loader create such nodes.
 
-        Its name, the names in its regions and the named sizes of its results are then reserved.
+        Reserves the name of the node, the names in its regions and the named sizes of its results.
 
         Raises:
             GraphError: there is already a node of that name.
@@ -187,7 +190,7 @@ class Graph:
         self._names.reserve(variable.name)
 
     def adopt(self, tensor: Tensor) -> Tensor:
-        """`tensor` as an operand here: itself, or the input that captures an outer one.
+        """`tensor` as an operand in this graph: itself, or the input that captures an outer tensor.
 
         Raises:
             GraphError: the tensor belongs to another graph.
@@ -236,8 +239,8 @@ class Graph:
         """`base` in the current name scope, with a suffix `_1`, `_2`, ... if it is already used.
 
         Raises:
-            AttributeValueError: it is not a text, or contains `:`, which precedes the number of a
-                result.
+            AttributeValueError: `base` is not a text, or contains `:`, which precedes the number of
+                a result.
 
         Examples:
             >>> y = gc.constant(1, name="y")
@@ -314,7 +317,7 @@ class Graph:
         """The node that computes `tensor`.
 
         Raises:
-            GraphError: the tensor is a body's input or another graph's.
+            GraphError: the tensor is an input of a body, or belongs to another graph.
 
         Examples:
             >>> x = gc.constant(1.0, name="x")
@@ -425,7 +428,7 @@ class Graph:
         self.root._collections.setdefault(collection, []).append(item)
 
     def collection(self, collection: str, scope: str | None = None) -> list[Any]:
-        """The items of a collection in order; with `scope`, those whose names lie in it.
+        """The items of a collection in order. With `scope`, only items with names in that scope.
 
         A collection without additions is empty.
 
@@ -488,3 +491,24 @@ class Graph:
         return f"<Graph {self.name}: {len(self.nodes)} nodes, {len(self.variables)} variables" + (
             ", finalized>" if self.finalized else ">"
         )
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise AttributeValueError(
+            f"Graph: name must be a str, got {name!r}",
+            source=current_source(),
+            hint='gc.Graph(seed=1, name="model")',
+        )
+    check_length(name, "name of a graph")
+    return name
+
+
+def _checked_seed(seed: object) -> int:
+    if isinstance(seed, SupportsIndex):
+        return index(seed)
+    raise AttributeValueError(
+        f"Graph: seed must be an int, got {seed!r}",
+        source=current_source(),
+        hint=f"gc.Graph(name={seed!r})" if isinstance(seed, str) else "gc.Graph(seed=1)",
+    )

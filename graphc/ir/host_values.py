@@ -1,4 +1,5 @@
-"""Converts the values that users pass to arrays: one rule for every container, and no loss.
+"""Converts the values that users pass into arrays, by the same rule for every container and
+without loss.
 
 A value may be a number, nested lists, an array of NumPy or JAX, or anything that NumPy or DLPack
 can read. Its numbers must survive the conversion to the wanted dtype: an integer out of range
@@ -32,7 +33,7 @@ from graphc.ir.dtypes import (
 
 Array = np.ndarray[Any, Any]
 
-_UNMASKED = (np.ndarray, np.generic, jax.Array)  # a masked array is known by its own type
+_UNMASKED = (np.ndarray, np.generic, jax.Array)  # a masked array has another type
 _DEEPEST: Final = 64  # nested lists: the maximum number of axes of NumPy's arrays
 _KINDS: Final = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
@@ -40,16 +41,16 @@ _KINDS: Final = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 def host_array(value: Any, wanted: DType | None = None) -> Array:
     """`value` as an array of numbers in the byte order of this machine.
 
-    The array may share its memory with `value`. Its dtype is the one NumPy finds: int64 or
-    float64 for Python's numbers.
+    The array may share its memory with `value`. NumPy determines its dtype: int64 or float64 for
+    Python's numbers.
 
     Args:
         value: a number, nested lists, or anything that NumPy or DLPack can read.
         wanted: the dtype that the array will be converted to, if that is known.
 
     Raises:
-        DTypeError: `value` is masked, is not numeric or cannot be read (the error of reading it is
-            then the cause), or a Python integer in it is out of range for `wanted`.
+        DTypeError: `value` is masked, is not numeric or cannot be read (the cause is then the error
+            of reading it), or it has a Python integer that is out of range for `wanted`.
     """
     array = read(value)
     if wanted is not None and array.dtype.kind in ("Of" if is_integer(wanted) else "O"):
@@ -117,14 +118,14 @@ def _integers(value: Any, dtype: DType) -> Array | None:
 
 
 def fitted(array: Array, dtype: DType) -> Array:
-    """`array` in another dtype, with all its values kept up to the rounding of floats.
+    """`array` in another dtype. All values are preserved, except for the rounding of floats.
 
     The result is `array` itself if it has the dtype, and a new array otherwise.
 
     Raises:
-        DTypeError: an integer or a float is out of range, a float that is not whole is to become
-            an integer, an imaginary part is to be dropped, or a number other than 0 and 1 is
-            to become a bool.
+        DTypeError: an integer or a float is out of range, a float that is not whole would become
+            an integer, an imaginary part would be dropped, or a number other than 0 and 1 would
+            become a bool.
     """
     if array.dtype == dtype:
         return array
@@ -194,19 +195,19 @@ def _read(value: Any) -> Array:
         if isinstance(array, np.ma.MaskedArray):  # the result of another object's `__array__`
             raise _masked()
         return _by_dlpack(value) if array.dtype.kind == "O" else np.asarray(array)
-    except (MemoryError, GraphcError):  # a GraphcError is that of a tensor, which has no value
+    except (MemoryError, GraphcError):  # a tensor, which has no value, raises GraphcError
         raise
     except Exception as error:
         if isinstance(value, jax.Array) or not hasattr(value, "__dlpack__"):
             raise _unreadable(value, error) from error
-        try:  # its dtype or device may be unknown to NumPy
+        try:  # NumPy may not know its dtype or device
             return _by_dlpack(value)
         except Exception:
             raise _unreadable(value, error) from error
 
 
 def is_typed_key(value: Any) -> bool:
-    """Whether `value` is an array of keys of `jax.random.key`. Graphs hold keys by their words."""
+    """Whether `value` is an array of keys of `jax.random.key`. Graphs hold the words of keys."""
     dtype = value.dtype if isinstance(value, jax.Array) else None
     return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
 
@@ -219,7 +220,7 @@ def _by_dlpack(value: Any) -> Array:
 
 
 def _check_nest(value: list[Any] | tuple[Any, ...], depth: int) -> None:
-    """Refuses lists that are nested too deeply, and masked arrays in them."""
+    """Rejects lists that are nested too deeply, and masked arrays in them."""
     if depth > _DEEPEST:
         raise DTypeError(
             f"{type(value).__name__}s are nested more than {_DEEPEST} deep",
@@ -240,7 +241,7 @@ def _check_nest(value: list[Any] | tuple[Any, ...], depth: int) -> None:
 def _becomes_masked(value: Any) -> bool:
     try:
         return isinstance(np.asanyarray(value), np.ma.MaskedArray)
-    except GraphcError:  # of a tensor, which has no value
+    except GraphcError:  # a tensor has no value
         raise
     except Exception:  # raised again when the list is read
         return False
@@ -301,7 +302,7 @@ def _check_integers(array: Array, dtype: DType) -> None:
 
 
 def _check_finite(array: Array, result: Array) -> None:
-    """Refuses a conversion that made infinities or NaNs which `array` does not have."""
+    """Rejects a conversion that produced infinities or NaNs that `array` does not have."""
     if np.isfinite(result).all():
         return
     lost = np.isnan(result) != np.isnan(array)

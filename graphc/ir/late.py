@@ -1,4 +1,4 @@
-"""Attributes that are finished only where a node is written, to a text or a file."""
+"""Attributes that are completed only when a node is written to a text or a file."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from graphc.ir.node import Node
 
 
 class Late:
-    """A value of an attribute that has no written form; other nodes take the node's place."""
+    """A value of an attribute that has no written form. Other nodes replace the node in writing."""
 
     def written(self, node: Node, depth: int) -> list[Node]:
         """The nodes that are written instead of `node`, which has this attribute.
 
         Args:
-            depth: how many nodes with such attributes it was found inside.
+            depth: how many nodes with such attributes contain it.
         """
         raise NotImplementedError
 
 
 def written(nodes: Sequence[Node], depth: int = 0) -> list[Node]:
-    """`nodes` as they are written, also inside regions."""
+    """`nodes` in the form in which they are written, also inside regions."""
     found: list[Node] = []
     for node in nodes:
         late = next((value for value in node.attrs.values() if isinstance(value, Late)), None)

@@ -49,7 +49,7 @@ class Sharded:
 
 @dataclass(frozen=True)
 class Partial:
-    """Each replica holds a term; `op` combines the terms to the whole: "sum", "max" or "min"."""
+    """Each replica holds a term. `op` combines the terms: "sum", "max" or "min"."""
 
     op: str
 
@@ -64,27 +64,27 @@ REPLICATED = Replicated()
 
 
 def axis_of(layout: Layout) -> int | None:
-    """The axis along which the layout is cut, or None."""
+    """The axis along which the layout is split, or None."""
     return layout.axis if isinstance(layout, Sharded) else None
 
 
 @dataclass(frozen=True)
 class LayoutPlan:
-    """The answer of a layout rule.
+    """The result of a layout rule.
 
     Attributes:
         operands: the required layout of each operand.
-        results: the resulting layout of each result.
-        attrs: attributes to change so that the node computes its local part; None for none.
+        results: the layout of each result.
+        attrs: attributes to change so that the node computes its local part, or None.
         regions: the node's regions made local; None if they are unchanged.
         fold_replica: the operand positions of random keys that must differ per replica.
-        fill: for results that combine elements of sharded operands, such as sums: the padding of a
-            batch that does not divide by the replicas that keeps the results equal to those of the
-            real rows. It maps the position of an operand to "sum", "max" or "min", for a value that
-            does not change the result of this reduction, or to the position of another operand,
-            whose elements the padding then holds. None means that no such padding is known, and the
-            operand is gathered. Results that are all sharded need no `fill`: an operator that may
-            be split between any two rows keeps padding in the padding.
+        fill: for results that combine elements of sharded operands, such as sums. A batch that
+            does not divide by the replicas is padded; this padding must not change the results of
+            the real rows. `fill` maps the position of an operand to "sum", "max" or "min", for a
+            value that does not change the result of this reduction, or to the position of another
+            operand, whose elements the padding then holds. None means that no such padding is
+            known, and the operand is gathered. Results that are all sharded need no `fill`: in an
+            operator that may be split between any two rows, padding affects only padding.
     """
 
     operands: Sequence[Layout]
@@ -144,7 +144,7 @@ _OF_ELEMENTS: WeakSet[LayoutRule] = WeakSet()
 
 @dataclass(frozen=True)
 class Pieces:
-    """The `LayoutContext` for a single node that is cut into pieces, without replicas.
+    """The `LayoutContext` for a single node that is split into pieces, without replicas.
 
     Attributes:
         catalogue: the operators by name.
@@ -155,5 +155,5 @@ class Pieces:
     replicas: int | Fraction
 
     def replicate_region(self, region: Program, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises LayoutError: only nodes without regions are cut."""
+        """Raises LayoutError, because only nodes without regions are split."""
         raise LayoutError(f"{region.name}: a node with regions is not cut into pieces")

@@ -53,7 +53,7 @@ class Token(NamedTuple):
     text: str
     start: int
     line: int
-    first: bool  # on its line
+    first: bool  # whether it is the first token on its line
 
     def __str__(self) -> str:
         return "the end of the text" if self.kind == "end" else repr(self.text)
@@ -153,7 +153,7 @@ class Cursor:
         return False
 
     def items(self, close: str, read: Callable[[], T]) -> list[T]:
-        """What `read` gives, again and again: items up to `close`, separated by commas."""
+        """Calls `read` for each item up to `close`. Commas separate the items."""
         if self.accept(close):
             return []
         found = [read()]
@@ -207,7 +207,7 @@ class Cursor:
         return sign * self._int(self.next())
 
     def number(self) -> int | float:
-        """An int, or a float where it has a point or an exponent; `inf` and `nan` too."""
+        """An int; or a float if it has a point or an exponent, or is `inf` or `nan`."""
         sign = -1 if self.accept("-") else 1
         if self.at("inf") or self.at("nan"):
             return sign * float(self.next().text)

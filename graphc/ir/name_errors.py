@@ -1,4 +1,4 @@
-"""Errors for names that do not exist: the name that graphc uses, or the nearest known name."""
+"""Errors for unknown names. They suggest the name in graphc, or the nearest known name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def no_attribute(owner: Any, name: str) -> AttributeError:
 
 
 def no_assignment(owner: object, name: str) -> AttributeError:
-    """The error for `owner.name = value`, of a tensor, a variable or a layer."""
+    """The error for `owner.name = value` if the owner is a tensor, a variable or a layer."""
     if name.startswith("_"):
         return AttributeError(f"{owner!r} has no attribute {name!r} to set", name=name, obj=owner)
     return UnknownAttributeError(
@@ -68,7 +68,7 @@ def _advice(name: str, foreign: dict[str, str], known: Iterable[str]) -> str | N
 
 
 def nearest_keyword(name: str, known: Iterable[str]) -> str | None:
-    """A `hint` line for an unknown argument: what it is called here, or the nearest one."""
+    """A `hint` line for an unknown argument: its name in graphc, or the nearest argument."""
     names = list(known)
     if name == "keep_prob" and "rate" in names:
         return "rate= is the probability of zero: rate = 1 - keep_prob"

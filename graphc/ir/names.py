@@ -19,11 +19,11 @@ class Names:
         self._counts: dict[str, int] = {}  # name -> the number of its next suffix
 
     def reserve(self, name: str) -> None:
-        """Marks a name as used. It may be used already."""
+        """Marks a name as used. The name may already be in use."""
         self._counts.setdefault(name, 1)
 
     def unique(self, name: str) -> str:
-        """A new name: `name`, or if it is used, with a suffix `_1`, `_2`, ..."""
+        """A new name: `name` itself, or with a suffix `_1`, `_2`, ... if it is already used."""
         count = self._counts.get(name)
         if count is None:
             check_length(name)
@@ -42,8 +42,8 @@ def look_up(table: Mapping[str, T], name: str, missing: str, listing: str) -> T:
     """The entry of this name.
 
     Raises:
-        UnknownNameError: there is none. `missing` is its message. The hint is the nearest name,
-            or the expression `listing`, which gives all names.
+        UnknownNameError: there is no such entry. `missing` is the message. The hint is the nearest
+            name, or the expression `listing`, which gives all names.
     """
     found = table.get(name)
     if found is None:
@@ -55,12 +55,12 @@ def check_length(name: str, what: str = "name", source: Source | None = None) ->
     """Rejects a name that is too long.
 
     Args:
-        name: including the name scopes around it.
-        what: what is named, for the error.
+        name: the name with its name scopes.
+        what: the kind of the named object, for the error.
         source: the user's line; by default the current one.
 
     Raises:
-        AttributeValueError: it has more than `LONGEST_NAME` characters.
+        AttributeValueError: the name has more than `LONGEST_NAME` characters.
     """
     if len(name) > LONGEST_NAME:
         raise AttributeValueError(

@@ -1,5 +1,4 @@
-"""What a public module that collects names of other modules defines: `__all__`, `__dir__` and
-`__getattr__`."""
+"""`__all__`, `__dir__` and `__getattr__` for public modules that collect names of other modules."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ def namespace(
     Args:
         module: its public name, for the error for an unknown name.
         members: its `globals()`, after all imports.
-        more: public names besides those of `exports.names`, such as submodules.
+        more: public names in addition to those of `exports.names`, such as submodules.
     """
     names = [*exports.names(members), *more]
 

@@ -1,7 +1,7 @@
 """`Tensor` and `Node`: the two records that make up a graph and a program.
 
-A tensor does not point to its producer (as in a jaxpr): a pass replaces a node by another with the
-*same* result tensors, and nothing downstream has to be rebuilt.
+A tensor does not refer to its producer (as in a jaxpr). A pass replaces a node by another one with
+the *same* result tensors, so no other node has to be rebuilt.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Tensor(Operand):
                 source=current_source(),
                 hint="gc.constant(value) holds a value, gc.placeholder(shape) is fed",
             )
-        put = object.__setattr__  # the class's own refuses to change a name, and takes longer
+        put = object.__setattr__  # the class's own method rejects changes of a name, and is slower
         put(self, "type", type)
         put(self, "name", name)
         put(self, "graph", graph)
@@ -102,9 +102,9 @@ class Node(Uncopied):
         attrs: attributes, including defaults; never mutated.
         regions: the bodies, for operators that have some.
         name: unique in its graph, with the name scopes: `hidden/MatMul`.
-        source: the user's line; every rewrite keeps it.
+        source: the user's line; every rewrite preserves it.
         device: the requested device, or "".
-        control_inputs: names of nodes that run whenever this one does.
+        control_inputs: names of nodes that run whenever this node runs.
 
     Examples:
         >>> node = gc.one_hot([0, 2], 3, name="labels").node
@@ -144,7 +144,7 @@ class Node(Uncopied):
         return f"<Node {self.name or '?'} = {self.op.name} -> {outputs or 'nothing'}>"
 
 
-# `in`, `list.index` and `==` of sequences use `==` of the elements, which for tensors makes nodes.
+# `in`, `list.index` and `==` of sequences use `==` of the elements. `==` of tensors creates nodes.
 
 
 def is_among(item: Any, items: Iterable[Any]) -> bool:
@@ -153,7 +153,7 @@ def is_among(item: Any, items: Iterable[Any]) -> bool:
 
 
 def position_of(item: Any, items: Iterable[Any]) -> int:
-    """The first position of `item` itself: `list.index` by identity. It must be there."""
+    """The first position of `item` itself: `list.index` by identity. `items` must contain it."""
     return next(i for i, other in enumerate(items) if other is item)
 
 
@@ -178,7 +178,7 @@ def by_identity(cls: type[C]) -> type[C]:
 
 
 def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Rows for an error: label, name, type and user line of each tensor, in columns."""
+    """The lines of an error: label, name, type and user's line of each tensor, in columns."""
     rows = []
     for label, tensor in tensors.items():
         name, source = _name_and_source(tensor)
@@ -193,8 +193,8 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> list[str]:
 
 
 def _name_and_source(tensor: Tensor) -> tuple[str, Source | None]:
-    """The name and line that users know: those of the variable for a value of a variable, and those
-    of the operand for a tensor marked for `check_numerics`."""
+    """The name and line that users know. For the value of a variable, they are those of the
+    variable. For a tensor marked for `check_numerics`, they are those of the operand."""
     graph = tensor.graph
     producer = graph.find_producer(tensor) if graph is not None else None
     if producer is not None and producer.op.name == "InRange":

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 class Effects(enum.Flag):
-    """Side effects: what an operator does besides computing its results from its operands."""
+    """Side effects of an operator: everything except computing its results from its operands."""
 
     PURE = 0
     READ = enum.auto()  # reads the variable named by the attribute `variable`
     WRITE = enum.auto()  # assigns it
     RANDOM = enum.auto()  # draws from the run's random key
-    HOST = enum.auto()  # prints or calls back: ordered, never removed from the selected nodes
+    HOST = enum.auto()  # prints or calls back to Python: ordered, never removed once selected
     FEED = enum.auto()  # gets its value from the caller: a placeholder
 
 
@@ -182,7 +182,7 @@ class InferContext:
     def require(
         self, condition: bool, what: str, *, hint: str | None = None, dtype: bool = False
     ) -> None:
-        """Raises `ShapeError` (or `DTypeError`) with `what` unless `condition`."""
+        """Raises `ShapeError` (or `DTypeError`) with `what` unless `condition` holds."""
         if not condition:
             self.fail(what, hint=hint, error=DTypeError if dtype else ShapeError)
 
@@ -214,7 +214,7 @@ class InferContext:
 
 
 def _cast_hint(label: str, words: str, dtype: DType) -> str:
-    """How an operand gets a dtype that the words describe."""
+    """A hint: how to give an operand a dtype that the words describe."""
     if is_complex(dtype):
         return f"gc.real({label}), gc.imag({label}) and gc.abs({label}) are real"
     if words.startswith("bool"):
@@ -225,11 +225,11 @@ def _cast_hint(label: str, words: str, dtype: DType) -> str:
 
 
 class LowerContext(Protocol):
-    """The context of `lower`: what an operator needs besides its operands and attributes."""
+    """The context of `lower`: the information beyond the operator's operands and attributes."""
 
-    axis_name: str | None  # the replica axis in a data-parallel run, else None
+    axis_name: str | None  # the replica axis in a data-parallel run, otherwise None
     replicas: int
-    mesh: Any  # the `jax.sharding.Mesh` if the run uses one, else None
+    mesh: Any  # the `jax.sharding.Mesh` if the run uses one, otherwise None
     node: Node
     in_loop: bool  # whether the node is in the body of a loop or in a branch
     catalogue: Mapping[str, OpDef]
@@ -243,9 +243,8 @@ class LowerContext(Protocol):
     def lower_region(
         self, region: Program, args: Sequence[Any], *, loop: bool = False
     ) -> list[Any]:
-        """Emits the body of `region` for the JAX values `args` and returns its outputs. `loop`
-        states that it becomes the body of a loop or a branch. The nodes inside see this as
-        `in_loop`."""
+        """Emits the body of `region` for the JAX values `args` and returns its outputs. `loop` is
+        True if it becomes the body of a loop or a branch. The nodes inside see it as `in_loop`."""
 
     def call_region(self, region: Program, args: Sequence[Any]) -> list[Any]:
         """Emits a call of `region`. All calls of the same body share one function."""
@@ -264,7 +263,7 @@ class GradientContext(Protocol):
         """Adds gradients to the current graph. A gradient is None if no y depends on its x."""
 
     def by_vjp(self, node: Node, *adjoints: Tensor | None) -> Sequence[Tensor | None]:
-        """Adjoints by `jax.vjp` of the node's lowering, as for an operator without a rule."""
+        """Adjoints from `jax.vjp` of the node's lowering, as for an operator without a rule."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,8 +300,8 @@ class OpDef:
         is_elementwise: whether each element of the results depends only on the operands' elements
             at the same position, apart from broadcasting. The layout rule determines this; see
             `of_elements`.
-        content: `(node) -> text` that identifies the computation in fingerprints, or None if
-            nothing does. The field is None if the operator's name is sufficient.
+        content: `(node) -> text` that identifies the computation in fingerprints; it returns None
+            if no text identifies it. The field is None if the operator's name is sufficient.
     """
 
     name: str
@@ -408,8 +407,8 @@ class OpDef:
         self, node: Node, axes: Sequence[int | None], rows: int, catalogue: Mapping[str, OpDef]
     ) -> ByRows | None:
         """How `node` computes each row of its result from the same row of its operands; None if
-        it does not. `axes` gives the axis of the rows of each operand; None means that this is
-        unknown, or that the operand is needed whole. The layout rule determines the answer; see
+        it does not. `axes` gives the axis of the rows of each operand. None means that the axis is
+        unknown, or that the whole operand is needed. The layout rule determines the result; see
         `ir.rows`."""
         if self.layout is None or self.effects is not PURE or node.regions:
             return None

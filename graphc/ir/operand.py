@@ -1,4 +1,4 @@
-"""`Operand`: what tensors and variables share. They have the operators of Python and the methods
+"""`Operand`: the base class of tensors and variables, with the operators of Python and the methods
 of NumPy's arrays."""
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ Axes = int | Sequence[int] | None
 
 
 class SupportsArray(Protocol):
-    """What NumPy can read: arrays of NumPy, JAX, pandas, torch."""
+    """An object that NumPy can read: an array of NumPy, JAX, pandas or torch."""
 
     def __array__(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array."""
 
 
 OperandLike: TypeAlias = "Operand | DimExpr | complex | SupportsArray | Sequence[Any]"
-"""What an operator converts to a tensor: `graphc.typing.TensorLike` for this layer."""
+"""A value that an operator converts to a tensor: `graphc.typing.TensorLike` for this layer."""
 
 DTypeLike: TypeAlias = str | type[Any] | np.dtype[Any]
 """`graphc.typing.DTypeLike` for this layer."""
 
 IndexLike: TypeAlias = "OperandLike | slice | EllipsisType | tuple[Any, ...] | None"
-"""What stands between the brackets of `x[...]`."""
+"""An index: the text between the brackets of `x[...]`."""
 
 
 class Operand(Operators):
@@ -96,7 +96,7 @@ class Operand(Operators):
 
     @property
     def at(self) -> At:
-        """For a copy that is changed in places: `x.at[i].set(values)`, `.add`, `.mul`, ...
+        """Gives a copy with changed elements: `x.at[i].set(values)`, `.add`, `.mul`, ...
 
         Examples:
             >>> run(gc.constant([1, 2, 3]).at[0].set(9))
@@ -217,7 +217,7 @@ class Operand(Operators):
         return METHODS["repeat"](self, repeats, axis)
 
     def take(self, indices: OperandLike, axis: int | None = None) -> Tensor:
-        """`gc.take`: the slices at `indices`; of all elements in a row by default, as in NumPy.
+        """`gc.take`: the slices at `indices`; by default, of the flattened tensor, as in NumPy.
 
         Examples:
             >>> run(gc.constant([[1, 2], [3, 4]]).take([1], 0))
@@ -353,7 +353,7 @@ class Operand(Operators):
         return METHODS["clip"](self, min, max)
 
     def round(self, decimals: int = 0) -> Tensor:
-        """`gc.round`: to the nearest number of so many decimals, ties to even.
+        """`gc.round`: rounds to this number of decimals, ties to even.
 
         Examples:
             >>> run(gc.constant([1.26]).round(1))
@@ -380,14 +380,14 @@ class Operand(Operators):
         return METHODS["conj"](self)
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name == "type":  # without it there is no repr, which the error needs
+        if name == "type":  # the error needs the repr, which needs the type
             raise AttributeError(name)
         raise no_attribute(self, name)
 
     if not TYPE_CHECKING:  # type checkers find such assignments
 
         def __setattr__(self, name: str, value: Any) -> None:
-            if name == "name":  # by which the graph finds it
+            if name == "name":  # the graph finds the tensor by its name
                 raise no_assignment(self, name)
             try:
                 object.__setattr__(self, name, value)
@@ -413,7 +413,7 @@ class Operand(Operators):
         )
 
     def __iter__(self) -> Iterator[Tensor]:
-        """The slices along the first axis, if its size is an int: those of `gc.unstack`."""
+        """The slices along the first axis, as from `gc.unstack`. Its size must be an int."""
         shape = self.type.shape
         if shape and isinstance(shape[0], int):
             slices: Any = METHODS["unstack"](self)
@@ -475,10 +475,10 @@ class Operand(Operators):
 
     @property
     def __jax_array__(self) -> Callable[[], Any]:
-        """JAX's functions look for it: `jnp.exp(x)`, and arithmetic with a value that JAX traces.
+        """JAX looks for this attribute in `jnp.exp(x)`, and in arithmetic with a value it traces.
 
-        Functions get an error, because JAX's own errors do not say what to do. For operators of
-        JAX's arrays the attribute is absent, so that those of tensors are asked.
+        Functions of JAX get an error, because JAX's own errors do not say what to do. For operators
+        of JAX's arrays the attribute is absent, so that Python uses the operators of tensors.
         """
         capture = CAPTURE.get()
         if capture is not None:
@@ -502,10 +502,10 @@ class Operand(Operators):
     def __int__(self) -> int:
         self._refuse_value()
 
-    if not TYPE_CHECKING:  # type checkers refuse a tensor where Python needs an int
+    if not TYPE_CHECKING:  # type checkers reject a tensor where Python needs an int
 
         def __index__(self) -> NoReturn:
-            # An error that is a `TypeError`, as Python's own is where there is no `__index__`.
+            # A `TypeError`, like Python's own error for objects without `__index__`.
             raise ArgumentError(
                 f"{self!r} is used where Python needs an int, but it has no value while the graph "
                 "is built",

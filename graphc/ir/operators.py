@@ -30,10 +30,10 @@ def bind_methods(table: Mapping[str, Callable[..., Any]]) -> None:
 
 
 class JaxValueError(DTypeError):
-    """An operand is a value that JAX traces. Only JAX's functions take it."""
+    """An operand is a value that JAX traces. Only JAX's functions accept it."""
 
 
-# Gives the value by which a function that JAX traces sees a tensor of the graph.
+# Gives the JAX value that represents a tensor of the graph inside a function that JAX traces.
 CAPTURE: ContextVar[Callable[[Operand], Any] | None] = ContextVar("capture", default=None)
 
 
@@ -56,7 +56,7 @@ def _binary(name: str) -> Callable[[Any, Any], Tensor]:
         except JaxValueError:
             if CAPTURE.get() is None:
                 raise
-            return NotImplemented  # JAX's own operator asks `__jax_array__`
+            return NotImplemented  # JAX's own operator then uses `__jax_array__`
 
     return method
 
@@ -80,13 +80,13 @@ def is_comparable(value: object) -> bool:
     container of numbers: a list, an array, a range, a buffer (`array.array`, `memoryview`), or an
     object with `__array__`.
 
-    None, a string, a date or another object has no such elements, and equals no tensor.
+    None, a string, a date or another object has no such elements, and is not equal to any tensor.
     """
     if value is None or isinstance(value, (str, bytes, type)):
         return False
     if isinstance(value, np.generic) and not isinstance(value, np.number | np.bool_):
-        return value.dtype in SHORT  # True for dtypes of ml_dtypes, but not for dates and records
-    if isinstance(value, np.timedelta64):  # NumPy makes it a kind of integer
+        return value.dtype in SHORT  # includes dtypes of ml_dtypes, but not dates and records
+    if isinstance(value, np.timedelta64):  # in NumPy, this is a subclass of the integers
         return False
     if isinstance(value, (Operators, Number, list, tuple, range)):
         return True
@@ -160,8 +160,8 @@ class Operators(Uncopied):
         return METHODS["logical_not"](self)
 
     # `==` compares elements, as in NumPy. Dictionaries and sets still find tensors by identity:
-    # they use `==` only for objects with equal hashes, and two live tensors have different ones.
-    # Lists and tuples do use it: inside graphc, use `is`, `is_among`, `position_of`, `same_items`.
+    # they use `==` only for objects with equal hashes, and two live tensors have different hashes.
+    # But lists and tuples use it. In graphc, use `is`, `is_among`, `position_of` or `same_items`.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Any:

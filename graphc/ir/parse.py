@@ -132,7 +132,7 @@ def _program(cursor: Cursor, catalogue: Catalogue, kinds: tuple[str, str]) -> Pr
 
 
 def _statement(cursor: Cursor, word: str) -> bool:
-    """Skips `word` if it starts a statement and is not the name of an operator."""
+    """Skips `word` and returns True if it starts a statement and is not the name of an operator."""
     token = cursor.peek()
     if not token.first:
         cursor.fail("a new line")
@@ -212,7 +212,7 @@ def _attrs(cursor: Cursor, op: OpDef, token: Token) -> Mapping[str, Any]:
         attr = op.attrs[cursor.known(name, op.attrs, f"attribute of {op.name}")]
         cursor.next()
         if name.text in given:
-            cursor.fail_at(name, f"{name.text} stands twice")
+            cursor.fail_at(name, f"{name.text} occurs twice")
         cursor.expect("=")
         given[name.text] = read_attr(cursor, attr.kind)
 

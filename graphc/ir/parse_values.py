@@ -26,10 +26,10 @@ def read_attr(cursor: Cursor, kind: str) -> Any:
 
 
 def read_value(cursor: Cursor) -> Any:
-    """A value that says its own kind.
+    """A value whose text includes its kind.
 
     Raises:
-        TextError: it is none; the text names the line and what was expected.
+        TextError: it is not a value. The error names the line and what was expected.
     """
     token = cursor.peek()
     if token.kind == "string":
@@ -106,7 +106,7 @@ def _mapping(cursor: Cursor) -> dict[str, Any]:
         token = cursor.peek()
         name = cursor.name("the name of an attribute")
         if name in values:
-            cursor.fail_at(token, f"{name!r} stands twice")
+            cursor.fail_at(token, f"{name!r} occurs twice")
         cursor.expect("=")
         values[name] = read_value(cursor)
 
@@ -142,7 +142,7 @@ def read_spec(cursor: Cursor) -> Spec:
 
 
 def by_name(cursor: Cursor, what: str, read: Callable[[Cursor], T]) -> dict[str, T]:
-    """`x=0, y=1`: values for names; `what` is so called."""
+    """`x=0, y=1`: values by name. `what` is the kind of the named objects, for errors."""
     values = {}
     while True:
         name = cursor.name(f"the name of {what}")

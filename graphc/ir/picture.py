@@ -26,7 +26,7 @@ _GAP_X, _GAP_Y = 24, 46
 _COLORS = {"Placeholder": "#dbeafe", "ReadVariable": "#fef3c7", "Assign": "#fee2e2"}
 _SCOPE_COLOR, _NODE_COLOR = "#e5e7eb", "#ffffff"
 
-# The mouse wheel zooms, dragging moves. Where scripts are off, the picture is fixed.
+# The mouse wheel zooms, and dragging moves. Without scripts, the picture is fixed.
 _SCRIPT = """
 const svg = document.querySelector("svg"), box = svg.viewBox.baseVal;
 svg.addEventListener("wheel", e => {
@@ -46,7 +46,7 @@ svg.addEventListener("mousemove", e => {
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """What `graph.show()` returns. Notebooks display it.
+    """The result of `graph.show()`. Notebooks display it.
 
     Attributes:
         svg: the picture as SVG.
@@ -102,7 +102,7 @@ class _Box:
 
     title: str
     nodes: list[Node] = field(default_factory=list)
-    inputs: dict[_Box, str] = field(default_factory=dict)  # producer -> what it gives first
+    inputs: dict[_Box, str] = field(default_factory=dict)  # producer -> the first value it gives
     layer: int = 0
     x: float = 0.0
 
@@ -117,7 +117,7 @@ def picture(graph: Graph, depth: int) -> Picture:
         raise AttributeValueError(
             f"Graph.show: depth must be an int of at least 0, got {depth!r}",
             source=current_source(),
-            hint="0 shows the outermost scopes; each level more opens one level of scopes",
+            hint="0 shows the outermost scopes; each further level opens one level of scopes",
         )
     boxes = _boxes(graph, depth)
     left_out = len(boxes) - _MOST_BOXES
@@ -149,7 +149,7 @@ def _boxes(graph: Graph, depth: int) -> list[_Box]:
 
 
 def _producers(graph: Graph, node: Node) -> Iterator[tuple[Node, str]]:
-    """The nodes that run before `node`, with what they give it."""
+    """The nodes that run before `node`, each with the value it gives to `node`."""
     for tensor in node.inputs:
         producer = graph.find_producer(tensor)
         if producer is not None:
@@ -159,10 +159,10 @@ def _producers(graph: Graph, node: Node) -> Iterator[tuple[Node, str]]:
 
 
 def _place(boxes: list[_Box]) -> None:
-    """Gives each box its layer and its place in the layer.
+    """Gives each box its layer and its position in the layer.
 
-    Boxes of scopes may depend on each other in circles. The order in which they begin decides:
-    only inputs from boxes that begin earlier move a box down.
+    Boxes of scopes may depend on each other in cycles. So only inputs from boxes that begin earlier
+    move a box down.
     """
     layers: dict[int, list[_Box]] = {}
     rank = {box: i for i, box in enumerate(boxes)}

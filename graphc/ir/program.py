@@ -1,4 +1,5 @@
-"""`Program`: what passes see. Immutable, in SSA form, with named inputs and outputs.
+"""`Program`: the form on which passes work. It is immutable and in SSA form, with named inputs and
+outputs.
 
 The body of every region is a program too. Its ports are of kind "arg" and "result", and captured
 values are explicit inputs.

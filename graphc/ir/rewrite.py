@@ -1,4 +1,4 @@
-"""Tools for passes, all linear: redirect uses, copy, bind sizes, sort, find used nodes."""
+"""Tools for passes: redirect uses, copy, bind sizes, sort, find used nodes. All are linear."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def substitute(where: Sequence[Node], mapping: Mapping[Tensor, Tensor]) -> tuple
 def substitute(
     where: Program | Sequence[Node], mapping: Mapping[Tensor, Tensor]
 ) -> Program | tuple[Node, ...]:
-    """Operands and outputs redirected: each key of `mapping` is replaced by its value.
+    """Redirects operands and outputs: replaces each key of `mapping` by its value.
 
-    Chains are followed (a -> b, b -> c redirects a to c). Definitions stay, so nodes that become
-    unused are left to pruning. Nodes without a redirected operand are the same objects. Regions
-    capture nothing, so they are not entered.
+    Chains are followed (a -> b, b -> c redirects a to c). Definitions do not change; pruning
+    removes the nodes that become unused. Nodes without a redirected operand are the same objects.
+    Regions are not entered, because they capture nothing.
 
     Raises:
         VerifyError: the mapping has a cycle.
@@ -111,8 +111,8 @@ def clone(
 def bind_sizes(program: Program, bindings: Mapping[str, int]) -> Program:
     """The program with named sizes replaced by ints in types, attributes and regions.
 
-    Names that are not bound stay, and so do equalities that contain one. Nodes and tensors without
-    named sizes are shared with `program`.
+    Unbound names, and equalities that contain one, are kept. Nodes and tensors without named sizes
+    are shared with `program`.
 
     Raises:
         FeedError: a binding is not a size, or violates an equality of the program.
@@ -247,7 +247,7 @@ class _DimMap:
         return {**node.attrs, **changed} if changed else node.attrs
 
     def _value(self, value: Any) -> Any:
-        """A dim, or dims inside tuples and mappings, mapped; the same object if none changes."""
+        """Maps a dim, or dims in tuples and mappings. The same object if nothing changes."""
         if type(value) is int:  # the common case
             return value
         if isinstance(value, DimExpr):
@@ -265,7 +265,7 @@ class _DimMap:
 
 
 def rename_feeds(program: Program, names: Sequence[str]) -> Program:
-    """The program with its feeds, in their order, under these names."""
+    """The program with these names for its feeds, in the same order."""
     new = iter(names)
     axes: dict[str, int] = {}
     inputs = []
@@ -292,8 +292,8 @@ def is_sorted(nodes: Iterable[Node], inputs: Iterable[Tensor]) -> bool:
 def sort_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes in an order in which operands come before their uses.
 
-    A node moves only if it must. Nodes that are already in order keep it, and with it the order of
-    reads and assignments.
+    A node moves only if necessary. Nodes that are already in order are not reordered, which
+    preserves the order of reads and assignments.
 
     Raises:
         VerifyError: the nodes depend on each other in a cycle.
@@ -310,7 +310,7 @@ def sort_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
             done[node] = False
             waiting = [p for t in node.inputs if (p := producers.get(t)) and not done.get(p)]
             if not waiting:
-                # A key keeps its first place in a dict, so it is entered anew.
+                # A dict keeps a key at its first position, so the key is removed and added again.
                 del done[stack.pop()]
                 done[node] = True
             for producer in reversed(waiting):
@@ -329,7 +329,7 @@ def used_from(
 
     Args:
         nodes: in an order in which operands come before their uses.
-        keep: nodes for which it is true stay too, with their dependencies.
+        keep: nodes for which it returns True are included too, with their dependencies.
     """
     wanted = set(outputs)
     kept = []

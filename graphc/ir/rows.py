@@ -1,8 +1,8 @@
-"""Row by row: which operators compute each row of the result from the same row of the operands.
+"""Determines which operators compute each row of the result from the same row of the operands.
 
 The layout rule of an operator determines this. If the operator may be split along an axis into any
 number of pieces, each of which is computed in the same way, then it may be split into single rows.
-So each row of the result depends only on that row of the operands, and not on its position.
+So each row of the result depends only on the same row of the operands, and not on its position.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class ByRows(NamedTuple):
     """How a node computes row by row.
 
     Attributes:
-        operands: for each operand the axis of its rows; None: each row needs the whole operand.
-        axis: the axis of the result's rows; None: the result is the sum over the rows.
+        operands: for each operand the axis of its rows; None if each row needs the whole operand.
+        axis: the axis of the result's rows; None if the result is the sum over the rows.
         attrs: the attributes of the node for a single row that differ from those for all rows.
     """
 

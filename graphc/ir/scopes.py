@@ -1,6 +1,6 @@
 """The ambient state of graph building: current graph, name scope, device, control inputs.
 
-One stack per thread. Everything here is entered and left by `with`.
+Each thread has its own state. Everything here is entered and left by `with`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Ambient(threading.local):
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
         self.name_scope = ""  # "a/b/", with the trailing slash, or ""
-        self.device = ""  # the names of all scopes merged
+        self.device = ""  # the merged names of all scopes
         self.devices: tuple[str | DeviceFunction, ...] = ()  # the scopes, if one is a function
         self.control_inputs: tuple[str, ...] = ()
         self.source: Source | None = None  # set while gradients and rewrites are written
@@ -91,7 +91,7 @@ def building(graph: Graph) -> Iterator[Graph]:
 def name_scope(name: str) -> Iterator[str]:
     """Names of nodes and variables created inside start with `name/`; scopes nest.
 
-    A scope entered twice is the same scope: a number keeps the names of nodes and variables
+    A scope that is entered twice is the same scope: a number makes the names of nodes and variables
     unique. Yields the full scope, with a trailing slash.
 
     Args:
@@ -195,7 +195,7 @@ def exact_device(name: str) -> AbstractContextManager[None]:
 
 
 def control_inputs(names: tuple[str, ...]) -> AbstractContextManager[None]:
-    """A run of a node created inside also runs the nodes with these names."""
+    """When a node created inside runs, the nodes with these names run too."""
     return _AmbientValues(control_inputs=tuple(dict.fromkeys(AMBIENT.control_inputs + names)))
 
 

@@ -1,7 +1,7 @@
-"""Programs and graphs as versioned JSON and raw bytes: what artifacts and caches hold.
+"""Programs and graphs as versioned JSON and raw bytes, for artifacts and caches.
 
-A manifest is plain JSON data. Arrays of more than 1 KiB stand beside it, as bytes, with dtype,
-shape and checksum in the manifest (the NumPy side of safetensors lacks the narrow dtypes).
+A manifest is plain JSON data. Arrays of more than 1 KiB are stored outside it as bytes, with dtype,
+shape and checksum in the manifest (the NumPy interface of safetensors lacks the narrow dtypes).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from graphc.ir.variable import Variable
 Manifest = dict[str, Any]
 Arrays = dict[str, Array]
 
-_INLINE = 1024  # arrays of at most so many bytes stand in the manifest itself
+_INLINE = 1024  # arrays of at most this many bytes are in the manifest itself
 _MANIFEST = "manifest"  # its name among the arrays of a file
 
 
 def dump_program(program: Program) -> tuple[Manifest, Arrays]:
-    """A program as a manifest, which JSON can hold, and its large arrays as bytes by name.
+    """A program as a manifest of JSON data, and its large arrays as bytes by name.
 
     Raises:
         SerialError: an attribute has a value that cannot be serialised.
@@ -52,17 +52,17 @@ def dump_program(program: Program) -> tuple[Manifest, Arrays]:
 def load_program(
     manifest: Mapping[str, Any], arrays: Mapping[str, Array], catalogue: Catalogue
 ) -> Program:
-    """The program that `dump_program` took apart. Nothing in the manifest is trusted.
+    """The program that `dump_program` dumped. Nothing in the manifest is trusted.
 
     Raises:
-        SerialError: malformed, of a newer version, an operator that `catalogue` lacks, or not
-            a valid program.
+        SerialError: the manifest is malformed or of a newer version, has an operator that
+            `catalogue` lacks, or is not a valid program.
     """
     return Reader(manifest, arrays, catalogue).read_program()
 
 
 def dump_graph(graph: Graph) -> tuple[Manifest, Arrays]:
-    """A root graph likewise: variables and their initial values, nodes, collections, seed.
+    """A root graph in the same form: variables, their initial values, nodes, collections, seed.
 
     Raises:
         SerialError: the graph is a body, or holds a function or an object that cannot be
@@ -83,13 +83,13 @@ def load_graph(
     catalogue: Catalogue,
     initializers: Mapping[str, type],
 ) -> Graph:
-    """The graph that `dump_graph` took apart. Nothing in the manifest is trusted.
+    """The graph that `dump_graph` dumped. Nothing in the manifest is trusted.
 
     Args:
         initializers: the dataclasses that initial values may be, by name.
 
     Raises:
-        SerialError: as for `load_program`, or an initializer that is not among them.
+        SerialError: as for `load_program`, or an initializer is not among them.
     """
     return GraphReader(manifest, arrays, catalogue, initializers).read_graph()
 
@@ -101,10 +101,10 @@ def to_bytes(manifest: Manifest, arrays: Arrays) -> bytes:
 
 
 def from_bytes(data: bytes) -> tuple[Manifest, Arrays]:
-    """What `to_bytes` put together.
+    """The manifest and the arrays from a file of `to_bytes`.
 
     Raises:
-        SerialError: it is no such file.
+        SerialError: the data are not such a file.
     """
     try:
         arrays = safetensors.numpy.load(data)
@@ -120,7 +120,7 @@ def from_bytes(data: bytes) -> tuple[Manifest, Arrays]:
 
 
 class _Dumper:
-    """One dump: the tables that its parts share."""
+    """One dump, with the tables that its parts share."""
 
     def __init__(self) -> None:
         self._types: dict[TensorType, int] = {}
@@ -180,13 +180,13 @@ class _Dumper:
                 "op": node.op.name,
                 "in": [_number(tensor, numbers) for tensor in node.inputs],
                 "out": [self._type(tensor.type) for tensor in node.outputs],
-                "attrs": {  # defaults too: a later graphc may have others
+                "attrs": {  # with the defaults, because they may change in a later graphc
                     name: self._value(value, f"{node.op.name} {node.name!r}, {name}")
                     for name, value in node.attrs.items()
                 },
                 "regions": [self.program(region) for region in node.regions],
                 "name": node.name,
-                "source": str(node.source or ""),  # without folders, which are the writer's own
+                "source": str(node.source or ""),  # without the folders of the writer's machine
                 "device": node.device,
                 "after": list(node.control_inputs),
             }
@@ -232,7 +232,7 @@ class _Dumper:
         return {"initializer": name, "fields": fields}
 
     def _value(self, value: Any, where: str) -> Any:
-        """A value as JSON. What JSON has no word for is an object with one key that says what."""
+        """A value as JSON. A value that JSON lacks becomes an object whose only key is its kind."""
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:
@@ -255,7 +255,7 @@ class _Dumper:
         )
 
     def _array(self, value: Array, where: str) -> str | Manifest:
-        """The name of a large array among the arrays, or a small one whole."""
+        """The name of a large array, or a small array itself."""
         record: Manifest = {"dtype": _short(value.dtype, where), "shape": list(value.shape)}
         if value.nbytes <= _INLINE:
             return {**record, "data": base64.b64encode(bytes_of(value)).decode("ascii")}

@@ -28,9 +28,9 @@ from graphc.ir.verify import verify
 FORMAT = "graphc-ir"
 VERSION = 1
 
-_MAX_DEPTH = 50  # of values and regions inside each other
+_MAX_DEPTH = 50  # the nesting depth of values and regions
 _MAX_TEXT = 1000  # characters of a type or a dim
-_MAX_RANK = 64  # NumPy's
+_MAX_RANK = 64  # NumPy's limit
 _MAX_SIZE = 2**63 - 1
 
 _WORDS = {
@@ -48,7 +48,7 @@ class Reader:
     def __init__(
         self, manifest: Mapping[str, Any], arrays: Mapping[str, Array], catalogue: Catalogue
     ) -> None:
-        record: object = manifest  # whatever the annotation says
+        record: object = manifest  # it may be of any type, despite the annotation
         if not isinstance(record, Mapping) or record.get("format") != FORMAT:
             raise SerialError("this is not serialised IR of graphc")
         version = manifest.get("version")
@@ -69,7 +69,7 @@ class Reader:
         self._loaded: dict[str, Array] = {}
 
     def read_program(self) -> Program:
-        """The whole of a manifest of the kind `program`."""
+        """The program in a manifest of the kind `program`."""
         program = self.program(self.content("program"), "program")
         try:
             verify(program, "captured")
@@ -133,7 +133,8 @@ class Reader:
     # -- types and dims ---------------------------------------------------------------------
 
     def _text(self, text: Any, where: str) -> str:
-        """The text of a type or dim, short and without products of sums, which explode."""
+        """The text of a type or dim. It must be short and have no products of sums, whose expansion
+        may be very long."""
         self.expect(text, str, where)
         if len(text) > _MAX_TEXT or "(" in text.replace("floordiv(", ""):
             self.fail(where, f"expected a type or a dim, got {text!r:.80}")
@@ -270,7 +271,7 @@ class Reader:
     # -- values -----------------------------------------------------------------------------
 
     def value(self, value: Any, where: str) -> Any:
-        """A value of an attribute from its JSON: see `_Dumper._value`."""
+        """A value of an attribute from its JSON form; see `_Dumper._value`."""
         if value is None or type(value) in (bool, int, float, str):
             return value
         if type(value) is list:

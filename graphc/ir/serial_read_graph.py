@@ -33,7 +33,7 @@ class GraphReader(Reader):
         self._initializers = initializers
 
     def read_graph(self) -> Graph:
-        """The whole of the manifest."""
+        """The graph in the manifest."""
         record, where = self.content("graph"), "graph"
         graph = Graph(
             self.field(record, "seed", int, where), self.field(record, "name", str, where)

@@ -1,5 +1,5 @@
-"""Specs: how a tensor is split over the axes of a mesh of devices, with one entry for each axis of
-the tensor.
+"""A spec states how a tensor is split over the axes of a mesh of devices. It has one entry for each
+axis of the tensor.
 
 An entry is None (whole), the name of a mesh axis, or a tuple of names (split along all of them, the
 first one outermost). The notation follows GSPMD (Xu et al. 2021), `jax.sharding.PartitionSpec`.
@@ -19,7 +19,7 @@ Spec = tuple[Entry, ...]
 
 
 def is_spec(value: Any) -> bool:
-    """Whether this is a valid `Spec`, in which each mesh axis occurs at most once."""
+    """Whether `value` is a valid `Spec`, in which each mesh axis occurs at most once."""
     if type(value) is not tuple or not all(map(_is_entry, value)):
         return False
     names = names_in(value)
@@ -33,7 +33,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def is_axis_name(value: Any) -> bool:
-    """Whether this is a valid name for a mesh axis."""
+    """Whether `value` is a valid name for a mesh axis."""
     return type(value) is str and value.isidentifier()
 
 
@@ -53,8 +53,8 @@ def as_spec(given: Any, type: TensorType, what: str, source: Source | None) -> S
     """Converts a user's spec to one with an entry for each axis of `type`.
 
     Raises:
-        AttributeValueError: it is not a valid spec, or contains a mesh axis twice.
-        ShapeError: it has more entries than there are axes.
+        AttributeValueError: `given` is not a valid spec, or contains a mesh axis twice.
+        ShapeError: the spec has more entries than there are axes.
     """
     spec = _tuples(given)
     if not is_spec(spec):

@@ -1,4 +1,4 @@
-"""The user's file and line, carried by every node from the build to the last pass."""
+"""The user's file and line. Every node has them, from the build to the last pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the error for Python's limit on nested calls into one for the user."""
+"""Converts the error for Python's limit on nested calls into an error for the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text form of programs and graphs: people read it, and tests of passes are written in it.
+"""The text form of programs and graphs, for people and for tests of passes.
 
     program mlp(x: f32[batch, 784], hidden/kernel: state f32[784, 512]) {
       %0 = MatMul(x, hidden/kernel) : f32[batch, 512]      # train.py:12
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from graphc.ir.program import Port, Program
 
 _WIDTH = 100
-_COLUMN = 48  # calls up to this wide share a column for what follows
+_COLUMN = 48  # after calls of at most this width, the next column is aligned
 _INDENT = "  "
 
-TOP_KINDS = ("feed", "fetch")  # the kinds of ports that are not written: of a program
-REGION_KINDS = ("arg", "result")  # and of a region
-UNDEFINED = "%undefined"  # an operand that nothing defines: of a faulty program
+TOP_KINDS = ("feed", "fetch")  # the kinds of ports that a program does not write
+REGION_KINDS = ("arg", "result")  # the kinds of ports that a region does not write
+UNDEFINED = "%undefined"  # an operand that is not defined, in a faulty program
 
 
 def print_program(
@@ -44,7 +44,7 @@ def print_program(
     """The text of a program, which `parse_program` reads back.
 
     Args:
-        program: any program, faulty ones too.
+        program: any program, even a faulty one.
         names: write each node's name, device and control inputs as well.
         sources: write the user's line of each node as a comment.
         elide: write `...` for arrays of more than 64 elements; the text is then for reading only.
@@ -57,12 +57,12 @@ def print_program(
 
 
 def print_graph(graph: Graph, *, sources: bool = True, elide: bool = False) -> str:
-    """The text of a root graph: variables, sizes known equal, nodes, collections.
+    """The text of a root graph: variables, equalities of sizes, nodes, collections.
 
     Args:
-        graph: a graph that is no body of another.
+        graph: a graph that is not the body of another one.
         sources: write the user's line of each node and variable as a comment.
-        elide: write `...` for large arrays, and for what has no written form (an initial value
+        elide: write `...` for large arrays, and for values without a written form (an initial value
             that is a bare function); the text is then for reading only.
 
     Raises:
@@ -88,7 +88,7 @@ def print_graph(graph: Graph, *, sources: bool = True, elide: bool = False) -> s
 
 
 def name_tensors(inputs: Iterable[Port], nodes: Iterable[Node]) -> dict[Tensor, str]:
-    """What the text form calls each tensor: inputs by their port, results `%0`, `%1`, ..."""
+    """The name of each tensor in the text: inputs have that of their port, results `%0`, `%1`."""
     tensors: dict[Tensor, str] = {}
     taken: set[str] = set()
     for position, port in enumerate(inputs):
@@ -111,7 +111,7 @@ def node_text(node: Node, tensors: Mapping[Tensor, str]) -> str:
 
 @dataclass
 class _Row:
-    """A line in three columns, and the lines under it."""
+    """A line in three columns, and the lines below it."""
 
     call: str
     rest: str
@@ -126,7 +126,7 @@ class _Writer:
     elide: bool
 
     def head(self, program: Program, kinds: tuple[str, str]) -> str:
-        """`name(x: f32[2], w: state f32[2]) {`, broken into lines where it is long."""
+        """`name(x: f32[2], w: state f32[2]) {`, broken into lines if it is long."""
         tensors = name_tensors(program.inputs, ())
         ports = [_input(port, tensors[port.tensor], kinds[0]) for port in program.inputs]
         name = quote_name(program.name)
@@ -156,7 +156,7 @@ class _Writer:
         return self.align([self.row(node, tensors) for node in nodes])
 
     def align(self, rows: Sequence[_Row]) -> list[str]:
-        """The rows as lines, their columns under each other."""
+        """The rows as lines with aligned columns."""
         call = max((len(r.call) for r in rows if len(r.call) <= _COLUMN), default=0)
         rest = max((len(r.rest) for r in rows if len(r.rest) <= _COLUMN), default=0)
         lines: list[str] = []
@@ -169,7 +169,7 @@ class _Writer:
         return lines
 
     def row(self, node: Node, tensors: Mapping[Tensor, str]) -> _Row:
-        """The line of a node; the bodies of its regions under it."""
+        """The line of a node, with the bodies of its regions below it."""
         results = ", ".join([tensors.get(t, UNDEFINED) for t in node.outputs])
         operands = ", ".join([tensors.get(t, UNDEFINED) for t in node.inputs])
         call = f"{node.op.name}({operands})"
@@ -226,7 +226,7 @@ class _Writer:
         if isinstance(initial, Tensor):
             if initial not in tensors:
                 raise TextError(
-                    f"variable {variable.name!r}: its initial value is no tensor of the graph",
+                    f"variable {variable.name!r}: its initial value is not a tensor of the graph",
                     source=variable.source,
                 )
             return tensors[initial]
@@ -279,7 +279,7 @@ def _equalities(equalities: Iterable[tuple[Any, Any]]) -> list[str]:
 
 
 def _labels(node: Node) -> list[str]:
-    """`as hidden/MatMul on /device:GPU:0 after init`: each where there is one."""
+    """`as hidden/MatMul on /device:GPU:0 after init`, each part only if it exists."""
     words = [f"as {quote_name(node.name)}"] if node.name else []
     if node.device:
         words.append(f"on {quote_device(node.device)}")

@@ -1,4 +1,4 @@
-"""`TensorType`: the dtype and shape every tensor of a graph has."""
+"""`TensorType`: the dtype and shape of a tensor."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Values of attributes: their equality, and their text form.
 
-Two forms. `write_attr` is short and needs the attribute's kind to be read back; `write_value`
-includes the kind, and is used where no kind is declared (attributes of kind `attrs`, fields of
-initializers, fingerprints). A Python function has a text that cannot be read back.
+There are two forms. `write_attr` is short; reading it back needs the attribute's kind.
+`write_value` includes the kind, and is used where no kind is declared (attributes of kind `attrs`,
+fields of initializers, fingerprints). The text of a Python function cannot be read back.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Whether two values of attributes are the same: by type, and to the bit.
+    """Whether two values of attributes have the same type and the same bits.
 
-    `1`, `1.0` and `True` differ; a NaN is the same as itself; arrays agree in dtype, shape and
-    bytes.
+    `1`, `1.0` and `True` differ. A NaN is the same as itself. Arrays are the same if dtype, shape
+    and bytes are equal.
     """
     if a is b:
         return True
@@ -66,7 +66,7 @@ def write_attr(kind: str, value: Any, *, elide: bool = False) -> str:
         return _short(value)
     if kind == "dim":
         text = str(value)
-        return "(none)" if text == "none" else text  # a size of that name
+        return "(none)" if text == "none" else text  # a size may have the name "none"
     if kind in ("ints", "dims"):
         return f"[{', '.join(map(str, value))}]"
     if kind == "pairs":
@@ -118,7 +118,7 @@ def write_value(value: Any, *, array: Callable[[Array], str] | None = None) -> s
 
 
 def write_key(key: Any) -> str:
-    """A key of a mapping: bare where it is an identifier."""
+    """A key of a mapping: without quotes if it is an identifier."""
     if not isinstance(key, str):
         raise TextError(f"a key of a mapping must be a string to be written, got {key!r:.80}")
     return key if _IDENTIFIER.match(key) else json.dumps(key)
@@ -132,14 +132,14 @@ def _short(dtype: DType) -> str:
 
 
 def write_array(value: Array, *, elide: bool = False) -> str:
-    """`f32[2, 2] [[0.0, 1.0], [2.0, 3.0]]`; large ones as base64 of their raw bytes.
+    """`f32[2, 2] [[0.0, 1.0], [2.0, 3.0]]`; large arrays as base64 of their raw bytes.
 
-    With `elide` a large one is `f32[1000] ...`, which cannot be read back.
+    With `elide`, a large array becomes `f32[1000] ...`, which cannot be read back.
     """
     head = f"{_short(value.dtype)}[{', '.join(map(str, value.shape))}]"
     if value.size <= READABLE:
         numbers = _numbers(value)
-        # A NaN may have bits that "nan" does not show.
+        # A NaN may have other bits than the NaN that "nan" denotes.
         if array_of(numbers, value.dtype, value.shape).tobytes() == bytes_of(value):
             texts = iter([_number_text(n, value.dtype) for n in numbers])
             return f"{head} {_nested(texts, value.shape)}"
@@ -181,7 +181,7 @@ def array_of(numbers: Sequence[Any], dtype: DType, shape: Sequence[int]) -> Arra
     """The array with these elements in row-major order: see `_numbers` for their form.
 
     Raises:
-        ValueError: an element is of another kind than the dtype's, or outside its range.
+        ValueError: an element does not fit the kind or the range of the dtype.
     """
     if is_complex(dtype):
         parts = _floats([x for pair in numbers for x in pair], np.empty(0, dtype).real.dtype)
@@ -192,7 +192,7 @@ def array_of(numbers: Sequence[Any], dtype: DType, shape: Sequence[int]) -> Arra
     if is_integer(dtype):
         bits, signed = int(SHORT[dtype][1:]), SHORT[dtype][0] == "i"
         low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-        # NumPy lets the 4-bit ones wrap around.
+        # In NumPy, 4-bit integers wrap around.
         _require(all(type(n) is int and low <= n <= high for n in numbers), f"{low} to {high}")
         return np.array(numbers, dtype).reshape(shape)
     return _floats(numbers, dtype).reshape(shape)
@@ -230,7 +230,7 @@ def array_of_bytes(data: bytes, dtype: DType, shape: Sequence[int]) -> Array:
     """The array with these raw bytes.
 
     Raises:
-        ValueError: their number does not fit, or a bool or 4-bit element has stray bits.
+        ValueError: the number of bytes is wrong, or a bool or 4-bit element has stray bits.
     """
     count = math.prod(shape) * dtype.itemsize
     _require(len(data) == count, f"{count} bytes, got {len(data)}")

@@ -75,7 +75,7 @@ class Variable(Operand):
         shard: Spec | None = None,
     ) -> None:
         self.graph = graph
-        object.__setattr__(self, "name", name)  # the class's own refuses to change a name
+        object.__setattr__(self, "name", name)  # the class's own method rejects changes of a name
         self.type = type
         self.initial = initial
         self.trainable = trainable
@@ -99,8 +99,8 @@ class Variable(Operand):
     def assign(self, value: OperandLike) -> Tensor:
         """Adds an assignment of `value` (no cast, same shape). Returns the assigned value.
 
-        It runs only in runs whose fetches need it: fetch it, or name it in `gc.group` or
-        `gc.control_dependencies`.
+        The assignment is executed only in runs whose fetches need it: fetch it, or name it in
+        `gc.group` or `gc.control_dependencies`.
 
         Examples:
             >>> w = gc.variable([1.0, 2.0], name="w")

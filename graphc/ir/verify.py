@@ -39,8 +39,8 @@ def verify(
         stage: the required form: "functional" has no reads, assignments or draws of random keys; in
             "bound" and "local" (to one replica), all sizes are ints.
         previously: nodes that passed earlier at this stage and under the same equalities. They are
-            not checked again, since neither they nor their operands change. Nodes that pass now are
-            added. The order of definitions is always checked.
+            not checked again, because nodes and their operands never change. Nodes that pass now
+            are added. The order of definitions is always checked.
 
     Raises:
         VerifyError: the first mistake. The error names the node, its line, the expected and the
@@ -51,7 +51,7 @@ def verify(
 
 
 def verify_graph(graph: Graph) -> None:
-    """Checks a root graph: as a program, and that the variables and nodes that it names exist.
+    """Checks a root graph as a program, and checks that all variables and nodes it names exist.
 
     Raises:
         VerifyError: the first mistake.
@@ -94,10 +94,10 @@ class _Checker:
         self._static = stage in _STATIC
         self._stage = stage
         self._forbidden = ~_ALLOWED[stage]
-        self._effects: dict[OpDef, Effects] = {}  # the forbidden ones; `&` of flags is slow
+        self._effects: dict[OpDef, Effects] = {}  # the forbidden effects, because `&` is slow
 
     def program(self, program: Program, outermost: Program) -> None:
-        """Checks ports, definitions and nodes. A region differs from `outermost`."""
+        """Checks ports, definitions and nodes. `program` is `outermost` or one of its regions."""
         self._ports(program, is_region=program is not outermost)
         known = self._known
         defined = {port.tensor for port in program.inputs}
@@ -126,7 +126,7 @@ class _Checker:
         if producer is not None:
             why = f"is defined only later, by {_describe(producer)}"
         elif program is not outermost:
-            why = "is not defined in the region: what a region captures must be an input of it"
+            why = "is not defined in the region: values that a region captures must be its inputs"
         else:
             why = "is defined nowhere in the program"
         _fail(program, node, f"operand {label} ({missing.name or missing.type}) {why}")
@@ -147,7 +147,7 @@ class _Checker:
             if self._static and not type.is_static:
                 problem = f"input {port.name!r} has a size that is not bound"
             elif axis is not None and not 0 <= axis < type.rank:
-                problem = f"batch axis {axis} of {port.name!r} is no axis of it"
+                problem = f"batch axis {axis} does not exist in {port.name!r}"
             elif spec is not None and len(spec) != type.rank:
                 problem = f"{spec} is not a valid spec for {port.name!r}"
             if problem:

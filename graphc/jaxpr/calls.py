@@ -35,9 +35,9 @@ def _call(parameter: str) -> Rule:
 def _checkpoint(eqn: Equation, *operands: Tensor) -> Results:
     """A function whose intermediate values are computed again for its gradient.
 
-    In a derivative JAX marks the equation that computes them again. Fences keep these values apart
-    from those of the first time. Outside a derivative the node gets JAX's derivative, which has
-    such an equation.
+    In a derivative, JAX marks the equation that computes them again. Fences keep these values
+    separate from those of the first computation. Outside a derivative, the node gets JAX's
+    derivative, which has such an equation.
     """
     params = eqn.params
     if params["differentiated"]:
@@ -78,8 +78,8 @@ def _expanded(eqn: Equation, *operands: Tensor) -> Results:
 
 
 def foreign(eqn: Equation, *operands: Tensor) -> Results:
-    """A primitive of another package, replaced by the JAX function that evaluates it; where there
-    is none, by a node for its lowered form.
+    """A primitive of another package, replaced by the JAX function that evaluates it, or by a node
+    for its lowered form if there is no such function.
 
     Raises:
         JaxImportError: JAX cannot lower it.
@@ -95,7 +95,7 @@ def foreign(eqn: Equation, *operands: Tensor) -> Results:
 
     try:
         jaxpr = jax.make_jaxpr(evaluate)(*[eqn.symbols.struct(t.type) for t in operands])
-    except Exception:  # whatever the other package's code raises for values that JAX traces
+    except Exception:  # the other package's code may raise any error for traced values
         jaxpr = None
     if jaxpr is None or _contains(jaxpr, found):  # JAX's default evaluates by compiling it
         return differentiated(eqn, operands, opaque(eqn, *operands))
@@ -103,7 +103,7 @@ def foreign(eqn: Equation, *operands: Tensor) -> Results:
 
 
 def _contains(jaxpr: Any, primitive: Any) -> bool:
-    """Whether a primitive stands in a jaxpr, or in one inside it."""
+    """Whether a jaxpr, or one inside it, contains a primitive."""
     for eqn in jaxpr.eqns:
         inner = [value for value in eqn.params.values() if hasattr(value, "eqns")]
         if eqn.primitive is primitive or any(_contains(value, primitive) for value in inner):
@@ -134,8 +134,8 @@ def differentiated(
 
 
 def _fixed(eqn: Any, given: Mapping[Any, Tensor]) -> set[int]:
-    """Which of the operands `custom_vjp` closes over are constants. Its rule has no derivative for
-    what is closed over, and none is needed for constants."""
+    """The indices of the operands that `custom_vjp` closes over and that are constants. Its rule
+    has no derivative for closed-over values, and constants need none."""
     closed_over = eqn.invars[: eqn.params.get("num_consts", 0)]
     return {
         i

@@ -125,7 +125,7 @@ def _reduce_precision(eqn: Equation, x: Tensor) -> Tensor:
 
 
 def _polynomial(eqn: Equation, x: Tensor, *coefficients: Tensor) -> Tensor:
-    """By Horner's rule; the coefficients start with the constant one."""
+    """Evaluates a polynomial by Horner's rule. The first coefficient is the constant term."""
     result = coefficients[-1]
     for coefficient in coefficients[-2::-1]:
         result = result * x + coefficient

@@ -42,8 +42,8 @@ class Equation:
         used: which of its results are needed.
         symbols: the named sizes of graphc and of JAX.
         inline: `(jaxpr, operands, used) -> results`, for the jaxprs in its parameters.
-        has_own_derivative: whether a custom derivative becomes the node's; otherwise the function
-            has one as a whole.
+        has_own_derivative: whether a custom derivative becomes that of the node; otherwise the
+            function as a whole has a derivative.
         inline_derivative: `(jaxpr, operands) -> results`, for the jaxpr of a derivative.
         max_trips: the maximum number of iterations of a loop of a computed length; None for no
             limit.
@@ -127,7 +127,7 @@ def known_int(tensor: Tensor) -> int | None:
 
 
 def depends_on_nothing(tensor: Tensor) -> bool:
-    """Whether a tensor is calculated from constants alone."""
+    """Whether a tensor is computed from constants alone."""
     waiting, seen = [tensor], {tensor}
     while waiting:
         graph = waiting[-1].graph

@@ -126,7 +126,7 @@ def _import(
             if whole:
                 results = differentiated(of_tensors, operands, results)
             calls = [node.name for node in graph.nodes[before:] if effects_of(node) & Effects.HOST]
-            if calls:  # they are made whenever a result is needed
+            if calls:  # callbacks are made whenever a result is needed
                 with control_inputs(tuple(calls)):
                     results = [identity(result) for result in results]
     return jax.tree.unflatten(traced.out_tree, results)

@@ -18,7 +18,7 @@ def _counts(eqn: Equation) -> tuple[int, int]:
     params = eqn.params
     if "num_consts" in params:
         return int(params["num_consts"]), int(params["num_carry"])
-    # From jax 0.12 on as nests: (constants, carries, xs) in, (carries, ys) out.
+    # From jax 0.12 on, the numbers are in nests: (constants, carries, xs) in, (carries, ys) out.
     consts, carries, _ = map(len, params["ft_in"].unpack())
     if len(params["ft_out"].unpack()[0]) != carries:
         eqn.refuse("takes and returns different numbers of carries", "please report this")
@@ -70,8 +70,8 @@ def _while(eqn: Equation, *operands: Tensor) -> Results:
     def cond(carry: Sequence[Tensor]) -> Any:
         return reduce_any(condition(carry))
 
-    # Under `jax.vmap` each example has a condition. The loop runs while one holds, and the examples
-    # that have ended keep their values.
+    # Under `jax.vmap` each example has a condition. The loop runs while any of them holds, and the
+    # examples that have ended keep their values.
     is_mapped = bool(params["cond_jaxpr"].out_avals[0].shape)
     results: list[Tensor | None] = while_loops.while_loop(
         cond, body, init, max_trip_count=eqn.max_trips, name="while"
@@ -80,7 +80,7 @@ def _while(eqn: Equation, *operands: Tensor) -> Results:
 
 
 def _where(holds: Tensor, new: Tensor | None, old: Tensor) -> Tensor:
-    """`new` for the examples of which the condition holds."""
+    """`new` for the examples whose condition holds, and `old` for the others."""
     assert new is not None
     return where(reshape(holds, [*holds.shape, *[1] * (new.ndim - holds.ndim)]), new, old)
 

@@ -28,11 +28,11 @@ from graphc.ops.elementwise.arithmetic import add, multiply
 from graphc.ops.elementwise.complex_parts import real
 from graphc.ops.reductions.reduction import reduce_sum
 
-# All take the parameters, then the other inputs of the loss.
+# All primitives take the parameters, then the other inputs of the loss.
 _LOSS = Primitive("graphc_loss")
 _SLOPES = Primitive("graphc_slopes")
 _SLOPES.multiple_results = True
-# These also take tangents of the parameters, in which they are linear.
+# These primitives also take tangents of the parameters, in which they are linear.
 _ALONG = Primitive("graphc_slope_along")
 _CURVATURE = Primitive("graphc_curvature")
 _CURVATURE.multiple_results = True

@@ -1,4 +1,4 @@
-"""Equations as nodes that cannot be looked into: their primitive, lowered when it is imported."""
+"""Equations as opaque nodes: the node holds the primitive, lowered when it is imported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def opaque(eqn: Equation, *operands: Tensor) -> list[Tensor | None]:
             *[as_jax_key(x) if key else x for x, key in zip(values, keyed, strict=True)]
         )
 
-    target = eqn.params.get("target_name")  # of jax.ffi.ffi_call
+    target = eqn.params.get("target_name")  # set by jax.ffi.ffi_call
     targets = [target] if isinstance(target, str) else []
     structs = [eqn.symbols.struct(t.type) for t in given.values()]
     try:

@@ -18,7 +18,7 @@ Ints = tuple[int, ...]
 
 
 class _Windows(NamedTuple):
-    """The windows of one equation, along the axes where they are more than one element."""
+    """The windows of one equation, along the axes in which they have more than one element."""
 
     extent: Ints
     strides: Ints
@@ -27,8 +27,8 @@ class _Windows(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """How an operand becomes [batch, ..., channels]: the order of its axes, and how many of them
-    are the batch (0 or 1) and slide."""
+    """How an operand becomes [batch, ..., channels]: the order of its axes, the number of batch
+    axes (0 or 1), and the number of axes along which windows slide."""
 
     order: tuple[int, ...]
     batch: int
@@ -58,7 +58,7 @@ def _read(eqn: Equation, pads: Sequence[Ints]) -> tuple[_Form, _Windows]:
     ]
     sliding = [i for i in range(len(window)) if not plain[i]] or [len(window) - 1]
     rest = [i for i in range(len(window)) if i not in sliding]
-    order = (*rest[:1], *sliding, *rest[1:])  # the batch, space, and the others as channels
+    order = (*rest[:1], *sliding, *rest[1:])  # the batch, the spatial axes, the rest as channels
     windows = _Windows(
         tuple(window[i] for i in sliding),
         tuple(strides[i] for i in sliding),

@@ -92,15 +92,20 @@ def _spread(
     eqn: Equation, x: Tensor, pads: list[tuple[int, int]]
 ) -> tuple[Tensor, list[tuple[int, int]]]:
     """Inserts zeros between the rows (for a transposed convolution), and removes rows for negative
-    padding."""
+    padding. Returns the padding that is left for the convolution.
+
+    Rows with zeros between them are padded here as well: a convolution that pads takes XLA:CPU 2 to
+    3.5 times as long then.
+    """
     dilation = eqn.ints("lhs_dilation")
-    if all(d == 1 for d in dilation) and all(p >= 0 for pair in pads for p in pair):
+    is_spread = any(d > 1 for d in dilation)
+    if not is_spread and all(p >= 0 for pair in pads for p in pair):
         return x, pads
-    cut = [(min(low, 0), min(high, 0)) for low, high in pads]
-    zero = constant(0, x.dtype)
-    triples = [(low, high, d - 1) for (low, high), d in zip(cut, dilation, strict=True)]
-    x = pad_with(x, zero, [(0, 0, 0), *triples, (0, 0, 0)])
-    return x, [(max(low, 0), max(high, 0)) for low, high in pads]
+    now = pads if is_spread else [(min(low, 0), min(high, 0)) for low, high in pads]
+    triples = [(low, high, d - 1) for (low, high), d in zip(now, dilation, strict=True)]
+    x = pad_with(x, constant(0, x.dtype), [(0, 0, 0), *triples, (0, 0, 0)])
+    left = zip(pads, now, strict=True)
+    return x, [(low - begin, high - end) for (low, high), (begin, end) in left]
 
 
 def _as_channels(x: Tensor, groups: int) -> Tensor:

@@ -100,7 +100,7 @@ def _approx_top_k(eqn: Equation, x: Tensor) -> Results:
     params = eqn.params
     k, alone = int(params["k"]), int(params["reduction_input_size_override"]) <= 0
     if not (k > 0 and alone and params["aggregate_to_topk"]):
-        return primitive(eqn, x)  # part of a search that is distributed
+        return primitive(eqn, x)  # a part of a distributed search
     axis = int(params["reduction_dimension"]) % x.ndim
     order = (*[i for i in range(x.ndim) if i != axis], axis)
     found = approx_top_k(

@@ -46,7 +46,7 @@ def register_op(
     layout: LayoutRule | None = None,
     doc: str = "",
 ) -> Callable[..., Any]:
-    """A new operator `name`, and the function that adds its nodes to the graph.
+    """Registers a new operator `name`, and returns the function that adds its nodes to the graph.
 
     The nodes are opaque: passes move and merge them but do not look inside (use `gc.from_jax` for
     that). Caches identify the operator by the jaxpr of `fn`. They store no executable if the jaxpr
@@ -56,27 +56,27 @@ def register_op(
     Args:
         name: in CamelCase; no other operator may have it.
         fn: `(*arrays, **options) -> array`, or a tuple of arrays: pure JAX, without callbacks.
-        infer: `(*types, **options) -> type`, or a tuple of types: what has a shape and a dtype,
-            such as `gc.TensorSpec`. By default `fn` is traced for the types, with JAX's symbolic
-            sizes for named ones.
-        gradient: `(node, *adjoints) -> [adjoint or None for each of node.inputs]`, written with
-            gc's operators of `node.inputs`, `node.outputs` and `node.attrs["options"]`. An
-            adjoint is of the type of its input. By default the derivative is `jax.vjp` of `fn`,
-            which follows `jax.custom_vjp`.
-        layout: the rule for data parallelism; without one operands are gathered.
+        infer: `(*types, **options) -> type`, or a tuple of types. A type is an object with a shape
+            and a dtype, such as `gc.TensorSpec`. By default `fn` is traced for the types, with
+            JAX's symbolic sizes for named ones.
+        gradient: `(node, *adjoints) -> [adjoint or None for each of node.inputs]`. It computes the
+            adjoints with gc's operators from `node.inputs`, `node.outputs` and
+            `node.attrs["options"]`. An adjoint has the type of its input. By default the derivative
+            is `jax.vjp` of `fn`, which follows `jax.custom_vjp`.
+        layout: the rule for data parallelism; without a rule, operands are gathered.
         doc: a sentence that describes what it computes.
 
     Returns:
         A function `(*tensors, name=None, **options)` of a tensor, or of a tuple of them. Options
-        are numbers, strings, dtypes, sizes, arrays, and tuples and mappings of such.
+        are numbers, strings, dtypes, sizes, arrays, and tuples and mappings of these.
 
     Raises:
         AttributeValueError: the name is invalid or in use, or `fn` is not a function. Later: an
             option has another kind, or `fn` returns an invalid value or calls back.
         GradientError: later: an adjoint has another type than the input.
         LoweringError: later: `fn` returns other types than `infer` gives.
-        JaxImportError: later, where `fn` cannot be traced for named sizes. Errors of `fn`'s own
-            pass through.
+        JaxImportError: later: `fn` cannot be traced for named sizes. Errors that
+            `fn` raises are passed on.
 
     Examples:
         >>> import jax
@@ -191,7 +191,7 @@ class _Registered:
     def lower(self, ctx: LowerContext, *values: Any, options: Mapping[str, Any]) -> tuple[Any, ...]:
         found = self._call(list(map(jnp.asarray, values)), options)
         results = tuple(map(jnp.asarray, found))
-        if self.shape_rule is not None and ctx.node.op.name == self.name:  # no VJP node of one
+        if self.shape_rule is not None and ctx.node.op.name == self.name:  # not for its VJP node
             self._check_declared(ctx, results)
         return results
 
@@ -231,7 +231,7 @@ class _Registered:
         try:
             jaxprs = [self._trace(types, options).jaxpr]
             if "custom_" in str(jaxprs[0]) and not self.has_gradient:
-                # The derivative is a Python function in there.
+                # In the forward jaxpr, the derivative is a Python function.
                 jaxprs.append(self._backward(types, options))
         except Exception:  # an error of the user's function: lowering raises it again if it matters
             return None

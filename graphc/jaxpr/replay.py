@@ -31,7 +31,7 @@ class Replay:
         rule_of: returns the rule of an equation's primitive, or raises.
         max_trips: the maximum number of iterations of loops of a computed length.
         whole: whether the function as a whole will get a derivative, so its equations need none.
-        constant: makes the tensor of an array of more than 16 elements.
+        constant: creates the tensor of an array of more than 16 elements.
         refusals: if given, collects the errors of equations that cannot be turned into nodes, by
             primitive. Zeros take their places. So one replay finds all of them.
     """

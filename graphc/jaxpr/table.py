@@ -84,7 +84,7 @@ def rule_of(eqn: Any) -> Rule:
 
 
 def has_foreign(jaxpr: Any) -> bool:
-    """Whether a primitive of another package stands in a jaxpr, or in one inside it."""
+    """Whether a jaxpr, or one inside it, contains a primitive of another package."""
     return any(
         name not in RULES and name not in _REASONS and not is_known(name)
         for name in _primitives(jaxpr)

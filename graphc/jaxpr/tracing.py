@@ -21,7 +21,7 @@ from graphc.jaxpr.replay import Replay
 from graphc.jaxpr.symbols import Symbols, x64_for
 from graphc.jaxpr.table import rule_of
 
-# What JAX raises where a function asks for the value of a traced argument.
+# The errors that JAX raises if a function needs the value of a traced argument.
 _NEEDS_VALUE = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
 
 
@@ -75,14 +75,14 @@ class Traced(NamedTuple):
             try:
                 replay = Replay(self.symbols, rule_of, max_trips, whole, constant)
                 return replay.run(self.jaxpr, operands, used)
-            except JaxImportError as error:  # of the first equation; the user hears of all at once
+            except JaxImportError as error:  # for the first equation; the user should see them all
                 error.details += tuple(self._others([t.type for t in operands], error, whole))
                 raise
 
     def _others(
         self, types: Sequence[TensorType], first: JaxImportError, whole: bool
     ) -> Iterator[str]:
-        """What else cannot be turned into nodes: a line for each other primitive."""
+        """A line for each other primitive that cannot be turned into nodes."""
         refusals: dict[str, JaxImportError] = {}
         scratch = Graph()
         with building(scratch), suppress(Exception):  # zeros instead of results may not fit
@@ -102,7 +102,7 @@ def trace(
     """`fn(*values)` traced for values of `types`, in 64-bit mode if one of them is 64 bits wide.
 
     Args:
-        structs: what JAX traces with, if types do not say all of it: weak types, typed keys.
+        structs: what JAX traces `fn` with, if types are not enough: weak types, typed keys.
 
     Raises:
         JaxImportError: `fn` returned a tensor of the graph, or it depends on named sizes in a way

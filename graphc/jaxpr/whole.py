@@ -2,7 +2,7 @@
 
 Primitives of other packages have rules of differentiation that hold only for the operands that the
 package itself differentiates. So the derivative of a function that contains such primitives is not
-made of those of its equations: JAX differentiates the function.
+composed of the derivatives of its equations. Instead, JAX differentiates the whole function.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from graphc.ops.control.custom_gradient import with_late_gradient
 def differentiated(
     fn: Callable[..., Any], xs: Sequence[Tensor], results: Sequence[Tensor]
 ) -> list[Tensor]:
-    """`results` of `fn(*xs)`, with the derivative that JAX finds for `fn`; a gradient is refused
-    where JAX finds none."""
+    """`results` of `fn(*xs)`, with the derivative that JAX finds for `fn`. A gradient is rejected
+    if JAX finds none."""
     chosen = [i for i, y in enumerate(results) if is_inexact(y.dtype)]
     moving = [i for i, x in enumerate(xs) if is_inexact(x.dtype)]
     if not chosen or not moving:

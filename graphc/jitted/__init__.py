@@ -1,4 +1,4 @@
-"""`gc.jit`: JAX functions that graphc compiles. What turns them into nodes is in `jaxpr`."""
+"""`gc.jit`: JAX functions that graphc compiles. `jaxpr` turns them into nodes."""
 
 from graphc.jitted.entry import jit as jit
 from graphc.jitted.function import JittedFunction as JittedFunction

@@ -17,16 +17,16 @@ from graphc.jitted.packed import packing_of
 from graphc.runtime.feeds.feeds import FeedSpec
 
 Label: TypeAlias = int | str
-"""An argument: its position, or its name if it is given by name."""
+"""The position of an argument, or its name if it is passed by name."""
 
 
 class Call(NamedTuple):
     """The arguments of one call.
 
     Attributes:
-        labels: the arguments that are traced.
+        labels: the traced arguments.
         values: their values.
-        statics: the others, with the types of their values: `1` and `1.0` are two values.
+        statics: the other arguments, with the types of their values, because `1` and `1.0` differ.
     """
 
     labels: tuple[Label, ...]
@@ -34,7 +34,7 @@ class Call(NamedTuple):
     statics: tuple[tuple[Label, type, Any], ...]
 
     def arguments(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and named arguments, with other values for those that are traced."""
+        """Positional and named arguments, with these values for the traced arguments."""
         given: dict[Label, Any] = dict(zip(self.labels, values, strict=True))
         given.update({label: value for label, _, value in self.statics})
         named = {label: value for label, value in given.items() if isinstance(label, str)}
@@ -45,8 +45,8 @@ class Roles:
     """Which arguments of a function are static, and which are donated.
 
     Args:
-        function: its signature relates positions to names.
-        static, donated: positions and names, as `jax.jit` takes them.
+        function: the function; its signature relates positions to names.
+        static, donated: positions and names, as for `jax.jit`.
 
     Raises:
         AttributeValueError: an argument does not exist, or is static and donated.
@@ -72,8 +72,8 @@ class Roles:
             )
 
     def labels(self, role: str, given: tuple[Any, Any]) -> list[Label]:
-        """All labels of the arguments with these positions and names, in a fixed order. One given
-        by position may be passed by name.
+        """All labels of the arguments with these positions and names, in a fixed order. An argument
+        given by position may be passed by name.
 
         Raises:
             AttributeValueError: an argument does not exist.
@@ -104,7 +104,7 @@ class Roles:
         return label in self._donated
 
     def name(self, label: Label) -> str:
-        """The name of an argument: of its parameter, or its position if it has none."""
+        """The name of an argument: that of its parameter, or else its position."""
         if isinstance(label, str):
             return label
         return self.names[label] if label < len(self.names) else f"arg{label}"
@@ -134,7 +134,8 @@ def _is_positional(parameter: inspect.Parameter) -> bool:
 def _labels(
     role: str, given: tuple[Any, Any], parameters: list[inspect.Parameter] | None
 ) -> frozenset[Label]:
-    """All labels of the arguments in a role. One given by position may be passed by name."""
+    """All labels of the arguments in a role. An argument given by position may be passed by
+    name."""
     argnums, argnames = given
     words = f"{role}_argnums", f"{role}_argnames"
     numbers = _listed(argnums, int, words[0])
@@ -185,13 +186,13 @@ def _refuse(what: str, given: Any, known: Sequence[str]) -> None:
 
 
 class Form:
-    """The structure of the value of one argument: what a compiled program depends on.
+    """The structure of the value of one argument, on which a compiled program depends.
 
     Attributes:
         tree: its pytree.
         avals: the abstract values of its leaves.
         types: the Python types of its leaves in the last call.
-        key: equal for equal structures; hashable.
+        key: a hashable value; equal structures have equal keys.
     """
 
     __slots__ = ("avals", "key", "tree", "types")
@@ -201,7 +202,7 @@ class Form:
         self.key = tree, tuple(map(kind_of_leaf, avals))
 
     def paths(self, name: str) -> list[str]:
-        """The name of each leaf: that of the argument, and its path in it."""
+        """The name of each leaf: the name of the argument, and the path in it."""
         skeleton = jax.tree.unflatten(self.tree, range(self.tree.num_leaves))
         rows, _ = jax.tree_util.tree_flatten_with_path(skeleton)
         paths = [keystr(path, simple=True, separator="/") for path, _ in rows]
@@ -209,18 +210,18 @@ class Form:
 
 
 def kind_of_leaf(aval: Any) -> tuple[Any, ...]:
-    """What a program depends on of an abstract value.
+    """The properties of an abstract value on which a program depends.
 
-    Abstract values of results of a program that was loaded from a file are not equal to others in
-    JAX 0.12.
+    In JAX 0.12, abstract values of the results of a program that was loaded from a file differ from
+    others.
     """
     return aval.shape, aval.dtype, aval.weak_type
 
 
 def flatten(value: Any, form: Form | None) -> tuple[list[Any], Form | None]:
-    """The leaves of an argument, and `form` if they still have it; otherwise None.
+    """The leaves of an argument, and `form` if they still have this form; otherwise None.
 
-    This is in the hot path: for arrays, it compares what JAX shares between them.
+    This is in the hot path: for arrays, it compares objects that JAX shares between them.
     """
     leaves, tree = tree_flatten(value)
     if form is None or tree != form.tree or list(map(type, leaves)) != form.types:
@@ -230,7 +231,7 @@ def flatten(value: Any, form: Form | None) -> tuple[list[Any], Form | None]:
     if avals != form.avals:
         if tuple(map(kind_of_leaf, avals)) != form.key[1]:
             return leaves, None
-        form.avals = avals  # next time they are the same objects
+        form.avals = avals  # the next call then compares identical objects
     return leaves, form
 
 
@@ -268,10 +269,10 @@ def array_type() -> Any:
 
 
 def converted(value: Any, spec: FeedSpec) -> Any:
-    """A leaf as what a program takes: words of keys; numbers and NumPy arrays as JAX casts them.
+    """Converts a leaf for a program: keys to words; numbers and NumPy arrays as JAX does.
 
-    In 32-bit mode JAX wraps integers, and rounds numbers to infinity with a warning of NumPy. It
-    refuses only integers of Python that do not fit.
+    In 32-bit mode JAX wraps integers, and rounds numbers to infinity with a NumPy warning. It
+    rejects only Python integers that do not fit.
     """
     if isinstance(value, jax.Array):
         return spec.convert(value)

@@ -1,12 +1,10 @@
-"""The fast way of calling a small program: from the leaves of all arguments to XLA and back."""
+"""The fast path for calling a small program: from the leaves of all arguments to XLA and back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import Any
-
-import jax
 
 from graphc.errors import ExecutionError, StateError
 from graphc.ir.variable import Variable
@@ -20,18 +18,20 @@ from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets.interface import SINGLE
 
+_IS_DELETED = methodcaller("is_deleted")
+
 
 class DirectCall:
     """Calls XLA's executable with the leaves of the arguments as they are.
 
-    It leaves out what a small program on one device does not need: a check for large blocks of
-    memory, moves to other devices, and the bound of steps in flight. Whatever does not fit goes the
-    general way, which also has the words for errors.
+    It omits work that a small program on one device does not need: the check for large blocks of
+    memory, transfers to other devices, and the limit on steps in flight. Calls that do not fit take
+    the general path, which also creates the error messages.
 
     Args:
-        feeds: what each feed is, a leaf or an array that the function holds, and its spec.
+        feeds: the source of each feed (a leaf, or an array that the function holds), and its spec.
         array: the type of JAX's arrays.
-        otherwise: the general way, for all leaves.
+        otherwise: the general path, a function of all leaves.
     """
 
     def __init__(
@@ -81,20 +81,22 @@ class DirectCall:
         self._compiled = executable.compiled
         self._donated = taken[: len(interface.written)] if interface.consumes else []
         self._otherwise = otherwise
-        self._are_arrays = all(kind is array for kind in types)
-        self._is_deleted = array.is_deleted if self._are_arrays else _is_deleted  # type: ignore[attr-defined]
+        # NumPy's arrays and numbers cannot be deleted; keys of random numbers can.
+        can_be = [number for number, kind in enumerate(types) if hasattr(kind, "is_deleted")]
+        self._can_be_deleted = None if len(can_be) == count else _getter(can_be)
 
     def __call__(self, leaves: list[Any]) -> Any:
         """The result for the leaves of all arguments, which have the forms of the program.
 
         Raises:
-            StateError: a donated argument was given to an earlier call, or the run failed after it
-                had taken the donated arguments.
+            StateError: a donated argument was passed to an earlier call, or the run failed after it
+                had consumed the donated arguments.
             ExecutionError: the run failed.
         """
         FORKING.check()
         given = leaves
-        if any(map(self._is_deleted, leaves)):  # here XLA would print an error of its own
+        arrays = leaves if self._can_be_deleted is None else self._can_be_deleted(leaves)
+        if any(map(_IS_DELETED, arrays)):  # XLA would print its own error here
             return self._otherwise(leaves)
         if self._convert:
             given = leaves.copy()
@@ -129,7 +131,7 @@ class DirectCall:
 
 
 def is_direct(executable: Executable) -> bool:
-    """Whether a `DirectCall` can run it: on one device, with its variables as they are."""
+    """Whether a `DirectCall` can run it: it uses one device and does not stack its variables."""
     interface, executor = executable.interface, executable.executor
     return (
         interface.kind == SINGLE
@@ -142,11 +144,7 @@ def is_direct(executable: Executable) -> bool:
 
 
 def _getter(numbers: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """What takes the items at these places."""
+    """A function that returns the items at these positions."""
     if len(numbers) > 1:
         return itemgetter(*numbers)
     return lambda items: [items[number] for number in numbers]
-
-
-def _is_deleted(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and leaf.is_deleted()

@@ -1,4 +1,4 @@
-"""`jit`: `jax.jit` with graphc's passes, cache and strategies behind it."""
+"""`jit`: an equivalent of `jax.jit` that uses graphc's passes, cache and strategies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphc.jitted.function import JittedFunction
 from graphc.runtime.step.compiler import check_strategy, checked_options, refuse_workers
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], JittedFunction]
-"""What `jit` gives if it is called without a function."""
+"""The return type of `jit` if it is called without a function."""
 
 
 @overload
@@ -63,37 +63,38 @@ def jit(
     batch_argnums: int | Sequence[int] | None = None,
     cache_key: str | None = None,
 ) -> JittedFunction | Decorator:
-    """A JAX function, compiled by graphc: `jax.jit` in one word.
+    """Compiles a JAX function with graphc, as `jax.jit` does with JAX.
 
     Arguments and results are those of `jax.jit`: pytrees of arrays, typed keys, numbers, and static
-    values. Behind it are graphc's passes (repeated layers become loops, embedding tables are
-    updated by rows, attention is fused), the cache of compiled programs, and strategies.
+    values. `jit` adds graphc's passes (repeated layers become loops, embedding tables are updated
+    by rows, attention is fused), the cache of compiled programs, and strategies.
 
     A donated argument that the function returns with the same structure, such as the parameters of
     a training step, is updated in place. If its arrays are stacked for a loop over repeated layers,
-    the result is a `PackedTree` in its place, whose leaves appear when they are looked at, and
-    which the next call takes without a copy. `options=gc.CompileOptions(state_buffers="separate")`
-    gives ordinary trees always.
+    the call returns a `PackedTree` in its place. The leaves of a `PackedTree` are created when they
+    are accessed, and the next call takes it without a copy. With
+    `options=gc.CompileOptions(state_buffers="separate")`, results are always ordinary trees.
 
-    What graphc cannot import runs by `jax.jit`; so do calls inside `jax.grad`, `jax.vmap` and
-    `jax.jit`, and functions that call back into Python. `notes` says so.
+    Functions that graphc cannot import run by `jax.jit`. So do calls inside `jax.grad`, `jax.vmap`
+    and `jax.jit`, and functions that call back into Python. `notes` states the reasons.
 
     Args:
-        function: pure, of JAX arrays. Without it, `jit` gives a decorator.
+        function: a pure function of JAX arrays. Without it, `jit` returns a decorator.
         static_argnums, static_argnames: arguments that are Python values, part of the program.
         donate_argnums, donate_argnames: arguments whose arrays the call consumes.
         options: see `CompileOptions`.
         strategy: a `gc.devices.DataParallel` or a `gc.devices.Mesh`. The results are those of one
             device.
         batch_argnums: under a strategy, the positions of the arguments whose arrays have the batch
-            as their first axis; by default those that are not donated. Only speed depends on it.
+            as their first axis; by default the arguments that are not donated. It affects only
+            speed.
         cache_key: a name for the function and everything that it depends on besides its arguments:
-            the model, hyperparameters, versions of packages. A later process that finds a program
-            under the same key, for arguments of the same forms, does not trace the function. Change
-            the key whenever you change the function: nothing else tells that it calculates
-            something else. Static arguments and the metadata of pytrees are part of the key if
-            they are numbers, texts, tuples, enums, dataclasses of these, or functions of modules;
-            with others, the function is traced in each process, and `notes` says so.
+            the model, hyperparameters, versions of packages. If a later process finds a program
+            under the same key, for arguments of the same forms, it does not trace the function.
+            Change the key whenever you change the function: graphc cannot detect the change
+            otherwise. Static arguments and the metadata of pytrees are part of the key if they are
+            numbers, strings, tuples, enums, dataclasses of these, or functions of modules.
+            Otherwise the function is traced in each process, and `notes` states this.
 
     Returns:
         A `JittedFunction`. Its `report()`, `memory()` and `executable` show the program of the

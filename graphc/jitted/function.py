@@ -1,4 +1,4 @@
-"""`JittedFunction`: finds or makes the program for the arguments of a call, and runs it."""
+"""`JittedFunction`: finds or creates the program for the arguments of a call, and runs it."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from graphc.runtime.core.forking import FORKING
 from graphc.runtime.step.executable import Executable
 from graphc.typing import ArrayTree
 
-# Calls of other forms that are found as fast as the last one: training and evaluation in turns, the
-# smaller last batch.
+# The number of recent calls of other forms that are found as fast as the last one. This covers
+# training that alternates with evaluation, and a smaller last batch.
 _REMEMBERED = 4
 
 _OF_FUNCTIONS = {*functools.WRAPPER_ASSIGNMENTS, "__dict__", "__wrapped__"}
 
 
 class JittedFunction(Uncopied):
-    """A function that `gc.jit` made. It is called like the function itself.
+    """A function that `gc.jit` returned. It is called like the original function.
 
     Attributes:
-        notes: why calls were left to `jax.jit`, or `cache_key` was of no use, one line for each
-            reason.
+        notes: the reasons why calls were left to `jax.jit`, or why `cache_key` was not used, one
+            line each.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -66,23 +66,23 @@ class JittedFunction(Uncopied):
     ) -> None:
         functools.update_wrapper(self, function)
         for name in vars(self).keys() & vars(JittedFunction).keys() - _OF_FUNCTIONS:
-            del vars(self)[name]  # an attribute of the function that has the name of a method here
+            del vars(self)[name]  # an attribute of the function with the name of a method here
         self.notes: list[str] = []
         self._function, self._roles = function, roles
         self._by_jax: Any = by_jax
         self._options, self._strategy, self._batched = options, strategy, batched
         self._cache_key = cache_key
-        self._programs: dict[Any, JitProgram | None] = {}  # None: JAX compiles it
+        self._programs: dict[Any, JitProgram | None] = {}  # None: JAX compiles the function
         self._layouts: dict[Any, StateLayout] = {}
         self._lock = RLock()
-        self._recent: tuple[LastCall, ...] = ()  # the last one first
+        self._recent: tuple[LastCall, ...] = ()  # the latest call first
 
     def __call__(self, *args: ArrayTree, **kwargs: ArrayTree) -> ArrayTree:
-        """The result of the function, as `jax.jit` of it gives it.
+        """The result of the function, as `jax.jit` would return it.
 
         Raises:
-            AttributeValueError: an argument is not an array, or a static one is not hashable.
-            StateError: a donated argument was given to an earlier call.
+            AttributeValueError: an argument is not an array, or a static argument is not hashable.
+            StateError: a donated argument was passed to an earlier call.
             ExecutionError: the run failed.
         """
         call = self._roles.call(args, kwargs)
@@ -124,7 +124,7 @@ class JittedFunction(Uncopied):
         return program
 
     def _remember(self, last: LastCall) -> None:
-        """Puts a call before the others that were made recently."""
+        """Puts a call before the other recent calls."""
         recent = self._recent
         if not recent or recent[0] is not last:
             others = [other for other in recent if other is not last]
@@ -160,7 +160,7 @@ class JittedFunction(Uncopied):
     def _stored(
         self, call: Call, forms: Sequence[Form], device: jax.Device | None
     ) -> StoredCall | None:
-        """The record of a call in the cache, if the user gave the function a key."""
+        """The record of a call in the cache, if the user passed a `cache_key`."""
         if self._cache_key is None:
             return None
         donated = [label for label in call.labels if self._roles.is_donated(label)]
@@ -178,13 +178,13 @@ class JittedFunction(Uncopied):
     # -- looking inside ---------------------------------------------------------------------
 
     def compile(self, *args: ArrayTree, **kwargs: ArrayTree) -> Executable:
-        """The executable for arguments of these forms, compiled now; nothing runs.
+        """Compiles the executable for arguments of these forms now, without running it.
 
         Args:
-            args, kwargs: arrays, or `jax.ShapeDtypeStruct`s in their place.
+            args, kwargs: arrays, or `jax.ShapeDtypeStruct`s instead of arrays.
 
         Raises:
-            GraphError: graphc leaves this function to JAX; the error says why.
+            GraphError: graphc leaves this function to JAX. The error states the reason.
         """
         call = self._roles.call(args, kwargs)
         program = self._program(call)
@@ -216,7 +216,7 @@ class JittedFunction(Uncopied):
         return self._recent[0]
 
     def report(self) -> PassReport:
-        """What each pass did to the program of the last call."""
+        """The effect of each pass on the program of the last call."""
         return self.executable.pass_report()
 
     def memory(self) -> dict[str, int]:
@@ -233,15 +233,15 @@ class JittedFunction(Uncopied):
         """Writes the function, for arguments of the forms of the last call, to a file that
         `gc.load_function` opens without the code of the function.
 
-        Arrays that the function holds are saved with it. Arguments are not, and the function in the
-        file donates none of them.
+        Arrays that the function holds are saved with it. Arguments are not saved, and the function
+        in the file donates none of them.
 
         Args:
             platforms, native: as for `gc.save`.
 
         Raises:
             GraphError: the function was not called yet, or graphc leaves it to JAX.
-            ArtifactError: its result has a structure that no file can hold, or see `gc.save`.
+            ArtifactError: the result has a structure that no file can hold; or as for `gc.save`.
         """
         last = self._checked_last()
         labels, statics, _ = last.key
@@ -271,7 +271,7 @@ class JittedFunction(Uncopied):
         return self._by_jax.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
-        """Forgets all programs of this function."""
+        """Removes all programs of this function."""
         with self._lock:
             self._programs.clear()
             self._layouts.clear()
@@ -288,7 +288,7 @@ class JittedFunction(Uncopied):
 
 
 def _arrays(values: Sequence[Any]) -> tuple[list[Any], list[jax.Array]]:
-    """The leaves of arguments, and the buffers that hold those of packed trees."""
+    """The leaves of arguments, and the buffers that hold the leaves of packed trees."""
     packed = [packing for value in values if (packing := packing_of(value)) is not None]
     leaves = tree_leaves([value for value in values if type(value) is not PackedTree])
     return leaves, [buffer for packing in packed for buffer in packing.buffers()]

@@ -1,4 +1,5 @@
-"""A JAX function and the forms of its arguments -> a graph whose variables are donated leaves."""
+"""Imports a JAX function, for given forms of its arguments, as a graph whose variables are donated
+leaves."""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ from graphc.jaxpr.tracing import Traced, trace
 from graphc.jitted.arguments import Call, Form, Roles, kind_of_leaf
 from graphc.ops.core.emit import constant
 
-# Elements of an array that the function holds, from which on it is an argument of the program.
+# An array that the function holds becomes an argument of the program from this many elements on.
 _LARGE = 1024
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array among the arguments: of which argument, and its number there."""
+    """One array among the arguments: its argument, and its number in that argument."""
 
     argument: int
     number: int
@@ -40,15 +41,15 @@ class Leaf:
 
 @dataclass
 class Imported:
-    """A function as a graph.
+    """A function that was imported as a graph.
 
     Attributes:
         feeds: the placeholder of each leaf that is not a variable.
         held: the placeholders of large arrays that the function holds, with these arrays.
-        variables: by the donated leaf that has the initial value.
+        variables: the variable of each donated leaf, which has its initial value.
         results: a tensor for each leaf of the result, or the variable that holds it after the
             call.
-        assigned: what assigns the variables.
+        assigned: the node that assigns the variables.
         out_tree, out_avals: the structure of the result.
         segments: for each argument that is replaced as a whole, the number of the first leaf of
             the result that replaces it.
@@ -80,14 +81,14 @@ def import_function(
 ) -> Imported:
     """The graph of one call of `function`.
 
-    A donated argument that the result has again, with the same structure and types, becomes
+    A donated argument that is also in the result, with the same structure and types, becomes
     variables, and the call assigns them.
 
     Args:
         batched: under a strategy, the arguments whose leaves have the batch as their first axis;
-            None for those that are not donated.
-        for_file: make a function that needs nothing of this process: donated arguments are
-            placeholders, and large arrays that it holds are variables with their values.
+            None for the arguments that are not donated.
+        for_file: whether to create a function that needs nothing of this process: donated arguments
+            are placeholders, and large arrays that it holds are variables with their values.
 
     Raises:
         JaxImportError: the function contains something that cannot be turned into nodes.
@@ -127,10 +128,10 @@ def import_function(
 
 
 def _traced(function: Callable[..., Any], call: Call, forms: Sequence[Form]) -> Traced:
-    """The function, traced with the leaves of its arguments.
+    """Traces the function with the leaves of its arguments.
 
     Raises:
-        JaxImportError: it contains something that must run as JAX runs it.
+        JaxImportError: it contains something that only JAX can run.
     """
 
     def flat(*values: Any) -> Any:
@@ -169,15 +170,15 @@ def _assign(
 
 
 class _Held:
-    """Makes the tensor of an array that the function holds.
+    """Creates the tensor of an array that the function holds.
 
-    Large JAX arrays, such as weights in a closure, become arguments of the program: they are not
-    compiled into it, and are not hashed for its key.
+    Large JAX arrays, such as weights in a closure, become arguments of the program. They are not
+    compiled into it, and not hashed for its key.
     """
 
     def __init__(self, graph: Graph, held: list[tuple[Tensor, Any]], as_variables: bool) -> None:
         self._graph, self._held, self._as_variables = graph, held, as_variables
-        self._made: dict[int, Tensor] = {}  # by identity: the traced function keeps the arrays
+        self._made: dict[int, Tensor] = {}  # by id; the traced function keeps the arrays alive
 
     def __call__(self, array: Any) -> Tensor:
         if not isinstance(array, jax.Array) or array.size < _LARGE:
@@ -197,7 +198,7 @@ class _Held:
 
 
 def type_of(aval: Any) -> TensorType:
-    """The type of a leaf in the graph; of random keys, that of their words."""
+    """The type of a leaf in the graph; for random keys, the type of their words."""
     if is_key(aval.dtype):
         return TensorType(UINT32, (*aval.shape, 2))
     return TensorType(as_dtype(aval.dtype), aval.shape)
@@ -219,7 +220,7 @@ def _names(names: Sequence[str], forms: Sequence[Form]) -> dict[Leaf, str]:
 def _segments(
     tree: Any, avals: Sequence[Any], forms: Sequence[Form], donated: Sequence[int]
 ) -> dict[int, int]:
-    """For each donated argument that the result has again: the number of its first leaf there."""
+    """For each donated argument that is also in the result, the number of its first leaf there."""
     nodes: list[tuple[Any, int]] = []  # (tree, number of its first leaf), outer ones first
 
     def visit(node: Any, first: int) -> None:
@@ -247,7 +248,7 @@ def _segments(
 def _batch_axes(
     roles: Roles, call: Call, forms: Sequence[Form], batched: Iterable[int | str] | None
 ) -> dict[Leaf, int]:
-    """The batch axis of leaves, which is always 0. Only speed depends on it, not the results."""
+    """The batch axis of leaves, which is always 0. It affects only speed, not the results."""
     if batched is None:
         chosen = [i for i, label in enumerate(call.labels) if not roles.is_donated(label)]
     else:
@@ -273,5 +274,5 @@ def _batch_axes(
 
 
 def _is_random(aval: Any) -> bool:
-    """Whether it is a random key, or has the form of the words of one."""
+    """Whether a value is a random key, or has the form of the words of one."""
     return is_key(aval.dtype) or (aval.dtype == UINT32 and aval.shape == (2,))

@@ -1,4 +1,4 @@
-"""`LastCall`: the last program of a jitted function, called again without looking for it."""
+"""`LastCall`: the last program of a jitted function, called again without a search for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphc.jitted.program import Given, JitProgram
 from graphc.jitted.surroundings import committed_to, device_for, is_spread
 
 OTHER: Any = object()
-"""What `LastCall.call` gives for arguments that need another program."""
+"""The result of `LastCall.call` for arguments that need another program."""
 
 _AVAL, _SHARDING = attrgetter("aval"), attrgetter("sharding")
 
@@ -24,9 +24,9 @@ class LastCall:
     """The last program, and how to call it again with arguments of the same forms.
 
     Args:
-        key: what else must be the same: the labels, the static arguments, JAX's settings.
+        key: the other conditions for reuse: the labels, the static arguments, JAX's settings.
         forms: the forms of the arguments, with the types of the leaves of this call.
-        device: where the program runs; None under a strategy.
+        device: the device on which the program runs; None under a strategy.
     """
 
     def __init__(
@@ -44,7 +44,9 @@ class LastCall:
         self._avals = [aval for form in forms for aval in form.avals]
         self._kinds = list(map(kind_of_leaf, self._avals))
         array = array_type()
-        self._only_arrays = all(kind is array for kind in self._types)
+        self._are_arrays = [kind is array for kind in self._types]
+        self._only_arrays = all(self._are_arrays)
+        self._are_placed = [issubclass(kind, jax.Array) for kind in self._types]  # keys too
         self._shardings: list[Any] | None = None
 
     def call(self, values: Sequence[Any]) -> Any:
@@ -55,17 +57,23 @@ class LastCall:
         leaves, tree = tree_flatten(list(values))
         if tree != self._tree or list(map(type, leaves)) != self._types:
             return OTHER
-        avals = list(map(_AVAL, leaves)) if self._only_arrays else list(map(jax.typeof, leaves))
+        avals = list(map(_AVAL, leaves)) if self._only_arrays else self._avals_of(leaves)
         if avals != self._avals:
             if list(map(kind_of_leaf, avals)) != self._kinds:
                 return OTHER
-            self._avals = avals  # next time they are the same objects
-        if not self._are_here(leaves):
+            self._avals = avals  # the next call then compares identical objects
+        if not self._are_here(leaves if self._only_arrays else self._placed(leaves)):
             return OTHER
         return self._direct(leaves)
 
+    def _avals_of(self, leaves: Sequence[Any]) -> list[Any]:
+        """The avals of the leaves. `jax.typeof` is slow: only leaves that are not JAX arrays need
+        it."""
+        pairs = zip(leaves, self._are_arrays, strict=True)
+        return [leaf.aval if is_array else jax.typeof(leaf) for leaf, is_array in pairs]
+
     def _matching(self, values: Sequence[Any]) -> list[Given] | None:
-        """The leaves of arguments that have the forms; None if one has another, or is elsewhere."""
+        """The leaves of the arguments; None if one has another form, or is on another device."""
         given: list[Given] = []
         everything: list[Any] = []
         for form, value in zip(self.forms, values, strict=True):
@@ -80,11 +88,18 @@ class LastCall:
                 return None
             given.append(leaves)
             everything += leaves
-        return given if self._device is None or self._are_here(everything) else None
+        if self._device is None:
+            return given
+        arrays = [value for value in everything if isinstance(value, jax.Array)]
+        return given if self._are_here(arrays) else None
 
-    def _are_here(self, leaves: Sequence[Any]) -> bool:
-        """Whether the arrays among the leaves are where the program takes them."""
-        arrays = leaves if self._only_arrays else [v for v in leaves if isinstance(v, jax.Array)]
+    def _placed(self, leaves: Sequence[Any]) -> list[Any]:
+        """The leaves that are on devices."""
+        pairs = zip(leaves, self._are_placed, strict=True)
+        return [leaf for leaf, is_placed in pairs if is_placed]
+
+    def _are_here(self, arrays: Sequence[Any]) -> bool:
+        """Whether arrays are on the device of the program."""
         shardings = list(map(_SHARDING, arrays))
         if shardings == self._shardings:
             return True

@@ -1,4 +1,4 @@
-"""`PackedTree`: a pytree whose leaves are in buffers that a compiled step works on."""
+"""`PackedTree`: a pytree whose leaves are stored in the buffers of a compiled step."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from graphc.jitted.arguments import Form
 
 LeafReader: TypeAlias = Callable[[State, list[str]], list[Any]]
-"""What reads the variables of these names as leaves."""
+"""A function that reads the variables of these names as leaves."""
 
 
 class Packing:
-    """What is behind a packed tree: the state with its leaves, and their names there.
+    """The content of a packed tree: the state that holds its leaves, and their names there.
 
     Attributes:
         state: holds the leaves, and perhaps those of other packed trees.
@@ -40,7 +40,7 @@ class Packing:
         """The tree itself, with ordinary arrays.
 
         Raises:
-            StateError: it was given back to the jitted function.
+            StateError: it was passed to the jitted function.
         """
         self.buffers()  # raises if it was consumed
         if self._tree is None:
@@ -52,7 +52,7 @@ class Packing:
         """The buffers that hold the leaves, and perhaps those of other trees.
 
         Raises:
-            StateError: the tree was given back to the jitted function.
+            StateError: the tree was passed to the jitted function.
         """
         if self._is_gone:
             raise StateError(
@@ -62,12 +62,12 @@ class Packing:
         return self.state.buffers
 
     def forget(self) -> None:
-        """Frees the leaves that were copied out. After a step, even one that was interrupted, the
-        state holds others."""
+        """Frees the leaves that were copied out. After a step, even an interrupted one, the state
+        holds other values."""
         self._tree = None
 
     def consume(self) -> None:
-        """Marks the tree as given away, while other trees of its state are not."""
+        """Marks the tree as consumed, while other trees of its state are not."""
         self.forget()
         self._is_gone = True
 
@@ -76,11 +76,11 @@ class PackedTree(Uncopied):
     """A pytree that `gc.jit` returned for a donated argument. Its leaves are stored stacked.
 
     It behaves like the tree: indexing, attributes, iteration and `len` are those of the tree, and
-    functions of JAX take it as an argument. The leaves are copied out of the stacked arrays when
+    JAX functions accept it as an argument. The leaves are copied out of the stacked arrays when
     they are first needed. The jitted function takes it back without a copy.
 
-    `jax.tree.map` of a packed tree gives an ordinary tree. Functions that take two trees compare
-    their structures, so unpack it for them: `gc.unpack(tree)`.
+    `jax.tree.map` of a packed tree returns an ordinary tree. Functions of two trees compare their
+    structures, so unpack the tree for them: `gc.unpack(tree)`.
 
     The next call of the jitted function consumes it, as it consumes any donated argument.
 
@@ -98,7 +98,7 @@ class PackedTree(Uncopied):
         (<PackedTree of 12 arrays>, 12, (16, 16))
     """
 
-    # One attribute of its own, and a private one: all others are those of the tree.
+    # It has only one attribute of its own, which is private. All others are those of the tree.
     __slots__ = ("_packing",)
 
     instead = "copy its leaves: jax.tree.map(np.asarray, tree)"
@@ -128,12 +128,12 @@ class PackedTree(Uncopied):
 
 
 def packing_of(value: Any) -> Packing | None:
-    """What is behind a packed tree; None for any other value."""
+    """The content of a packed tree; None for any other value."""
     return value._packing if type(value) is PackedTree else None
 
 
 def unpack(tree: ArrayTree) -> ArrayTree:
-    """A tree with ordinary arrays, in place of the packed trees in it.
+    """Replaces the packed trees in a tree by trees of ordinary arrays.
 
     Args:
         tree: a result of a function of `gc.jit`, or any other pytree.

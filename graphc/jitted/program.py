@@ -1,4 +1,4 @@
-"""A function that is compiled for arguments of one form, and the call of it."""
+"""A function compiled for arguments of one form, and how it is called."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ class JitProgram:
     """A compiled function for arguments of one form.
 
     Args:
-        forms: the forms of the arguments that are traced.
+        forms: the forms of the traced arguments.
         executable: runs the program.
-        layouts: by the types of variables, the layout of states that exist. That of this program is
-            added.
+        layouts: the layouts of existing states, by the types of variables. The layout of this
+            program is added.
 
     Attributes:
-        sources: what each feed of the program is: a leaf, or an array that the function holds.
-        is_stacked: whether variables are stacked, so that calls take and give packed trees.
-        packs_an_array: whether an argument that is one array is stacked with others. Nothing can
-            stand for it, because JAX accepts no other class as an array.
+        sources: the source of each feed of the program: a leaf, or an array that the function
+            holds.
+        is_stacked: whether variables are stacked, so that calls take and return packed trees.
+        packs_an_array: whether an argument that is a single array is stacked with others. No packed
+            tree can replace it, because JAX accepts no other class as an array.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class JitProgram:
         """The result for arguments of these forms.
 
         Raises:
-            StateError: a donated argument was given to an earlier call.
+            StateError: a donated argument was passed to an earlier call.
             ExecutionError: the run failed.
         """
         packed = [packing for i in self._names if (packing := packing_of(given[i])) is not None]
@@ -111,7 +112,7 @@ class JitProgram:
         return result
 
     def _run_stacked(self, state: State, values: list[Any]) -> Any:
-        """One run on a state. If an interrupt stops it, the trees of the state hold the values."""
+        """Runs once on a state. After an interrupt, the trees of the state still have values."""
         with state.lock:
             fetched, after = self.executable.run_on(state, values)
             try:
@@ -122,8 +123,8 @@ class JitProgram:
                 raise
 
     def direct(self, forms: Sequence[Form]) -> DirectCall | None:
-        """What calls the program fast for leaves of the types in `forms`; None if the program is
-        not of this kind."""
+        """The fast path for leaves of the types in `forms`; None if the program does not support
+        it."""
         if not is_direct(self.executable):
             return None
         array = array_type()
@@ -139,7 +140,7 @@ class JitProgram:
         return self([[next(rest) for _ in form.avals] for form in self.forms])
 
     def _run(self, given: Sequence[Given], values: list[Any]) -> Any:
-        """One run, where each variable has a buffer of its own: the caller's array."""
+        """Runs once, when each variable has its own buffer: the caller's array."""
         buffers: list[Any] = [None] * len(self._layout.buffers)
         numbers = {name: self._layout.slots[name].buffer for name in self._leaves}
         for name, number in numbers.items():
@@ -149,7 +150,7 @@ class JitProgram:
         return self._result(fetched, new, None)
 
     def _state(self, given: Sequence[Given]) -> State:
-        """The state of the packed arguments, if they are all that it holds; otherwise a new one."""
+        """The state of the packed arguments, if it holds nothing else; otherwise a new one."""
         states = [_state_of(given[argument], names) for argument, names in self._names.items()]
         state = states[0]
         alike = state is not None and all(other is state for other in states)
@@ -159,7 +160,7 @@ class JitProgram:
         return State(self._own, [self._variable(name, leaves) for name in self._own.types])
 
     def _variable(self, name: str, given: Sequence[Given]) -> Any:
-        """The value of a variable among the arguments, where the program takes it.
+        """The value of a variable among the arguments, on the device where the program takes it.
 
         Raises:
             StateError: the array was donated to an earlier call.
@@ -186,11 +187,12 @@ def compiled(
     device: jax.Device | None,
     layouts: dict[Any, StateLayout],
 ) -> JitProgram:
-    """The program of an imported function. Arguments on which no result depends are left out.
+    """Compiles the program of an imported function. Arguments on which no result depends are
+    omitted.
 
     Args:
-        layouts: as for `JitProgram`. The program takes states that exist without moving them, if it
-            can.
+        layouts: as for `JitProgram`. The program takes existing states without moving them, if
+            possible.
     """
     fetches: list[Any] = [*imported.fetched()]
     if imported.assigned:
@@ -214,7 +216,7 @@ def compiled(
 
 
 def _sources(imported: Imported, feeds: Sequence[Tensor]) -> list[Any]:
-    """Where each feed comes from: a leaf of an argument, or an array that the function holds."""
+    """The source of each feed: a leaf of an argument, or an array that the function holds."""
     sources: dict[Tensor, Any] = {tensor: leaf for leaf, tensor in imported.feeds.items()}
     sources.update(imported.held)
     return [sources[tensor] for tensor in feeds]

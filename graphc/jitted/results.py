@@ -1,4 +1,4 @@
-"""The result of a call: its pytree, from what was fetched and the new variables."""
+"""The result of a call: a pytree of the fetched values and the new variables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphc.runtime.state.state import State
 
 
 class Result:
-    """Makes the result of a call from what was fetched and the new variables."""
+    """Builds the result of a call from the fetched values and the new variables."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Result:
             for number, result in enumerate(imported.results)
             if isinstance(result, Variable)
         }
-        # What stands at each place of the result: a fetched value, a variable, or a packed tree.
+        # The item at each position of the result: a fetched value, a variable, or a packed tree.
         self._places: list[tuple[str, Any, Any]] = []
         starts = {first: argument for argument, first in first_of.items()}
         fetched = 0
@@ -59,7 +59,7 @@ class Result:
         """The result of a call.
 
         Args:
-            new: the variables after it, by name.
+            new: the variables after the call, by name.
             state: holds the stacked variables.
         """
         leaves: list[Any] = []
@@ -82,28 +82,29 @@ def _with_leaves(tree: Any, spans: Sequence[tuple[int, int]]) -> Any:
     """The structure of a tree in which each span of leaves, which is a subtree, is one leaf.
 
     Args:
-        spans: the first leaf and the number of leaves of each.
+        spans: the number of the first leaf, and the number of leaves, of each span.
     """
     wanted = [list(range(first, first + count)) for first, count in spans]
     skeleton = tree_unflatten(tree, range(tree.num_leaves))
-    # A subtree of one child has the same leaves as that child: the outermost is taken.
+    # A subtree of one child has the same leaves as that child: the outermost one is chosen.
     return tree_structure(skeleton, is_leaf=lambda node: tree_leaves(node) in wanted)
 
 
 def finisher(aval: Any) -> Callable[[Any], Any] | None:
-    """What makes a leaf of the result of a program's value: typed keys, weakly typed numbers."""
+    """The function that converts a program's value to a leaf of the result, for typed keys and
+    weakly typed numbers; None if the value needs no conversion."""
     if is_key(aval.dtype):
         return wrap_key
     return _weakly_typed if aval.weak_type else None
 
 
 wrap_key: Callable[[Any], Any] = partial(jax.random.wrap_key_data, impl="threefry2x32")
-"""A typed key of its words, whatever generator is JAX's default now."""
+"""Makes a typed key from its words, independently of JAX's default generator."""
 
 
 @cache
 def _weak() -> Callable[[Any], Any]:
-    # Zeros of a Python number are weakly typed, and stay so when all their values are set.
+    # Zeros made from a Python number are weakly typed, and stay so when all values are replaced.
     return jax.jit(
         lambda x: jnp.broadcast_to(jnp.asarray(x.dtype.type(0).item()), x.shape).at[...].set(x)
     )

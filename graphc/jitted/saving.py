@@ -1,4 +1,4 @@
-"""A jitted function as a file, and the function that such a file holds."""
+"""Saves a jitted function to a file, and loads it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from graphc.typing import ArrayTree
 _NAME = "call"
 
 Description: TypeAlias = Mapping[str, Any]
-"""How the function in a file is called, as the manifest has it."""
+"""How the function in a file is called, in the form of the manifest."""
 
 
 @dataclass(frozen=True)
 class Callee:
-    """What is saved: a function, and how it is called."""
+    """The function to save, and how it is called."""
 
     function: Callable[..., Any]
     roles: Roles
@@ -56,7 +56,7 @@ def save_function(
     """Writes an artifact with one signature, "call", and the structures of its pytrees.
 
     Raises:
-        ArtifactError: the result has a structure that no file can hold, or see `gc.save`.
+        ArtifactError: the result has a structure that no file can hold; or as for `gc.save`.
     """
     strategy = callee.strategy
     if strategy is not None and not isinstance(strategy, DataParallel):
@@ -103,7 +103,7 @@ def save_function(
 
 
 def _identifiers(paths: Sequence[str]) -> list[str]:
-    """A name for each leaf that a keyword argument may have."""
+    """A name for each leaf that is valid for a keyword argument."""
     found: dict[str, None] = {}
     for path in paths:
         base = re.sub(r"\W+", "_", path)
@@ -115,7 +115,7 @@ def _identifiers(paths: Sequence[str]) -> list[str]:
 
 
 def _used(nodes: Iterable[Any], results: Iterable[Any]) -> set[Any]:
-    """The tensors that results depend on. Few more: an operand counts if any node takes it."""
+    """The tensors that results depend on, and a few more: the operands of all nodes."""
     return {t for node in nodes for t in node.inputs} | set(results)
 
 
@@ -124,10 +124,10 @@ def _kind(aval: Any) -> str:
 
 
 class SavedFunction(Uncopied):
-    """The function in a file that `JittedFunction.save` wrote. Made by `gc.load_function`.
+    """The function in a file that `JittedFunction.save` wrote. `gc.load_function` returns it.
 
-    It takes pytrees of the structures that the function was called with, and gives its result. The
-    static arguments are part of the program, and are not passed.
+    It takes pytrees of the structures with which the function was called, and returns its result.
+    Static arguments are part of the program, and are not passed.
 
     Attributes:
         model: the file.
@@ -156,11 +156,10 @@ class SavedFunction(Uncopied):
         """The result of the function.
 
         Raises:
-            AttributeValueError: the arguments are not those of the function, or a pytree has
-                another structure.
+            AttributeValueError: the arguments do not match the function, or a pytree has another
+                structure.
             FeedError: an array has another shape or dtype.
-            ArtifactError, SerialError: the file was changed: it has another structure of the
-                result.
+            ArtifactError, SerialError: the file was changed: its result has another structure.
         """
         values = self._values(args, kwargs)
         trees, leaves = [], []
@@ -219,13 +218,13 @@ def load_function(
     trust_native: bool = False,
     limits: Limits | None = None,
 ) -> SavedFunction:
-    """The function in a file that `gc.jit(f).save(path)` wrote, without the code of `f`.
+    """Loads the function that `gc.jit(f).save(path)` wrote, without the code of `f`.
 
     Args:
         device, strategy, trust_native, limits: as for `gc.load`.
 
     Raises:
-        ArtifactError: the file does not exist, is no artifact, or holds signatures of `gc.save`.
+        ArtifactError: the file does not exist, is not an artifact, or has signatures of `gc.save`.
         ArtifactCorruptError, ArtifactVersionError: as for `gc.load`.
 
     Examples:
@@ -252,7 +251,7 @@ def _checked(call: Description, model: Model) -> Description:
     """The description of the call in a file.
 
     Raises:
-        ArtifactError: it does not fit the signature.
+        ArtifactError: the description does not match the signature.
     """
     point = model.signatures.get(_NAME)
     try:

@@ -1,4 +1,4 @@
-"""A call that the user named with `cache_key=`: its program is found without tracing anything."""
+"""A call that the user named with `cache_key=`: its program is found without tracing."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from graphc.store.folder import ExecutableCache, open_cache
 class StoredCall:
     """The record of one call in the cache of compiled programs.
 
-    It says which entry has the executable, and how arguments and results belong to it. Its key is
-    made of what the user states, the forms of the arguments, the options and the environment.
+    It states which entry has the executable, and how arguments and results relate to it. Its key
+    consists of the user's `cache_key`, the forms of the arguments, the options and the environment.
 
     Args:
-        cache_key: the user's name for the function, with all that it depends on.
-        more: what else decides the program: the strategy, roles of arguments.
+        cache_key: the user's name for the function and everything that it depends on.
+        more: the other factors on which the program depends: the strategy, the roles of arguments.
 
     Raises:
-        SerialError: nothing identifies a static argument, or the metadata of a pytree, in another
+        SerialError: a static argument, or the metadata of a pytree, cannot be identified in another
             process.
     """
 
@@ -86,10 +86,10 @@ class StoredCall:
         try:
             return self._program(record.metadata["call"], cache, layouts)
         except (GraphcError, KeyError, TypeError, ValueError, IndexError, AttributeError):
-            return None  # it is traced, and the record replaced
+            return None  # the function is then traced, and the record replaced
 
     def keep(self, program: JitProgram) -> None:
-        """Records the call, if its executable is in the cache and needs nothing else."""
+        """Records the call, if its executable is in the cache and needs no other data."""
         cache, imported = self._cache(), program.imported
         executable = program.executable
         if cache is None or executable.cache_key is None or imported.held:
@@ -166,7 +166,7 @@ class StoredCall:
     def _skeleton(
         self, call: Mapping[str, Any], interface: Interface, types: Mapping[str, TensorType]
     ) -> tuple[Imported, list[Tensor]]:
-        """The ports of the function as a graph without what is between them, and its feeds."""
+        """A graph with the ports of the function but no nodes between them; and its feeds."""
         graph = Graph(name=interface.name)
         tree = decoded(call["tree"], [form.tree for form in self._forms])
         imported = Imported(graph, {}, [], {}, [], [], tree, [_aval(row) for row in call["avals"]])
@@ -187,7 +187,7 @@ class StoredCall:
         return imported, feeds
 
     def _check(self, imported: Imported) -> None:
-        """Raises `SerialError` unless the parts of a record fit each other and the arguments."""
+        """Raises `SerialError` unless the parts of a record match each other and the arguments."""
         ports = [*imported.variables.items(), *imported.feeds.items()]
         for leaf, port in ports:
             aval = self._forms[leaf.argument].avals[leaf.number]
@@ -212,7 +212,7 @@ def _port(value: Any) -> Tensor:
 
 
 def _aval(row: Sequence[Any]) -> Any:
-    """What stands for the abstract value of a leaf of the result: its dtype and weak type."""
+    """A substitute for the abstract value of a leaf of the result, with its dtype and weak type."""
     typed_key, dtype, shape, weak = row
     kind = _key_dtype() if typed_key else jax.numpy.dtype(dtype)
     return jax.ShapeDtypeStruct(tuple(shape), kind, weak_type=weak)
@@ -223,7 +223,7 @@ def _key_dtype() -> Any:
 
 
 class _Untraced:
-    """Stands for the stages of a program that was found without tracing its function."""
+    """A substitute for the stages of a program that was found without tracing its function."""
 
     def __init__(self, report: PassReport) -> None:
         self.report = report

@@ -1,4 +1,4 @@
-"""What surrounds a call: JAX's settings in this thread, and the devices of the arguments."""
+"""The context of a call: JAX's settings in this thread, and the devices of the arguments."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from graphc.devices.discovery import default_device
 
 _CONFIG: Any = jax.config
 
-# The settings of JAX that change what a function means, or by whom it must be run. They may differ
-# between threads and between calls, so each call looks at them.
+# The settings of JAX that change the meaning of a function, or whether JAX must run it. They may
+# differ between threads and between calls, so each call reads them.
 _MEANING = [
     "jax_enable_x64",
     "jax_default_matmul_precision",
@@ -30,20 +30,20 @@ _MEANING = [
     "jax_numpy_rank_promotion",
     "jax_softmax_custom_jvp",
 ]
-# Set, they ask for checks that only JAX makes.
+# These settings request checks that only JAX performs.
 _CHECKS = ["jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_debug_key_reuse"]
 
 _read = attrgetter(*[name for name in (*_MEANING, *_CHECKS) if hasattr(_CONFIG, name)])
 
 
 def settings() -> tuple[Any, ...]:
-    """The settings of JAX in this thread that change what a call means."""
+    """The settings of JAX in this thread that affect the meaning of a call."""
     return (*_read(_CONFIG), get_abstract_mesh().empty)
 
 
 def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
-    """Why a call with these leaves is left to `jax.jit`, whatever the function is; None if it is
-    not."""
+    """The reason why a call with these leaves is left to `jax.jit`, whatever the function is; None
+    if there is no reason."""
     checks = [name for name in _CHECKS if getattr(_CONFIG, name, False)]
     if checks:
         return f"{checks[0]} is set"
@@ -64,13 +64,13 @@ def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
 
 
 def _is_wide(array: jax.Array) -> bool:
-    """Whether it has an element type that JAX has only in 64-bit mode."""
+    """Whether an array has an element type that JAX has only in 64-bit mode."""
     dtype: Any = array.dtype
     return str(dtype) in ("float64", "int64", "uint64", "complex128")
 
 
 def is_spread(array: Any) -> bool:
-    """Whether it is an array on several devices, or one that a mesh lays out.
+    """Whether a value is an array on several devices, or one that is laid out over a mesh.
 
     The results of `jax.jit` for such arrays are laid out over the mesh too.
     """
@@ -78,7 +78,7 @@ def is_spread(array: Any) -> bool:
 
 
 def committed_to(arrays: Iterable[Any]) -> set[jax.Device]:
-    """The devices that arrays, which are not spread, are committed to."""
+    """The devices to which arrays on one device are committed."""
     return {
         device
         for array in arrays
@@ -88,7 +88,7 @@ def committed_to(arrays: Iterable[Any]) -> set[jax.Device]:
 
 
 def device_for(arrays: Iterable[Any], held: Sequence[Any] = ()) -> jax.Device:
-    """The device that arrays are committed to; otherwise that of the buffers which are held, or
-    the default device."""
+    """The device to which arrays are committed; otherwise that of the `held` buffers, or the
+    default device."""
     found = committed_to(arrays) or committed_to(held[:1])
     return found.pop() if len(found) == 1 else default_device()

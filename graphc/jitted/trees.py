@@ -1,4 +1,4 @@
-"""Pytree structures as plain values: JAX writes none to files that hold classes of the user."""
+"""Pytree structures as plain values, because JAX cannot serialise those with user classes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _DEEPEST = 400  # levels of a description: each level of a pytree takes two or t
 def described(tree: Any, strictly: bool = False) -> Any:
     """A description of a structure. Equal structures have equal descriptions.
 
-    Classes are described by their names, so an instance is not made from it: see `encoded`.
+    Classes are described by their names, so no instance can be created from them: see `encoded`.
 
     Args:
-        strictly: whether other structures must have other descriptions.
+        strictly: whether different structures must have different descriptions.
 
     Raises:
-        SerialError: `strictly`, and nothing describes the metadata of a node.
+        SerialError: with `strictly`, the metadata of a node cannot be described.
     """
     data = tree.node_data()
     if data is None:
@@ -34,7 +34,7 @@ def described(tree: Any, strictly: bool = False) -> Any:
 
 
 def _plain(kind: type, own: Any, strictly: bool) -> Any:
-    """What a node holds beside its children: the keys of a dict; metadata."""
+    """The data of a node in addition to its children: the keys of a dict; metadata."""
     if kind is dict:
         own = list(own)
     elif own is kind:  # a named tuple
@@ -48,10 +48,11 @@ def _plain(kind: type, own: Any, strictly: bool) -> Any:
 
 
 def encoded(tree: Any, arguments: Sequence[Any]) -> Any:
-    """The structure of a result, from which `decoded` makes it again.
+    """The structure of a result, in a form from which `decoded` restores it.
 
-    A subtree with a node of another class than tuple, list, dict and None is written as the place
-    of an equal subtree in the arguments: the state that a training step takes and returns.
+    A subtree with a node of another class than tuple, list, dict and None is written as the
+    position of an equal subtree in the arguments. Such a subtree is, for example, the state that a
+    training step takes and returns.
 
     Raises:
         SerialError: no argument has this subtree.
@@ -79,7 +80,7 @@ def encoded(tree: Any, arguments: Sequence[Any]) -> Any:
 
 
 def _place(tree: Any, arguments: Sequence[Any]) -> list[int] | None:
-    """The number of an argument and of the children on the way to an equal subtree."""
+    """The path to an equal subtree: the number of an argument, then the numbers of children."""
 
     def search(node: Any, path: list[int]) -> list[int] | None:
         if node == tree:
@@ -101,7 +102,7 @@ def decoded(data: Any, arguments: Sequence[Any]) -> Any:
     """The structure that `encoded` wrote, for arguments of these structures.
 
     Raises:
-        SerialError: it did not write this.
+        SerialError: `encoded` did not write this data.
     """
     try:
         return tree_structure(_example(data, arguments, iter(range(2**62))))
@@ -128,10 +129,10 @@ def _example(data: Any, arguments: Sequence[Any], leaves: Iterator[int]) -> Any:
 
 
 def leaves_of(descriptions: Sequence[Any]) -> int:
-    """The number of leaves in descriptions of `described`.
+    """The number of leaves in descriptions that `described` returned.
 
     Raises:
-        TypeError, IndexError: these are none.
+        TypeError, IndexError: the data are not such descriptions.
     """
     found, level = 0, list(descriptions)
     while level:
@@ -147,7 +148,7 @@ def _children(node: Any) -> list[Any]:
 
 
 def is_shallow(data: Any) -> bool:
-    """Whether plain data is nested so little that Python compares and reads it."""
+    """Whether the nesting of plain data is shallow enough for Python to compare and read it."""
     level = [data]
     for _ in range(_DEEPEST):
         inner = [node.values() if isinstance(node, dict) else node for node in level]

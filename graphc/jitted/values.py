@@ -1,4 +1,5 @@
-"""Python values as plain data, so that other values have other data, also in another process."""
+"""Python values as plain data that identifies them: different values have different data, also in
+another process."""
 
 from __future__ import annotations
 
@@ -13,18 +14,18 @@ import numpy as np
 
 from graphc.errors import SerialError
 
-_HEAP_TYPE = 1 << 9  # set in the flags of classes that a class statement made
+_HEAP_TYPE = 1 << 9  # the flag of classes that a class statement created
 _NUMBERS = (bool, int, float, complex, str, bytes)
 
 
 def stated(value: Any) -> Any:
     """Data that identifies a static argument or the metadata of a pytree.
 
-    `repr` does not: that of many classes shows an address, which another object may have later, or
-    leaves something out.
+    `repr` is not enough: for many classes it shows an address, which another object may have later,
+    or omits a part of the value.
 
     Raises:
-        SerialError: nothing but the object itself identifies it.
+        SerialError: only the object itself identifies it.
     """
     kind = type(value)
     if value is None or value is Ellipsis or kind in _NUMBERS:
@@ -57,7 +58,7 @@ def _all(values: Iterable[Any]) -> list[Any]:
 
 
 def _fields(value: Any) -> list[Any]:
-    """The fields of a dataclass, if it holds nothing else."""
+    """The fields of a dataclass. Raises an error if it has other attributes."""
     names = [field.name for field in dataclasses.fields(value)]
     if not getattr(value, "__dict__", {}).keys() <= set(names):
         raise _unknown(value)

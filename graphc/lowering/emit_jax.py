@@ -1,4 +1,4 @@
-"""A program as a JAX function: each node's `lower`, in program order."""
+"""Turns a program into a JAX function: calls each node's `lower`, in program order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Emitter:
 
     Args:
         axis_name: the replica axis of a data-parallel run, or None.
-        sizes: named sizes -> JAX's symbolic dims, at symbolic export only.
+        sizes: named sizes -> JAX's symbolic dims; used for symbolic export only.
         mesh: the mesh of the sharding annotations, or None.
     """
 
@@ -79,7 +79,7 @@ class Emitter:
             try:
                 with jax.named_scope(node.name or node.op.name):
                     result = node.op.lower(self, *operands, **node.attrs)
-            except (GraphcError, RecursionError):  # see `ir.stack` for the latter
+            except (GraphcError, RecursionError):  # see `ir.stack` for RecursionError
                 raise
             except Exception as error:
                 raise LoweringError(

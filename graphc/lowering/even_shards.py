@@ -56,7 +56,7 @@ class _Replay:
     def __init__(self, mesh: jax.sharding.Mesh) -> None:
         self._mesh = mesh
         self._sizes = dict(mesh.shape)
-        # With the old body, so that its id stays unique.
+        # The key is the id of a body. The old body is stored too, so that its id stays unique.
         self._bodies: dict[int, tuple[Any, Any]] = {}
 
     def run(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
@@ -92,7 +92,7 @@ class _Replay:
         ]
 
     def _whole(self, x: Any, axes: Collection[int]) -> Any:
-        if not axes or not isinstance(x.dtype, np.dtype):  # a random key of JAX's has none
+        if not axes or not isinstance(x.dtype, np.dtype):  # JAX's random keys have no NumPy dtype
             return x
         spec = PartitionSpec(*[None if i in axes else _FREE for i in range(len(x.shape))])
         return lax.with_sharding_constraint(x, NamedSharding(self._mesh, spec))
@@ -120,5 +120,5 @@ class _Replay:
             return self.run(jaxpr, args)
 
         made = jax.make_jaxpr(body)(*shapes)
-        # An open one has no constants, and constraints add none.
+        # An open body has no constants, and constraints add none.
         return made if isinstance(jaxpr, ClosedJaxpr) else made.jaxpr

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 _REDUCERS = ("add", "sub", "mul", "min", "max", "apply")
 
 Axes = Sequence[int]
-Whole = tuple[Sequence[Axes], Sequence[Axes]]  # of each operand, and of each result
+Whole = tuple[Sequence[Axes], Sequence[Axes]]  # for each operand, and for each result
 
 
 def whole_axes(eqn: Any, mesh: Mesh) -> Whole:

@@ -1,4 +1,4 @@
-"""`vmap`: a function of tensors, for many values of its arguments at once."""
+"""`vmap`: applies a function of tensors to many values of its arguments at once."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ _REFUSED = {
 def vmap(
     f: Callable[..., TensorTree], in_axes: Axes = 0, out_axes: int = 0, *, name: str | None = None
 ) -> Callable[..., TensorTree]:
-    """`f`, written for one example, as a function of a whole batch.
+    """Turns `f`, written for one example, into a function of a whole batch.
 
     `f` is called once, with tensors that lack the mapped axis, and becomes nodes that compute all
-    slices together: no loop runs. They have gradients of any order. `gc.map_fn` runs one slice
-    after the other, in the memory of one.
+    slices together, without a loop. They have gradients of any order. `gc.map_fn` runs one slice
+    after the other, and needs the memory of one slice only.
 
     Args:
         f: a function of tensors, or of nests (tuples, lists, dicts) of them. It may use outer
             tensors and variables.
         in_axes: the axis to map over: one for all arguments, or one for each. An argument with
             None is the same for all slices.
-        out_axes: the axis of the results along which the slices lie.
+        out_axes: the axis of the results along which the slices are stacked.
         name: the name scope of the nodes.
 
     Returns:
-        A function of the arguments of `f`, each with one more axis. Its results have the axis
-        `out_axes` more than those of `f`.
+        A function of the arguments of `f`, each with one more axis. Its results are those of `f`
+        with the additional axis `out_axes`.
 
     Raises:
         ShapeError: the mapped axes have different sizes, or do not exist.
-        AttributeValueError: the number of axes is not that of the arguments.
+        AttributeValueError: the number of axes differs from the number of arguments.
         GraphError: `f` assigns, draws random numbers or calls Python.
 
     Source: jax.vmap, torch.func.vmap.

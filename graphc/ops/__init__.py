@@ -1,10 +1,10 @@
-"""The operator catalogue, one family a file, and the functions that build nodes.
+"""The operator catalogue, with one file for each family, and the functions that build nodes.
 
-A family names its public functions in its `__all__`, and those of the families below are those of
-`gc`, under the same names.
+A family lists its public functions in its `__all__`. `gc` has the public functions of the families
+below, under the same names.
 """
 
-# Type checkers take every name here that has no underscore for one of `gc`.
+# Type checkers treat every name here without an underscore as a name of `gc`.
 import typing as _typing
 
 from graphc import exports as _exports

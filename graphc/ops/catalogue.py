@@ -181,6 +181,6 @@ def _collect(families: Iterable[ModuleType]) -> SimpleNamespace:
 
 CATALOGUE = Catalogue(op for family in FAMILIES for op in family.OPS)
 
-# The functions that build nodes, under one name: what gradient rules call as `ctx.ops`.
+# The functions that build nodes, as one object: gradient rules use it as `ctx.ops`.
 FUNCTIONS = _collect(FAMILIES)
 FUNCTIONS.dim_value = emit.dim_value

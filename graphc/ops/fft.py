@@ -3,9 +3,9 @@
 Arguments of several functions:
 
 - x: numbers of any dtype. A transform of complex numbers converts real ones.
-- n, or s for several axes: the number of elements to transform. `x` is cut or padded with zeros to
-  this size. For `irfft` and `hfft`: the size of the result along the (last) axis; the default is
-  2 * (size - 1).
+- n, or s for several axes: the number of elements to transform. `x` is truncated or padded with
+  zeros to this size. For `irfft` and `hfft`: the size of the result along the (last) axis; the
+  default is 2 * (size - 1).
 - axis, axes: the axes to transform. None means the last `len(s)` axes, or all if `s` is None.
 - norm: which transforms are divided by the number of elements. "backward" (or None): the inverse
   transforms. "forward": the others. "ortho": all, by its square root.

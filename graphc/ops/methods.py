@@ -1,4 +1,4 @@
-"""The operators and methods of tensors and variables, and NumPy's functions of them."""
+"""The operators and methods of tensors and variables, and NumPy's functions applied to them."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ _SAME: Final = [
     "var",
 ]
 
-# NumPy's functions for which Python's operators have another meaning here than the function of
-# that name: `x & y` of arrays calls `numpy.bitwise_and`.
+# NumPy functions whose operator corresponds to a function of another name here: `x & y` of arrays
+# calls `numpy.bitwise_and`.
 _UFUNCS: Final = {
     "bitwise_and": "logical_and",
     "bitwise_or": "logical_or",
@@ -106,28 +106,28 @@ def _of_ufunc(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """What `numpy.add(x, y)` and the like are for a tensor; also `array + x`."""
+    """Implements NumPy ufuncs such as `numpy.add(x, y)` for tensors; also `array + x`."""
     name = ufunc.__name__
     if name in ("equal", "not_equal") and not all(map(is_comparable, map(_scalar, args))):
-        return name == "not_equal"  # dates and the like equal no tensor
+        return name == "not_equal"  # a date, for example, is not equal to any tensor
     if method != "__call__":
         raise GraphError(
             f"numpy.{name}.{method} does not take a tensor of a graph",
             source=current_source(),
-            hint="gc.sum, gc.cumsum and x.at[i].add do such work",
+            hint="use gc.sum, gc.cumsum or x.at[i].add instead",
         )
     return _called(functions, "numpy", _UFUNCS.get(name, name), args, kwargs)
 
 
 def _scalar(value: Any) -> Any:
-    """NumPy's own operators give ufuncs an array without axes for a scalar."""
+    """A scalar instead of a 0-d array, which NumPy's operators pass to ufuncs."""
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def _of_numpy(
     functions: Mapping[str, Any], function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """What a function of NumPy is for a tensor: the function of the same name in `gc`."""
+    """Implements a function of NumPy for tensors by the function of the same name in `gc`."""
     if function in (np.shape, np.ndim, np.size) and len(args) == 1 and not kwargs:
         return getattr(args[0], function.__name__)
     return _called(functions, function.__module__, function.__name__, args, kwargs)

@@ -1,4 +1,4 @@
-"""`apply_gradients`: one step of an optax transformation along gradients that are given."""
+"""`apply_gradients`: one step of an optax transformation along given gradients."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def apply_gradients(
         tx: any optax transformation; see `gc.minimize`.
         loss: a floating scalar, for transformations that use it
             (`optax.contrib.reduce_on_plateau`).
-        name: of the node, and the scope of the nodes and variables that belong to it.
+        name: the name of the node, and the scope of the nodes and variables that belong to it.
 
     Returns:
-        The node; fetching it gives None.
+        The node; fetching it returns None.
 
     Raises:
         GradientError: there are no gradients, or two for one variable; or the transformation uses
-            the loss, which is not given. Line searches need `gc.minimize`.
+            the loss, which was not passed. Line searches need `gc.minimize`.
         GraphError: an item is not a pair of a tensor and a variable of the same graph.
         ShapeError, DTypeError: a gradient has another type than its variable.
         JaxImportError: the transformation contains something that cannot become nodes.
-        GraphFinalizedError: the graph has run. Errors that optax raises pass through.
+        GraphFinalizedError: the graph has run. Errors that optax raises are passed on.
 
     Source: tf.compat.v1.train.Optimizer.apply_gradients.
 
@@ -116,7 +116,7 @@ def _check_type(gradient: Tensor, variable: Variable) -> None:
 
 
 def _graph_of(slopes: dict[Variable, Tensor], loss: Tensor | None) -> Graph:
-    """The one graph of all gradients and of the loss."""
+    """The graph to which all gradients and the loss belong."""
     first = next(iter(slopes.values()))
     graph = first.graph if loss is None else check_loss(loss)
     elsewhere = bool(AMBIENT.graphs) and AMBIENT.graphs[-1] is not graph

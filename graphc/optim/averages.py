@@ -1,4 +1,4 @@
-"""Moving averages of parameters, kept beside them for evaluation."""
+"""Moving averages of parameters, stored in addition to the parameters for evaluation."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from graphc.typing import TensorLike
 
 
 class HoldsValues(Protocol):
-    """What holds the values of variables: a `gc.Session`."""
+    """An object that holds the values of variables, such as a `gc.Session`."""
 
     def get(self, name: Variable, /) -> jax.Array:
         """The value of a variable."""
 
     def set_all(self, values: Mapping[Variable, Any], /) -> None:
-        """Gives several variables new values."""
+        """Sets the values of several variables."""
 
 
 class MovingAverages:
     """The result of `moving_averages`: the averages of variables, and the node that updates them.
 
     Attributes:
-        update: the node that updates the averages; fetching it gives None.
+        update: the node that updates the averages; fetching it returns None.
         variables: the variables that are averaged.
 
     Examples:
@@ -64,7 +64,7 @@ class MovingAverages:
         """The variable that holds the average of `variable`, to read, fetch and save.
 
         Raises:
-            UnknownNameError: it is not averaged.
+            UnknownNameError: `variable` is not averaged.
 
         Examples:
             >>> w = gc.variable(8.0, name="w")
@@ -85,9 +85,10 @@ class MovingAverages:
 
     @contextmanager
     def swapped(self, session: HoldsValues) -> Iterator[None]:
-        """Inside, the session's variables have the values of their averages: for evaluation.
+        """In this context, the session's variables have the values of their averages.
 
-        Afterwards they have those they had before, whatever was assigned meanwhile.
+        It is meant for evaluation. Afterwards the variables have their earlier values again,
+        whatever was assigned in the meantime.
 
         Raises:
             StateError: the session is closed or broken.
@@ -108,7 +109,7 @@ class MovingAverages:
         finally:
             try:
                 session.set_all(before)
-            except BaseException:  # an interrupt must not lose the parameters
+            except BaseException:  # after an interrupt, the parameters must not be lost
                 session.set_all(before)
                 raise
 
@@ -121,21 +122,21 @@ def moving_averages(
     zero_debias: bool = False,
     name: str = "average",
 ) -> MovingAverages:
-    """Moving averages of variables: `average = decay * average + (1 - decay) * value`.
+    """Creates moving averages of variables: `average = decay * average + (1 - decay) * value`.
 
     A model with averaged parameters often gives better results than one with the last parameters.
-    The values are those after the assignments that precede this call in the graph: call it after
-    `gc.minimize`, and fetch `gc.group(train, averages.update)`. Under a strategy, averages are
-    replicated on each device, as the variables are.
+    The averaged values are those after the assignments that precede this call in the graph. So call
+    it after `gc.minimize`, and fetch `gc.group(train, averages.update)`. Under a strategy, averages
+    are replicated on each device, as the variables are.
 
     Args:
         variables: floating or complex; by default all trainable variables of the graph.
         decay: a number in [0, 1), or a floating scalar that the graph computes.
         num_updates: a scalar or variable that counts the steps, n. The decay is then
             min(decay, (1 + n) / (10 + n)), so that early averages follow the values faster.
-        zero_debias: True gives the average of the values so far, with weights that add up to 1, and
-            zeros before the first update. With False, averages start at the values of the
-            variables, and these keep a weight.
+        zero_debias: with True, an average is zero before the first update, and then the average of
+            the values so far, with weights that add up to 1. With False, averages start at the
+            values of the variables, and these keep a weight.
         name: an average is called `<variable>/<name>`. It is not trainable, and has the variable's
             type; narrow floats are averaged in float32.
 
@@ -146,7 +147,7 @@ def moving_averages(
 
     Raises:
         AttributeValueError: the decay is out of range.
-        DTypeError: a variable has integers, or the decay is not floating.
+        DTypeError: a variable is an integer, or the decay is not floating.
         GraphError: there is nothing to average, or no graph is being built.
         GraphFinalizedError: the graph has run.
 
@@ -165,7 +166,7 @@ def moving_averages(
         raise AttributeValueError(
             f"moving_averages: variables must be a list of variables, got {variables!r}",
             source=current_source(),
-            hint="a decay is given by its name: moving_averages(decay=0.99)",
+            hint="pass a decay by its name: moving_averages(decay=0.99)",
         )
     chosen = list(dict.fromkeys(_trainable() if variables is None else variables))
     graph = _checked(chosen)
@@ -198,7 +199,7 @@ def _trainable() -> list[Variable]:
 
 
 def _checked(variables: list[Any]) -> Graph:
-    """The graph that the averages are made in."""
+    """The graph in which the averages are created."""
     source = current_source()
     for each in variables:
         if not isinstance(each, Variable):
@@ -221,7 +222,7 @@ def _checked(variables: list[Any]) -> Graph:
 
 
 def _average_of(each: Variable, name: str, zero_debias: bool) -> Variable:
-    """The variable for the average of another, where that one lies."""
+    """The variable for the average of another variable, on the same device."""
     with absolute_scope(""), exact_device(each.device):
         dtype = wide(each.type.dtype)
         initial = Zeros() if zero_debias else to_dtype(each.read(), dtype)
@@ -235,7 +236,7 @@ def _average_of(each: Variable, name: str, zero_debias: bool) -> Variable:
 
 
 def _widest(variables: Iterable[Variable]) -> DType:
-    """What to compute decays in: not less than float32, where 0.999 and 1 differ."""
+    """The dtype for computing decays: at least float32, in which 0.999 and 1 differ."""
     double = any(np.finfo(wide(v.type.dtype)).bits == 64 for v in variables)
     return np.dtype(np.float64) if double else FLOAT32
 
@@ -245,7 +246,7 @@ def _decay(decay: Any, num_updates: Any, dtype: DType) -> Tensor:
 
     Raises:
         AttributeValueError: it is out of range.
-        DTypeError, ShapeError: a tensor that is no floating scalar.
+        DTypeError, ShapeError: it is a tensor, but not a floating scalar.
     """
     source = current_source()
     if isinstance(decay, (int, float)):

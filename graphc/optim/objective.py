@@ -1,4 +1,4 @@
-"""The loss and its derivatives as functions of the parameters: what line searches evaluate."""
+"""The loss and its derivatives as functions of the parameters, which line searches evaluate."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Objective:
     """A loss as a function of its parameters.
 
     Attributes:
-        count: of the parameters.
+        count: the number of parameters.
         body: parameters, then captured -> loss, then the gradient for each parameter.
-        captured: what else the loss is calculated from: feeds, keys, other variables, and all
-            that does not change with the parameters.
+        captured: the other values from which the loss is computed: feeds, keys, other variables,
+            and everything that does not change with the parameters.
     """
 
     count: int
@@ -38,7 +38,7 @@ class Objective:
     @cached_property
     def curvature(self) -> Program:
         """Parameters, captured, then a tangent for each parameter -> the Hessian's products with
-        the tangents: the gradient of the slope along them (Pearlmutter, 1994).
+        the tangents, which are the derivatives of the gradient along them (Pearlmutter, 1994).
 
         Raises:
             GradientError: the gradient of the loss has no gradient.
@@ -53,16 +53,16 @@ class Objective:
         return region("curvature", inputs, child.nodes, products)
 
     def body_for(self, promise: str) -> Program:
-        """The body for a call that `graphc.ops.control.deferred_bodies` made."""
+        """The body for a call that `graphc.ops.control.deferred_bodies` created."""
         return self.body if promise == OBJECTIVE else self.curvature
 
 
 def objective_of(loss: Tensor, parameters: Sequence[Variable]) -> Objective:
-    """The nodes between the parameters and the loss, as a body of their own with gradients.
+    """The nodes between the parameters and the loss, as a separate body with gradients.
 
     Raises:
-        GradientError: one of them does more than calculate: the loss at other parameters would
-            draw other numbers, or assign twice.
+        GradientError: a node has effects. The loss at other parameters would then draw other
+            numbers, or assign twice.
     """
     graph = AMBIENT.graphs[-1]
     reads: dict[Tensor, int] = {}
@@ -87,7 +87,7 @@ def _copy(child: Graph, node: Node, copies: dict[Tensor, Tensor]) -> None:
     for tensor in node.inputs:
         producer = None if graph is None or tensor in copies else graph.find_producer(tensor)
         if producer is not None and not producer.inputs and producer.op.effects is PURE:
-            _copy(child, producer, copies)  # a constant: passes know more of it inside
+            _copy(child, producer, copies)  # a constant, which passes can use if it is inside
     with at_source(node.source):
         inputs = [copies.get(t, t) for t in node.inputs]
         new = child.add(node.op, inputs, node.attrs, node.regions, node.op.name)
@@ -95,7 +95,7 @@ def _copy(child: Graph, node: Node, copies: dict[Tensor, Tensor]) -> None:
 
 
 def _between(graph: Graph, reads: dict[Tensor, int], loss: Tensor) -> list[Node]:
-    """The nodes on the way from the reads to the loss, in program order."""
+    """The nodes on paths from the reads to the loss, in program order."""
     reached = set(reads)
     for node in graph.nodes:
         if not reached.isdisjoint(node.inputs):
@@ -124,5 +124,5 @@ def _impure(node: Node) -> GradientError:
         f"minimize: this optax transformation evaluates the loss at other parameters than the "
         f"step's, and {node.op.name} {node.name!r} on the way to it {does}",
         source=node.source,
-        hint="draw random keys outside of loops and branches; leave out what prints or assigns",
+        hint="draw random keys outside loops and branches, and remove prints and assignments",
     )

@@ -1,4 +1,4 @@
-"""What tracing an optax transformation gives: the state's slots and two recorded programs."""
+"""The result of tracing an optax transformation: the state's slots and two recorded programs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Array = np.ndarray[Any, Any]
 
 
 class NeedsObjective(Exception):
-    """An optimizer evaluates the loss at parameters of its own choice, as line searches do."""
+    """An optimizer evaluates the loss at parameters that it chooses, as line searches do."""
 
 
 class NeedsTensor(Exception):
-    """An optimizer calculates with a tensor of the graph, such as a learning rate that is fed.
+    """An optimizer computes with a tensor of the graph, such as a learning rate that is fed.
 
     Attributes:
         operand: the tensor or variable.
@@ -40,10 +40,10 @@ class Slot:
     """One leaf of an optimizer's state.
 
     Attributes:
-        parameter: the number of the parameter that it is kept for; None for what is common.
+        parameter: the number of the parameter to which it belongs; None for common state.
         path: the rest of its name.
-        type: static.
-        fill: the number that its initial value is full of; None for a value to calculate.
+        type: its type, whose sizes are all ints.
+        fill: the number that fills its initial value; None for an initial value that is computed.
     """
 
     parameter: int | None
@@ -61,14 +61,14 @@ class Slot:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an optimizer's state starts, and what one step does.
+    """How an optimizer's state is initialised, and the computation of one step.
 
     Attributes:
         slots: the leaves of the state.
         init: parameters -> the initial values of the slots without a `fill`.
         update: gradients, state, parameters and loss -> new parameters and new state. After the
             loss it takes the tensors to which the optimizer refers, then, if it evaluates the
-            loss, the values from which the loss is calculated.
+            loss, the values from which the loss is computed.
     """
 
     slots: tuple[Slot, ...]
@@ -81,8 +81,8 @@ def paste(
 ) -> list[Tensor]:
     """Adds the nodes of a recorded program to the graph being built and returns its results.
 
-    Calls of the loss get their bodies from `body`. A node keeps its recorded line. A node without
-    a line gets the current one.
+    Calls of the loss get their bodies from `body`. A node keeps its recorded source line. A node
+    without a line gets the current one.
     """
     graph = AMBIENT.graphs[-1]
     copies: dict[Tensor, Tensor] = dict(zip(program.input_tensors(), operands, strict=True))

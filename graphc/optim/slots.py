@@ -28,8 +28,8 @@ def make_slots(
 
     Args:
         computed: the initial values of the slots without a `fill`, in order.
-        parameters: in the order of the recipe.
-        name: of the training step.
+        parameters: the parameters, in the order of the recipe.
+        name: the name of the training step.
     """
     values = iter(computed)
     names = [v.name for v in parameters]

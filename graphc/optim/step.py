@@ -1,4 +1,4 @@
-"""`minimize`: a training step from a loss and an optax transformation, as visible nodes."""
+"""`minimize`: turns a loss and an optax transformation into a training step of visible nodes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def minimize(
     collection "updates" that belong to the loss (moving averages of batch norm).
 
     Args:
-        loss: floating, a scalar.
+        loss: a floating scalar.
         tx: any optax transformation. It receives the parameters as a dict by name (for masks and
             `optax.partition`). If it takes extra arguments, it also receives `value=loss`, the
             gradients as `grad=`, and the loss and its gradients as functions of such a dict,
@@ -74,25 +74,25 @@ def minimize(
             times, and `optax.contrib.sophia` can use products with its Hessian. `optax.MultiSteps`
             accumulates over runs.
         variables: the parameters; by default all trainable variables that the loss depends on.
-        name: of the node, and the scope of the nodes and variables that belong to it.
+        name: the name of the node, and the scope of the nodes and variables that belong to it.
         accumulate: the number of micro-batches into which the fed batch is divided for the
-            gradients. They are computed one after the other: the same step, except for random
-            draws, in the memory of one micro-batch. If the loss computes something from the whole
-            batch before its gradient (`gc.nn.BatchNorm` in training, unless `local=True`),
-            compiling the step raises an error.
+            gradients. They are computed one after the other. The step is the same, except for
+            random draws, but needs the memory of one micro-batch only. If the loss computes
+            something from the whole batch before its gradient (`gc.nn.BatchNorm` in training,
+            unless `local=True`), compiling the step raises an error.
 
     Returns:
-        The node; fetching it gives None.
+        The node; fetching it returns None.
 
     Raises:
         ShapeError, DTypeError: the loss is not a floating scalar.
         AttributeValueError: `tx` is not an optax transformation, or `accumulate` is not a positive
             int.
         GradientError: there is no gradient path from the loss to one of `variables`, or to any
-            variable; or for a line search, the loss draws, assigns or calls back inside a loop or
-            branch.
+            variable; or, with a line search, the loss draws random numbers, assigns or calls back
+            inside a loop or branch.
         JaxImportError: the transformation contains something that cannot become nodes.
-        GraphFinalizedError: the graph has run. Errors that optax raises pass through.
+        GraphFinalizedError: the graph has run. Errors that optax raises are passed on.
 
     Examples:
         >>> w = gc.variable([4.0, 2.0], name="w")
@@ -106,7 +106,7 @@ def minimize(
         raise AttributeValueError(
             f"minimize: accumulate must be an int of at least 1, got {accumulate!r}",
             source=source,
-            hint="pass into how many micro-batches to cut a batch",
+            hint="pass the number of micro-batches into which a batch is split",
         )
     check_transformation("minimize", tx)
     inside: AbstractContextManager[Any] = nullcontext() if AMBIENT.graphs else building(graph)
@@ -123,7 +123,7 @@ def minimize(
 
 
 def step_node(graph: Graph, label: str, items: Iterable[Any], source: Source | None) -> Node:
-    """The node that runs `items`, under the name that was taken for it before they were made."""
+    """The node that runs `items`, under the name that was reserved before they were created."""
     chosen = tuple(dict.fromkeys(AMBIENT.control_inputs + node_names(items)))
     device = requested_device(GROUP.name, label, ())
     node = Node(GROUP, (), (), name=label, source=source, device=device, control_inputs=chosen)
@@ -134,11 +134,11 @@ def step_node(graph: Graph, label: str, items: Iterable[Any], source: Source | N
 def check_transformation(caller: str, tx: Any) -> None:
     """
     Raises:
-        AttributeValueError: `tx` is no optax transformation.
+        AttributeValueError: `tx` is not an optax transformation.
     """
     if not (callable(getattr(tx, "init", None)) and callable(getattr(tx, "update", None))):
         raise AttributeValueError(
-            f"{caller}: {tx!r} is no optax transformation",
+            f"{caller}: {tx!r} is not an optax transformation",
             source=AMBIENT.source or current_source(),
             hint="pass one, such as optax.adam(1e-3)",
         )
@@ -186,7 +186,7 @@ def check_loss(loss: Any) -> Graph:
 def _gradients(
     graph: Graph, loss: Tensor, variables: Iterable[Variable] | None, label: str
 ) -> dict[Variable, Tensor]:
-    """The gradient for each parameter, of the step `label`."""
+    """The gradients of the step `label`, one for each parameter."""
     one = loss_adjoint(constant(1, loss.dtype), label)
     if variables is not None:
         source = AMBIENT.source or current_source()
@@ -227,18 +227,18 @@ def add_step(
     objective: Callable[[Sequence[Variable]], Objective],
     accumulate: int = 1,
 ) -> list[Tensor]:
-    """The nodes of one step of `tx` along `slopes`; gives the assignments.
+    """Adds the nodes of one step of `tx` along the gradients `slopes`; returns the assignments.
 
     Args:
-        caller: what the user called, for errors.
-        loss: None where there is none to show to the transformation.
-        objective: gives the loss as a function of the parameters, if it is asked for that.
+        caller: the function that the user called, for errors.
+        loss: the loss that the transformation receives, or None.
+        objective: returns the loss as a function of the parameters; called only if it is needed.
 
     Raises:
-        JaxImportError: the transformation holds what cannot become nodes.
-        GradientError: it looks at the loss, and there is none. Errors of `objective` pass through.
+        JaxImportError: the transformation contains something that cannot become nodes.
+        GradientError: it uses the loss, and there is none. Errors of `objective` are passed on.
     """
-    parameters = sorted(slopes, key=lambda v: v.name)  # as JAX sorts dicts
+    parameters = sorted(slopes, key=lambda v: v.name)  # the order in which JAX sorts dicts
     reads = [v.read() for v in parameters]
     types = {v.name: t.type for v, t in zip(parameters, reads, strict=True)}
     value = constant(0, "float32") if loss is None else loss
@@ -278,8 +278,8 @@ def _recipe(
     objective: Callable[[Sequence[Variable]], Objective],
 ) -> tuple[Recipe, Objective | None, list[Operand]]:
     """The recipe, the objective if the transformation evaluates it, and the tensors of the graph
-    that the transformation refers to. It is traced again for each of these that it turns out to
-    need."""
+    to which the transformation refers. The transformation is traced again for each of these that
+    it turns out to need."""
     evaluated: Objective | None = None
     captured: list[TensorType] | None = None
     referred: list[Operand] = []
@@ -301,14 +301,14 @@ def _recipe(
 
 
 def _uses(program: Program, number: int) -> bool:
-    """Whether a program uses the input of that number."""
+    """Whether a program uses the input with this number."""
     value = program.input_tensors()[number]
     return value in program.users() or is_among(value, program.output_tensors())
 
 
 def _no_loss(caller: str) -> GradientError:
     return GradientError(
-        f"{caller}: this optax transformation looks at the loss, and none is given",
+        f"{caller}: this optax transformation needs the loss, and none was given",
         source=AMBIENT.source or current_source(),
-        hint="pass loss= the mean of the towers' losses, say",
+        hint="pass loss=, for example the mean of the towers' losses",
     )

@@ -49,7 +49,7 @@ def traced(
     Raises:
         NeedsObjective: it evaluates the loss, and `captured` is None.
         NeedsTensor: it refers to a tensor that is not in `referred`.
-        JaxImportError: a part of it cannot be turned into nodes. Errors of optax pass through.
+        JaxImportError: a part of it cannot be turned into nodes. Errors of optax are passed on.
     """
     tx = optax.with_extra_args_support(tx)
     names, types = list(parameters), list(parameters.values())
@@ -65,7 +65,7 @@ def traced(
         for path, type, fill in zip(_paths(init.out_tree), own, fills, strict=True)
     ]
     _check_state(slots, names, label, init, update)
-    scope = f"{label}/bodies/"  # of nodes in the bodies of nodes
+    scope = f"{label}/bodies/"  # for nodes in the bodies of nodes
     return Recipe(
         tuple(slots),
         _recorded(init, types, f"{scope}init/", [fill is None for fill in fills]),
@@ -142,7 +142,7 @@ def _functions(
         # Line searches pass on all extra arguments, and raise an error for names it does not have.
         return value(*flat(nest))
 
-    def grad_fn(nest: Any, step: Any = None) -> Any:  # as optax.contrib.sam calls it
+    def grad_fn(nest: Any, step: Any = None) -> Any:  # optax.contrib.sam passes `step`
         return dict(zip(parameters, slopes(*flat(nest)), strict=True))
 
     return {"value_fn": value_fn, "obj_fn": value_fn, "grad_fn": grad_fn}
@@ -164,7 +164,7 @@ def _check_state(
     types = update.out_types()[len(names) :]
     if state_tree != init.out_tree:
         raise JaxImportError(
-            "the state that update returns is another nest than init's",
+            "update returns a state with another structure than that of init",
             details=[f"init    {init.out_tree}", f"update  {state_tree}"],
         )
     for slot, type in zip(slots, types, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 
-UPDATES = "updates"  # the collection that layers (batch norm, ...) put their assignments in
+UPDATES = "updates"  # the collection of assignments that layers (batch norm, ...) add
 
 
 def updates_of(graph: Graph, loss: Tensor) -> list[Any]:
@@ -27,7 +27,7 @@ def updates_of(graph: Graph, loss: Tensor) -> list[Any]:
 
 
 def _computed(graph: Graph, nodes: Iterable[Node]) -> set[Node]:
-    """`nodes` and the nodes that they need, without those that have no operands."""
+    """`nodes` and the nodes that they need, without nodes that have no operands."""
     found: set[Node] = set()
     pending = [node for node in nodes if node.inputs]
     while pending:

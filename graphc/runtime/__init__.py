@@ -1,4 +1,4 @@
-"""Compiling and running: executables, sessions, state."""
+"""Compilation and execution: executables, sessions, state."""
 
 from graphc.runtime.freezing.freezing import freeze as freeze
 from graphc.runtime.session import Session as Session

@@ -1,7 +1,7 @@
 """The largest batch with which a step fits into the memory of its devices.
 
-Memory is nearly affine in the batch, so each next batch is interpolated between the largest that
-is known to fit and the smallest that is known not to.
+Memory is nearly affine in the batch size. So each next batch is interpolated between the largest
+one that is known to fit and the smallest one that is known not to fit.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from graphc.runtime.step.executable import Executable
 
 _TRIES = 16
 _PRECISION = 32  # the result is at most 1/32 below the largest batch
-_GROWTH = 64  # at most, from one try to the next: memory need not be affine
+_GROWTH = 64  # the largest factor from one try to the next, because memory may not be affine
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A batch that was compiled for.
+    """A batch for which the step was compiled.
 
     Attributes:
-        batch: rows, of all devices together.
-        bytes: that a run takes on each device; if it does not fit, at least.
+        batch: the number of rows on all devices together.
+        bytes: the bytes that a run needs on each device; if it does not fit, a lower bound.
         step: the compiled step; None if it does not fit.
     """
 
@@ -34,7 +34,7 @@ class Tried:
 
 
 def try_batch(compile_for: Callable[[int], Executable], batch: int) -> Tried:
-    """Compiles for a batch, under the memory limit of `compile_for`."""
+    """Compiles for a batch under the memory limit of `compile_for`."""
     try:
         step = compile_for(batch).wait()
     except MemoryLimitError as error:
@@ -49,14 +49,14 @@ def largest_batch(
     unit: int = 1,
     tell: Callable[[Tried], None] = lambda tried: None,
 ) -> Tried | None:
-    """The largest batch that fits, found to 1/32; None if not even `unit` rows do.
+    """The largest batch that fits, within 1/32; None if not even `unit` rows fit.
 
     Args:
         compile_for: compiles for a batch; raises `MemoryLimitError` if that does not fit.
         start: the first batch to try.
         limit: bytes on each device.
-        unit: batches are multiples of it: the number of devices that share them.
-        tell: is given each batch that was tried.
+        unit: batches are multiples of this number, which is the number of devices that share them.
+        tell: called with each batch that was tried.
     """
     fits: Tried | None = None
     too_large: Tried | None = None
@@ -76,7 +76,7 @@ def largest_batch(
 
 
 def _next(fits: Tried | None, too_large: Tried | None, limit: int, unit: int) -> int | None:
-    """The next batch to try; None if the result is known well enough."""
+    """The next batch to try; None if the result is precise enough."""
     if fits is None:
         if too_large is None or too_large.batch <= unit:
             return None
@@ -90,6 +90,6 @@ def _next(fits: Tried | None, too_large: Tried | None, limit: int, unit: int) ->
         return None
     slope = (too_large.bytes - fits.bytes) / gap
     part = (limit - fits.bytes) / (slope * gap) if slope > 0 else 0.5
-    # Never next to an end: what is recomputed changes with the batch, and with it the slope.
+    # Never close to an end: recomputation changes with the batch, and the slope changes with it.
     step = int(gap * min(max(part, 0.1), 0.9)) // unit * unit
     return fits.batch + min(max(step, unit), gap - unit)

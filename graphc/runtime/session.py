@@ -116,14 +116,14 @@ class Session(HasWorkers, Uncopied):
         FORKING.watch(self)
         if strategy is not None:
             FORKING.use_devices()
-            strategy.resolve()  # more devices than exist: said now, not at the first run
+            strategy.resolve()  # reports missing devices now, not at the first run
         self._state = LiveState(graph)
-        device: jax.Device | None = None  # of all there is, where there is a server
+        device: jax.Device | None = None  # the device of everything, if there is a server
         if isinstance(strategy, AsyncDataParallel):
             self.options = replace(self.options, donate=False)
             self._workers = Workers(graph, strategy, self.options, self._state, self._adopt)
             device, strategy = self._workers.server_device, None
-        self.strategy = strategy  # of single steps
+        self.strategy = strategy  # the strategy of single steps
         self._placer = FeedPlacer(graph, strategy)
         log = PlacementLog() if log_placement else None
         request = partial(
@@ -235,7 +235,7 @@ class Session(HasWorkers, Uncopied):
             >>> session.run(x * 2, kept)
             Array([2., 4.], dtype=float32)
         """
-        if self._state.broken is not None or self._state.closed:  # `put` waits for no step
+        if self._state.broken is not None or self._state.closed:  # `put` does not wait for steps
             self._refuse_if_useless()
         return self._placer.put(feeds, steps, list(self._programs.plans.values()))
 
@@ -393,6 +393,8 @@ class Session(HasWorkers, Uncopied):
         values: Mapping[str, ArrayLike]
         | Mapping[Variable, ArrayLike]
         | Mapping[str | Variable, ArrayLike],
+        *,
+        copy: bool = True,
     ) -> None:
         """Gives several variables new values at once: all of them or, if one does not fit, none.
 
@@ -400,6 +402,8 @@ class Session(HasWorkers, Uncopied):
 
         Args:
             values: variable or name -> value.
+            copy: with False the session may keep the arrays themselves, so that they must not be
+                changed afterwards. Saves memory and time for large values.
 
         Raises:
             AttributeValueError: `values` is not a dict.
@@ -418,7 +422,7 @@ class Session(HasWorkers, Uncopied):
                 source=current_source(),
                 hint="session.set_all(dict(zip(names, values))); session.values() is such a dict",
             )
-        self._live().set(values)
+        self._live().set(values, copy=copy)
 
     def values(
         self, names: Iterable[str | Variable] | None = None

@@ -130,7 +130,8 @@ def _cpu_count() -> int:
 
 @lru_cache(maxsize=1)
 def cpu_features() -> str:
-    """A digest of the processor's model and feature flags: native code may use any of them."""
+    """A digest of the processor's model and feature flags, because native code may use any of
+    them."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:  # not Linux: only the processor's name is available

@@ -1,8 +1,11 @@
 """One file of the cache: its format, and the checks that it can be trusted.
 
-    magic (8 bytes) SHA-256 of the next two (32 bytes) length of the header (4 bytes, least
-    significant byte first) header: JSON with the format's version, the key, the time, the stored
-    metadata, and the length and SHA-256 of the payload payload, to the end of the file
+    magic (8 bytes)
+    SHA-256 of the next two (32 bytes)
+    length of the header (4 bytes, least significant byte first)
+    header: JSON with the format's version, the key, the time, the stored metadata, and the length
+        and SHA-256 of the payload
+    payload, to the end of the file
 
 So every byte is compared or covered by a digest, and the entries of the folder can be listed
 without reading the payloads.
@@ -24,7 +27,7 @@ from typing import Any, BinaryIO
 
 from graphc.errors import CacheError
 
-FORMAT = 2  # grows when the format changes; 2: an executable's entry names the functions it calls
+FORMAT = 2  # changes with the format; since 2, an executable's entry names the functions it calls
 _MAGIC = b"graphc\x1ax"
 _LENGTH = struct.Struct("<I")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -32,7 +35,7 @@ _USERS = hasattr(os, "geteuid")  # other systems protect the user's folders by o
 
 
 class Unusable(Exception):
-    """This file is not an entry that may be loaded; the text says why."""
+    """This file is not an entry that may be loaded. The text states the reason."""
 
 
 @dataclass(frozen=True)

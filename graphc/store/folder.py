@@ -182,7 +182,7 @@ class ExecutableCache:
             is_entry = item.name.endswith(_SUFFIX) and len(key) == 64 and _HEX.issuperset(key)
             if not is_entry and not item.name.startswith(_WRITING):
                 continue  # not ours
-            with suppress(FileNotFoundError):  # removed by somebody since the folder was read
+            with suppress(FileNotFoundError):  # another process removed it in the meantime
                 facts = item.stat(follow_symlinks=False)
                 yield _File(facts.st_mtime_ns, facts.st_size, Path(item.path), is_entry)
 
@@ -267,7 +267,7 @@ def _look(file: _File) -> Listed | None:
         with open_private(file.path) as opened:
             header = read_header(opened)
             created, metadata = header.created, header.metadata
-    except FileNotFoundError:  # removed by somebody since the folder was read
+    except FileNotFoundError:  # another process removed it in the meantime
         return None
     except (Unusable, OSError):  # listed too, because it takes space
         pass
@@ -276,7 +276,7 @@ def _look(file: _File) -> Listed | None:
 
 
 def _touch(file: BinaryIO, path: Path) -> None:
-    """Makes the file the most recently used; with a resolution of a nanosecond, which the kernel's
-    own timestamps lack."""
+    """Makes the file the most recently used one. The time has a resolution of a nanosecond, which
+    the kernel's own timestamps lack."""
     now = time.time_ns()
     os.utime(file.fileno() if os.utime in os.supports_fd else path, ns=(now, now))

@@ -17,10 +17,10 @@ from graphc.ir.node import Tensor, by_identity
 Atom: TypeAlias = Hashable
 Monomial: TypeAlias = frozenset[tuple[Atom, int]]  # atoms with their powers
 
-EXPONENTIAL: Final = "exponential"  # of a logit, less something that its row shares
+EXPONENTIAL: Final = "exponential"  # of a logit minus a value that its row shares
 TOTAL: Final = "total"  # of a row's exponentials
 LOGIT: Final = "logit"
-GREATEST: Final = "greatest"  # of a row's logits
+GREATEST: Final = "greatest"  # the maximum of a row's logits
 LOG_TOTAL: Final = "log total"  # the logarithm of a row's total
 
 
@@ -104,7 +104,7 @@ _EXPONENTIALS: Final[Monomial] = frozenset({(EXPONENTIAL, 1)})
 
 
 def exponential(poly: Poly) -> Poly | None:
-    """The exponential of logits less their greatest, or less the logarithm of their sum."""
+    """The exponential of logits minus their maximum, or minus the logarithm of their sum."""
     if poly == SHIFTED:
         return of_atom(EXPONENTIAL)
     return WEIGHTS if poly == SHIFTED + constant(-1) * of_atom(LOG_TOTAL) else None
@@ -120,7 +120,7 @@ class LogitSlope(NamedTuple):
 
     Attributes:
         slope: the adjoint of the weights in it.
-        masks: where one of them is false, the adjoint is 0.
+        masks: where any of them is false, the adjoint is 0.
         factor: the multiple.
     """
 
@@ -130,8 +130,8 @@ class LogitSlope(NamedTuple):
 
 
 def as_logit_slope(poly: Poly) -> LogitSlope | None:
-    """`poly` as a multiple of weights * (slope - row sum of weights * slope); None if it is
-    none."""
+    """`poly` as a multiple of weights * (slope - row sum of weights * slope); None if it has
+    another form."""
     atoms = {atom for monomial in poly.terms for atom, _ in monomial}
     slopes = [atom for atom in atoms if isinstance(atom, Slope)]
     masks = frozenset(atom.mask for atom in atoms if isinstance(atom, Seen))

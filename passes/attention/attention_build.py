@@ -18,11 +18,11 @@ from graphc.passes.attention.attention_match import Found
 from graphc.passes.attention.attention_terms import End, NoMatch
 from graphc.passes.attention.attention_views import Label
 
-Groups = Sequence[Sequence[Label]]  # the names that make up each axis
+Groups = Sequence[Sequence[Label]]  # the labels that make up each axis
 
 
 class Fused:
-    """Writes the nodes of one attention with the builder that is entered.
+    """Writes the nodes of one attention with the active builder.
 
     Raises:
         NoMatch: the operator cannot express it.
@@ -50,7 +50,7 @@ class Fused:
         self._masks = [m for m in logits.masks if m not in causal]
         fills = {mask.fill for mask in logits.masks if not mask.bias}
         if len(fills) > 1:
-            raise NoMatch  # what sees nothing would be spread over some keys only
+            raise NoMatch  # a query that sees no key would be averaged over only some keys
         self.operands = [
             self._arranged(logits.query, self._of_queries(self._depth)),
             self._arranged(logits.key, self._of_keys(self._depth)),
@@ -66,7 +66,7 @@ class Fused:
         )
 
     def write(self) -> dict[Tensor, Tensor]:
-        """The replacements of the ends."""
+        """Writes the nodes and returns the replacements of the ends."""
         result = emit_one(ATTENTION, self.operands, **self.attrs)
         axes = self._of_queries(self._width)
         instead = {end.tensor: self._end(end, result, axes) for end in self._of(None)}
@@ -106,8 +106,8 @@ class Fused:
         return (self._batch, self._heads, (self._time,), (self._found.logits.source,))
 
     def _arranged(self, view: View, groups: Groups) -> Tensor:
-        """The view's tensor with one axis for each group of labels; of size 1 if it has none of
-        them."""
+        """The view's tensor with one axis for each group of labels; the axis has size 1 if the view
+        has none of them."""
         order = [label for group in groups for label in group]
         own = [label for label in view.labels if label is not None]
         if not set(own) <= set(order):
@@ -130,7 +130,7 @@ class Fused:
         """`tensor`, whose axes are `groups`, with the axes of `end`, times its factor."""
         want = end.tensor.type
         if end.kind == "result" and tensor.type.dtype.itemsize < want.dtype.itemsize:
-            raise NoMatch  # operands were widened so that it is not rounded
+            raise NoMatch  # operands were widened to avoid this rounding
         own = [label for group in groups for label in group]
         order = [label for label in end.labels if label is not None]
         if sorted(map(str, own)) != sorted(map(str, order)):

@@ -28,7 +28,7 @@ from graphc.passes.attention.attention_views import (
 )
 from graphc.passes.core.rules import Rewriter
 
-_NOTHING = -1e4  # a logit of this and less counts as one that is not seen
+_NOTHING = -1e4  # a key with a logit of at most this value counts as masked
 
 
 @by_identity
@@ -64,8 +64,8 @@ class Logits:
 
     Attributes:
         query, key: the tensors multiplied.
-        batch, queries, source: the labels of the axes that both have, that only the queries have,
-            and of the axis that only the keys have.
+        batch, queries, source: the labels of the axes that both have, of those that only the
+            queries have, and of the axis that only the keys have.
         scale: the factor of the products.
         masks: in the order in which they are applied.
         inside: all tensors from the product on.
@@ -153,7 +153,7 @@ class Finder:
             fill = self.scalar(other)
             if not isinstance(fill, float):
                 continue
-            fill *= chain.scale  # as it comes to the softmax
+            fill *= chain.scale  # its value at the softmax
             if fill <= _NOTHING:
                 if below.type.shape != node.outputs[0].type.shape:
                     return None
@@ -184,7 +184,7 @@ class Finder:
         if axis not in owners[0] ^ owners[1]:
             return None
         q, k = (1, 0) if axis in owners[0] else (0, 1)
-        order = sorted(name for name in names if name is not None)  # as before the softmax
+        order = sorted(name for name in names if name is not None)  # the order before the softmax
         batch = tuple(n for n in order if n in owners[q] and n in owners[k])
         queries = tuple(n for n in order if n in owners[q] and n not in owners[k])
         if owners[k] - owners[q] != {axis} or not queries:

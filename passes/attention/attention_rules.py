@@ -147,7 +147,7 @@ def _sum(m: Terms, node: Node) -> Term | None:
     return None
 
 
-# None of a rule: nothing follows from the node, it is an end.
+# A rule that returns None marks the node as an end: nothing is derived from it.
 RULES: Mapping[OpDef, Callable[[Terms, Node], Term | None]] = {
     TRANSPOSE: _moved,
     RESHAPE: _moved,

@@ -1,4 +1,4 @@
-"""Where an attention may begin: at a softmax, in one of the ways to write it."""
+"""Finds where an attention may begin: at a softmax in one of its forms."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Start(NamedTuple):
 
     Attributes:
         logits, axis: the operand of the softmax, and the axis of its keys.
-        known: values that are computed of the logits; the last is the start itself.
-        helpers: the nodes between the logits and these.
+        known: values computed from the logits; the last is the start itself.
+        helpers: the nodes between the logits and these values.
     """
 
     logits: Tensor
@@ -40,7 +40,7 @@ class Start(NamedTuple):
 
 
 def start_of(node: Node, finder: Finder) -> Start | None:
-    """The start at a softmax or an exponential; None if it is none."""
+    """The start at a softmax or an exponential; None if the node is not one."""
     if node.op is SOFTMAX:
         return _weights(node, node.inputs[0], node.attrs["axis"], [])
     below = finder.made.get(node.inputs[0]) if node.op is EXP else None
@@ -60,7 +60,7 @@ def _labels(tensor: Tensor) -> Labels:
 
 
 def _of_difference(node: Node, shifted: Node, finder: Finder) -> Start | None:
-    """An exponential of logits less their greatest, or less the logarithm of their sum."""
+    """An exponential of logits minus their maximum, or minus the logarithm of their sum."""
     logits, tensor = shifted.inputs
     own = _labels(logits)
     labels = broadcast_labels(tensor, own)
@@ -81,7 +81,7 @@ def _of_difference(node: Node, shifted: Node, finder: Finder) -> Start | None:
                 node.outputs[0]: Term(own, of_atom(EXPONENTIAL)),
             }
             return Start(logits, axis, known, helpers)
-        if below.op is MAXIMUM:  # with the least number there is
+        if below.op is MAXIMUM:  # with minus infinity
             least = [t for t in below.inputs if finder.scalar(t) == -float("inf")]
             tensor = next((t for t in below.inputs if not is_among(t, least)), tensor)
             labels = broadcast_labels(tensor, labels)
@@ -98,7 +98,7 @@ def _of_difference(node: Node, shifted: Node, finder: Finder) -> Start | None:
 
 
 def _if_finite(node: Node, finder: Finder) -> Node | None:
-    """The test in `where(isfinite(x), x, 0)`, which JAX takes off logits."""
+    """The test in `where(isfinite(x), x, 0)`, which JAX subtracts from logits."""
     if node.op is not WHERE:
         return None
     condition, x, other = node.inputs

@@ -15,22 +15,23 @@ from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 from graphc.passes.core.target import Target
 
 # Measured for float32 on two cores: with more weights than this (16 MiB), a loop over 128 queries
-# of a batch entry takes 0.2 to 0.9 of the time of all at once, forward and backward, because its
-# values stay in the cache. With less than half as many it takes up to 1.7 times as long. The caches
-# of accelerators are small beside their memory, so there the loop only saves memory.
+# of a batch entry takes 0.2 to 0.9 of the time of computing all at once, forward and backward,
+# because its values stay in the cache. With less than half as many weights it takes up to 1.7 times
+# as long. The caches of accelerators are small compared with their memory, so there the loop only
+# saves memory.
 _FEWEST_WEIGHTS: Mapping[str, int] = {"cpu": 1 << 22, "any": 1 << 22}
 _FEWEST_ELSEWHERE = 1 << 27
 _SHORTEST = 256  # queries
 _ROWS, _FEWER_ROWS = 128, 64
-_LONG = 1 << 16  # heads * source: from here on an iteration has fewer rows
+_LONG = 1 << 16  # heads * source: from this value on, an iteration has fewer rows
 _WIDEST_HEAD = 128  # cuDNN supports this on all its devices
 
 Steps = dict[str, Any]
 
 
 def steps(operands: Sequence[TensorType], attrs: Mapping[str, Any], target: Target) -> Steps:
-    """The attributes of `Attention` that select the method: `rows`, `each_entry`, `flash`; empty
-    for all at once.
+    """The attributes of `Attention` that select the method: `rows`, `each_entry`, `flash`. Empty if
+    it is computed all at once.
 
     Args:
         operands: the global types of query, key, value and masks, with known sizes.
@@ -80,9 +81,9 @@ class StepAttention(Pass):
 
     XLA has no such choice: it computes the given operations, and writes all weights to memory.
 
-    Must not: change short ones, for which loops cost more than they save; select cuDNN if it may be
-    missing (a program for any platform), or for cases that it does not support: float32, dropout,
-    odd lengths, masks of causal attention.
+    Must not: change short attentions, for which loops cost more than they save; select cuDNN if it
+    may be missing (a program for any platform), or for cases that it does not support: float32,
+    dropout, odd lengths, masks of causal attention.
 
     Attributes:
         target: the compilation target.
@@ -102,6 +103,6 @@ class StepAttention(Pass):
         if node.op is ATTENTION_GRADIENT:
             del types[3]  # dy
         if node.attrs["dropout"]:
-            del types[-1]  # the key, or what was kept
+            del types[-1]  # the key, or the dropout mask
         found = steps(types, node.attrs, self.target)
         return node.replace(attrs={**node.attrs, **found}) if found else node

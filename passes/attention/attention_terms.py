@@ -1,4 +1,4 @@
-"""The values around one softmax that are known so far: see `attention_match`."""
+"""The known values around one softmax: see `attention_match`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class End(NamedTuple):
 
 
 class NoMatch(Exception):
-    """These nodes are not an attention."""
+    """Raised if the nodes are not an attention."""
 
 
 @dataclass
@@ -113,8 +113,8 @@ class Terms:
         """The adjoint of the weights, and the factor, in an adjoint of the logits with the same
         masks.
 
-        The adjoint of a bias that was added after a mask lacks the mask. Where the weights of
-        masked keys are 0, it makes no difference.
+        The adjoint of a bias that was added after a mask lacks the mask. If the weights of masked
+        keys are 0, this makes no difference.
         """
         found = as_logit_slope(poly)
         masks = {
@@ -134,7 +134,7 @@ class Terms:
     def operands(self, node: Node) -> tuple[Labels, Poly, Poly]:
         """Both operands of an elementwise node, and the labels of the result's axes.
 
-        A factor beside a known 0 does not matter.
+        If one operand is 0, an unknown factor or divisor does not matter.
         """
         rank = len(node.outputs[0].type.shape)
         known = [self.terms.get(tensor) for tensor in node.inputs]
@@ -195,7 +195,7 @@ class Terms:
         adjoint, of_adjoint = self._operand(product, 1 - v, labels)
         if self.logits.source in adjoint.labels:
             raise NoMatch
-        # What is summed over is called by the axes of the values' root.
+        # Contracted axes are labelled by the axes of the values' root.
         names: dict[Label | None, Label] = {
             label: ("value", i) for i, label in enumerate(value.labels) if isinstance(label, tuple)
         }

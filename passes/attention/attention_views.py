@@ -14,7 +14,7 @@ from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 
 Label: TypeAlias = Hashable
-Labels: TypeAlias = tuple[Label | None, ...]  # of a tensor's axes; None for one of size 1
+Labels: TypeAlias = tuple[Label | None, ...]  # of a tensor's axes; None for axes of size 1
 Axes: TypeAlias = tuple[int | None, ...]
 
 
@@ -48,7 +48,7 @@ def peel(
     scalar: Callable[[Tensor], Any],
     also: Callable[[Node], Tensor | None] = lambda node: None,
 ) -> Peeled:
-    """`tensor` without changes of axes and constant factors.
+    """Follows `tensor` back through moved axes and constant factors.
 
     `also` returns the operand of another node to look through, or None.
     """

@@ -24,7 +24,7 @@ from graphc.passes.core.target import Target
 from graphc.passes.simplify.prune import Prune
 from graphc.passes.simplify.simplify_shapes import SimplifyShapes
 
-_FEWEST_WEIGHTS = 1 << 16  # smaller ones are not looked at
+_FEWEST_WEIGHTS = 1 << 16  # attentions with fewer weights are not considered
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class FuseAttention(Pass):
     each head. The operator can be computed some queries at a time, or by the device's library: see
     `StepAttention`.
 
-    Must not: apply if the weights have other uses, such as a fetch; or to attention that is
-    computed at once anyway, which would gain nothing. Results equal those of exact arithmetic, but
-    rounding differs, and a query that sees no key returns the mean of some values: of all values
-    instead of NaN if `where` masks them with minus infinity, and of the values that a causal mask
-    leaves if an added mask hides them.
+    Must not: apply if the weights have other uses, such as a fetch; apply to attention that is
+    computed all at once anyway, which would gain nothing. Results equal those of exact arithmetic,
+    but rounding differs, and a query that sees no key returns the mean of some values: of all
+    values instead of NaN if `where` masks them with minus infinity, and of the values that a causal
+    mask leaves if an added mask hides them.
 
     Attributes:
         target: the compilation target.
-        every: also fuse short ones.
+        every: also fuse short attentions.
     """
 
     target: Target = field(default_factory=Target)
@@ -105,8 +105,8 @@ class FuseAttention(Pass):
         try:
             nodes = sort_nodes(substitute([*program.nodes, *more], instead))
         except VerifyError:
-            # An operand comes from what is to be replaced, as where the adjoint of a softmax over
-            # another axis looks like an attention of its own.
+            # An operand depends on a node to be replaced, for example if the adjoint of a softmax
+            # over another axis looks like a separate attention.
             return self._one_by_one(program, starts) if len(starts) > 1 else (program, 0)
         return substitute(program.replace(nodes=nodes), instead), count
 

@@ -1,4 +1,4 @@
-"""Products over one axis of entries and heads, with an axis for each of them."""
+"""Splits the axis of products that combines batch entries and heads."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Split = tuple[int, ...]
 
 
 def split_batches(program: Program) -> Program:
-    """The program with the first axis taken apart in every product, and in what is computed of
-    it, where operands were reshaped from several axes or where the result is reshaped to these.
+    """The program with the first axis split in every product, and in the values computed from it,
+    if operands were reshaped from several axes or if the result is reshaped to several axes.
 
     `[batch * heads, time, source]` and `[batch, heads, time, source]` may alternate in the logits
     of one attention. Afterwards all of them have both axes, and results that have other uses are
-    reshaped. The same program is returned if there is nothing to take apart.
+    reshaped. If there is nothing to split, the same program is returned.
     """
     splitter = _Splitter(program)
     for node in program.nodes:
@@ -35,7 +35,7 @@ def split_batches(program: Program) -> Program:
 
 
 def _split_of(narrow: Tensor, wide: Tensor) -> Split | None:
-    """The first axes of `wide`, two or more, that make up the first axis of `narrow`, if their
+    """The first axes of `wide`, two or more, whose product is the first axis of `narrow`, if their
     other axes are the same."""
     few, many = narrow.type.shape, wide.type.shape
     count = len(many) - len(few) + 1
@@ -46,19 +46,19 @@ def _split_of(narrow: Tensor, wide: Tensor) -> Split | None:
 
 
 class _Splitter:
-    """Writes the nodes again.
+    """Rewrites the nodes.
 
     Attributes:
         nodes: the nodes so far.
-        changed: whether there is a new one.
+        changed: whether a node was rewritten.
     """
 
     def __init__(self, program: Program) -> None:
         self.nodes: list[Node] = []
         self.changed = False
         self._whole: dict[tuple[Tensor, Split], Tensor] = {}
-        self._splits: dict[Tensor, Split] = {}  # of what is reshaped from several axes
-        self._wanted: dict[Tensor, Split] = {}  # of what is reshaped to several axes
+        self._splits: dict[Tensor, Split] = {}  # of tensors reshaped from several axes
+        self._wanted: dict[Tensor, Split] = {}  # of tensors reshaped to several axes
         makers = program.producers()
         uses = Counter(tensor for node in program.nodes for tensor in node.inputs)
         for node in program.nodes:
@@ -69,7 +69,7 @@ class _Splitter:
     def _want(
         self, tensor: Tensor, split: Split, makers: Mapping[Tensor, Node], uses: Counter[Tensor]
     ) -> None:
-        """`tensor`, and what it is computed of element by element for this use alone."""
+        """Marks `tensor`, and the elementwise operands that are used only for it."""
         self._wanted[tensor] = split
         maker = makers.get(tensor)
         operands = maker.inputs if maker is not None and _is_elementwise(maker) else ()
@@ -89,7 +89,7 @@ class _Splitter:
             self.nodes.append(node)
 
     def _split_of(self, node: Node) -> Split | None:
-        """How the first axis of a node's operands is to be taken apart."""
+        """How the first axis of a node's operands is split."""
         for tensor in node.inputs:
             if tensor in self._splits:
                 return self._splits[tensor]
@@ -97,7 +97,7 @@ class _Splitter:
         return self._wanted.get(node.outputs[0]) if is_product and node.outputs else None
 
     def _split(self, node: Node, split: Split) -> bool:
-        """Computes the node with more axes, if that is known how."""
+        """Computes the node with more axes, if its attributes for them are known."""
         attrs = _attributes(node, split)
         if attrs is None or len(node.outputs) != 1:
             return False
@@ -129,8 +129,7 @@ class _Splitter:
 
 
 def _attributes(node: Node, split: Split) -> dict[str, Any] | None:
-    """The attributes of the node with axes of these sizes in place of the first one; None if
-    unknown."""
+    """The node's attributes if axes of these sizes replace the first one; None if unknown."""
     attrs, more = dict(node.attrs), len(split) - 1
     if node.op is MATMUL:
         ranks = {len(t.type.shape) for t in node.inputs}
@@ -159,5 +158,6 @@ def _attributes(node: Node, split: Split) -> dict[str, Any] | None:
 
 
 def _is_elementwise(node: Node) -> bool:
-    """Whether each element depends on the elements at its position, operands being broadcast."""
+    """Whether each element depends only on the operands' elements at its position, with
+    broadcasting."""
     return node.op.is_elementwise and len(node.outputs) == 1 and is_pure(node)

@@ -1,1 +1,1 @@
-"""What passes of several families use: records, rules, readers, costs. No passes."""
+"""Shared parts of the passes: records, rules, readers, costs. Contains no passes."""

@@ -31,7 +31,7 @@ class PassResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Pass(ABC):
-    """One step from a valid program to a valid program that means the same.
+    """One step from a valid program to an equivalent valid program.
 
     A subclass is a frozen dataclass whose fields are its options. Passes hold no state: the same
     program and options give the same result. The name comes from the class: `FoldConstants` is

@@ -1,4 +1,4 @@
-"""Nodes that a pass adds."""
+"""Creates nodes that a pass adds."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def node_of(
     """A node that defines `outputs`, or new tensors.
 
     Args:
-        like: the node whose line and device it carries, and part of its name.
-        name: where there is no such node.
+        like: the node whose source line and device the new node gets, and whose name is a prefix of
+            its name.
+        name: used as the name if there is no such node.
 
     Raises:
         GraphcError: the operands or attributes do not fit the operator.

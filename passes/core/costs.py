@@ -39,14 +39,15 @@ def program_costs(program: Program) -> list[tuple[Node, Cost]]:
     """
     if program.symbols():
         raise ShapeError(
-            f"{program.name}: costs need sizes, and {', '.join(program.symbols())} are open",
+            f"{program.name}: costs need sizes, which these names do not have: "
+            f"{', '.join(program.symbols())}",
             hint="bind them: give the shapes of the feeds",
         )
     return [(node, node_cost(node)) for node in program.nodes]
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """The sum."""
+    """The sum of several costs."""
     flops = moved = 0
     for cost in costs:
         flops, moved = flops + cost.flops, moved + cost.bytes

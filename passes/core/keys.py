@@ -31,7 +31,7 @@ def _value_key(value: Any) -> Hashable:
     if kind is np.ndarray:
         return _Content(value)
     if kind is float:
-        return float.hex(value)  # tells -0.0 from 0.0, and a NaN is equal to itself
+        return float.hex(value)  # distinguishes -0.0 from 0.0; a NaN is equal to itself
     if isinstance(value, Mapping):
         return tuple((name, _value_key(value[name])) for name in sorted(value))
     return cast(Hashable, value)

@@ -1,4 +1,4 @@
-"""Which casts lose nothing."""
+"""Decides which casts preserve all values."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _IEEE: Final = {np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32
 
 @lru_cache(maxsize=4096)
 def may_skip(start: DType, between: DType, end: DType) -> bool:
-    """Whether a cast start -> between -> end gives every value what start -> end gives."""
+    """Whether the casts start -> between -> end equal the cast start -> end for all values."""
     if not holds_all(between, start):
         return False
     if is_integer(start) and is_inexact(between) and is_integer(end):
-        # Integers wrap and floats saturate, so they agree only on what fits.
+        # Integers wrap and floats saturate, so they agree only on values that fit.
         return holds_all(end, start)
     return True
 

@@ -1,14 +1,15 @@
-"""The peak memory of a program besides its arguments, estimated from its types.
+"""The peak memory of a program in addition to its arguments, estimated from its types.
 
-Nodes run in order. A value lives from the node that produces it to its last user. As in XLA, an
-elementwise result that only elementwise nodes use is no array, a node may overwrite an operand that
-it is the last to use, and the new value of donated state overwrites the old one.
+Nodes run in order. A value is live from the node that produces it to its last user. As in XLA, an
+elementwise result that only elementwise nodes use is not an array, a node may overwrite an operand
+of which it is the last user, and the new value of donated state overwrites the old one.
 `Executable.memory` gives XLA's own figure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor, is_among
@@ -23,12 +24,32 @@ from graphc.ops.structure.ordering import AFTER
 from graphc.passes.core.elementwise import is_elementwise
 
 
+class Moment(NamedTuple):
+    """The memory while one node of a program runs.
+
+    Attributes:
+        live: bytes of live values, with the node's results and what its bodies need.
+        inside: bytes that the bodies of the node need besides its operands and results.
+        ends: the number of the last node that uses the values that this one creates, for each of
+            its results that is an array of its own.
+    """
+
+    live: int
+    inside: int
+    ends: Mapping[Tensor, int]
+
+
 def peak(program: Program) -> int:
     """The maximum number of bytes of live values in a bound program. Inputs, and state outputs that
     replace inputs, are not counted."""
+    return max((moment.live for moment in moments(program)), default=0)
+
+
+def moments(program: Program) -> list[Moment]:
+    """The memory while each node of a bound program runs, in program order; see `peak`."""
     names = {port.name for port in program.ports("state")}
     in_place = [port.tensor for port in program.new_state() if port.name in names]
-    return _Lives(program, in_place).most()
+    return list(_Lives(program, in_place).moments())
 
 
 class _Lives:
@@ -48,6 +69,10 @@ class _Lives:
 
     def most(self) -> int:
         """The maximum number of live bytes."""
+        return max((moment.live for moment in self.moments()), default=0)
+
+    def moments(self) -> Iterator[Moment]:
+        """The live bytes while each node runs."""
         nodes = self._program.nodes
         for i, node in enumerate(nodes):
             for root in self._operands(node):
@@ -58,7 +83,7 @@ class _Lives:
         ends: dict[int, list[Tensor]] = {}
         for tensor, i in self._last.items():
             ends.setdefault(i, []).append(tensor)
-        live = most = 0
+        live = 0
         alive: set[Tensor] = set()
         for i, node in enumerate(nodes):
             made = [t for t in node.outputs if t not in self._roots and t not in self._free]
@@ -66,15 +91,15 @@ class _Lives:
             taken_over = _taken_over(node, ending, made)
             live += bytes_of(*made) - taken_over
             alive.update(made)
-            most = max(most, live + _inside(node))
+            inside = _inside(node)
+            yield Moment(live + inside, inside, {t: self._last.get(t, i) for t in made})
             gone = [*ending, *(t for t in made if t not in self._last)]
             live += taken_over - bytes_of(*gone)
             alive.difference_update(gone)
-        return most
 
     def _operands(self, node: Node) -> frozenset[Tensor]:
         """The arrays that a node reads; none for a node that only reinterprets its operands."""
-        inputs = node.inputs[:1] if node.op is AFTER else node.inputs  # of the others, one element
+        inputs = node.inputs[:1] if node.op is AFTER else node.inputs  # one element of the others
         found: frozenset[Tensor] = frozenset().union(
             *(self._roots.get(t, frozenset((t,))) for t in inputs)
         )
@@ -88,7 +113,7 @@ class _Lives:
 
 
 def _taken_over(node: Node, ending: Sequence[Tensor], made: Sequence[Tensor]) -> int:
-    """The number of bytes of its last operands that a node overwrites with its results."""
+    """The number of bytes of operands used for the last time that the node's results overwrite."""
     if _is_plain(node):
         return min(bytes_of(*ending), bytes_of(*made))
     own, carried = _carried(node)
@@ -111,7 +136,7 @@ def _carried(node: Node) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
 
 
 def _fused(program: Program) -> set[Node]:
-    """The nodes whose results are not arrays of their own."""
+    """The nodes whose results are not separate arrays."""
     outputs = set(program.output_tensors())
     users = program.users()
     fused: set[Node] = set()
@@ -131,7 +156,7 @@ def _fused(program: Program) -> set[Node]:
 
 
 def _inside(node: Node) -> int:
-    """The memory of the bodies of a node besides its operands and results."""
+    """The memory of the bodies of a node in addition to its operands and results."""
     if not node.regions:
         return 0
     if node.op is MAP:  # all iterations at once; its outputs are results of the node

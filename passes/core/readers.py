@@ -1,4 +1,4 @@
-"""Which nodes read an old value, besides the node that computes the new one."""
+"""Finds the nodes that read an old value, except the node that computes the new one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Readers:
         self._fused: set[Node] = set()
         self._bit: dict[Node, int] = {}
         self._needs: dict[Node, int] = {}
-        old = {end.old for end in asked}  # and what is made of it without computation
+        old = {end.old for end in asked}  # and values derived from it without computation
         for node in program.nodes:
             reads = not old.isdisjoint(node.inputs)
             if reads and (node.op in _MOVES or is_elementwise(node)):

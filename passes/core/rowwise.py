@@ -1,4 +1,4 @@
-"""Nodes that compute row by row, and their attributes for a part of the rows."""
+"""Nodes that compute row by row, and their attributes for a subset of the rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIZED = {BROADCAST_TO: "shape", RESHAPE: "shape"}  # attributes that hold the r
 
 
 def by_rows(node: Node, axes: Sequence[int | None], rows: int) -> ByRows | None:
-    """As `OpDef.by_rows`, but None where `attrs_of` cannot give the attributes for every number of
+    """Like `OpDef.by_rows`, but None if `attrs_of` cannot give the attributes for every number of
     rows."""
     how = node.op.by_rows(node, axes, rows, CATALOGUE)
     if how is None or how.axis is None or not how.attrs:
@@ -25,7 +25,7 @@ def by_rows(node: Node, axes: Sequence[int | None], rows: int) -> ByRows | None:
 
 
 def attrs_of(node: Node, how: ByRows, rows: Any) -> Mapping[str, Any]:
-    """The attributes of `node` for a part of the rows; `rows` is their number."""
+    """The attributes of `node` for a subset of the rows; `rows` is their number."""
     name = _SIZED.get(node.op)
     if name is None or how.axis is None:
         return {**node.attrs, **how.attrs} if how.attrs else node.attrs

@@ -23,9 +23,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Evaluator: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Any]]
 """`(program, a value per input) -> a value per output`; the program has no named size left."""
 
-_SIZES: Final = (3, 4, 2, 5, 6, 8, 1, 12, 10, 16)  # tried in this order, other names shifted
+_SIZES: Final = (3, 4, 2, 5, 6, 8, 1, 12, 10, 16)  # tried in this order, shifted for other names
 _ATTEMPTS: Final = 100_000
-# Bits of the significand at least -> what difference, by the largest magnitude, is rounding.
+# Minimum bits of the significand -> difference, relative to the largest magnitude, due to rounding.
 _TOLERANCES: Final = ((50, 1e-8), (20, 1e-4), (7, 5e-2), (0, 0.3))
 
 
@@ -56,7 +56,7 @@ def check_meaning(before: Program, after: Program, evaluate: Evaluator, seed: in
 
 
 def _ports(program: Program) -> list[str]:
-    """What the caller sees."""
+    """The ports that the caller sees."""
     return [f"{p.kind} {p.name}: {p.tensor.type}" for p in (*program.inputs, *program.outputs)]
 
 
@@ -136,8 +136,8 @@ def _difference(want: Array, got: Array) -> str | None:
 
 
 def tolerance_of(dtype: np.dtype[Any]) -> float:
-    """The part of the largest magnitude that rounding may change, for a floating or complex
-    dtype."""
+    """The tolerated rounding difference relative to the largest magnitude, for a floating or
+    complex dtype."""
     bits = float_info(dtype).nmant
     return next(bound for least, bound in _TOLERANCES if bits >= least)
 

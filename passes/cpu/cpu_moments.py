@@ -20,9 +20,9 @@ _FORWARD, _BACKWARD = 0, 1  # numbers of fences, so that the two sums do not sha
 
 @dataclass(frozen=True)
 class CpuMoments(Pass):
-    """Each sum over `x - mean` computes this difference by itself: the variance of batch norm, and
-    the gradient of its scale, `sum(dy * (x - mean))`. The mean is fenced, so that these differences
-    are not shared with the normalized x.
+    """Makes each sum over `x - mean` compute this difference separately: the variance of batch
+    norm, and the gradient of its scale, `sum(dy * (x - mean))`. The mean is fenced, so that these
+    differences are not shared with the normalized x.
 
     Otherwise XLA sees one value with several users, stores it (it is as large as x), and reads it
     again for each sum. Its reduction library subtracts and multiplies while it sums if this is

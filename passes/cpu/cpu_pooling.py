@@ -28,10 +28,10 @@ class CpuPooling(Pass):
     all elements: 132 ms for [8, 112, 112, 64] instead of 21 ms. No pass of XLA finds the other
     form.
 
-    Where dx is not zero, x has the maximum of a window. So the gradient of a ReLU before the
-    pooling, `where(x > 0, dx, 0)`, can be computed per window, of which there are fewer, and the
-    gradient of a bias, a sum of dx over all positions, equals that of dy. This reads the result of
-    the ReLU and dx once less each.
+    If dx is not zero at a position, x has the maximum of a window there. Therefore the gradient of
+    a ReLU before the pooling, `where(x > 0, dx, 0)`, can be computed per window, of which there are
+    fewer. The gradient of a bias, a sum of dx over all positions, equals that of dy. Each of these
+    reads the result of the ReLU and dx once less.
 
     Must not: expand large windows, because each tap is several operations of XLA; compute per
     window if dx has other users; sum dy if padding may drop some of it.

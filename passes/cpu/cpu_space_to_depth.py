@@ -32,10 +32,11 @@ class CpuSpaceToDepth(Pass):
     for their units. Patches of 4 x 4 of [32, 224, 224, 3] to 96 filters take 0.86x the time, 0.61x
     with the gradient of the kernel; patches of 16 x 16 to 768 filters 0.91x.
 
-    Must not: change the gradient of x, which the first layer does not need, more channels, groups,
-    dilations; or overlapping windows, which multiply the data: the 11 x 11 window with stride 4 of
-    AlexNet took 1.4x the time forward, and 1.3x for the gradient of its kernel (7 x 7 with stride 2
-    gained nothing either). Sums are added in another order.
+    Must not: change the gradient of x, which the first layer does not need; change convolutions
+    with more channels, groups or dilations; change overlapping windows, which multiply the data:
+    the 11 x 11 window with stride 4 of AlexNet took 1.4x the time forward, and 1.3x for the
+    gradient of its kernel (7 x 7 with stride 2 gained nothing either). Sums are added in another
+    order.
 
     Attributes:
         channels: the maximum number of channels.
@@ -84,8 +85,8 @@ class _Patches:
 
     Attributes:
         taps: the remaining window.
-        channels: of a patch.
-        attrs: of the remaining convolution.
+        channels: the number of channels of a patch.
+        attrs: the attributes of the remaining convolution.
     """
 
     def __init__(self, node: Node, places: Sizes) -> None:

@@ -1,4 +1,4 @@
-"""CPU: bfloat16 stacks of loops as integers, so that XLA keeps them in 16 bits."""
+"""CPU: bfloat16 stacks of loops are stored as integers, so that XLA keeps them in 16 bits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CpuStackedBits(Pass):
 
     def run(self, program: Program) -> PassResult:
         nodes: list[Node] = []
-        bits: dict[Tensor, Tensor] = {}  # what a loop stacked -> the integers it is made of
+        bits: dict[Tensor, Tensor] = {}  # stack that a loop returned -> the integers behind it
         changed = 0
         for node in program.nodes:
             if node.regions:

@@ -28,17 +28,17 @@ _DTYPES = (as_dtype("float32"), as_dtype("float64"))
 @dataclass(frozen=True)
 class CpuUpdateByRows(Pass):
     """Computes the gradient of a large matrix by blocks of rows, if only its optimizer needs it,
-    and updates the state with each block at once.
+    and updates the state with each block immediately.
 
     XLA first computes the whole gradient, writes it to memory that the system must clear page by
     page, and reads it again for each slot: 55 ms for [9216, 4096] and momentum at a batch of 32,
     instead of 20 ms. On CPU, XLA fuses no product with its users, and it does not know that rows of
     a product can be computed separately.
 
-    Must not: change a gradient that is clipped by its norm, summed over replicas or fetched; or
-    updates that need other rows, or the old value of a slot besides its new one; use blocks of few
-    rows, if a prime number of rows allows no others. float32 and float64 only: bfloat16 products
-    gained nothing.
+    Must not: change a gradient that is clipped by its norm, summed over replicas or fetched; change
+    updates that need other rows, or the old value of a slot in addition to its new one; use blocks
+    of few rows, if the number of rows is prime and allows no others. float32 and float64 only:
+    bfloat16 products gained nothing.
 
     Attributes:
         smallest: the number of elements of the smallest matrix to which it applies.
@@ -74,12 +74,12 @@ class CpuUpdateByRows(Pass):
 
 @dataclass(frozen=True)
 class _Found:
-    """A product whose rows update state at once.
+    """A product whose rows update state immediately.
 
     Attributes:
         inner: the elementwise nodes between the product and the new state.
         ends: the new and old values of the state, in an order in which none needs a later one.
-        others: operands of `inner` of the same shape, besides the old values.
+        others: operands of `inner` of the same shape, except the old values.
         scalars: the other operands of `inner`.
         readers: a result of each node that must read an old value first.
     """

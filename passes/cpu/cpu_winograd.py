@@ -24,10 +24,11 @@ _PLACES = {CONV: (0, 1, 2), CONV_INPUT_GRADIENT: (2, 1, 0), CONV_KERNEL_GRADIENT
 _PER_AXIS = (2, 3, 4)  # results of a tile; more would cost accuracy
 _DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
-# The cost of a form besides its products, in operations: of each byte of tiles, written and read
-# once; of each byte of the transformed kernel, once and in every iteration; and of each operation
-# of the transforms, whose products are thin. Rounded from a fit to 81 convolutions and gradients.
-# The bytes of the kernel count more, because large kernels slow down networks (see RESULTS.md).
+# The cost of a form in addition to its products, in operations: of each byte of tiles, written and
+# read once; of each byte of the transformed kernel, once and in every iteration; and of each
+# operation of the transforms, whose products are thin. Rounded from a fit to 81 convolutions and
+# gradients. The bytes of the kernel count more, because large kernels slow down networks (see
+# RESULTS.md).
 _TILE_BYTE, _KERNEL_BYTE, _KERNEL_BYTE_TURN, _TRANSFORM = 30, 45, 15, 2
 # The maximum cost relative to the direct form; the fit is not more accurate.
 _LEAST_GAIN = 0.9
@@ -36,16 +37,16 @@ _LEAST_GAIN = 0.9
 @dataclass(frozen=True)
 class CpuWinograd(Pass):
     """Computes convolutions and both their gradients in tiles, by Winograd's filtering, if an
-    estimate from sizes says that this is clearly faster: kernels of 3 x 3 from about 128 channels
-    on, of 5 x 5 from about 64. See `ops.winograd_conv`.
+    estimate from sizes says that this is clearly faster: kernels of 3 x 3 from about 128 channels,
+    of 5 x 5 from about 64. See `ops.winograd_conv`.
 
     XLA:CPU computes convolutions directly, close to the peak of the machine: only fewer products
     are faster. These are XLA's own products of matrices. [32, 27, 27, 64] by 5 x 5 to 192 takes
     0.5x of the direct time, [32, 14, 14, 256] by 3 x 3 to 256 0.6x to 0.75x.
 
-    Must not: change strides, dilations, groups, other ranks and dtypes, or sizes that are not
-    known. Results differ by rounding: by up to 2e-5 of the largest value in float32, where direct
-    sums differ by 1e-6. A NaN or an infinity spreads over its whole image.
+    Must not: change convolutions with strides, dilations or groups, with other ranks or dtypes, or
+    with unknown sizes. Results differ by rounding: by up to 2e-5 of the largest value in float32,
+    where direct sums differ by 1e-6. A NaN or an infinity spreads over its whole image.
 
     Attributes:
         bytes: the maximum size of the tiles of the images that are computed at a time, so that they
@@ -84,8 +85,8 @@ def _can_be_tiled(node: Node, *types: TensorType) -> bool:
 
 
 class _Sizes(NamedTuple):
-    """The shapes of a convolution: of images [batch, height, width, channels], of the kernel [rows,
-    columns, channels, filters], of the result; bytes of a number."""
+    """The shapes of the images [batch, height, width, channels], the kernel [rows, columns,
+    channels, filters] and the result of a convolution, and the bytes of a number."""
 
     x: Sizes
     w: Sizes

@@ -147,7 +147,7 @@ class _Writer:
     """Helpers for the steps.
 
     Attributes:
-        frozen: the tensors that are the same in every run, without those just written.
+        frozen: the tensors that are the same in every run, except those just written.
     """
 
     def __init__(self, rewriter: Rewriter, frozen: set[Tensor]) -> None:
@@ -190,7 +190,7 @@ def _in_wider(op: Callable[..., Tensor], a: Tensor, b: Tensor) -> Tensor:
 
 
 def _minus_one(dtype: DType, channels: int) -> Tensor:
-    """[channels]."""
+    """A tensor [channels] of -1."""
     return broadcast_to(constant(-1, dtype), (channels,))
 
 
@@ -251,7 +251,7 @@ _STEPS: dict[OpDef, Callable[[_Writer, Node, Tensor, int], _Step | None]] = {
 
 
 def _folded(writer: _Writer, node: Node, layer: _Layer, step: _Step) -> Answer:
-    """`node` as the layer with a kernel and a bias of its own."""
+    """`node` as the layer with its own kernel and bias."""
     linear, kernel, type = layer.node, layer.kernel, node.outputs[0].type
     y = linear.outputs[0]
     if step.scale is not None:
@@ -270,7 +270,7 @@ def _folded(writer: _Writer, node: Node, layer: _Layer, step: _Step) -> Answer:
     return change(node, ADD, (y, cast(shift, type.dtype)))
 
 
-# -- kernels: the operators that multiply channels by one -------------------------------------
+# -- kernels: operators that multiply channels by one kernel ----------------------------------
 
 
 class Kernel(NamedTuple):
@@ -290,7 +290,7 @@ class Kernel(NamedTuple):
 def kernel_of(node: Node) -> Kernel | None:
     """The kernel of a convolution, a transposed convolution or a product: its second operand.
 
-    None for other nodes, or if the last axis of the result is not an axis of the kernel alone.
+    None for other nodes, or if the last axis of the result is not an axis of only the kernel.
     """
     find = _KINDS.get(node.op)
     channels: Dim = node.outputs[0].type.shape[-1] if node.outputs[0].ndim else 0
@@ -314,7 +314,7 @@ def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _transposed_conv(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
-    """The kernel is [..., filters / groups, channels], both in groups."""
+    """The kernel is [..., filters / groups, channels]; both axes are divided into groups."""
     groups = node.attrs["groups"]
     if groups == 1:
         return _along(kernel, channels, kernel.ndim - 2)
@@ -337,7 +337,7 @@ def _matmul(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
 
 
 def _dot_general(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
-    """The free axes of b stand last in the result, in their order."""
+    """The free axes of b come last in the result, in their order."""
     taken = (*node.attrs["rhs_contract"], *node.attrs["rhs_batch"])
     free = [axis for axis in range(kernel.ndim) if axis not in taken]
     return _along(kernel, channels, free[-1]) if free else None

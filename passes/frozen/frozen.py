@@ -17,7 +17,7 @@ class Split(NamedTuple):
 
     Attributes:
         before: takes state, and returns (as fetches) the values that `after` needs.
-        after: the rest, which takes these values as state, besides its own state.
+        after: the rest, which takes these values as state, in addition to its own state.
     """
 
     before: Program
@@ -37,7 +37,7 @@ def frozen_tensors(program: Program, moving: Collection[str] = ()) -> set[Tensor
 
 
 def stays(node: Node, frozen: Collection[Tensor]) -> bool:
-    """Whether the results of `node` are the same in every run, as those in `frozen` are."""
+    """Whether the results of `node` are the same in every run, given that those in `frozen` are."""
     return (
         is_pure(node)
         and all(t in frozen for t in node.inputs)
@@ -48,7 +48,7 @@ def stays(node: Node, frozen: Collection[Tensor]) -> bool:
 def split_frozen(program: Program, moving: Collection[str] = (), limit: int = 0) -> Split:
     """The program split into the part that is the same in every run and the rest.
 
-    Repetition stays in the rest: reading the result of a node that is larger than all its operands
+    Repeated values stay in the rest: reading a result that is larger than all operands of its node
     (a broadcast, an iota) is no faster than computing it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Hoist frozen: values that bodies compute from state alone are computed outside."""
+"""Hoist frozen: values that bodies compute only from state are computed outside."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class HoistFrozen(Pass):
 
     XLA moves some of them out of loops, and computes them again in each run.
 
-    Must not: move repetition (a broadcast), because reading it is no faster than computing it; move
-    effects. It assumes that all state is constant, and computes values of branches that are not
-    taken: both are correct only if the result is kept.
+    Must not: move a broadcast or another repetition, because reading it is no faster than computing
+    it; move effects. The pass assumes that all state is constant, and computes values of branches
+    that are not taken: both are correct only if the result is kept.
 
     Attributes:
         moving: names of state that is not constant.
@@ -81,7 +81,7 @@ class _Hoisting:
 
 
 def _known(body: Program, given: Collection[Tensor]) -> set[Tensor]:
-    """The values that the body computes from these inputs and constants alone."""
+    """The values that the body computes only from these inputs and constants."""
     found = set(given)
     for node in body.nodes:
         if stays(node, found):

@@ -115,7 +115,7 @@ def _subject(node: Node, name: str) -> str:
     return f"{node.attrs['of']} in {scope!r}" if scope else node.attrs["of"]
 
 
-# -- what is checked ------------------------------------------------------------------------
+# -- selection of the checked nodes ---------------------------------------------------------
 
 
 def _bodies(node: Node) -> Sequence[Program]:

@@ -33,10 +33,10 @@ class MixedPrecision(Pass):
     nodes that lead to a new value of a variable and to no product. A value that is needed in both
     types is kept narrow and widened where necessary, so nothing is rounded twice.
 
-    An elementwise operator is narrow if all its operands are, or may be rounded: variables and
-    constants. Beside a float32 feed (a target, for example) or a float32 sum it is float32. A
-    constant that would become infinite or 0 in the narrow type keeps its operator in float32. In
-    the body of a `gc.scan`, carries stay float32.
+    An elementwise operator is narrow if all its operands are narrow or may be rounded (variables
+    and constants). With a float32 feed (a target, for example) or a float32 sum as another operand,
+    it is float32. A constant that would become infinite or 0 in the narrow type keeps its operator
+    in float32. In the body of a `gc.scan`, carries stay float32.
 
     Must not: run twice, or without a request; change float64, integers or the user's casts; round
     the new value of a variable. For f16, gradients need `ScaleLoss` first.

@@ -1,4 +1,4 @@
-"""One walk through a program that makes float32 values narrow: what `MixedPrecision` does."""
+"""A single scan that makes float32 values of a program narrow, for `MixedPrecision`."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from graphc.passes.core.building import node_of
 
 
 class Kind(enum.Enum):
-    """What a float32 value of the old program is in the new one."""
+    """The form of a float32 value of the old program in the new one."""
 
-    NARROW = enum.auto()  # computed narrow; widened where somebody needs it so
+    NARROW = enum.auto()  # computed narrow; widened where a user needs float32
     FREE = enum.auto()  # float32, and may be rounded: a variable, a constant
-    WIDE = enum.auto()  # float32; what is elementwise beside it is so too
+    WIDE = enum.auto()  # float32; elementwise operators that use it are float32 too
 
 
 class Narrowing:
-    """The new nodes so far, and the forms in which they give the old values.
+    """The new nodes so far, and the forms in which they represent the old values.
 
-    The wide form of a value is the old tensor itself. Each form is made once.
+    The wide form of a value is the old tensor itself. Each form is created once.
 
     Args:
         narrow: the type to compute in.
-        updating: nodes that stay as they are, whatever their operators.
+        updating: nodes that do not change, regardless of their operators.
 
     Attributes:
-        nodes: the new nodes in order.
-        changed: how many nodes compute in another type.
+        nodes: the new nodes, in order.
+        changed: the number of nodes that compute in another type.
     """
 
     def __init__(self, narrow: DType, updating: Collection[Node]) -> None:
@@ -52,30 +52,30 @@ class Narrowing:
         self._type = narrow
         self._updating = updating
         self._kinds: dict[Tensor, Kind] = {}
-        self._narrow: dict[Tensor, Tensor] = {}  # the narrow forms that are there
-        self._pending: set[Tensor] = set()  # values whose wide form is not there yet
+        self._narrow: dict[Tensor, Tensor] = {}  # the existing narrow forms
+        self._pending: set[Tensor] = set()  # values whose wide form does not exist yet
         self._made: dict[Tensor, Node] = {}
-        self._at: Node | None = None  # the present node, whose line new ones carry
+        self._at: Node | None = None  # the current node, whose source line new nodes get
 
     # -- values ---------------------------------------------------------------------------------
 
     def take(self, tensor: Tensor, *, free: bool) -> None:
-        """An input of the program."""
+        """Registers an input of the program."""
         self._kinds[tensor] = Kind.FREE if free else Kind.WIDE
 
     def kind(self, tensor: Tensor) -> Kind | None:
-        """None for what is not float32."""
+        """The kind of a value; None if it is not float32."""
         return self._kinds[tensor] if tensor.type.dtype == FLOAT32 else None
 
     def wide(self, tensor: Tensor) -> Tensor:
-        """The value as the old program has it."""
+        """The float32 form of the value, as in the old program."""
         if tensor in self._pending:
             self._pending.remove(tensor)
             self._emit(self._new(CAST, (self._narrow[tensor],), (tensor,), dtype=FLOAT32))
         return tensor
 
     def narrow(self, tensor: Tensor) -> Tensor:
-        """The float32 value rounded."""
+        """The rounded form of a float32 value."""
         found = self._narrow.get(tensor)
         if found is None:
             made = self._made.get(tensor)
@@ -94,7 +94,7 @@ class Narrowing:
     # -- nodes ----------------------------------------------------------------------------------
 
     def add(self, node: Node) -> None:
-        """The next node of the old program."""
+        """Processes the next node of the old program."""
         self._at = node
         if node in self._updating:
             self._keep(node)
@@ -116,7 +116,7 @@ class Narrowing:
                 self._round_results(node)
 
     def _keep(self, node: Node) -> None:
-        """A node in the types it has."""
+        """Adds a node with its types unchanged."""
         inputs = tuple([self.wide(t) for t in node.inputs])
         self._emit(node if same_items(inputs, node.inputs) else node.replace(inputs=inputs))
         free = node.op is CONSTANT or (node.op is CAST and node.inputs[0].type.dtype == BOOL)
@@ -134,7 +134,7 @@ class Narrowing:
             self._kinds.update(dict.fromkeys(node.outputs, Kind.FREE))
 
     def _compute(self, node: Node, rounded: Sequence[bool]) -> None:
-        """A node with narrow operands where `rounded`, and so with narrow results."""
+        """Adds a node whose operands are narrow where `rounded` is true, so its results are too."""
         if not any(rounded):
             self._keep(node)
             return
@@ -154,14 +154,15 @@ class Narrowing:
         self.changed += 1
 
     def _narrowed(self, old: Tensor) -> Tensor:
-        """The narrow form of a value about to be made; its wide form is made when needed."""
+        """The narrow form of a value that is about to be computed; its wide form is created when
+        needed."""
         new = self._narrow[old] = Tensor(TensorType(self._type, old.type.shape), old.name)
         self._pending.add(old)
         return new
 
     def _round_results(self, node: Node) -> None:
-        """After a node that computes in float32: its results of the first operand's type may be as
-        narrow as that is."""
+        """Processes the results of a node that computes in float32: those with the type of the
+        first operand may be as narrow as that operand."""
         first = node.inputs[0]
         for tensor in node.outputs:
             if tensor.type == first.type and self.kind(first) is not None:
@@ -174,8 +175,8 @@ class Narrowing:
         return tensor.type.dtype == FLOAT32 and position < named
 
     def _fits(self, tensor: Tensor) -> bool:
-        """Whether the narrow type can hold the value, if it is a known constant: neither infinity
-        nor 0 in the place of a number."""
+        """Whether the narrow type can represent the value, if it is a known constant, so that a
+        number does not become infinite or 0."""
         made = self._made.get(tensor)
         while made is not None and made.op in (BROADCAST_TO, RESHAPE):
             made = self._made.get(made.inputs[0])
@@ -204,8 +205,8 @@ class Narrowing:
     # -- nodes with bodies ----------------------------------------------------------------------
 
     def _pass_through(self, node: Node) -> None:
-        """The gradient of a function of the user's own is written by now: what is left is the
-        values themselves."""
+        """Replaces a custom gradient by its operands, because the user's gradient has already been
+        applied."""
         for old, given in zip(node.outputs, node.inputs, strict=False):
             self._kinds[old] = self._kinds.get(given, Kind.WIDE)
             if given in self._narrow:
@@ -216,7 +217,7 @@ class Narrowing:
                 self._emit(self._new(RESHAPE, (given,), (old,), shape=old.type.shape))
 
     def _with_bodies(self, node: Node) -> None:
-        """Bodies take and give float32, and are narrow inside."""
+        """Adds a node whose bodies take and return float32, and are narrow inside."""
         bodies = []
         for body in node.regions:
             kinds = self._given(node, body)
@@ -226,7 +227,8 @@ class Narrowing:
         self._keep(node.replace(regions=tuple(bodies)))
 
     def _given(self, node: Node, body: Program) -> list[Kind | None]:
-        """The kinds of what a body takes: variables where it takes the operands as they are."""
+        """The kinds of the inputs of a body; variables keep theirs if the body takes the operands
+        unchanged."""
         own = {CALL: node.inputs, SWITCH: node.inputs[1:]}.get(node.op)
         wide = [Kind.WIDE if t.type.dtype == FLOAT32 else None for t in body.input_tensors()]
         if own is None:
@@ -235,8 +237,8 @@ class Narrowing:
         return [k if k is Kind.FREE else w for k, w in zip(kinds, wide, strict=True)]
 
     def _scan(self, node: Node) -> None:
-        """What a loop takes whole or by slices is rounded outside of it where the body needs it
-        rounded alone; what it stacks is stacked as it is computed; what it carries is float32."""
+        """Adds a loop. Constants and slices that the body only uses rounded are rounded outside of
+        the loop. Stacks keep the type in which their values are computed. Carries are float32."""
         outer, (body,) = LoopView.of(node).outer, node.regions
         consts, carries = len(outer.consts), len(outer.carries)
         held = range(consts, consts + carries)
@@ -262,8 +264,8 @@ class Narrowing:
     def _body(
         self, body: Program, kinds: Sequence[Kind | None], wide: range
     ) -> tuple[Narrowing, Program]:
-        """A body with narrow values inside, for inputs of these kinds; results at the positions
-        `wide` are as they were."""
+        """A body with narrow values inside, for inputs of these kinds. Results at the positions
+        `wide` keep their types."""
         inner = Narrowing(self._type, ())
         inputs = []
         for tensor, kind in zip(body.input_tensors(), kinds, strict=True):
@@ -279,8 +281,8 @@ class Narrowing:
 
 
 def _taking_rounded(body: Program, held: range, narrow: DType) -> Program:
-    """The body with inputs, other than those at positions `held`, taken rounded where it does
-    nothing but round them."""
+    """The body, where an input that is only rounded is taken in its rounded form; the inputs at the
+    positions `held` stay as they are."""
     users = body.users()
     given = set(body.output_tensors())
     inputs, gone = body.input_tensors(), set[Node]()

@@ -1,4 +1,4 @@
-"""Which nodes update state: `MixedPrecision` keeps them in float32."""
+"""Finds the nodes that update state; `MixedPrecision` keeps them in float32."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Passes that make repeated blocks loops and alike nodes one."""
+"""Passes that roll repeated blocks into loops and merge nodes of the same kind."""

@@ -1,4 +1,4 @@
-"""Loops over the same layers, made to run over the same ones."""
+"""Aligns loops over the same layers, so that they run over the same range of layers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from graphc.ir.node import Tensor, same_items
-from graphc.passes.rolling.recurrence import Recurrence, elements_in
+from graphc.passes.rolling.recurrence import Inner, Recurrence, elements_in
 
 Tensors = tuple[Tensor, ...]
 
@@ -16,14 +16,15 @@ def align(
     state: set[Tensor],
     is_worth_it: Callable[[Recurrence], bool],
 ) -> list[Recurrence]:
-    """The recurrences, cut so that those over the same variables run over the same number.
+    """The recurrences, cut so that those over the same variables have the same number of
+    iterations.
 
-    The backward pass of the first layer often differs (nothing needs the gradient of its
-    input), so its loop is shorter by one turn than the forward pass's. Variables are stored
-    stacked: were they to be stacked once with and once without the first, each step would cut
-    and join them. One more turn outside of the loop costs less. Where more is cut off, as from
-    the forward pass of layers that are not trained, it is a loop of its own. What would not be
-    worth a loop any more stays as it is.
+    The backward pass of the first layer often differs, because nothing needs the gradient of its
+    input. Its loop is then one iteration shorter than that of the forward pass. Variables are
+    stored stacked. If they were stacked once with and once without the first layer, each step would
+    cut and join them. One more iteration outside of the loop costs less. If more is cut off, as
+    from the forward pass of layers that are not trained, it becomes a separate loop. A recurrence
+    that would no longer be worth a loop stays as it is.
     """
     done: list[Recurrence] = []
     waiting = list(found)
@@ -42,11 +43,12 @@ def align(
 def cut_to_readers(
     found: Sequence[Recurrence], state: set[Tensor], is_worth_it: Callable[[Recurrence], bool]
 ) -> list[Recurrence]:
-    """The recurrences, those without variables of their own cut to the turns that others read.
+    """The recurrences, where those without their own variables are cut to the iterations that
+    others read.
 
     The backward pass of the first and the last step of an unrolled recurrent network lacks nodes,
-    so its loop is shorter. It would take a part of each stack of the forward pass, and each part
-    would be a copy. A copy of few elements costs less than a turn outside of the loop.
+    so its loop is shorter. It would read a part of each stack of the forward pass, and each part
+    would be a copy. A copy of few elements costs less than an iteration outside of the loop.
     """
     done = []
     for maker in found:
@@ -59,22 +61,22 @@ def cut_to_readers(
     return done
 
 
-_MOST_CUT = 2  # turns outside of a loop
+_MOST_CUT = 2  # iterations outside of a loop
 _COPIED = 1 << 16  # elements
 
 
 def _turns_read(maker: Recurrence, others: Sequence[Recurrence]) -> tuple[int, int]:
-    """The first and the last turn whose values most stacks of the others hold.
+    """The first and the last iteration whose values most stacks of the others hold.
 
-    All turns if one of these stacks holds more, or if they are small.
+    All iterations if one of these stacks holds more, or if the stacks are small.
     """
     everything = 0, len(maker.turns) - 1
     copied = 0
     made: dict[Tensor, int] = {}
     for k, turn in enumerate(maker.turns):
         made.update((t, k) for node in turn for t in node.outputs)
-    follows = {(c.following.place, c.following.result) for c in maker.carries}
-    carried = {turn[place].outputs[result] for turn in maker.turns for place, result in follows}
+    follows = {c.following for c in maker.carries if isinstance(c.following, Inner)}
+    carried = {turn[f.place].outputs[f.result] for turn in maker.turns for f in follows}
     ranges: Counter[tuple[int, int]] = Counter()
     for stack in (stack for other in others for stack in other.stacks):
         turns = [made.get(t, -1) for t in stack]
@@ -83,7 +85,7 @@ def _turns_read(maker: Recurrence, others: Sequence[Recurrence]) -> tuple[int, i
         if turns[-1] < 0:
             continue
         if stack[0] in carried or stack[-1] in carried:
-            continue  # also what enters the turns behind
+            continue  # also the values that enter the iterations after it
         if turns != list(range(turns[0], turns[-1] + 1)):
             return everything
         ranges[turns[0], turns[-1]] += 1
@@ -101,7 +103,8 @@ def _pieces(
     state: set[Tensor],
     is_worth_it: Callable[[Recurrence], bool],
 ) -> list[Recurrence]:
-    """`longer` in pieces, one of which has the turns in common with `other`; or none."""
+    """Splits `longer` so that one piece has the iterations in common with `other`; [] if it
+    cannot."""
     for stack in longer.stacks:
         if not state.issuperset(stack):
             continue
@@ -123,6 +126,6 @@ def _pieces(
 
 
 def _is_run(part: Tensors, whole: Tensors) -> bool:
-    """Whether the tensors stand side by side in `whole`, in this order."""
+    """Whether the tensors are adjacent in `whole`, in this order."""
     start = next((i for i, tensor in enumerate(whole) if tensor is part[0]), 0)
     return same_items(whole[start : start + len(part)], part)

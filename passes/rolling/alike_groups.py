@@ -1,4 +1,4 @@
-"""Rows of nodes that do the same to different values, found from stacks that are there."""
+"""Rows of nodes that apply the same operation to different values, found from existing stacks."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from graphc.passes.core.keys import kind_key
 
 Tensors = tuple[Tensor, ...]
 
-_DEPTH = 100  # how many operands deep a row is followed
+_DEPTH = 100  # how many operands deep the search follows a row
 
 
 @dataclass(eq=False)
 class Row:
-    """Nodes of one kind, one for each slice: they can be one node on stacked operands.
+    """Nodes of one kind, one for each slice, which can become one node on stacked operands.
 
-    `operands` has for each operand the tensors of the nodes, or the one tensor that all share.
+    For each operand, `operands` has the tensors of all nodes, or the one tensor that they share.
     """
 
     nodes: tuple[Node, ...]
     operands: tuple[Tensors | Tensor, ...]
 
     def results(self) -> list[Tensors]:
-        """For each result the tensors of the nodes."""
+        """For each result, the tensors of all nodes."""
         return list(zip(*[node.outputs for node in self.nodes], strict=True))
 
 
@@ -36,10 +36,10 @@ class Rows:
     """The rows of one program.
 
     Attributes:
-        stacked: stacks that exist: the tensors side by side -> the tensor that holds them.
-        leaves: stacks that have to be made, of state or constants.
-        results: the results of rows, tensor by tensor.
-        rows: in the order in which they were found.
+        stacked: stacks that exist: the tensors in order -> the tensor that holds them.
+        leaves: stacks of state or constants that must be created.
+        results: the results of rows, as tuples of tensors.
+        rows: the rows, in the order in which they were found.
     """
 
     def __init__(self, program: Program, fewest: int) -> None:
@@ -72,7 +72,7 @@ class Rows:
                     waiting.extend(row.results())
 
     def reach(self, tensors: Tensors) -> None:
-        """Finds the rows that make these tensors, and what follows from them."""
+        """Finds the rows that compute these tensors, and the rows that use their results."""
         producers = [self._producers.get(t) for t in tensors]
         nodes = tuple([node for node in producers if node is not None])
         if len(nodes) == len(tensors) and self._taken.isdisjoint(nodes):
@@ -81,7 +81,7 @@ class Rows:
                 self.follow(row.results())
 
     def drop(self, circle: Container[Row]) -> None:
-        """Forgets these rows, and those that take the stacks they made."""
+        """Removes these rows, and the rows that use stacks computed by them."""
         gone: set[Tensors | Tensor] = set()
         kept = []
         for row in self.rows:
@@ -95,7 +95,7 @@ class Rows:
         self.leaves = {leaf: None for leaf in self.leaves if leaf in taken}
 
     def _using(self, stack: Tensors) -> list[tuple[Node, ...]]:
-        """Nodes alike that take the tensors of a stack at the same place: candidates."""
+        """Candidates: nodes of one kind that use the tensors of a stack as the same operand."""
         if len(stack) < self._fewest:
             return []
         found: list[dict[Hashable, list[Node]]] = []
@@ -116,7 +116,8 @@ class Rows:
         return candidates
 
     def _commit(self, nodes: tuple[Node, ...]) -> Row | None:
-        """The row of these nodes, with the rows that make its operands; None if there is none."""
+        """The row of these nodes, added with the rows that compute its operands; None if there is
+        none."""
         trial = _Trial(self)
         row = trial.row(nodes, 0)
         if row is None:
@@ -136,13 +137,13 @@ class Rows:
         return kind
 
     def _fits(self, node: Node) -> bool:
-        """Whether it may be in a row at all. What joins and cuts stacks stays as it is."""
+        """Whether a node may be in a row. Nodes that stack or unstack stay as they are."""
         makes_stacks = node.op is STACK or node.op is UNSTACK
         return bool(node.inputs) and not node.regions and not makes_stacks and is_pure(node)
 
 
 class _Trial:
-    """Rows tried together: all of them hold, or none."""
+    """A group of rows that is accepted or rejected as a whole."""
 
     def __init__(self, rows: Rows) -> None:
         self._known = rows
@@ -153,7 +154,8 @@ class _Trial:
         self.owned: set[Tensor] = set()  # tensors of state that are in these
 
     def row(self, nodes: Sequence[Node], depth: int) -> Row | None:
-        """The row of these nodes, with those that make its operands; None if there is none."""
+        """The row of these nodes, with the rows that compute its operands; None if there is
+        none."""
         known = self._known
         if (
             depth > _DEPTH
@@ -202,7 +204,7 @@ class _Trial:
         return False
 
     def _is_leaf(self, tensors: Tensors, producers: Sequence[Node | None]) -> bool:
-        """Whether they are constants, or state that lies in no stack yet."""
+        """Whether the tensors are constants, or state that is not in any stack yet."""
         known = self._known
         constants = all(node is not None and node.op is CONSTANT for node in producers)
         free = known._owned.isdisjoint(tensors) and self.owned.isdisjoint(tensors)

@@ -1,4 +1,5 @@
-"""GroupAlike: nodes that do the same to different values become one on stacked values."""
+"""GroupAlike: nodes that apply the same operation to different values become one on stacked
+values."""
 
 from __future__ import annotations
 
@@ -22,19 +23,18 @@ from graphc.passes.rolling.alike_groups import Row, Rows, Tensors
 
 @dataclass(frozen=True)
 class GroupAlike(Pass):
-    """Finds rows of nodes alike and independent, and makes each row one node of a `Map`.
+    """Finds rows of independent nodes of the same kind, and makes each row one node of a `Map`.
 
-    It begins at the slices of stacks (the gradients that a rolled loop gives, say) and follows
-    their uses, as long as every other operand is shared, state, constant, or a row itself: the
-    optimizer's updates of the parameters of all blocks are then one update. It goes back from
-    stacks that loops take (a dropout key a block).
+    The search begins at the slices of stacks (for example the gradients that a rolled loop returns)
+    and follows their uses, as long as every other operand is shared, state, constant, or itself a
+    row: the optimizer's updates of the parameters of all blocks then become one update. It goes
+    backwards from stacks that loops take (a dropout key per block).
 
     Worth it: tracing, lowering and compiling cost time for each node, and each small operation
-    costs a launch. Values that were stacked already are not copied; state becomes stored
-    stacked.
+    costs a launch. Values that are already stacked are not copied; state is stored as a stack.
 
-    Must not: join nodes that need each other's results, nor copy values to stack them. (What
-    small variables of their own are updated with is joined where state is laid out in buffers,
+    Must not: join nodes that need each other's results; copy values to stack them. (Updates of
+    small separate variables are joined when state is laid out in buffers,
     `runtime/buffers/state_buffers.py`.)
 
     Attributes:
@@ -73,7 +73,7 @@ class _Grouping:
         self._constants = {n.outputs[0]: n for n in program.nodes if n.op is CONSTANT}
 
     def program(self, order: Iterable[Node | Row]) -> Program:
-        """The program with a `Map` for each group of rows; `order` as of `_in_order`."""
+        """The program with a `Map` for each group of rows; `order` is the result of `_in_order`."""
         alone = [node for node in self._program.nodes if node not in self._row_of]
         groups = self._groups(order)
         made = [self._leaf(leaf) for leaf in self._rows.leaves]
@@ -99,8 +99,8 @@ class _Grouping:
     def _groups(self, order: Iterable[Node | Row]) -> list[list[Row]]:
         """Rows of one length and device that can be computed at the same time, in one `Map`.
 
-        What takes a value of a row by itself, not as one of a stack, is one level later than
-        the row; so is what comes after that.
+        A node that uses a single value of a row, not as part of a stack, is one level later than
+        the row, and so are the nodes that depend on it.
         """
         level: dict[Tensor, int] = {}
         found: dict[tuple[int, int, str], list[Row]] = {}
@@ -128,7 +128,7 @@ class _Grouping:
         return [group for _, group in sorted(found.items(), key=lambda pair: pair[0])]
 
     def _leaf(self, tensors: Tensors) -> Node:
-        """The node that stacks what no row makes: state, or constants."""
+        """The node that stacks values that no row computes: state or constants."""
         stack = self._stacked[tensors] = _stacked(tensors)
         constants = [self._constants[t] for t in tensors if t in self._constants]
         if len(constants) == len(tensors):
@@ -179,7 +179,7 @@ class _Grouping:
 
 
 def _in_order(nodes: Iterable[Node], rows: Rows) -> list[Node | Row]:
-    """Nodes and rows such that what a node or row takes comes before it.
+    """Nodes and rows in topological order.
 
     Rows that need each other's results are dropped.
     """

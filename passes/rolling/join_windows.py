@@ -1,4 +1,4 @@
-"""JoinWindows: the windows of one tensor that steps read or fill one by one become one stack."""
+"""JoinWindows: windows of one tensor that nodes read or fill one by one become one stack."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from graphc.passes.rolling.windows import (
 
 @dataclass(frozen=True)
 class JoinWindows(Pass):
-    """Windows at regular distances become one node: slices of one tensor an `Unstack`; what is
-    added up of padded pieces, written piece by piece, or concatenated, a `Stack`.
+    """Joins windows at regular distances: slices of one tensor become an `Unstack`, and pieces that
+    are padded and added, written one by one, or concatenated become a `Stack`.
 
-    Worth it: in the steps of a loop that was unrolled, these nodes differ by where their window
-    begins. With their windows in one node outside, all steps are equal, and `RollRepeats` makes
-    them a loop that takes a stack and gives one. XLA would compile a padded array and a sum for the
-    gradient of each slice.
+    Worth it: in the steps of an unrolled loop, these nodes differ by the start of their window.
+    With their windows in one node outside, all steps are equal, and `RollRepeats` makes them a loop
+    that takes a stack and returns one. XLA would compile a padded array and a sum for the gradient
+    of each slice.
 
-    Must not: change the order in which numbers are added. Therefore only windows are joined that
+    Must not: change the order in which numbers are added. Therefore windows are joined only if they
     have no element in common, and at most one other operand of their sum remains.
 
     Attributes:
-        fewest: fewer windows stay as they are.
+        fewest: smaller numbers of windows stay as they are.
     """
 
     fewest: int = 3
@@ -57,11 +57,11 @@ Step = tuple[Program, int]
 
 
 class _Edit:
-    """New nodes for a program, each before a node that is there.
+    """New nodes for a program, each inserted before an existing node.
 
     Attributes:
         makers: tensor -> its producer.
-        users: tensor -> the positions of the nodes that take it.
+        users: tensor -> the positions of the nodes that use it.
     """
 
     def __init__(self, program: Program) -> None:
@@ -81,7 +81,7 @@ class _Edit:
         return len(self.users.get(tensor, ())) == 1 and tensor not in self.given
 
     def after(self, tensor: Tensor) -> int:
-        """The first place where `tensor` is known."""
+        """The first position at which `tensor` is computed."""
         maker = self.makers.get(tensor)
         return 0 if maker is None else self.place[maker] + 1
 
@@ -109,8 +109,9 @@ class _Edit:
 
 
 def _past_updates(program: Program, fewest: int) -> Step:
-    """Reads of what was there before updates of other windows: the adjoints of such updates read
-    each window from the array in which the ones before were set to zero."""
+    """Reads of one window after updates of other windows read the array before the updates. The
+    adjoints of such updates read each window from an array in which the earlier windows were set to
+    zero."""
     makers = program.producers()
     updates = {n.outputs[0]: p.window for n in program.nodes if (p := written_by(n, makers))}
     if len(updates) < fewest:
@@ -168,7 +169,7 @@ def _reads(program: Program, fewest: int) -> Step:
 
 @dataclass
 class _Sum:
-    """Operands of a tree of additions whose inner results are used once."""
+    """Operands of a tree of additions whose intermediate results are used once."""
 
     pieces: list[Piece]
     others: list[Tensor]
@@ -207,7 +208,7 @@ def _summand(tensor: Tensor, sums: dict[Tensor, _Sum], edit: _Edit) -> _Sum:
 def _join(
     edit: _Edit, total: Tensor, pieces: Sequence[Piece], others: Sequence[Tensor], fewest: int
 ) -> None:
-    """Computes `total` from stacks, if enough of its pieces follow each other."""
+    """Computes `total` from stacks, if enough of its pieces are adjacent."""
     if len(pieces) < fewest or not total.type.is_static:
         return
     kinds = Counter((p.window.axis, p.window.width, p.window.dropped) for p in pieces)
@@ -247,7 +248,7 @@ def _alone(piece: Piece, total: Tensor) -> Tensor:
 
 
 def _updates(program: Program, fewest: int) -> Step:
-    """Zeros in which one window after another is overwritten become the padded `Stack`."""
+    """An array of zeros whose windows are overwritten one by one becomes the padded `Stack`."""
     edit = _Edit(program)
     chains: dict[Tensor, list[Piece]] = {}
     for node in program.nodes:
@@ -266,7 +267,8 @@ def _updates(program: Program, fewest: int) -> Step:
 
 
 def _concatenations(program: Program, fewest: int) -> Step:
-    """Operands of one type are stacked; without the axis of size 1 that each got for it."""
+    """Concatenated operands of one type are stacked. An axis of size 1 that was added for the
+    concatenation is dropped."""
     edit = _Edit(program)
     for node in program.nodes:
         if node.op is not CONCATENATE or len(node.inputs) < fewest:

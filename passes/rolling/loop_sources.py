@@ -1,4 +1,4 @@
-"""What a loop in place of repeated nodes takes stacked from where, and what it can stack itself."""
+"""The sources of the stacks that a loop takes, and the stacks that a loop can return."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from graphc.ir.node import Node, Tensor, same_items
-from graphc.passes.rolling.recurrence import Inner, Recurrence
+from graphc.passes.rolling.recurrence import Carried, Inner, Recurrence
 
 Tensors = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Entering:
-    """Carry `index` as each turn takes it."""
+    """Carry `index` as it enters each iteration."""
 
     index: int
 
 
-# What a loop can stack for others: a value made in a turn, or a carry as it enters one.
+# What a loop can stack: a value computed in an iteration, or a carry as it enters one.
 Kept = Inner | Entering
 
 
@@ -29,11 +29,11 @@ class Loop:
     """A recurrence to become a `Scan`.
 
     Attributes:
-        unroll: how many turns are compiled as one.
-        reverse: the first turn takes the last slice of every stack.
-        kept: what the loop stacks, in the order of the results.
-        loose: of what it stacks, the turns whose slices somebody needs by themselves.
-        xs: where each of its stacks comes from, set when it is known.
+        unroll: how many iterations are compiled as one.
+        reverse: whether the first iteration takes the last slice of every stack.
+        kept: the values that the loop stacks, in the order of the results.
+        loose: for stacked values, the iterations whose slices are used individually.
+        xs: the source of each of its stacks; set when it is known.
     """
 
     found: Recurrence
@@ -48,24 +48,37 @@ class Loop:
         return len(self.found.turns)
 
     def stored(self, tensors: Tensors) -> Tensors:
-        """The tensors of the turns in the order in which the loop stacks them."""
+        """The tensors of the iterations in the order in which the loop stacks them."""
         return tensors[::-1] if self.reverse else tensors
 
     def made(self, what: Kept) -> Tensors:
-        """The tensors that `what` is in the turns, in the order in which they are stacked."""
+        """The tensors of `what` in all iterations, in the order in which they are stacked."""
         turns = self.found.turns
         if isinstance(what, Inner):
             return self.stored(tuple([t[what.place].outputs[what.result] for t in turns]))
-        carry = self.found.carries[what.index]
+        return self.stored(self._entering(what.index))
+
+    def last(self, index: int) -> Tensor:
+        """The value of carry `index` after the last iteration."""
+        made = self.found.carries[index].following
+        if isinstance(made, Carried):
+            return self._entering(made.index)[-1]
+        return self.found.turns[-1][made.place].outputs[made.result]
+
+    def _entering(self, index: int) -> Tensors:
+        """Carry `index` as it enters the iterations, from the first to the last."""
+        carry = self.found.carries[index]
         made = carry.following
-        later = [turn[made.place].outputs[made.result] for turn in turns[:-1]]
-        return self.stored((carry.initial, *later))
+        if isinstance(made, Carried):
+            return (carry.initial, *self._entering(made.index)[:-1])
+        later = [turn[made.place].outputs[made.result] for turn in self.found.turns[:-1]]
+        return (carry.initial, *later)
 
 
 @dataclass(eq=False)
 class Source:
-    """A stack of tensors: what the loop `maker` stacks; the operand of `apart`, an `Unstack`; or,
-    with neither, made by a `Stack`."""
+    """A stack of tensors: a stack returned by the loop `maker`; the operand of `apart`, an
+    `Unstack`; or, if both are None, the result of a `Stack`."""
 
     tensors: Tensors
     maker: tuple[Loop, Kept] | None = None
@@ -73,7 +86,7 @@ class Source:
 
 
 class Found(NamedTuple):
-    """A stack found as a part of a source, in its order or backwards."""
+    """A stack found as a part of a source, in the same or in reverse order."""
 
     source: Source
     start: int
@@ -86,7 +99,7 @@ Join = list[Found | Tensor]
 
 
 class Sources:
-    """The stacks there are, found by what is in them."""
+    """The existing stacks, indexed by the tensors that they contain."""
 
     def __init__(self) -> None:
         self._places: dict[Tensor, list[tuple[Source, int]]] = {}
@@ -96,14 +109,14 @@ class Sources:
             self._places.setdefault(tensor, []).append((source, i))
 
     def find(self, tensors: Tensors) -> Found | None:
-        """Where these stand side by side, in this order."""
+        """Finds a stack in which the tensors are adjacent, in this order."""
         for source, i in self._places.get(tensors[0], ()):
             if same_items(source.tensors[i : i + len(tensors)], tensors):
                 return Found(source, i, len(tensors), False)
         return None
 
     def find_either(self, tensors: Tensors) -> Found | None:
-        """The same, or else where they stand side by side backwards."""
+        """Like `find`, but if there is none, also finds the tensors in reverse order."""
         found = self.find(tensors)
         if found is None:
             backwards = self.find(tensors[::-1])
@@ -111,8 +124,8 @@ class Sources:
         return found
 
     def parts(self, tensors: Tensors) -> Join:
-        """The tensors one after the other, as parts of what loops stack where these hold two or
-        more."""
+        """Splits the tensors into parts of stacks returned by loops, if two or more are adjacent
+        there, and single tensors."""
         parts: Join = []
         while tensors:
             found = max(
@@ -123,7 +136,8 @@ class Sources:
         return parts
 
     def _longest(self, tensors: Tensors) -> Iterator[Found | None]:
-        """For each place of the first tensor in a loop's stack, how far the others follow there."""
+        """For each position of the first tensor in a loop's stack, how far the others follow
+        there."""
         for source, place in self._places.get(tensors[0], ()):
             if source.maker is None:
                 continue

@@ -1,4 +1,4 @@
-"""Loops in place of repeated nodes: what each takes stacked from where, and what it gives."""
+"""Replaces repeated nodes by loops, with the stacks that each loop takes and returns."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ from graphc.passes.rolling.loop_sources import (
 )
 from graphc.passes.rolling.recurrence import Carried, Inner, Invariant, Operand, Recurrence, Stacked
 
-# Slices of a stack are single nodes if it has this many times as many, one `Unstack` otherwise.
+# Slices of a stack are single nodes if the stack has at least this many times as many, else one
+# `Unstack`.
 _FEW = 8
 
 
 class Loops:
-    """The loops of one program, made of recurrences, and the program with them.
+    """The loops of one program, built from recurrences, and the program that contains them.
 
     Args:
-        found: with how many turns of each are compiled as one.
+        found: the recurrences, each with the number of iterations compiled as one.
     """
 
     def __init__(self, program: Program, found: Iterable[tuple[Recurrence, int]]) -> None:
@@ -51,7 +52,7 @@ class Loops:
         self._joins: dict[Node, Join] = {}
 
     def rewrite(self, first: Sequence[Node], row: Sequence[Node]) -> Program:
-        """The program of the nodes `first` and then `row`, with the loops in it."""
+        """The program of the nodes `first` followed by `row`, with the loops in it."""
         inside = {node for loop in self._loops for turn in loop.found.turns for node in turn}
         alone = [node for node in (*first, *row) if node not in inside]
         for node in alone:
@@ -72,7 +73,7 @@ class Loops:
         return substitute(self._program.replace(nodes=tuple(writer.nodes)), writer.instead)
 
     def _join_stacks(self, alone: Iterable[Node]) -> None:
-        """Finds the `Stack`s of what loops stack anyway."""
+        """Finds the `Stack`s whose operands loops stack in any case."""
         for node in alone:
             if node.op is not STACK:
                 continue
@@ -86,7 +87,7 @@ class Loops:
             self._joins[node] = parts
 
     def _plan(self, loop: Loop) -> None:
-        """Finds the loop's direction and stacks; what it makes may then be found by others."""
+        """Finds the loop's direction and stacks, and registers the stacks that it can return."""
         for k, turn in enumerate(loop.found.turns):
             for place, node in enumerate(turn):
                 for result, tensor in enumerate(node.outputs):
@@ -118,7 +119,8 @@ class Loops:
         self._sources.add(Source(loop.made(kept), (loop, kept)))
 
     def _ask_for_slices(self, alone: Iterable[Node]) -> None:
-        """Has the loops give what is used of single turns: by other nodes, or at the ends."""
+        """Marks the values of single iterations that other nodes or loops use as results of
+        loops."""
         joins = self._joins
         wanted = [t for node in alone if node not in joins for t in node.inputs]
         wanted += [t for parts in joins.values() for t in parts if isinstance(t, Tensor)]
@@ -134,7 +136,7 @@ class Loops:
             loop, turn, made = home
             last = turn == loop.turns - 1
             if last and any(carry.following == made for carry in loop.found.carries):
-                continue  # the loop's last carry
+                continue  # the final value of the carry
             loop.kept[made] = None
             loop.loose.setdefault(made, set()).add(turn)
 
@@ -143,7 +145,7 @@ class _Writer:
     """Writes the nodes of the new program.
 
     Attributes:
-        instead: tensor -> what is used in its place.
+        instead: tensor -> its replacement.
     """
 
     def __init__(self, alone: Iterable[Node], joins: Mapping[Node, Join]) -> None:
@@ -154,7 +156,7 @@ class _Writer:
         self._stacks: dict[Source | tuple[Loop, Kept], Tensor] = {}
 
     def extend(self, nodes: Iterable[Node]) -> None:
-        """Nodes that are in no loop."""
+        """Adds nodes that are in no loop."""
         for node in nodes:
             if node in self._joins:
                 self._join(node, self._joins[node])
@@ -162,7 +164,7 @@ class _Writer:
                 self.nodes.append(node)
 
     def write(self, loop: Loop) -> None:
-        """The loop, the stacks that it takes before it, and the slices of what it makes after."""
+        """Writes the stacks that the loop takes, the loop, and the slices of its results."""
         found = loop.found
         xs = [self._stacked(known, found.turns[0][0]) for known in loop.xs]
         body, names = _body(loop)
@@ -199,7 +201,7 @@ class _Writer:
                 self._unstack(result, loop, kept, defined)
 
     def _unstack(self, whole: Tensor, loop: Loop, kept: Kept, defined: set[Tensor]) -> None:
-        """Defines the tensors of single turns that were there before, as slices of the stack."""
+        """Defines the original tensors of single iterations as slices of the stack."""
         slices, turns = loop.made(kept), loop.loose[kept]
         places = sorted(loop.turns - 1 - k if loop.reverse else k for k in turns)
         model = loop.found.turns[0][0]
@@ -215,7 +217,7 @@ class _Writer:
         self.nodes += builder.nodes
 
     def _join(self, node: Node, parts: Join) -> None:
-        """A `Stack` of what loops stacked."""
+        """Writes a `Stack` whose operands are results of loops."""
         found = {i: self._stacked(p, node) for i, p in enumerate(parts) if isinstance(p, Found)}
         with Builder(node) as builder:
             rows = [found[i] if i in found else stack([p]) for i, p in enumerate(parts)]
@@ -226,17 +228,17 @@ class _Writer:
         self.nodes += builder.nodes
 
     def _finals(self, loop: Loop) -> list[Tensor]:
-        """The last carries: the tensors that the last turn defined, each once."""
+        """The final carries: the tensors that the last iteration defined, each once."""
         finals: list[Tensor] = []
-        for carry in loop.found.carries:
-            made = carry.following
-            tensor = loop.found.turns[-1][made.place].outputs[made.result]
-            known = is_among(tensor, finals)
+        for index, carry in enumerate(loop.found.carries):
+            tensor = loop.last(index)
+            # The final value of a carry from two iterations back is defined by a slice, if needed.
+            known = isinstance(carry.following, Carried) or is_among(tensor, finals)
             finals.append(Tensor(tensor.type, tensor.name) if known else tensor)
         return finals
 
     def _stacked(self, known: Found, model: Node) -> Tensor:
-        """The tensor for a stack that is needed, with the nodes that make it."""
+        """The tensor for a needed stack; adds the nodes that compute it."""
         source = known.source
         key = source.maker or source
         with Builder(model, "") as builder:
@@ -252,7 +254,7 @@ class _Writer:
         return whole
 
     def _whole(self, source: Source) -> Tensor:
-        """A stack that no loop makes."""
+        """A stack that no loop computes."""
         if source.apart is not None:
             axis = source.apart.attrs["axis"]
             (x,) = source.apart.inputs
@@ -273,7 +275,7 @@ def _part(x: Tensor, start: int, size: int) -> Tensor:
 
 
 def _body(loop: Loop) -> tuple[Program, dict[Kept, str]]:
-    """The body of the scan, and what its stacked results are called."""
+    """The body of the scan, and the names of its stacked results."""
     found = loop.found
     names = [
         common_name([turn[i].name for turn in found.turns]) for i in range(len(found.operands))
@@ -308,7 +310,7 @@ def _body(loop: Loop) -> tuple[Program, dict[Kept, str]]:
                 inputs=inputs, outputs=outputs, name=name, source=source, control_inputs=()
             )
         )
-    following = [made[c.following.place][c.following.result] for c in found.carries]
+    following = [operand(c.following) for c in found.carries]
     kept = [
         made[k.place][k.result] if isinstance(k, Inner) else carries[k.index] for k in loop.kept
     ]

@@ -1,4 +1,4 @@
-"""Nodes that take a tensor apart into pieces at regular distances, and that put one together."""
+"""Nodes that split a tensor into pieces at regular distances, or assemble one from pieces."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from graphc.passes.rolling.windows import Window
 
 
 def cut(x: Tensor, first: Window, step: int, count: int) -> tuple[Tensor, ...]:
-    """The windows of `x` at `first`, `step` further, and so on.
+    """Returns `count` windows of `x`: the first at `first`, each next one `step` elements further.
 
-    The window of each but the last lies `step` before the next one; `step * count` elements lie
-    behind the start of the first.
+    Each window except the last must end before the next one starts, and `step * count` elements
+    must follow the start of the first.
     """
     shape, axis = x.type.shape, first.axis
     before, behind = shape[:axis], shape[axis + 1 :]
@@ -41,7 +41,7 @@ def _part(x: Tensor, axis: int, start: int, size: int) -> Tensor:
 
 
 class Joined(NamedTuple):
-    """Pieces at regular distances: the window of the first, and how far the others follow."""
+    """Pieces at regular distances: the window of the first, and the step between them."""
 
     tensors: Sequence[Tensor]
     first: Window
@@ -76,8 +76,9 @@ def _on_axis(axis: int, low: int, high: int, rank: int) -> list[tuple[int, int, 
 def without_unit_axes(
     tensors: Sequence[Tensor], axis: int, makers: Mapping[Tensor, Node]
 ) -> tuple[list[Tensor], int] | None:
-    """What the tensors are reshapes of, and the axis to stack these along so that the elements
-    are in the order of the tensors joined along `axis`; None if they differ in type."""
+    """The operands of the reshapes that compute the tensors, and the axis to stack them along so
+    that the elements are in the order of the tensors joined along `axis`. None if they differ in
+    type."""
     nodes = [makers.get(t) for t in tensors]
     sources = [n.inputs[0] for n in nodes if n is not None and n.op is RESHAPE]
     if len(sources) < len(tensors) or any(t.type != tensors[0].type for t in tensors):

@@ -1,4 +1,4 @@
-"""How values flow through repeated nodes: what a loop over them would carry, take and share."""
+"""Data flow through repeated nodes: the carries, stacks and shared values of a loop over them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 from graphc.ir.dims import product
 from graphc.ir.node import Node, Tensor
 
-_UNKNOWN = 1 << 20  # elements of a tensor with a named size
+_UNKNOWN = 1 << 20  # assumed elements of a tensor with a named size
 
 
 @dataclass(frozen=True)
 class Inner:
-    """Result `result` of the node at `place` of the same turn."""
+    """Result `result` of the node at `place` of the same iteration."""
 
     place: int
     result: int
@@ -22,21 +22,22 @@ class Inner:
 
 @dataclass(frozen=True)
 class Carried:
-    """Carry `index`: the same result of the turn before, or what came from outside at first."""
+    """Carry `index`: a result of the previous iteration or of the one before it, or at first a
+    value from outside."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Invariant:
-    """Invariant `index`: the same outer tensor in every turn."""
+    """Invariant `index`: the same outer tensor in every iteration."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Stacked:
-    """Stack `index`: another outer tensor in each turn."""
+    """Stack `index`: a different outer tensor in each iteration."""
 
     index: int
 
@@ -46,21 +47,22 @@ Operand = Inner | Carried | Invariant | Stacked
 
 @dataclass(frozen=True)
 class Carry:
-    """What the first turn takes, and which result of a turn the next one takes."""
+    """The initial value, and the value of an iteration that the next one takes: a result, or
+    another carry as it entered the iteration, which is then a result from two iterations back."""
 
     initial: Tensor
-    following: Inner
+    following: Inner | Carried
 
 
 class Recurrence(NamedTuple):
-    """Turns of nodes that do the same, one after the other.
+    """Consecutive iterations of nodes with the same operations.
 
     Attributes:
-        begin: where the first node stands among those that were searched.
-        turns: the nodes, a row for each turn.
-        operands: for each node of a turn, what each of its operands is.
-        carries, invariants, stacks: what comes from outside the turn. A stack has one tensor
-            for each turn.
+        begin: the position of the first node among those that were searched.
+        turns: the nodes, one row for each iteration.
+        operands: for each node of an iteration, what each of its operands is.
+        carries, invariants, stacks: the values from outside the iteration. A stack has one tensor
+            for each iteration.
     """
 
     begin: int
@@ -71,32 +73,33 @@ class Recurrence(NamedTuple):
     stacks: list[tuple[Tensor, ...]]
 
     def part(self, first: int, last: int) -> Recurrence:
-        """The recurrence of turns `first` to `last` alone, two or more of them."""
+        """The recurrence of only the iterations `first` to `last`, two or more of them."""
         (found,) = recurrences(self.turns[first : last + 1], self.begin + first * self.period)
         return found
 
     @property
     def period(self) -> int:
-        """How many nodes a turn has."""
+        """The number of nodes in an iteration."""
         return len(self.operands)
 
     @property
     def saved(self) -> int:
-        """How many nodes are left out where one turn stands for all."""
+        """The number of nodes saved if one iteration represents all."""
         return (len(self.turns) - 1) * self.period
 
 
-# Where an operand comes from, seen from its turn: (turns back, place, result), None for outside.
+# The origin of an operand: (iterations back, place, result), or None for a value from outside.
 _Origin = tuple[int, int, int] | None
 
 
 def recurrences(turns: Sequence[Sequence[Node]], begin: int = 0) -> list[Recurrence]:
-    """The longest stretches of `turns`, of nodes alike in kind, that a loop could run.
+    """The longest ranges of `turns`, whose nodes are equal in kind, that a loop could run.
 
-    `begin` is the place of the first node.
+    `begin` is the position of the first node.
 
-    In each, an operand is in every turn a value of the same turn, of the turn before, or of
-    outside. Stretches do not overlap, and have two turns or more.
+    In each range, an operand has the same origin in every iteration: the same iteration, the
+    previous one, the one before it, or outside. Ranges do not overlap, and have at least two
+    iterations.
     """
     made: dict[Tensor, tuple[int, int, int]] = {}
     for k, turn in enumerate(turns):
@@ -112,7 +115,8 @@ def recurrences(turns: Sequence[Sequence[Node]], begin: int = 0) -> list[Recurre
             first += 1
             continue
         place = begin + first * len(turns[0])
-        found.append(_classify(place, turns[first : last + 1], origins[first + 1]))
+        pattern = origins[min(first + 2, last)]
+        found.append(_classify(place, turns[first : last + 1], pattern))
         first = last + 1
     return found
 
@@ -129,38 +133,60 @@ def _origins(
 
 
 def _stretch(origins: Sequence[list[_Origin]], first: int) -> int:
-    """The last turn of the stretch that begins with turn `first`."""
-    if first + 1 >= len(origins) or not _may_begin(origins[first], origins[first + 1]):
+    """The last iteration of the range that begins with iteration `first`."""
+    if first + 1 >= len(origins):
         return first
+    if first + 2 < len(origins):  # only the third iteration takes values from two iterations back
+        third = origins[first + 2]
+        if _is_pattern(third) and _may_begin(origins[first], origins[first + 1], third):
+            return _last_like(origins, first + 2)
     second = origins[first + 1]
-    last = first + 1
+    if not _may_begin(origins[first], second, second):
+        return first
     if any(o is not None and o[0] > 1 for o in second):
-        return last  # a value of two turns back: outside for these two, inside for a third
-    while last + 1 < len(origins) and origins[last + 1] == second:
+        return first + 1  # a value from two back: outside for these two, inside for a third
+    return _last_like(origins, first + 1)
+
+
+def _is_pattern(row: list[_Origin]) -> bool:
+    """Whether a row of origins, of iterations after the first two, has values from two iterations
+    back and none from further back."""
+    return max((o[0] for o in row if o is not None), default=0) == 2
+
+
+def _last_like(origins: Sequence[list[_Origin]], turn: int) -> int:
+    """The last of the iterations from `turn` on whose operands have the same origins as those of
+    `turn`."""
+    last = turn
+    while last + 1 < len(origins) and origins[last + 1] == origins[turn]:
         last += 1
     return last
 
 
-def _may_begin(row: list[_Origin], following: list[_Origin]) -> bool:
-    """Whether a turn of origins `row` can be the first before turns of origins `following`.
+def _may_begin(first: list[_Origin], second: list[_Origin], pattern: list[_Origin]) -> bool:
+    """Whether two iterations can be the first before iterations whose origins are `pattern`.
 
-    It takes a carry from anywhere before it; all else as they do.
+    If the pattern takes a value from an iteration that does not exist, the first two may take it
+    from anywhere before them. All other origins must be the same as in the pattern.
     """
-    for own, other in zip(row, following, strict=True):
-        inside = own is not None and own[0] == 0
-        if other is None or other[0] > 1:
-            if inside:
+    for one, two, other in zip(first, second, pattern, strict=True):
+        inside = one is not None and one[0] == 0
+        if other is not None and other[0] == 0:
+            if one != other or two != other:
                 return False
-        elif other[0] == 0:
-            if own != other:
+        elif inside:  # a carry that the first iteration would have to compute itself
+            return False
+        elif other is not None and other[0] == 1:
+            if two != other:
                 return False
-        elif inside:  # a carry that the first turn would have to make itself
+        elif two is not None and two[0] < 2:
             return False
     return True
 
 
 def _classify(begin: int, turns: Sequence[Sequence[Node]], origins: list[_Origin]) -> Recurrence:
-    """The recurrence of `turns`, given the origins of its second turn's operands."""
+    """The recurrence of `turns`, given the origins of its operands in the third iteration, or in
+    the second if there are only two."""
     carries: dict[Carry, int] = {}
     invariants: dict[Tensor, int] = {}
     stacks: dict[tuple[Tensor, ...], int] = {}
@@ -172,9 +198,13 @@ def _classify(begin: int, turns: Sequence[Sequence[Node]], origins: list[_Origin
             home = next(origin)
             if home is not None and home[0] == 0:
                 row.append(Inner(home[1], home[2]))
-            elif home is not None and home[0] == 1:
-                carry = Carry(node.inputs[slot], Inner(home[1], home[2]))
-                row.append(Carried(carries.setdefault(carry, len(carries))))
+            elif home is not None and home[0] <= min(2, len(turns) - 1):
+                starts = [turn[place].inputs[slot] for turn in turns[: home[0]]]
+                following: Inner | Carried = Inner(home[1], home[2])
+                for start in reversed(starts):
+                    carry = Carry(start, following)
+                    following = Carried(carries.setdefault(carry, len(carries)))
+                row.append(following)
             else:
                 tensors = tuple([turn[place].inputs[slot] for turn in turns])
                 if all(t is tensors[0] for t in tensors):
@@ -186,6 +216,6 @@ def _classify(begin: int, turns: Sequence[Sequence[Node]], origins: list[_Origin
 
 
 def elements_in(tensor: Tensor) -> int:
-    """How many elements a tensor has, or an estimate."""
+    """The number of elements of a tensor, or an estimate."""
     size = product(tensor.type.shape)
     return size if isinstance(size, int) else _UNKNOWN

@@ -1,4 +1,4 @@
-"""Where a sequence repeats itself: runs of nodes that are the same kinds, many times in a row."""
+"""Finds repetitions in a sequence: runs of nodes whose kinds repeat many times in a row."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Repeat:
-    """Items `start` to `start + length` of a sequence: `period` items again and again.
+    """Items `start` to `start + length` of a sequence, which repeat `period` items.
 
-    The last turn may be cut short, so there is a choice of where a turn begins.
+    The last iteration may be incomplete, so there is a choice of where an iteration begins.
     """
 
     start: int
@@ -27,16 +27,17 @@ class Repeat:
 
     @property
     def turns(self) -> int:
-        """How many whole turns there are."""
+        """The number of complete iterations."""
         return self.length // self.period
 
     @property
     def saved(self) -> int:
-        """How many items are left out if one turn stands for all."""
+        """The number of items saved if one iteration represents all."""
         return (self.turns - 1) * self.period
 
     def without(self, taken: Array) -> list[Repeat]:
-        """What is left of it beside the items marked as taken: two turns or more each."""
+        """The parts that remain after removing the items marked as used; each has at least two
+        iterations."""
         free = np.concatenate([[1], taken[self.start : self.start + self.length], [1]]) == 0
         edges = np.flatnonzero(np.diff(free.astype(np.int8)))
         pieces = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
@@ -48,10 +49,11 @@ class Repeat:
 
 
 def tandem_repeats(items: Sequence[Hashable], *, turns: int, saved: int) -> list[Repeat]:
-    """The maximal repeats of at least `turns` turns that save `saved` items; best first.
+    """The maximal repeats of at least `turns` iterations that save `saved` items, best first.
 
-    They may overlap. Of two that save the same, the shorter period comes first: it is the
-    other's part. Linear in the items for each period tried.
+    They may overlap. Of two that save the same, the one with the shorter period comes first,
+    because it is part of the other. The time is linear in the number of items for each period
+    tried.
     """
     numbers: dict[Hashable, int] = {}
     row = np.array([numbers.setdefault(item, len(numbers)) for item in items], np.int64)
@@ -67,7 +69,8 @@ def tandem_repeats(items: Sequence[Hashable], *, turns: int, saved: int) -> list
 def _periods(row: Array) -> Iterable[int]:
     """The distances from an item to the next two equal ones: the likely periods.
 
-    And those from eight items in a row: single ones are equal within a long turn of few kinds.
+    Distances between equal sequences of eight items also count, because single items recur within a
+    long iteration of few kinds.
     """
     distances: Counter[int] = Counter()
     for numbers in (row, _stretches(row)):
@@ -80,7 +83,7 @@ def _periods(row: Array) -> Iterable[int]:
 
 
 def _stretches(row: Array) -> Array:
-    """A number for the eight items from each place, equal for equal ones."""
+    """Numbers the sequences of eight items at each position; equal sequences have equal numbers."""
     for half in (1, 2, 4):
         pairs = row[:-half] * (row.size + 1) + row[half:]
         row = np.unique(pairs, return_inverse=True)[1]

@@ -23,39 +23,40 @@ from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
 
 Worth = Callable[[Recurrence], bool]
 
-_STARTS = 4  # how many places to begin a turn at are tried
-_EQUAL_STARTS = 16  # of those where equally few values pass from turn to turn
+_STARTS = 4  # how many positions are tried as the start of an iteration
+_EQUAL_STARTS = 16  # the same, of positions at which equally few values pass between iterations
 
 
 @dataclass(frozen=True)
 class RollRepeats(Pass):
-    """Finds the turns of a recurrence (the layers of a deep network, forward and backward, the
-    steps of an unrolled loop), whatever wrote them, and rolls each into one `Scan`.
+    """Rolls each recurrence (the layers of a deep network, forward and backward, or the steps of an
+    unrolled loop) into one `Scan`, regardless of how it was written.
 
-    Turns must be equal in operators, attributes and types, node for node; each operand must be
-    a value of the same turn, of the turn before (carried), the same outer value in each turn
-    (weights that are shared), or another outer value in each (its parameters, what the forward
-    pass saved: stacked). First or last turns that differ stay outside. What later nodes use of
-    a turn is stacked by the loop, and a later loop takes it as it lies, backwards if need be.
+    Iterations must be equal in operators, attributes and types, node for node. Each operand must be
+    a value of the same iteration, of the previous iteration (carried), the same outer value in each
+    iteration (shared weights), or a different outer value in each (its parameters, or values saved
+    by the forward pass: stacked). First or last iterations that differ stay outside. Values of an
+    iteration that later nodes use are stacked by the loop. A later loop takes such a stack as it
+    is, in reverse if necessary.
 
     Worth it: tracing, lowering and compiling cost time for each node, and XLA does not find the
-    repetition; a network of 48 blocks then compiles in the time of one block.
+    repetition. A network of 48 blocks then compiles in the time of one block.
 
-    Must not: roll a handful of small nodes, where XLA would fuse across the turns and a loop
-    costs more than it saves; nor turns that do not depend on each other, which `GroupAlike`
-    runs side by side; nor nodes with effects.
+    Must not: roll a few small nodes, because XLA would fuse across the iterations and a loop costs
+    more than it saves; roll iterations that do not depend on each other, which `GroupAlike` runs in
+    parallel; roll nodes with effects.
 
     Attributes:
-        turns: of fewer turns no loop is made.
-        steps: the same for turns without parameters of their own, which copy none; None for
-            `turns`. If it is given, a loop over parameters that another loop stacks may have one
-            turn less than `turns`.
-        saved: nor where it saves fewer nodes than this.
-        work: nor where a turn computes fewer elements than this.
-        shared: elements of a parameter. A loop over parameters of at least that size may save a
-            quarter of `saved` if another loop takes the same ones: stored stacked for that loop,
-            they would be copied for the nodes of this one.
-        unroll: how many turns are compiled as one; None for an estimate.
+        turns: the minimum number of iterations of a loop.
+        steps: the same for iterations without parameters of their own, which need no copies; None
+            for `turns`. If it is given, a loop over parameters that another loop stacks may have
+            one iteration fewer than `turns`.
+        saved: the minimum number of nodes that a loop must save.
+        work: the minimum number of elements that an iteration must compute.
+        shared: elements of a large parameter. A loop over parameters of at least that size may save
+            only a quarter of `saved` nodes if another loop takes the same parameters: they are
+            stored stacked for that loop, and would be copied for the nodes of this one.
+        unroll: how many iterations are compiled as one; None for an estimate.
     """
 
     turns: int = 3
@@ -72,6 +73,7 @@ class RollRepeats(Pass):
         chosen, worth_it = self._find(row, state)
         found = align(chosen, state, worth_it)
         found = cut_to_readers(found, state, worth_it)
+        found = _without_many_outside(found, row, state)
         if not found:
             return PassResult(program, changed)
         at_once = [self.unroll or unroll_of(each, state) for each in found]
@@ -79,8 +81,8 @@ class RollRepeats(Pass):
         return PassResult(loops.rewrite(first, row), changed + len(found))
 
     def _find(self, row: Sequence[Node], state: set[Tensor]) -> tuple[list[Recurrence], Worth]:
-        """Recurrences that do not overlap, those that save the most nodes first; and whether a part
-        of one is worth a loop."""
+        """Recurrences that do not overlap, in decreasing order of saved nodes, and the criterion
+        for whether a part of one is worth a loop."""
         search = _Search(row, state)
         few = self.saved // 4
         least = self.turns if self.steps is None else self.steps
@@ -111,27 +113,31 @@ class RollRepeats(Pass):
         return isinstance(size, int) and size >= self.shared
 
     def _is_worth_it(self, found: Recurrence, state: set[Tensor], turns: int, saved: int) -> bool:
-        """A loop costs a few microseconds a turn, and XLA fuses small nodes: see the fields."""
+        """Whether a loop is profitable: it costs a few microseconds per iteration, and XLA fuses
+        small nodes (see the attributes)."""
         if self.steps is not None and not has_parameters(found, state):
             turns = self.steps
-        enough = len(found.turns) >= turns and found.saved >= saved
+        # Two chains that alternate are half as long each.
+        length = len(found.turns) // (2 if _skips_turns(found) else 1)
+        enough = length >= turns and found.saved >= saved
         return enough and elements_of(found) >= self.work
 
 
 def _kind(index: int, node: Node) -> Hashable:
-    """What two nodes must have in common; a node with effects is like no other."""
+    """The properties that two equal nodes share; a node with effects is equal to no other."""
     return kind_key(node) if is_pure(node) else index
 
 
 def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
-    """The nodes that go to the front, and the others, each in their order.
+    """The nodes that move to the front, and the others, each in their order.
 
-    To the front go constants and what is computed of them alone; and what is computed of feeds
-    and of these by a kind of node that stands in fewer than `few` places. A mask that every
-    block uses is such: CSE left it with its first user, which it makes differ from the others.
-    So is the key of a run's random draws, of the kind of the keys of single draws, and the count of
-    runs: they stand where the first block draws. And what is computed of state for at least `few`
-    nodes, such as the bias of all steps in the shape that they add.
+    Three groups of nodes move to the front. First, constants and nodes that depend only on them.
+    Second, nodes that depend only on feeds and on such nodes, if their kind occurs less than `few`
+    times. An example is a mask that every block uses: CSE left it next to its first user, which
+    would then differ from the others. The same applies to the key of a run's random draws, which
+    has the kind of the keys of single draws, and to the count of runs: they are next to the first
+    block's draw. Third, nodes that compute a value from state for at least `few` nodes, such as the
+    bias of all steps in the shape that they add.
     """
     kinds = [_kind(i, node) for i, node in enumerate(program.nodes)]
     counts = Counter(kinds)
@@ -158,8 +164,28 @@ def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
     return first, others
 
 
+def _without_many_outside(
+    found: Sequence[Recurrence], row: Sequence[Node], state: set[Tensor]
+) -> list[Recurrence]:
+    """The recurrences, except those over layers if more than half as many layers stay outside.
+
+    XLA compiles equal kernels once. The layers outside need the kernels of a layer anyway, and the
+    kernels of the loop, which read slices of stacks, are additional. A normalising flow of 8
+    layers, 5 of them in loops, took twice the time to compile.
+    """
+    inside = {node for each in found for turn in each.turns for node in turn}
+    outside = Counter(kind_key(node) for node in row if node not in inside and is_pure(node))
+
+    def is_covered(each: Recurrence) -> bool:
+        body = Counter(kind_key(node) for node in each.turns[0])
+        layers = sorted(outside[kind] // count for kind, count in body.items())
+        return 2 * layers[(len(layers) - 1) // 2] <= len(each.turns)
+
+    return [each for each in found if not has_parameters(each, state) or is_covered(each)]
+
+
 class _Search:
-    """Finds recurrences in a row of nodes that do not overlap."""
+    """Finds recurrences that do not overlap in a row of nodes."""
 
     def __init__(self, row: Sequence[Node], state: set[Tensor]) -> None:
         self._row = row
@@ -168,8 +194,8 @@ class _Search:
         self._layers = _Layers(state)
 
     def run(self, turns: int, saved: int, is_worth_it: Worth) -> list[Recurrence]:
-        """Those worth a loop among the nodes that are not taken, those that save the most nodes
-        first; their nodes are taken then."""
+        """The recurrences worth a loop among the unused nodes, in decreasing order of saved nodes.
+        Marks their nodes as used."""
         chosen = []
         for widest in tandem_repeats(self._kinds, turns=turns, saved=saved):
             for repeat in widest.without(self._taken):
@@ -181,7 +207,8 @@ class _Search:
         return chosen
 
     def _recurrences(self, repeat: Repeat, is_worth_it: Worth) -> list[Recurrence]:
-        """The recurrences in a repeat that are worth a loop, its turns begun at a good place."""
+        """The recurrences in a repeat that are worth a loop, with a good start for its
+        iterations."""
         best: list[Recurrence] = []
         passing, score = 0, (0, 0)
         for count, start in _best_starts(self._row, repeat):
@@ -197,9 +224,9 @@ class _Search:
 
 
 class _Layers:
-    """The recurrences so far. Loops over the same layers should begin their turns at the same
-    layers, even where they could begin in the middle of one: what a turn of one stacks, the turn of
-    that layer of the other takes as it lies."""
+    """The recurrences found so far. Loops over the same layers should begin their iterations at the
+    same layers, even if they could begin in the middle of one. One loop can then use the stacks of
+    the other unchanged."""
 
     def __init__(self, state: set[Tensor]) -> None:
         self._state = state
@@ -213,8 +240,8 @@ class _Layers:
         self._known.append(_Turns(found, self._state))
 
     def score(self, found: Sequence[Recurrence]) -> tuple[int, int]:
-        """How well recurrences fit to those so far: how many turns take the variables of one turn
-        of another loop, and how many values such turns hand over."""
+        """How well recurrences match those found so far: how many iterations use the variables of
+        one iteration of another loop, and how many values such iterations exchange."""
         same = handed = 0
         for one in (_Turns(each, self._state) for each in found):
             for other in self._known:
@@ -230,11 +257,12 @@ class _Layers:
 
 
 class _Turns:
-    """A recurrence turn by turn.
+    """A recurrence, iteration by iteration.
 
     Attributes:
-        variables, taken: of each turn, the variables and the other values that it takes of its own.
-        place, made: the turn that takes a variable; the turn that makes a value.
+        variables, taken: for each iteration, the variables and the other values from its own
+            slices.
+        place, made: the iteration that takes a variable; the iteration that computes a value.
     """
 
     def __init__(self, found: Recurrence, state: set[Tensor]) -> None:
@@ -254,10 +282,11 @@ class _Turns:
 
 
 def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[tuple[int, int]]:
-    """Where the turns may begin, and how many values then pass from one to the next: fewest first.
+    """Where the iterations may begin, and how many values then pass from one to the next, fewest
+    first.
 
-    Even where that makes it one turn fewer. Counted before the last turn, since what the first
-    takes may come from elsewhere.
+    The fewest values come first even if there is then one fewer iteration. The values are counted
+    before the last iteration, because the operands of the first may have other origins.
     """
     period, skipped = repeat.period, max(0, (repeat.turns - 4) * repeat.period)
     window = row[repeat.start + skipped : repeat.start + repeat.length]
@@ -275,20 +304,25 @@ def _best_starts(row: Sequence[Node], repeat: Repeat) -> list[tuple[int, int]]:
 
     offsets = range(min(period, repeat.length - 2 * period + 1))
     found = sorted((before_last_turn(offset), repeat.start + offset) for offset in offsets)
-    best = [pair for pair in found if pair[0] == found[0][0]]  # the first has the most turns
+    best = [pair for pair in found if pair[0] == found[0][0]]  # the first has the most iterations
     return [*best[:_EQUAL_STARTS], *found[len(best) :][: max(0, _STARTS - len(best))]]
 
 
-def _depends(found: Recurrence) -> bool:
-    """Whether a turn really needs the one before: at least a third of its nodes do, or of its work.
+def _depends(found: Recurrence, carries: set[int] | None = None) -> bool:
+    """Whether an iteration depends on the previous one: at least a third of its nodes, or of its
+    work.
 
-    Where less does (a sum that grows from turn to turn), the turns are better run side by side.
-    A carry that needs no turn before its own only shows that a turn begins in the middle of one.
+    If less depends on it (a sum that grows in each iteration), the iterations should run in
+    parallel. A carry that does not depend on earlier carries only shows that an iteration begins in
+    the middle of a block.
+
+    Args:
+        carries: the carries to consider; by default all.
     """
-    carries = set(range(len(found.carries)))
+    carries = set(range(len(found.carries))) if carries is None else carries
     while True:
         reached = _reached(found, carries)
-        lasting = {i for i in carries if found.carries[i].following.place in reached}
+        lasting = {i for i in carries if _lasts(found.carries[i].following, reached, carries)}
         if lasting == carries:
             if 3 * len(reached) >= len(found.operands):
                 return True
@@ -297,8 +331,22 @@ def _depends(found: Recurrence) -> bool:
         carries = lasting
 
 
+def _skips_turns(found: Recurrence) -> bool:
+    """Whether the iterations depend on those two iterations back, but not on the previous one."""
+    taken = {o.index for row in found.operands for o in row if isinstance(o, Carried)}
+    before = {index for index in taken if isinstance(found.carries[index].following, Inner)}
+    return before != taken and not _depends(found, before)
+
+
+def _lasts(following: Inner | Carried, reached: set[int], carries: set[int]) -> bool:
+    """Whether a carry's next value comes from a node that needs a carry, or is such a carry."""
+    if isinstance(following, Carried):
+        return following.index in carries
+    return following.place in reached
+
+
 def _reached(found: Recurrence, carries: set[int]) -> set[int]:
-    """The places of a turn's nodes that need one of these carries."""
+    """The places of an iteration's nodes that depend on one of these carries."""
     reached: set[int] = set()
     for place, operands in enumerate(found.operands):
         for operand in operands:
@@ -308,32 +356,32 @@ def _reached(found: Recurrence, carries: set[int]) -> set[int]:
     return reached
 
 
-_TINY = 2048  # elements: about as long as a turn of a loop itself takes on a CPU
+_TINY = 2048  # elements: about as long as the overhead of one loop iteration on a CPU
 _AT_ONCE = 4
 
 
 def elements_of(found: Recurrence) -> int:
-    """How many elements a turn computes."""
+    """The number of elements that an iteration computes."""
     return sum(elements_in(t) for node in found.turns[0] for t in node.outputs)
 
 
 def work_of(node: Node) -> int:
-    """The floating-point operations of a node; of one with named sizes, its elements."""
+    """The floating-point operations of a node, or its number of elements if sizes are named."""
     if all(t.type.is_static for t in (*node.inputs, *node.outputs)):
         return node_cost(node).flops
     return sum(map(elements_in, node.outputs))
 
 
 def has_parameters(found: Recurrence, state: set[Tensor]) -> bool:
-    """Whether each turn takes variables of its own."""
+    """Whether each iteration uses variables of its own."""
     return any(state.issuperset(stack) for stack in found.stacks)
 
 
 def unroll_of(found: Recurrence, state: set[Tensor]) -> int:
-    """How many turns the compiled loop should take at once.
+    """How many iterations the compiled loop should run at once.
 
-    Measured on CPU with 48 to 128 turns: four at once make tiny turns over shared weights (an
-    unrolled recurrent network) 6 to 10 % faster; turns with parameters of their own become 1.2
-    to 1.5 times slower, and all take longer to compile.
+    Measured on CPU with 48 to 128 iterations: four at once make tiny iterations over shared weights
+    (an unrolled recurrent network) 6 to 10 % faster. Iterations with parameters of their own become
+    1.2 to 1.5 times slower, and all take longer to compile.
     """
     return 1 if has_parameters(found, state) or elements_of(found) > _TINY else _AT_ONCE

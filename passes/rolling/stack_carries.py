@@ -1,4 +1,4 @@
-"""Stack carries: what a loop adds up for alike variables becomes one carry."""
+"""StackCarries: carries that accumulate the slices of one stack become one carry."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from graphc.passes.core.base import Pass, PassResult
 
 @dataclass(frozen=True)
 class StackCarries(Pass):
-    """In loops: carries that only add the pieces of one stack become one, which adds the stack; and
-    a stack of values from outside is made outside, once.
+    """Replaces the carries of a loop that only add the pieces of one stack by one carry that adds
+    the stack, and creates a stack of values from outside the loop once, outside the loop.
 
-    `RollRepeats` in the body of a loop over micro-batches leaves both: gradients come stacked, and
-    are added to a carry for each variable; variables are stacked in each turn. Outside, state that
-    is stacked is stored so, and `GroupAlike` finds the optimizer's updates at the stacks. XLA keeps
-    each carry, and copies each stack, in every turn.
+    `RollRepeats` in the body of a loop over micro-batches leaves both: gradients are stacked and
+    then added to one carry per variable, and variables are stacked in each iteration. Outside of
+    the loop, stacked state is stored as a stack, and `GroupAlike` finds the optimizer's updates
+    from the stacks. XLA keeps each carry, and copies each stack in every iteration.
 
-    Must not: touch a carry that the body uses otherwise, or a piece that anything else takes.
+    Must not: change a carry that the body uses otherwise, or a piece that has other users.
     """
 
     def run(self, program: Program) -> PassResult:
@@ -50,7 +50,8 @@ class StackCarries(Pass):
 
 
 def _hoisted(node: Node) -> tuple[Node, list[Node]]:
-    """The loop with stacks of constants given to it, and the nodes that make them outside."""
+    """The loop, which takes stacks of constants as operands, and the nodes that compute them
+    outside."""
     view = LoopView.of(node)
     outer = dict(zip(view.inner.consts, view.outer.consts, strict=True))
     stacks = [n for n in view.nodes if n.op is STACK and all(t in outer for t in n.inputs)]
@@ -66,7 +67,7 @@ def _hoisted(node: Node) -> tuple[Node, list[Node]]:
 
 
 class _Row(NamedTuple):
-    """Carries, by position, that add the pieces of one stack."""
+    """Carries, given by position, that add the pieces of one stack."""
 
     carries: tuple[int, ...]
     adds: tuple[Node, ...]
@@ -74,7 +75,8 @@ class _Row(NamedTuple):
 
 
 def _joined(node: Node) -> tuple[Node, list[Node], list[Node]]:
-    """The loop with rows of carries joined; nodes that make their starts, and take them apart."""
+    """The loop with rows of carries joined, the nodes that compute their initial values, and the
+    nodes that split the results."""
     rows = _rows(node)
     if not rows:
         return node, [], []
@@ -119,7 +121,7 @@ def _added(
     held: dict[Tensor, int],
     results: Sequence[Tensor],
 ) -> tuple[int, Node] | None:
-    """The carry that `piece` is added to and nothing else, and the node that does."""
+    """The carry to which `piece` is added, if it has no other use, and the addition."""
     takers = users.get(piece, [])
     if len(takers) != 1 or takers[0].op is not ADD or is_among(piece, results):
         return None

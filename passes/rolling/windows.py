@@ -1,4 +1,4 @@
-"""Windows at known places: which elements of an axis a node reads, writes or adds to."""
+"""Windows at known positions: which elements of an axis a node reads, writes or adds to."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Makers = Mapping[Tensor, Node]
 
 
 class Window(NamedTuple):
-    """The elements `start` to `start + width` along `axis`; all elements of the other axes.
+    """The elements `start` to `start + width` along `axis`, and all elements of the other axes.
 
     Attributes:
-        dropped: the piece has no such axis. The width is then 1.
+        dropped: whether the piece lacks this axis. The width is then 1.
     """
 
     axis: int
@@ -38,14 +38,14 @@ class Window(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A tensor, and the window of a larger one where it belongs."""
+    """A tensor, and its window in a larger tensor."""
 
     tensor: Tensor
     window: Window
 
 
 def read_by(node: Node, makers: Makers) -> Window | None:
-    """The window of its first operand that a node gives."""
+    """The window of its first operand that a node returns."""
     if node.op is SLICE and node.attrs["strides"] == (1,) * len(node.attrs["strides"]):
         return _single(node.inputs[0], node.attrs["starts"], node.outputs[0].type.shape)
     if node.op is TAKE:
@@ -57,7 +57,7 @@ def read_by(node: Node, makers: Makers) -> Window | None:
 
 
 def written_by(node: Node, makers: Makers) -> Piece | None:
-    """What a node writes over a window of its first operand."""
+    """The piece that a node writes over a window of its first operand."""
     if node.op is not DYNAMIC_UPDATE_SLICE:
         return None
     x, piece, *places = node.inputs
@@ -67,7 +67,7 @@ def written_by(node: Node, makers: Makers) -> Piece | None:
 
 
 def placed_by(node: Node, makers: Makers) -> Piece | None:
-    """The only part of a node's result that is not zero."""
+    """The only part of a node's result that is nonzero."""
     if node.op is PAD:
         piece, value = node.inputs
         pads = node.attrs["pads"]
@@ -94,8 +94,8 @@ def is_zero(tensor: Tensor, makers: Makers) -> bool:
 
 
 def runs_of(starts: Sequence[int], width: int, fewest: int) -> list[slice]:
-    """Where in `starts`, which increase, at least `fewest` windows of this width follow each other
-    at one distance without overlap."""
+    """The ranges of `starts` (in increasing order) in which at least `fewest` windows of this width
+    follow each other at a constant distance without overlap."""
     found, first = [], 0
     while first + 1 < len(starts):
         step, last = starts[first + 1] - starts[first], first + 1
@@ -109,7 +109,7 @@ def runs_of(starts: Sequence[int], width: int, fewest: int) -> list[slice]:
 
 
 def _single(whole: Tensor, starts: Sequence[object], sizes: Sequence[object]) -> Window | None:
-    """The window at `starts`, if it is whole in all axes but one."""
+    """The window at `starts`, if it covers all axes but one completely."""
     shape = whole.type.shape
     cut = [axis for axis, size in enumerate(sizes) if size != shape[axis]]
     if len(cut) != 1:
@@ -131,7 +131,8 @@ def _at_index(x: Tensor, makers: Makers, index: Tensor, axis: int) -> Window | N
 def _starts(
     x: Tensor, makers: Makers, places: Sequence[Tensor], sizes: Sequence[object]
 ) -> list[int] | None:
-    """Where a dynamic window begins if all its starts are constants; sizes are known there."""
+    """The start positions of a dynamic window, if they are constants and the sizes there are
+    known."""
     starts = []
     for place, size, dim in zip(places, sizes, x.type.shape, strict=True):
         start = 0 if size == dim else _scalar(place, makers)

@@ -16,7 +16,8 @@ from graphc.passes.core.rules import Rule, Rules, first_operand, simplify
 
 @dataclass(frozen=True)
 class DropMarks(Pass):
-    """Removes the marks of a training step: where its gradients begin and end, and what it updates.
+    """Removes the marks of a training step: where its gradients begin and end, and which values it
+    updates.
 
     Marks compute nothing, but they separate nodes that other passes must see side by side. XLA
     ignores them.
@@ -49,7 +50,7 @@ class DropGradientRules(Pass):
     It runs before a program is made local, because the region of a `CustomGradient` has global
     types, and no gradient needs it any more.
 
-    Must not: run where a gradient may still be taken.
+    Must not: run where a gradient may still be computed.
     """
 
     def run(self, program: Program) -> PassResult:

@@ -1,4 +1,4 @@
-"""Eliminate common subexpressions: nodes that compute the same become one node."""
+"""Eliminate common subexpressions: nodes that compute the same value become one node."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class EliminateCommon(Pass):
 
 
 def _key(node: Node) -> Hashable:
-    """Equal for nodes that compute the same."""
+    """A key that is equal for nodes that compute the same value."""
     op, inputs = node.op, node.inputs
     if op.commutative and len(inputs) == 2 and id(inputs[0]) > id(inputs[1]):
         inputs = (inputs[1], inputs[0])

@@ -75,7 +75,7 @@ class _Threading:
             inputs = tuple(self.resolve(t) for t in node.inputs)
             if not same_items(inputs, node.inputs):
                 node = node.replace(inputs=inputs)
-            if node.control_inputs:  # they chose; program order does the rest
+            if node.control_inputs:  # they selected nodes; program order determines the rest
                 node = node.replace(control_inputs=())
             effects = effects_of(node)
             if node.regions and effects & (Effects.READ | Effects.WRITE | Effects.RANDOM):
@@ -148,7 +148,7 @@ def _thread_body(outer: _Threading, body: Program, run_key: Tensor | None) -> Th
     inner = _Threading()
     index = Tensor(TensorType(INT32, ()), "index")
     inner_key = Tensor(KEY_TYPE, "run_key")
-    if run_key is not None:  # each iteration draws from a stream of its own
+    if run_key is not None:  # each iteration draws from its own stream
         with inner.builder:
             inner.run_key = emit_one(FOLD_IN, (inner_key, index), "step_key")
     inner.run(body.nodes)

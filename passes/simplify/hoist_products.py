@@ -109,7 +109,7 @@ def _without_products(node: Node, known: Rewriter) -> tuple[Node, list[Node]]:
         terms = _terms(stacks, *ends)
         if terms:
             found[number] = terms
-    if not _is_worth(stacks, found):  # together they share stacks
+    if not _is_worth(stacks, found):  # stacks are shared if all are moved together
         found = {i: terms for i, terms in found.items() if _is_worth(stacks, {i: terms})}
     if not found:
         return node, []

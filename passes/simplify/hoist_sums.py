@@ -76,7 +76,7 @@ def _sums(body: Program, carry: Tensor, result: Tensor) -> list[Added] | None:
 
 
 def _added(node: Node, made: dict[Tensor, Node], zeros: Rewriter) -> tuple[Tensor, Added] | None:
-    """The sum so far and what `node` adds to it."""
+    """The sum so far, and the rows that `node` adds to it."""
     if node.op is SCATTER_ADD and node.attrs["axis"] == 0 and zeros.scalar(node.inputs[0]) != 0:
         return node.inputs[0], Added(node, node.inputs[1], node.inputs[2])
     if node.op is not ADD:

@@ -9,7 +9,7 @@ from graphc.ir.opdef import PURE, Effects
 from graphc.ir.program import Program, effects_of
 from graphc.passes.core.base import Pass, PassResult, run_bodies
 
-# A node with these effects alone leaves nothing behind; any other effect keeps it.
+# A node that has only these effects can be removed; any other effect keeps it.
 _WITHOUT_TRACE = Effects.READ | Effects.FEED
 
 

@@ -1,4 +1,5 @@
-"""Simplify algebra: arithmetic without effect, or with a cheaper exact equivalent."""
+"""Simplify algebra: removes arithmetic without effect, or replaces it by a cheaper exact
+equivalent."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ from graphc.passes.core.rules import Answer, Rewriter, Rule, change, first_opera
 
 @dataclass(frozen=True)
 class SimplifyAlgebra(Pass):
-    """x + 0, x * 1, --x, x + -y, x ** 2, where(true, x, y), casts there and back, identities.
+    """Simplifies x + 0, x * 1, --x, x + -y, x ** 2, where(true, x, y), casts there and back,
+    identities.
 
     XLA knows these too. Gradients contain hundreds of them (adjoints that are ones and zeros,
     negations, casts), and a removed node is not traced, lowered or printed. Some also separate
@@ -51,7 +53,7 @@ class SimplifyAlgebra(Pass):
     1) + 2 is x + 3 for integers only, x / 2 / 3 stays. XLA makes the same two exceptions: the sign
     of a zero result may change (x + 0 is x, and -0.0 + 0.0 would be 0.0), and a small constant
     power is as exact as its product. Identity and StopGradient are removed: they only concern
-    gradients, which exist by now.
+    gradients, which have already been created.
     """
 
     def run(self, program: Program) -> PassResult:
@@ -176,7 +178,7 @@ def _integer_power(rw: Rewriter, node: Node) -> Answer:
 def _constant_power(rw: Rewriter, node: Node, x: Tensor, exponent: Any) -> Answer:
     if exponent == 1:
         return rw.fitted(node, x)
-    if exponent == 0:  # NaN to the power 0 is 1 too
+    if exponent == 0:  # NaN to the power 0 is also 1
         return rw.filled(node, 1)
     if x.type == node.outputs[0].type:
         if exponent == 2:
@@ -230,7 +232,7 @@ def _logical(neutral: bool) -> Rule:
     return rule
 
 
-# -- functions that undo or repeat themselves ------------------------------------------------
+# -- functions that undo themselves or are idempotent ----------------------------------------
 
 
 def _identity(rw: Rewriter, node: Node) -> Answer:

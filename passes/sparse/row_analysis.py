@@ -1,4 +1,5 @@
-"""Which values of a program are known by rows, because they derive from sums of looked-up rows."""
+"""Finds the values of a program that are known by rows, because they derive from sums of looked-up
+rows."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ class RowAnalysis:
     """The values of a program that are known by rows.
 
     Args:
-        nodes: the nodes of the program that are needed; others could only prevent matches.
+        nodes: the needed nodes of the program; unneeded nodes could only prevent matches.
 
     Attributes:
         rows: those values.
@@ -98,7 +99,7 @@ class RowAnalysis:
             self.made.update((tensor, node) for tensor in node.outputs)
 
     def groups(self) -> list[Group]:
-        """The groups there are, in the order of their first sources."""
+        """The groups, in the order of their first sources."""
         return list(dict.fromkeys(rows.group.root() for rows in self.rows.values()))
 
     def belongs(self, tensor: Tensor, group: Group) -> bool:
@@ -190,7 +191,7 @@ class RowAnalysis:
 
 
 def _join(known: Sequence[Rows]) -> Group:
-    """The merged group of all of these."""
+    """Merges the groups of all these values."""
     groups = list(dict.fromkeys(each.group.root() for each in known))
     first = groups[0]
     for other in groups[1:]:

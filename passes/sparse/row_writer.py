@@ -83,7 +83,7 @@ class RowWriter:
         self._places = dict(zip(indices, results[1:], strict=True))
         (self._count,) = self._used.type.shape
 
-    # -- what is needed on them ----------------------------------------------------------------
+    # -- needed values -------------------------------------------------------------------------
 
     def _needed(self) -> dict[Along, None]:
         """The values that are needed by rows: those that are written or summed, and their
@@ -177,7 +177,7 @@ class RowWriter:
             for tensor, axis in zip(node.inputs, how.operands, strict=True)
         )
 
-    # -- what the rest of the program gets -------------------------------------------------------
+    # -- results for the rest of the program -----------------------------------------------------
 
     def _sums(self) -> set[Node]:
         for node in self._group.sums:

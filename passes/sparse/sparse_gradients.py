@@ -106,13 +106,13 @@ class SparseGradients(Pass):
 
     Attributes:
         lazy: whether unused rows keep their state even if the optimizer would update them.
-        fewest: the minimum ratio of rows to lookups; on CPU both ways take the same time at four.
+        fewest: the minimum ratio of rows to lookups. On CPU, both ways take the same time at four.
         smallest: the number of elements of the smallest table to which it applies. If `lazy`
             changes the meaning, neither limit applies, because the meaning must not depend on
             sizes.
     """
 
-    # Random values are no valid state: the root of a negative slot is NaN, and 0 * NaN counts as 0.
+    # Not validated: for random state, the root of a negative slot is NaN, and 0 * NaN counts as 0.
     exact: ClassVar[bool] = False
     lazy: bool = False
     fewest: int = 4
@@ -178,14 +178,14 @@ class SparseGradients(Pass):
 
 
 def _check_no_micro_batches(nodes: Iterable[Node], analysis: RowAnalysis, group: Group) -> None:
-    """Raises an error if gradients by rows are summed over micro-batches before they are used: lazy
-    updates would then update all rows, and have another meaning."""
+    """Raises an error if gradients by rows are summed over micro-batches before they are used,
+    because lazy updates would then update all rows and have another meaning."""
     for node in nodes:
         if node.op is GRADIENTS and any(analysis.belongs(t, group) for t in node.inputs):
             raise LayoutError(
-                f'sparse_updates="lazy" does not go with minimize(accumulate='
-                f"{node.attrs['accumulate']}): micro-batches look up rows of their own",
+                f'sparse_updates="lazy" cannot be combined with minimize(accumulate='
+                f"{node.attrs['accumulate']}): each micro-batch looks up its own rows",
                 source=node.source or group.sources[0].source,
-                hint='take sparse_updates="exact", under which all rows are updated, or '
+                hint='use sparse_updates="exact", under which all rows are updated, or '
                 "accumulate=1",
             )

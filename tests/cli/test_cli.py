@@ -21,7 +21,8 @@ from tests.cli.scripts import HELPER, SCRIPT
 from tests.near import assert_near
 
 COMMANDS = [
-    *("train", "compile", "run", "inspect", "tune", "export", "plan", "devices", "cache", "opt")
+    *("train", "compile", "run", "inspect", "tune", "profile", "export", "plan", "devices"),
+    *("cache", "opt"),
 ]
 
 Run = Callable[..., tuple[int, str, str]]
@@ -471,12 +472,12 @@ BAD_INPUT = [
     (f"{PREDICT} --input x={{npy}}", "expected size 3 on axis 1"),
     (f"{PREDICT} --input x={{npy}} --input x={{npy}}", "input 'x' is given twice"),
     (f"{PREDICT} --input x={{good}} --output {{folder}}/no/where", "cannot write"),
-    ("run {artifact} -- more", "no script that could take what stands after --"),
+    ("run {artifact} -- more", "no script that takes the arguments after --"),
     ("inspect nothing.gcx", "no file 'nothing.gcx'"),
     ("inspect {npz}", "is not a graphc artifact"),
     ("inspect {artifact} --graph", "--graph needs a script"),
     ("inspect {artifact} --feed x=1", "--feed needs a script"),
-    ("inspect {script} --fetch loss", "--fetch says what programs are of, and none was asked for"),
+    ("inspect {script} --fetch loss", "--fetch selects a program, but no option that shows"),
     ("inspect {script} --before=", "no pass ''"),
     ("tune {artifact}", "is an archive of programs, as gc.save writes it; give the Python file"),
     ("tune {script} --seconds nan", "'nan' is not a number above 0"),

@@ -239,7 +239,7 @@ def test_lazy_updates_are_refused_not_made_whole() -> None:
                 h = h + make(np.zeros(4, "f"), name="bias")
             train = gc.minimize(gc.reduce_mean(gc.square(h)), optax.adam(0.1), accumulate=2)
         session = gc.Session(graph, options=gc.CompileOptions(sparse_updates="lazy", cache=None))
-        with pytest.raises(LayoutError, match=r"(?s)lazy.*accumulate=2\).*rows of their own"):
+        with pytest.raises(LayoutError, match=r"(?s)lazy.*accumulate=2\).*its own rows"):
             session.run(train, {ids: [1, 2]})
 
 

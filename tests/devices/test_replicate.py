@@ -526,10 +526,13 @@ def test_a_program_without_a_batch_feed() -> None:
     """
     with pytest.raises(LayoutError, match=r"no feed has a batch axis.*over 4 replicas"):
         Replicate(4).replicate(program(text))
-    with pytest.raises(LayoutError, match=r"no feeds"):
-        Replicate(4).replicate(program("program p(w: state f32[3]) {\n return y = w\n}"))
     given = Replicate(4, {"x": Sharded(0)}).replicate(program(text))
     assert given.outputs == (Sharded(0),)
+
+
+def test_a_program_without_feeds_runs_whole_on_every_replica() -> None:
+    local = Replicate(4).replicate(program("program p(w: state f32[3]) {\n return y = w\n}"))
+    assert local.collectives == 0
 
 
 def test_numbers_of_replicas_that_make_no_sense() -> None:

@@ -332,10 +332,17 @@ def test_what_is_gathered_is_in_the_executables_notes() -> None:
     assert re.fullmatch(r"gathered x for CumSum at .*test_replicated\.py:\d+: .*axis 0", note)
 
 
+def graph_with_no_batch() -> gc.Graph:
+    graph = gc.Graph()
+    with graph:
+        gc.exp(gc.placeholder((3,), name="x"), name="y")
+    return graph
+
+
 def test_errors_reach_the_user() -> None:
     graph, x, y, _, loss, _ = perceptron()
     with pytest.raises(LayoutError, match="no feed has a batch axis"):
-        gc.compile(graph, graph.variable("w1"), {}, strategy=DataParallel(REPLICAS))
+        gc.compile(graph_with_no_batch(), "y", {"x": (3,)}, strategy=DataParallel(REPLICAS))
     with pytest.raises(DeviceError, match="64 devices requested"):
         gc.Session(graph, strategy=DataParallel(64))
 

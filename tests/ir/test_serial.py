@@ -139,7 +139,7 @@ FAULTS: list[tuple[Edit, str]] = [
     (lambda m, a: m["program"].update(equalities=[["n"]]), r"equalities\[0\]: expected two dims"),
     (lambda m, a: m["program"].update(equalities=[["n", "m"], ["2", "3"]]), "equality 2 == 3"),
     (lambda m, a: m["program"].update(batch_axes={"x": True}), "expected an integer, got True"),
-    (lambda m, a: m["program"].update(batch_axes={"x": 7}), "batch axis 7 of 'x' is no axis"),
+    (lambda m, a: m["program"].update(batch_axes={"x": 7}), "batch axis 7 does not exist in 'x'"),
     (lambda m, a: nodes(m)[0].update(op="MatMull"), r"nodes\[0\]: no operator 'MatMull'"),
     (lambda m, a: nodes(m)[0].update(op=None), r"nodes\[0\].op: expected a string"),
     (lambda m, a: nodes(m)[0].update({"in": [0, 2]}), "the number of a tensor below 2, got 2"),

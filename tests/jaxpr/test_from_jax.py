@@ -356,3 +356,17 @@ def test_a_graph_that_has_run_takes_no_import() -> None:
     graph.finalize()
     with graph, pytest.raises(GraphFinalizedError):
         from_jax(jnp.sin)(x)
+
+
+def test_a_transposed_convolution_pads_its_input_once() -> None:
+    """XLA:CPU takes 2 to 3.5 times as long if the convolution pads rows with zeros between them."""
+    x, w = np.ones((2, 4, 4, 3), np.float32), np.ones((3, 3, 3, 5), np.float32)
+
+    def transposed(x: Any, w: Any) -> Any:
+        return lax.conv_transpose(x, w, (2, 2), "SAME")
+
+    with Graph() as graph:
+        from_jax(transposed)(constant(x), constant(w))
+    (conv,) = (node for node in graph.nodes if node.op.name.startswith("Conv"))
+    assert all(pair == (0, 0) for pair in conv.attrs["padding"])
+    assert sum(node.op.name == "Pad" for node in graph.nodes) == 1

@@ -141,6 +141,17 @@ def test_it_decorates_functions_and_methods() -> None:
     assert (named.__name__, named.__doc__) == ("named", "Its text.")
 
 
+def test_a_deleted_array_beside_a_number_is_named() -> None:
+    step = gc.jit(lambda p, factor, key: p * factor + jax.random.uniform(key), donate_argnums=0)
+    key, old = jax.random.key(0), jnp.ones(3)
+    for _ in range(3):  # the later calls take the fast path
+        p = old + 0
+        step(p, 2.0, key)
+    assert p.is_deleted()
+    with pytest.raises(StateError, match=r"argument 'p' was deleted: .*an earlier call"):
+        step(p, 2.0, key)
+
+
 def test_a_deleted_array_is_named() -> None:
     jitted = gc.jit(lambda p, x: (p + x.sum(), p.sum()), donate_argnums=0)
     p = jnp.ones(3)

@@ -117,7 +117,7 @@ CASES = (
                     lambda a, turns=turns: scan(lambda c, x: (c, x), 0.0, a, unroll=turns),
                     [In((4,), "float32")],
                     AttributeValueError,
-                    f"unroll must be how many iterations .* at least 1, got {turns}",
+                    f"unroll must be the number of iterations .* at least 1, got {turns}",
                 )
                 for turns in (0, -1, 2.0, True)
             ),

@@ -184,7 +184,7 @@ CASES = (
             Bad(lambda x, w: emit(ops.CONV, (x, w), **plain(2, strides=(2, 1)), **TILES), [X, W],
                 ShapeError, "tiles are for two spatial axes, without strides"),
             Bad(lambda x, w: emit(ops.CONV, (x, w), **plain(2), tiles=(2, 8)), [X, W],
-                ShapeError, r"a tile of 8 results of 2 taps needs 8 \+ 2 - 1 places of at most 8"),
+                ShapeError, r"a tile of 8 results of 2 taps needs 8 \+ 2 - 1 points of at most 8"),
             Bad(lambda x, w: emit(ops.CONV, (x, w), **plain(2), tiles=(2, 2), images=-1), [X, W],
                 AttributeValueError, "images must be an int of at least 0"),
             Bad(lambda x, w: emit(ops.CONV, (x, w), **plain(2), **TILES),

@@ -122,7 +122,7 @@ CASES = (
                 ops.sparse_softmax_cross_entropy,
                 [In((4, 5)), In((4, 1), "int32")],
                 ShapeError,
-                "labels must have one axis less than logits, got 2 for 2",
+                "labels must have one axis fewer than logits, got 2 for 2",
             ),
             Bad(
                 ops.sparse_softmax_cross_entropy,

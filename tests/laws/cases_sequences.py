@@ -127,7 +127,7 @@ DECODING = (
                 lambda x, n: ctc_beams.ctc_beam_search(x, n, 2, 3),
                 [LOGITS, counts(1, 1, 1, 1)],
                 ShapeError,
-                "3 paths cannot come of 2 beams",
+                "3 paths cannot come from 2 beams",
             ),
             Bad(
                 lambda x, n: ctc_beams.ctc_beam_search(x, n, 0),

@@ -289,7 +289,7 @@ def test_padding_and_cropping_of_other_ranks():
     for wrong in (-1, (1,), "x", ((1, 2, 3), 1), 1.5):
         with pytest.raises(AttributeValueError, match="the amount must be"):
             nn.ZeroPadding2D(wrong)
-    with pytest.raises(ShapeError, match="nothing is left of 5 elements"):
+    with pytest.raises(ShapeError, match="no elements are left of 5"):
         run(nn.Cropping1D((2, 3)), x)
 
 

@@ -136,10 +136,6 @@ def loop(m):
         pass
 
 
-def save_nosig(m):
-    gc.save(gc.Session(m.graph), m.tmp / "m.gcx")
-
-
 def dense_other(m):
     layer = nn.Dense(3)
     layer(m.c)
@@ -1137,7 +1133,7 @@ ROWS = [
         errors.ShapeError,
         [
             "Concatenate: sizes of axis 1 differ, 4 and 2",
-            "only the sizes of axis 0, along which they are joined, may",
+            "only the sizes of axis 0, the joined axis, may differ",
         ],
         True,
     ),
@@ -1157,7 +1153,7 @@ ROWS = [
         errors.ShapeError,
         [
             "Stack: only tensors of one shape: sizes of axis 0 differ, 3",
-            "gc.concatenate joins along an axis that is there; gc.pad",
+            "gc.concatenate joins along an existing axis; gc.pad makes",
         ],
         True,
     ),
@@ -1167,7 +1163,7 @@ ROWS = [
         errors.ShapeError,
         [
             "Reshape: 12 elements do not fit the shape (5, 3), which holds",
-            "the sizes must multiply to the same number; -1 stands for the",
+            "the sizes must multiply to the same number; -1 is computed",
         ],
         True,
     ),
@@ -1258,7 +1254,7 @@ ROWS = [
         errors.ShapeError,
         [
             "Split: sizes (1, 2) add to 3, axis 1 has 4",
-            "give the sizes of the pieces, not the places of the cuts",
+            "give the sizes of the pieces, not the positions of the cuts",
         ],
         True,
     ),
@@ -1287,7 +1283,7 @@ ROWS = [
         lambda m: gc.pad(m.c, ((1, 1),) * 3),
         errors.AttributeValueError,
         [
-            "Pad: ((1, 1), (1, 1), (1, 1)) does not give (before, behind)",
+            "Pad: ((1, 1), (1, 1), (1, 1)) does not give (before, after)",
             "gc.pad(x, ((1, 1), (1, 1))), or one pair for all axes",
         ],
         True,
@@ -1296,7 +1292,7 @@ ROWS = [
         "sh_index",
         lambda m: m.c[5],
         errors.ShapeError,
-        ["getitem: index 5 is out of range for axis 0 of size 3", "places run from -3 to 2"],
+        ["getitem: index 5 is out of range for axis 0 of size 3", "indices run from -3 to 2"],
         True,
     ),
     Row(
@@ -1371,7 +1367,7 @@ ROWS = [
         lambda m: gc.einsum("ij->ijk", m.c),
         errors.AttributeValueError,
         [
-            "einsum: 'k' of the result must stand once, and in an operand,",
+            "einsum: 'k' of the result must occur once, and in an operand,",
             "a letter for each axis of each operand, as in",
         ],
         True,
@@ -1459,7 +1455,7 @@ ROWS = [
         errors.ShapeError,
         [
             "Dense 'dense': its kernel has the shape (4, 3) from the first",
-            "call it on inputs of one number of features, or make another",
+            "call it on inputs with the same number of features, or make another",
         ],
         True,
     ),
@@ -1469,7 +1465,7 @@ ROWS = [
         errors.ShapeError,
         [
             "BatchNorm 'batch_norm': its scale has the shape (4,) from the",
-            "call it on inputs of one number of features, or make another",
+            "call it on inputs with the same number of features, or make another",
         ],
         True,
     ),
@@ -1595,7 +1591,7 @@ ROWS = [
         lambda m: nn.sparse_softmax_cross_entropy(logits=m.c, labels=gc.cast(m.c, "int32")),
         errors.ShapeError,
         [
-            "SparseSoftmaxCrossEntropy: labels must have one axis less",
+            "SparseSoftmaxCrossEntropy: labels must have one axis fewer",
             "one-hot labels are for softmax_cross_entropy;",
         ],
         True,
@@ -1704,7 +1700,10 @@ ROWS = [
         "sh_depth_to_space",
         lambda m: nn.depth_to_space(m.img, 2),
         errors.ShapeError,
-        ["depth_to_space: 3 channels of x are no blocks of 2", "the channels must divide by 2**2"],
+        [
+            "depth_to_space: 3 channels of x do not form blocks of 2",
+            "the channels must divide by 2**2",
+        ],
         True,
     ),
     Row(
@@ -1775,7 +1774,7 @@ ROWS = [
         "sh_top_k",
         lambda m: gc.top_k(m.c, 9),
         errors.ShapeError,
-        ["TopK: k is 9 of 4 elements", "elements are taken along the last axis: k is at most its"],
+        ["TopK: k is 9 of 4 elements", "elements are selected along the last axis: k is at most"],
         True,
     ),
     Row(
@@ -1830,7 +1829,7 @@ ROWS = [
         lambda m: nn.glu(gc.ones((3, 5))),
         errors.ShapeError,
         [
-            "glu: a size of 5 has no halves",
+            "glu: the size 5 is odd and cannot be halved",
             "a layer before it with twice the units: gc.nn.Dense(2 *",
         ],
         True,
@@ -2018,7 +2017,7 @@ ROWS = [
         errors.AttributeValueError,
         [
             "Dropout: rate must be at least 0 and less than 1, got 1.5",
-            "it is the share of elements that become 0: 0.1 for",
+            "it is the fraction of elements that become 0: 0.1 for",
         ],
         True,
     ),
@@ -2195,7 +2194,7 @@ ROWS = [
         "run_key_int",
         lambda m: run(m, m.y + 1, {0: np.ones((2, 4))}),
         errors.FeedError,
-        ["0 is no key of a feed", "use a tensor or its name"],
+        ["0 is not a feed key", "use a tensor or its name"],
         True,
     ),
     Row(
@@ -2387,7 +2386,7 @@ ROWS = [
         errors.FeedError,
         [
             "run_steps: the batches ended after 1 of 3 steps; nothing has",
-            "ask for fewer steps, or pass an iterable that goes on",
+            "ask for fewer steps, or pass an iterable with more batches",
         ],
         True,
     ),
@@ -2642,14 +2641,14 @@ ROWS = [
         "opt_str",
         lambda m: gc.minimize(m.v.sum(), "adam"),
         errors.AttributeValueError,
-        ["minimize: 'adam' is no optax transformation", "pass one, such as optax.adam(1e-3)"],
+        ["minimize: 'adam' is not an optax transformation", "pass one, such as optax.adam(1e-3)"],
         True,
     ),
     Row(
         "opt_float",
         lambda m: gc.minimize(m.v.sum(), 0.1),
         errors.AttributeValueError,
-        ["minimize: 0.1 is no optax transformation", "pass one, such as optax.adam(1e-3)"],
+        ["minimize: 0.1 is not an optax transformation", "pass one, such as optax.adam(1e-3)"],
         True,
     ),
     Row(
@@ -2810,7 +2809,7 @@ ROWS = [
         errors.AttributeValueError,
         [
             "minimize: accumulate must be an int of at least 1, got 0",
-            "pass into how many micro-batches to cut a batch",
+            "pass the number of micro-batches into which a batch is split",
         ],
         True,
     ),
@@ -2887,7 +2886,7 @@ ROWS = [
         errors.ShapeError,
         [
             "While: the condition must return one bool, got bool[3, 4]",
-            "take gc.any(...) or gc.all(...) of it",
+            "reduce it with gc.any(...) or gc.all(...)",
         ],
         True,
     ),
@@ -3020,13 +3019,6 @@ ROWS = [
             "tensor 'x0' belongs to another graph",
             "a body's tensors can be used inside that body only; return",
         ],
-        True,
-    ),
-    Row(
-        "file_no_signature",
-        save_nosig,
-        errors.ArgumentError,
-        ["save: missing a required", "'signatures'", "save(session, path, signatures=...)"],
         True,
     ),
     Row(
@@ -3621,14 +3613,14 @@ ROWS = [
         "layer_forward",
         lambda m: Forward()(m.c),
         errors.GraphError,
-        ["Forward does not say what it calculates", "__call__(self, x)"],
+        ["Forward does not define its calculation", "__call__(self, x)"],
         True,
     ),
     Row(
         "layer_call",
         lambda m: CallM()(m.c),
         errors.GraphError,
-        ["CallM does not say what it calculates", "methods named call or forward are not called"],
+        ["CallM does not define its calculation", "methods named call or forward are not called"],
         True,
     ),
     Row(
@@ -3913,7 +3905,7 @@ ROWS = [
         errors.ShapeError,
         [
             "3*? elements do not fit the shape (7,)",
-            "the sizes must multiply to the same number; -1 stands for",
+            "the sizes must multiply to the same number; -1 is computed",
         ],
         True,
     ),

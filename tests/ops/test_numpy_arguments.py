@@ -134,7 +134,7 @@ def test_named_sizes() -> None:
         (lambda x: gc.repeat(x, [1, -1, 1, 1], 0), AttributeValueError, "ints of 0 or more"),
         (lambda x: gc.delete(x, [9], 0), ShapeError, "a place out of range"),
         (lambda x: gc.insert(x, 9, 1.0, 0), ShapeError, "a place out of range"),
-        (lambda x: gc.insert(x, [0.5], 1.0, 0), AttributeValueError, "no places"),
+        (lambda x: gc.insert(x, [0.5], 1.0, 0), AttributeValueError, "no valid places"),
         (lambda x: gc.gradient(x[:1], axis=0), ShapeError, "needs 2 elements"),
         (lambda x: gc.polyder(x[0], -1), AttributeValueError, "must not be negative"),
         (lambda x: gc.arange(1.0, 2.0, 0), AttributeValueError, "step other than 0"),

@@ -344,7 +344,7 @@ def in_graph(build: Any) -> Any:
         (
             lambda w: minimize(ops.reduce_sum(w), 0.1),
             AttributeValueError,
-            "0.1 is no optax transformation",
+            "0.1 is not an optax transformation",
         ),
         (
             lambda w: minimize(ops.reduce_sum(ops.zeros(2)), optax.sgd(0.1)),

@@ -118,6 +118,7 @@ class _Builder:
         values = len(carries) + len(shared) + len(rows)
         plans = [self.plan(values) for _ in range(kinds)]
         odd = self.one_of((-1, -1, order[0], order[-1], order[len(order) // 2]))
+        holds = len(carries) == 2 and self.flag()  # a value for the turn after the next one
         made: dict[int, list[Tensor]] = {}
         entering: dict[int, list[Tensor]] = {}
         for place, turn in enumerate(order):
@@ -125,7 +126,8 @@ class _Builder:
             given = [*carries, *shared, *(row[turn] for row in rows)]
             if turn == odd:
                 given[0] = arithmetic.negative(given[0])
-            carries, made[turn] = self.turn(plans[place % kinds], given, len(carries))
+            following, made[turn] = self.turn(plans[place % kinds], given, len(carries))
+            carries = [following[-1], carries[0]] if holds else following
         if kinds == 1:
             for results in (made, entering):
                 for i in range(len(results[order[0]])):

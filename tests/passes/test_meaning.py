@@ -18,9 +18,9 @@ from graphc.passes.core.validate import check_meaning
 from graphc.passes.frozen.fold_norms import FoldNorms
 from graphc.passes.gpu.gpu_fence_buffers import GpuFenceBuffers
 from graphc.passes.gpu.gpu_recompute_activations import GpuRecomputeActivations
-from graphc.passes.gpu.gpu_stack_less import GpuStackLess
 from graphc.passes.manager import PassManager
 from graphc.passes.memory.recompute import Recompute
+from graphc.passes.memory.stack_less import StackLess
 from graphc.passes.pipelines import after_binding, pipeline
 from graphc.passes.rolling.group_alike import GroupAlike
 from graphc.passes.rolling.roll_repeats import RollRepeats
@@ -40,7 +40,7 @@ PASSES = (
     RollRepeats(turns=2, saved=1, work=0), GroupAlike(fewest=2), FoldNorms(),
     HoistSums(always=True), SparseGradients(fewest=0, smallest=0), Recompute(budget=0),
     FuseAttention(every=True), HoistProducts(),
-    GpuFenceBuffers(fewest=1), GpuRecomputeActivations(smallest=0), GpuStackLess(),
+    GpuFenceBuffers(fewest=1), GpuRecomputeActivations(smallest=0), StackLess(),
 )  # fmt: skip
 UNHURRIED = settings(
     max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability import feeds, forged_files, interrupts, meshes, threads
+from tests.reliability import feeds, forged_files, interrupts, meshes, soak, threads
 
 Rounds = Callable[[int, int], int]
 REPOSITORY = Path(__file__).parents[2]
@@ -52,6 +52,23 @@ def test_killed_writers_leave_whole_files_or_none(rounds: Rounds, tmp_path: Path
     for kind, counts in tally.items():
         assert counts["rounds"] == counts.get("whole", 0) + counts.get("nothing", 0), (kind, counts)
         assert "victims that failed" not in counts, done.stderr
+
+
+@pytest.mark.slow
+def test_a_job_that_is_ended_again_and_again(rounds: Rounds, tmp_path: Path) -> None:
+    """30 seconds, or 30 minutes: nothing is lost, and memory does not grow."""
+    done = subprocess.run(
+        [sys.executable, soak.__file__, str(rounds(1, 60) / 2), "7", str(tmp_path)],
+        cwd=REPOSITORY,
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    tally = json.loads(done.stdout.splitlines()[-1])
+    print(tally)
+    assert tally["same"] and tally["one curve"] and tally["SIGTERM"] + tally["SIGKILL"] >= 3
+    assert max(tally["memory, disturbed"]["mb"], tally["memory, undisturbed"]["mb"]) < 50
 
 
 @pytest.mark.slow

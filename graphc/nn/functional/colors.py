@@ -45,7 +45,7 @@ __all__ = [
     "yuv_to_rgb",
 ]
 
-# BT.601, as of the colour television that TensorFlow's functions follow too.
+# BT.601, a standard of colour television, which TensorFlow's functions use too.
 _LUMA = np.array([0.299, 0.587, 0.114])
 _YUV = np.array(
     [
@@ -146,7 +146,7 @@ def rgb_to_grayscale(x: TensorLike, *, name: str | None = None) -> Tensor:
 def rgb_to_yuv(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Red, green and blue [..., 3] as luma and two differences of colour (PAL).
 
-    Errors as of `rgb_to_hsv`. Source: TensorFlow's `tf.image.rgb_to_yuv`.
+    Raises the same errors as `rgb_to_hsv`. Source: TensorFlow's `tf.image.rgb_to_yuv`.
 
     Examples:
         >>> run(gc.nn.rgb_to_yuv([1.0, 0.0, 0.0]))
@@ -168,7 +168,7 @@ def yuv_to_rgb(x: TensorLike, *, name: str | None = None) -> Tensor:
 def rgb_to_yiq(x: TensorLike, *, name: str | None = None) -> Tensor:
     """Red, green and blue [..., 3] as luma and two differences of colour (NTSC).
 
-    Errors as of `rgb_to_hsv`. Source: TensorFlow's `tf.image.rgb_to_yiq`.
+    Raises the same errors as `rgb_to_hsv`. Source: TensorFlow's `tf.image.rgb_to_yiq`.
 
     Examples:
         >>> run(gc.nn.rgb_to_yiq([1.0, 0.0, 0.0]))
@@ -191,7 +191,7 @@ def yiq_to_rgb(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def adjust_brightness(x: TensorLike, delta: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x`, floating, plus `delta`, a number or what broadcasts to `x`.
+    """Adds `delta`, a number or a tensor that broadcasts to `x`, to the floating `x`.
 
     Examples:
         >>> run(gc.nn.adjust_brightness([[[0.2, 0.4, 0.6]]], 0.1))
@@ -206,11 +206,11 @@ def adjust_contrast(x: TensorLike, factor: TensorLike, *, name: str | None = Non
 
     Args:
         x: [..., height, width, channels], floating.
-        factor: a number, or what broadcasts to `x`.
+        factor: a number, or a tensor that broadcasts to `x`.
         name: of the last node.
 
     Returns:
-        Of the shape and dtype of `x`.
+        A tensor of the shape and dtype of `x`.
 
     Raises:
         ShapeError: `x` has less than three axes.
@@ -236,7 +236,7 @@ def adjust_saturation(x: TensorLike, factor: TensorLike, *, name: str | None = N
 
     Args:
         x: [..., 3], red, green and blue, floating, from 0 to 1.
-        factor: a number, or what broadcasts to [...].
+        factor: a number, or a tensor that broadcasts to [...].
         name: of the last node.
 
     Raises:
@@ -253,7 +253,8 @@ def adjust_saturation(x: TensorLike, factor: TensorLike, *, name: str | None = N
     spread = subtract(value, reduce_min(rows, -1, keepdims=True))
     wanted = to_dtype(factor, rows.dtype)
     wanted = wanted[..., None] if wanted.ndim else wanted
-    # The hue stays if all distances from the value grow alike, up to that of full saturation.
+    # The hue does not change if all distances from the value are multiplied by the same factor.
+    # `most` is the factor that gives full saturation.
     some = greater(spread, 0)
     most = divide(value, where(some, spread, 1))
     scale = where(some, maximum(minimum(wanted, most), 0), 1)
@@ -265,7 +266,7 @@ def adjust_hue(x: TensorLike, delta: TensorLike, *, name: str | None = None) -> 
 
     Args:
         x: [..., 3], red, green and blue, floating, from 0 to 1.
-        delta: a number, or what broadcasts to [...].
+        delta: a number, or a tensor that broadcasts to [...].
         name: of the last node.
 
     Raises:
@@ -301,7 +302,7 @@ def _colors(what: str, x: Any) -> tuple[Tensor, Tensor]:
 
 
 def _mixed(what: str, x: Any, weights: Any, name: str | None) -> Tensor:
-    """Each channel of the result a weighted sum of those of `x`."""
+    """A tensor in which each channel is a weighted sum of the channels of `x`."""
     x, rows = _colors(what, x)
     mixed = dot_general(rows, to_dtype(weights, rows.dtype), ((x.ndim - 1,), (1,)), name=name)
     return to_dtype(mixed, x.dtype)

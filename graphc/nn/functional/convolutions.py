@@ -39,7 +39,8 @@ def conv1d_transpose(
     """Transposed convolution of x [batch, width, channels] with w [taps, filters / groups,
     channels].
 
-    Gives [batch, width', filters]. All else as in `conv2d_transpose`, for one spatial axis.
+    Gives [batch, width', filters]. Everything else is as in `conv2d_transpose`, for one spatial
+    axis.
 
     Examples:
         >>> run(gc.nn.conv1d_transpose([[[1.0], [2.0]]], gc.ones((2, 1, 1)), strides=2))
@@ -68,8 +69,8 @@ def conv2d_transpose(
         w: [rows, columns, filters / groups, channels], promoted with `x`: the kernel of the
             convolution that this one is the transpose of.
         strides: the distance in the result between neighbouring elements of x.
-        padding: of that convolution: "same" gives height * stride rows, "valid" the fewest that
-            hold every product, an int or pairs so many less at the sides.
+        padding: of that convolution. "same" gives height * stride rows. "valid" gives the smallest
+            number of rows that holds every product. An int or pairs remove that many at the sides.
         dilation: steps between the taps of the kernel.
         groups: splits channels and filters into this number of independent groups.
         name: of the node.
@@ -104,8 +105,8 @@ def conv3d_transpose(
     """Transposed convolution of x [batch, depth, height, width, channels] with w [planes, rows,
     columns, filters / groups, channels].
 
-    Gives [batch, depth', height', width', filters]. All else as in `conv2d_transpose`, for three
-    spatial axes.
+    Gives [batch, depth', height', width', filters]. Everything else is as in `conv2d_transpose`,
+    for three spatial axes.
 
     Examples:
         >>> gc.nn.conv3d_transpose(
@@ -205,8 +206,7 @@ def depthwise_conv2d(
         name: of the node.
 
     Returns:
-        [batch, height', width', channels * multiplier], the results of a channel beside each
-        other.
+        [batch, height', width', channels * multiplier]; the results of one channel are adjacent.
 
     Raises:
         ShapeError, AttributeValueError: as `conv2d`; or channels that are not known.
@@ -258,8 +258,8 @@ def separable_conv2d(
         pointwise = reshape(pointwise, pointwise.shape[2:])
     if pointwise.ndim != 2:
         refuse(
-            "separable_conv2d: pointwise must be [channels * multiplier, filters], or 1, 1 before "
-            "these",
+            "separable_conv2d: pointwise must be [channels * multiplier, filters], or [1, 1, "
+            "channels * multiplier, filters]",
             pointwise=pointwise,
         )
     return separable_conv(

@@ -1,8 +1,8 @@
 """Linear-chain conditional random fields: the probability of tag sequences, and the most likely
 sequence.
 
-The score of the tags of a sequence is the sum of the score of each tag at its step and of that of
-each transition from one tag to the next.
+The score of a tag sequence is the sum of the scores of its tags at their steps and of the scores of
+its transitions from one tag to the next.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def viterbi_decode(
 
     Returns:
         The tags, [batch, time], int32, -1 after the length; and the score, [batch], in the dtype
-        of the scores. Of equal ones the first tag is taken.
+        of the scores. If scores are equal, the first tag is chosen.
 
     Raises:
         ShapeError, DTypeError: as `crf_log_likelihood`.
@@ -132,7 +132,7 @@ def viterbi_decode(
 
     def back(tag: Tensor, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         origin = reshape(take_along_axis(at[0], expand_dims(tag, -1), -1, "clip"), tag.shape)
-        before = where(at[1], origin, tag)  # where a sequence has ended, its last tag still
+        before = where(at[1], origin, tag)  # after its end, a sequence keeps its last tag
         return before, before
 
     end = argmax(last, -1)
@@ -157,8 +157,8 @@ def _operands(
     known = {size for size in (*x.shape[2:], *moves.shape) if isinstance(size, int)}
     if x.ndim != 3 or moves.ndim != 2 or len(known) > 1 or x.shape[1] == 0:
         refuse(
-            f"{what}: scores must be [batch, time, tags] and transitions [tags, tags], with steps "
-            "and of as many tags",
+            f"{what}: scores must be [batch, time, tags] and transitions [tags, tags], with a step "
+            "and equal numbers of tags",
             scores=x,
             transitions=moves,
         )
@@ -191,14 +191,14 @@ def _log_norm(x: Tensor, moves: Tensor, sizes: Tensor) -> Tensor:
 
 
 def _log_sum(x: Tensor, axis: int) -> Tensor:
-    """logsumexp whose gradient is 0, not NaN, where all are -inf: tags that nothing leads to."""
+    """logsumexp whose gradient is 0, not NaN, where all are -inf: no path leads to such a tag."""
     some = greater(reduce_max(x, axis), -np.inf)
     return where(some, logsumexp(where(expand_dims(some, axis), x, 0), axis=axis), -np.inf)
 
 
 def _score(x: Tensor, tags: Tensor, moves: Tensor, sizes: Tensor) -> Tensor:
-    """The score of the tags of each sequence, -inf for tags that there are not; values after its
-    length have no effect."""
+    """The score of the tags of each sequence; -inf for tags that are out of range. Values after
+    the length of a sequence have no effect."""
     inside = sequence_mask(sizes, x.shape[1])
     count = dim_value(x.shape[2])
     tags = where(inside, to_dtype(tags, wide_integer(tags.dtype)), 0)

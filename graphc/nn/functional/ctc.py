@@ -102,7 +102,8 @@ def _log_probability(emitted: Tensor, is_valid: Tensor, jumps: Tensor, counts: T
     never = to_dtype(_NEVER, emitted.dtype)
     start = where(equal(place, 0), 0, never)
     last, _ = scan(step, start, (emitted, is_valid))
-    end = expand_dims(to_dtype(counts, place.dtype) * 2, -1)  # in its last blank or label
+    # An alignment ends in the last blank or in the last label.
+    end = expand_dims(to_dtype(counts, place.dtype) * 2, -1)
     ended = logical_or(equal(place, end), equal(place, end - 1))
     return logsumexp(where(ended, last, never), axis=-1)
 
@@ -147,8 +148,9 @@ def _lengths(given: Any, like: Tensor, size: Dim) -> Tensor:
 
 
 def _states(labels: Tensor, blank: int) -> tuple[Tensor, Tensor]:
-    """The labels with a blank before each and at the end, [batch, 2 * labels + 1]; and which of
-    these may follow the one before the last: a label after another one, with no blank between."""
+    """The states: the labels with a blank before each and at the end, [batch, 2 * labels + 1]; and
+    which states may directly follow the state two places before: a label that follows a different
+    label, without the blank between them."""
     differs = not_equal(labels, _shifted(labels, blank))
     return _between(full_like(labels, blank), labels, blank), _between(
         full_like(differs, False), differs, False
@@ -167,7 +169,8 @@ def _shifted(x: Tensor, first: Any) -> Tensor:
 
 
 def _advanced(before: Tensor, jumps: Tensor) -> Tensor:
-    """Logarithms of the probabilities of states, a step later: stayed, moved on, or jumped."""
+    """Logarithms of the probabilities of states one step later. An alignment stays in its state,
+    moves to the next one, or jumps over a blank."""
     moved = _shifted(before, _NEVER)
     jumped = where(jumps, _shifted(moved, _NEVER), _NEVER)
     return logsumexp(stack([before, moved, jumped]), axis=0)

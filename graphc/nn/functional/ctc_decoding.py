@@ -44,9 +44,9 @@ def ctc_greedy_decode(
         the logarithm of the probability of that alignment [batch].
 
     Raises:
-        ShapeError: other ranks, or another number of lengths.
+        ShapeError: a wrong rank, or a wrong number of lengths.
         DTypeError: logits that are not floating, or lengths that are not integers.
-        AttributeValueError: `blank` is no class.
+        AttributeValueError: `blank` is not a class.
 
     Source: Graves et al., 2006, doi:10.1145/1143844.1143891; TensorFlow's
     `tf.nn.ctc_greedy_decoder`, whose blank is the last class.
@@ -67,7 +67,7 @@ def ctc_greedy_decode(
         inside = sequence_mask(known, logits.shape[1])
         counts, best = logical_and(counts, inside), where(inside, best, 0)
     number = reduce_sum(to_dtype(counts, INT32), -1)
-    # What counts first, each part in its order.
+    # The classes that count come first. Both parts keep their order.
     gathered = take_along_axis(likeliest, argsort(logical_not(counts), -1), -1)
     labels = where(sequence_mask(number, logits.shape[1]), gathered, -1, name=name)
     return labels, number, to_dtype(reduce_sum(best, -1), logits.dtype)

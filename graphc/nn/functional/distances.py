@@ -1,6 +1,7 @@
-"""Losses between numbers, and between vectors and distributions. By keyword, as those of classes.
+"""Losses between numbers, between vectors, and between distributions.
 
-The elementwise ones give one loss per element; average it with `gc.reduce_mean`.
+Operands are passed by keyword, as in the losses of classes. Elementwise losses give one loss per
+element; average them with `gc.reduce_mean`.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def kl_divergence(
     """The Kullback-Leibler divergence of a distribution from predicted logarithms of one.
 
     Args:
-        log_predictions: as of `log_softmax`, floating.
+        log_predictions: logarithms of probabilities, as from `log_softmax`; floating.
         labels: of a shape that broadcasts with it; probabilities that sum to 1 along `axis`.
         axis: of the classes.
         name: of the node.

@@ -49,7 +49,7 @@ def space_to_depth(x: TensorLike, block: int, *, name: str | None = None) -> Ten
     sizes, rank = _known_sizes("space_to_depth", x), x.ndim - 2
     for size in sizes:
         if type(block) is not int or block < 1 or size % block:
-            refuse(f"space_to_depth: a size of {size} has no blocks of {block!r}", x=x)
+            refuse(f"space_to_depth: the size {size} does not divide by block={block!r}", x=x)
     batch, channels = x.shape[0], x.shape[-1]
     split = [part for size in sizes for part in (size // block, block)]
     blocks = reshape(x, (batch, *split, channels))
@@ -85,7 +85,7 @@ def depth_to_space(x: TensorLike, block: int, *, name: str | None = None) -> Ten
         refuse(f"depth_to_space: a block must be a positive int, got {block!r}", x=x)
     if not isinstance(channels, int) or channels % block**rank:
         refuse(
-            f"depth_to_space: {channels!s} channels of x are no blocks of {block}",
+            f"depth_to_space: {channels!s} channels of x do not form blocks of {block}",
             hint=f"the channels must divide by {block}**{rank}",
             x=x,
         )
@@ -134,7 +134,7 @@ def resize(
 
     Args:
         x: [batch, ..., channels], with any number of spatial axes, of known sizes; any dtype
-            for "nearest", else numbers, which become floating.
+            for "nearest", otherwise numbers, which are converted to a floating dtype.
         size: the new spatial sizes, one int or one for each axis.
         method: "nearest", "bilinear", "bicubic" (Keys, with a = -1/2), "lanczos3" or "lanczos5".
         antialias: if `x` becomes smaller, average over all elements that a new pixel covers. Not
@@ -186,7 +186,8 @@ def _resized(x: Tensor, axis: int, old: int, new: int, method: str, antialias: b
     centres = (np.arange(new) + 0.5) * (old / new)
     if method == "nearest":
         return take(x, np.floor(centres).astype(np.int32), axis)
-    # In the scale of the smaller of both, each new pixel is a weighted mean of old ones.
+    # Each new pixel is a weighted mean of old ones. Distances are measured in pixels of the smaller
+    # image.
     width = max(old / new, 1.0) if antialias else 1.0
     distance = np.abs(centres - 0.5 - np.arange(old)[:, None]) / width
     weights = _KERNELS[method](distance)

@@ -165,15 +165,15 @@ def sigmoid_focal_loss(
     alpha: float | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Cross-entropy of the sigmoid of `logits`, less for what is classified well already.
+    """Sigmoid cross-entropy with less weight on elements that are already classified well.
 
     Args:
         logits: floating, any shape.
         labels: 0 or 1, of a shape that broadcasts with it.
-        gamma: the loss of an element is multiplied by (1 - p)^gamma, where p is what the model
-            gives the right class.
-        alpha: weight of the elements labelled 1, that of the others being 1 - alpha; all 1 by
-            default.
+        gamma: the loss of an element is multiplied by (1 - p)^gamma, where p is the probability
+            that the model gives to the correct class.
+        alpha: the weight of the elements labelled 1. The others have the weight 1 - alpha. By
+            default, all weights are 1.
         name: of the node.
 
     Returns:
@@ -187,7 +187,7 @@ def sigmoid_focal_loss(
     """
     logits, labels = promote_operands(logits, labels)
     crossed = loss.sigmoid_cross_entropy(logits, labels)
-    # Where the label is 1, log(1 - p) is -softplus(logits); where it is 0, of -logits.
+    # log(1 - p) is -softplus(logits) where the label is 1, and -softplus(-logits) where it is 0.
     missed = exp(softplus(logits * (2 * labels - 1)) * -gamma)
     focal = multiply(crossed, missed, name=name if alpha is None else None)
     if alpha is None:

@@ -54,13 +54,14 @@ def as_lengths(
     *,
     of: str | None = None,
 ) -> Tensor:
-    """`lengths` in integers wide enough for any size; one for each row of a `batch`, if given.
+    """Returns `lengths` as integers wide enough for any size. With `batch`, there is one per row.
 
     With `most`, runs with `check_numerics` require 0 <= length <= most. Their errors name `of`, by
     default `what`.
 
     Raises:
-        DTypeError, ShapeError: they are not, in the name of `what`.
+        DTypeError: the lengths are not integers. The error names `what`.
+        ShapeError: there is not one length for each row of the batch. The error names `what`.
     """
     counts = as_integers(what, "lengths", lengths)
     shape = counts.type.shape

@@ -151,7 +151,7 @@ def squareplus(x: TensorLike, b: float = 4.0, *, name: str | None = None) -> Ten
 
 
 def swish(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """`silu` by its other name.
+    """Another name for `silu`.
 
     Examples:
         >>> run(gc.nn.swish([-1.0, 2.0]))
@@ -177,7 +177,7 @@ def glu(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Tensor:
     size = x.shape[axis]
     if isinstance(size, int) and size % 2:
         refuse(
-            f"glu: a size of {size} has no halves",
+            f"glu: the size {size} is odd and cannot be halved",
             hint="a layer before it with twice the units: gc.nn.Dense(2 * units)",
             x=x,
         )

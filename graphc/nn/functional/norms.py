@@ -38,7 +38,7 @@ def group_norm(
         name: of the last node.
 
     Returns:
-        Of the shape and dtype of `x`; computed in float32 where that is narrower.
+        A tensor of the shape and dtype of `x`. Narrower dtypes are computed in float32.
 
     Raises:
         ShapeError: the groups do not divide the channels, or parameters have another shape.
@@ -82,7 +82,7 @@ def instance_norm(
         name: of the last node.
 
     Returns:
-        Of the shape and dtype of `x`; computed in float32 where that is narrower.
+        A tensor of the shape and dtype of `x`. Narrower dtypes are computed in float32.
 
     Raises:
         ShapeError: `x` without spatial axes, or parameters of another shape.
@@ -118,7 +118,7 @@ def l2_normalize(
         name: of the last node.
 
     Returns:
-        Of the shape and dtype of `x`; computed in float32 where that is narrower.
+        A tensor of the shape and dtype of `x`. Narrower dtypes are computed in float32.
 
     Raises:
         DTypeError: `x` is not floating.
@@ -147,7 +147,7 @@ def rms_norm(
         name: of the last node.
 
     Returns:
-        Of the shape and dtype of `x`; computed in float32 where that is narrower.
+        A tensor of the shape and dtype of `x`. Narrower dtypes are computed in float32.
 
     Raises:
         ShapeError: a scale of another shape.

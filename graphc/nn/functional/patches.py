@@ -83,8 +83,8 @@ def max_pool_with_argmax(
 
     Returns:
         The maxima, [batch, ..., channels], as from `max_pool`; and the index of each, int32 of the
-            same shape. It is the index into the spatial axes of `x` flattened to one axis. Of equal
-            elements, the first is taken. No index is in the padding.
+            same shape. It is the index into the spatial axes of `x` flattened to one axis. If
+            elements are equal, the first is chosen. No index is in the padding.
 
     Raises:
         ShapeError, AttributeValueError: as `max_pool`.
@@ -98,11 +98,11 @@ def max_pool_with_argmax(
     x = convert(x)
     largest = max_pool(x, window, strides, padding, dilation, name=name)
     attrs = sliding("max_pool_with_argmax", x, window, strides, padding, dilation)
-    inside = ones((1, *x.shape[1:-1], 1), BOOL)  # padding is not
+    inside = ones((1, *x.shape[1:-1], 1), BOOL)  # False in the padding
     taps = [stack(list(_taps("max_pool_with_argmax", v, attrs, 0)), -2) for v in (x, inside)]
     hits = equal(taps[0], expand_dims(largest, -2))
     if is_floating(x.dtype):
-        hits = logical_or(hits, isnan(taps[0]))  # which is the maximum where there is one
+        hits = logical_or(hits, isnan(taps[0]))  # the maximum of a window with a NaN is NaN
     tap = argmax(logical_and(hits, taps[1]), -2)
     offsets = np.array(list(np.ndindex(*attrs["window"])), np.int32) * attrs["dilation"]
     place: Any = 0

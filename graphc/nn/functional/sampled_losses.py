@@ -67,7 +67,7 @@ def log_uniform_candidate_sampler(
     seed: Seed = None,
     name: str | None = None,
 ) -> Candidates:
-    """Classes drawn with probability log((c + 2) / (c + 1)) / log(classes + 1), anew in every run.
+    """Draws classes in each run, with probability log((c + 2) / (c + 1)) / log(classes + 1).
 
     That is Zipf's law for classes in the order of their frequency, the most frequent as 0.
 
@@ -114,7 +114,7 @@ def uniform_candidate_sampler(
     seed: Seed = None,
     name: str | None = None,
 ) -> Candidates:
-    """Classes drawn with equal probability, anew in every run.
+    """Draws classes with equal probability in each run.
 
     Args, Raises: as `log_uniform_candidate_sampler`.
 
@@ -160,7 +160,7 @@ def nce_loss(
         inputs: [batch, features].
         labels: [batch], or [batch, n] for n true classes: integers in [0, classes).
         samples: how many classes `log_uniform_candidate_sampler` draws, for the whole batch.
-        candidates: what another sampler drew for these labels, instead of `samples`.
+        candidates: the result of another sampler for these labels, instead of `samples`.
         remove_accidental_hits: whether to ignore a drawn class for the examples it is a label of.
         seed: of the default sampler.
         name: of the node.
@@ -230,7 +230,7 @@ def sampled_softmax_loss(
 
 
 def check_samples(op: str, samples: Any, classes: Any, unique: bool) -> None:
-    """Raises `AttributeValueError` unless a sampler `op` can draw so many classes."""
+    """Raises `AttributeValueError` unless a sampler `op` can draw this many classes."""
     for what, value in (("samples", samples), ("classes", classes)):
         if type(value) is not int or value < 1:
             refuse(
@@ -258,7 +258,7 @@ def sampled(
     probability: Callable[[Tensor], Tensor],
     drawn: Callable[[], Tensor],
 ) -> Candidates:
-    """What a sampler gives for labels that are in range.
+    """The result of a sampler for labels that are in range.
 
     Args:
         labels, samples, classes, unique, seed, name: as of the samplers.
@@ -266,7 +266,7 @@ def sampled(
         drawn: draws [samples] with repetition.
     """
     if not unique:
-        # Rounding may give a float of one more than the last class.
+        # Rounding may give the number after the last class.
         chosen = cast(minimum(drawn(), classes - 1), "int32", name=name)
         expected = [probability(of) * samples for of in (labels, chosen)]
     else:

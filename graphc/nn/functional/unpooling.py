@@ -66,6 +66,7 @@ def max_unpool(
     places = in_range(places, 0, outside, "places", of="max_unpool")
     rows, index = (reshape(t, (batch, product(spatial), channels)) for t in (y, places))
     index = to_dtype(index, wide_integer(index.dtype))
-    index = where(less(index, 0), dim_value(outside), index)  # else it would count from the end
+    # Without this, a negative index would count from the end.
+    index = where(less(index, 0), dim_value(outside), index)
     empty = zeros((batch, outside, channels), y.dtype)
     return reshape(put_along_axis(empty, index, rows, 1), (batch, *sizes, channels), name=name)

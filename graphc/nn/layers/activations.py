@@ -42,16 +42,16 @@ ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {
 
 
 def identity(x: Tensor) -> Tensor:
-    """`x`, where there is no activation."""
+    """Returns `x`: the function of a layer without an activation."""
     return x
 
 
 def as_activation(value: Any) -> Activation | None:
-    """`value` as a function of a tensor: a name of `ACTIVATIONS`, a function, or None for none,
-    which Keras calls "linear".
+    """Returns `value` as a function of a tensor. It may be a name in `ACTIVATIONS`, a function, or
+    None for no activation, which Keras calls "linear".
 
     Raises:
-        AttributeValueError: a name that is not known, or something else.
+        AttributeValueError: `value` is an unknown name, or none of these.
     """
     if value == "linear":
         return None
@@ -64,7 +64,7 @@ def as_activation(value: Any) -> Activation | None:
             source=current_source(),
             hint=nearest(value.lower(), ACTIVATIONS)
             if isinstance(value, str)
-            else "pass a function such as gc.nn.relu, or its name; sizes of the input are not "
-            "given, but known from the first call",
+            else "pass a function such as gc.nn.relu, or its name; do not pass sizes of the "
+            "input: the first call determines them",
         )
     return known

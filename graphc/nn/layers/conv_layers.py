@@ -52,7 +52,7 @@ _LAYOUTS: Final = {
 
 
 class Windowed(Layer):
-    """What all convolutions share: the window, and what follows the product."""
+    """Base of all convolutions: it has the window, and adds the bias and the activation."""
 
     rank: ClassVar[int]
 
@@ -85,13 +85,13 @@ class Windowed(Layer):
         self.bias_regularizer = as_regularizer(bias_regularizer, kind)
 
     def _taken(self, x: Any) -> tuple[Tensor, int]:
-        """The input, checked, and its number of features."""
+        """The checked input and its number of features."""
         x = convert(x)
         check_rank(self, x, (self.rank + 2,), _LAYOUTS[self.rank])
         return x, features_of(self, x)
 
     def _convolve(self, x: Tensor, features: int, filters: int, groups: int) -> Tensor:
-        padding = explicit_padding(  # may refuse, so before there are variables
+        padding = explicit_padding(  # before any variable is made, because it may raise an error
             str(self), self.padding, x, self.kernel_size, self.strides, self.dilation
         )
         shape = (*self.kernel_size, features // groups, filters)
@@ -100,7 +100,7 @@ class Windowed(Layer):
         return self._finished(_CONV[self.rank](x, kernel, groups=groups, **options), filters)
 
     def _kernel(self, groups: int, shape: tuple[int, ...]) -> Any:
-        """The kernel, whose initializer has to know the groups where it counts fans."""
+        """The kernel. An initializer that counts fans has to know the number of groups."""
         initializer = self.kernel_initializer
         if isinstance(initializer, _SCALED):
             initializer = replace(initializer, groups=groups)
@@ -192,7 +192,7 @@ class Conv2D(_Conv):
         strides, dilation: for height and width, or one number for both; or (1, height, width, 1).
         padding: "valid" (none, the default here and in `conv2d`), "same", one int for all sides or
             ((top, bottom), (left, right)).
-        groups: features and filters are cut into this many groups that do not see each other.
+        groups: features and filters are split into this many independent groups.
         activation, use_bias, kernel_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
         kernel_regularizer, bias_regularizer: as for `Dense`.
@@ -201,7 +201,7 @@ class Conv2D(_Conv):
     [batch, new height, new width, filters].
 
     Raises:
-        AttributeValueError: an option has a value it cannot have.
+        AttributeValueError: an option has an invalid value.
         ShapeError: `x` is not of rank 4, or its features do not fit the groups, are not known
             or have changed.
 
@@ -238,7 +238,8 @@ class _ConvTranspose(_Conv):
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x, features = self._taken(x)
-            ones = (1,) * self.rank  # only whether it is padding at all: before any variable
+            # This only checks that it is a valid padding, before any variable is made.
+            ones = (1,) * self.rank
             explicit_padding(str(self), self.padding, x, self.kernel_size, ones, ones)
             shape = (*self.kernel_size, self.filters // self.groups, features)
             y = _TRANSPOSED[self.rank](
@@ -272,12 +273,12 @@ class Conv1DTranspose(_ConvTranspose):
 class Conv2DTranspose(_ConvTranspose):
     """A transposed convolution, which makes images larger by the strides.
 
-    Variables: `kernel` [height, width, filters / groups, features], that of the convolution
-    which this one is the transpose of, and `bias` [filters].
+    Variables: `kernel` [height, width, filters / groups, features], the kernel of the convolution
+    that this one is the transpose of, and `bias` [filters].
 
     Args:
-        padding: of that convolution: "same" gives height * stride rows, "valid" the fewest that
-            hold every product.
+        padding: of that convolution. "same" gives height * stride rows. "valid" gives the smallest
+            number of rows that holds every product.
         filters, kernel_size, ..., dtype: see `Conv2D`.
 
     Calling it takes `x` [batch, height, width, features] and gives

@@ -74,7 +74,7 @@ class DepthwiseConv2D(_DepthwiseConv):
     [features * multiplier].
 
     Args:
-        multiplier: how many features are made of each; they stand beside each other.
+        multiplier: how many features each feature gives; they are adjacent in the result.
         kernel_size, strides, ..., dtype: see `Conv2D`.
 
     Calling it takes `x` [batch, height, width, features] and gives
@@ -93,11 +93,11 @@ class DepthwiseConv2D(_DepthwiseConv):
 
 
 class SeparableConv2D(Layer):
-    """A depthwise convolution, then a linear map of the features at every place.
+    """A depthwise convolution, then a linear map of the features at every position.
 
     Chollet, "Xception: deep learning with depthwise separable convolutions", 2017.
 
-    Variables: `depthwise/kernel`, as of `DepthwiseConv2D`; `pointwise/kernel`
+    Variables: `depthwise/kernel`, as in `DepthwiseConv2D`; `pointwise/kernel`
     [features * multiplier, filters] and `pointwise/bias` [filters].
 
     Args:
@@ -106,7 +106,7 @@ class SeparableConv2D(Layer):
         activation, use_bias: of the linear map, as for `Dense`.
         kernel_initializer, bias_initializer: as for `Dense`.
         name, dtype: see `Layer`.
-        kernel_regularizer, bias_regularizer: as for `Dense`; that of kernels is for both.
+        kernel_regularizer, bias_regularizer: as for `Dense`. The first applies to both kernels.
 
     Calling it, Raises: see `Conv2D`.
 

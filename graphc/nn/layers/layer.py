@@ -32,33 +32,33 @@ Regularizer: TypeAlias = Callable[[Any], TensorLike]
 """Gives the penalty of a variable, a scalar tensor."""
 
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-"""Where words of a class's name meet: Batch|Norm, LSTM|Cell."""
+"""Matches the boundaries of the words in a class's name: Batch|Norm, LSTM|Cell."""
 
 _CALLS = {"__call__", "with_state", "with_cache"}
 """The methods that calculate a layer's output."""
 
 
-# What Keras and PyTorch let users set, and what no layer of graphc reads.
+# Attributes that users set in Keras and PyTorch, and that no layer of graphc reads.
 _NEVER_READ = frozenset(
     ["trainable", "requires_grad", "training", "kernel", "bias", "weight", "weights"]
 )
 
-# What `Layer.__init__` sets.
+# The attributes that `Layer.__init__` sets.
 _STATE = frozenset(
     ["_base", "_graph", "_own", "_output", "_regularizers", "_scope", "_views", "dtype"]
 )
 
 
 class Layer:
-    """Base of the layers, and of users' own.
+    """Base of all layers, including those that users define.
 
     A layer makes its variables at its first call, in the graph being built, as
-    `<name scope>/<name>/<variable>`; later calls share them. A subclass writes its calculation
-    inside `with self.scope(x):` and asks for its variables by `self.variable`.
+    `<name scope>/<name>/<variable>`; later calls share them. A subclass defines its calculation
+    inside `with self.scope(x):` and gets its variables by `self.variable`.
 
     Args:
         name: of its scope; by default that of the class, such as "batch_norm". If the name is
-            taken where the layer is first called, it gets a suffix `_1`, `_2`, ...
+            already used where the layer is first called, it gets a suffix `_1`, `_2`, ...
         dtype: of its variables.
 
     Raises:
@@ -110,7 +110,7 @@ class Layer:
 
     @property
     def built(self) -> bool:
-        """Whether the layer has been called, so that its name and variables stand.
+        """Whether the layer has been called. The call determines its name and variables.
 
         Examples:
             >>> dense = gc.nn.Dense(2)
@@ -149,7 +149,7 @@ class Layer:
 
     @property
     def inner_layers(self) -> list[Layer]:
-        """The layers in its attributes, in lists, tuples and dicts too.
+        """The layers in its attributes, including those in lists, tuples and dicts.
 
         Examples:
             >>> gc.nn.Sequential([gc.nn.Flatten(), gc.nn.Dense(2)]).inner_layers
@@ -159,7 +159,7 @@ class Layer:
 
     @property
     def output_type(self) -> TensorType | None:
-        """The type of what its last call gave (of several results, the first), if any.
+        """The type of the first result of its last call; None before the first call.
 
         Examples:
             >>> dense = gc.nn.Dense(2)
@@ -182,10 +182,10 @@ class Layer:
         return [v for v in self.variables if v.trainable]
 
     def summary(self) -> str:
-        """A table of the layer and those in it: name, output type and number of parameters.
+        """A table of the layer and its inner layers: name, output type and number of parameters.
 
         Raises:
-            GraphError: it has not been called, so it has neither.
+            GraphError: the layer has not been called, so these are not known.
 
         Examples:
             >>> dense = gc.nn.Dense(2)
@@ -201,7 +201,7 @@ class Layer:
 
     @contextmanager
     def scope(self, *operands: TensorLike) -> Iterator[None]:
-        """The layer's name scope, in the graph being built or else that of the operands.
+        """The layer's name scope, in the graph being built, or otherwise in that of the operands.
 
         Raises:
             GraphError: the layer's variables are in another graph; or there is no graph.
@@ -245,7 +245,7 @@ class Layer:
             regularizer: gives the penalty of the variable; see `regularized`.
 
         Raises:
-            ShapeError: it is there with another shape.
+            ShapeError: the variable already exists with another shape.
 
         Examples:
             >>> class Shift(gc.nn.Layer):
@@ -269,7 +269,7 @@ class Layer:
                 f"and would need {shape} now",
                 details=[f"{found.name}  {found.type}  {found.source}"],
                 source=current_source(),
-                hint="call it on inputs of one number of features, or make another layer",
+                hint="call it on inputs with the same number of features, or make another layer",
             )
         view = self._views.get(name)
         return found if view is None else view(found)
@@ -296,7 +296,7 @@ class Layer:
 
         def __call__(self, *args: TensorTree, **kwargs: TensorTree) -> NoReturn:
             raise GraphError(
-                f"{type(self).__name__} does not say what it calculates",
+                f"{type(self).__name__} does not define its calculation",
                 source=current_source(),
                 hint="write it in the method __call__(self, x), inside `with self.scope(x):`; "
                 "methods named call or forward are not called",
@@ -317,7 +317,7 @@ def _layers_in(value: Any) -> Iterator[Layer]:
 
 
 def _noting_output(call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, a method, which leaves the type of its first result with the layer."""
+    """Wraps the method `call` so that the layer stores the type of its first result."""
 
     @functools.wraps(call)
     def noting(self: Layer, *args: Any, **kwargs: Any) -> Any:
@@ -331,7 +331,7 @@ def _noting_output(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def positive(layer: str, what: str, value: Any) -> int:
-    """`value`, where it is an int of 1 or more.
+    """Returns `value` if it is an int of 1 or more.
 
     Raises:
         AttributeValueError: it is not.
@@ -348,7 +348,7 @@ def positive(layer: str, what: str, value: Any) -> int:
 
 
 def check_rank(layer: Layer, x: Tensor, ranks: Container[int], layout: str) -> None:
-    """Raises `ShapeError` unless the rank of `x` is in `ranks`; `layout` is what it should be."""
+    """Raises `ShapeError` unless the rank of `x` is in `ranks`. The error quotes `layout`."""
     rank = x.type.rank
     if rank not in ranks:
         steps = "gc.nn.TimeDistributed(layer)(x) calls it for each step of [batch, time, ...]; or "
@@ -360,10 +360,10 @@ def check_rank(layer: Layer, x: Tensor, ranks: Container[int], layout: str) -> N
 
 
 def features_of(layer: Layer, x: Tensor) -> int:
-    """The size of the last axis, from which the shapes of variables are made.
+    """The size of the last axis, which determines the shapes of variables.
 
     Raises:
-        ShapeError: it is known only when fed.
+        ShapeError: it is known only when the input is fed.
     """
     features = x.type.shape[-1]
     if not isinstance(features, int):
@@ -376,7 +376,7 @@ def features_of(layer: Layer, x: Tensor) -> int:
 
 
 def check_training(layer: Layer, training: Any) -> bool | Tensor:
-    """`training`: a bool, or a scalar tensor of bool, such as a placeholder.
+    """Returns `training`: a bool, or a scalar tensor of bool, such as a placeholder.
 
     Raises:
         AttributeValueError: it was left out, or is something else.

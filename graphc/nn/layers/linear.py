@@ -1,4 +1,4 @@
-"""Layers that multiply by a matrix: `Dense`; and `Embedding`, which looks rows up."""
+"""`Dense`, which multiplies by a matrix, and `Embedding`, which looks up rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Dense(Layer):
 
     Args:
         units: the size of the last axis of the result.
-        activation: a function of a tensor such as `gc.nn.relu`, or its name; None for none.
+        activation: a function of a tensor such as `gc.nn.relu`, or its name; or None.
         use_bias: whether a bias is added.
         kernel_initializer, bias_initializer: a function `(rng, shape, dtype) -> array`, the name of
             one of `gc.nn.initializers` such as "glorot_uniform", or a number.
@@ -144,7 +144,7 @@ class Embedding(Layer):
 
     def __call__(self, indices: TensorLike) -> Tensor:
         with self.scope(indices):
-            # An array keeps its values here, so that an index out of range is an error.
+            # The values of an array are known here, so that an index out of range is an error.
             known = not isinstance(indices, Operand) and is_integer(as_array(indices).dtype)
             rows = indices if known else as_integers(self, "indices", indices)
             shape = (self.count, self.features)

@@ -1,4 +1,4 @@
-"""Layers that normalise, over the batch or each example by itself."""
+"""Layers that normalise over the batch or within each example."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UPDATES = "updates"
 
 
 class _Norm(Layer):
-    """A layer that scales and shifts each feature of what it has normalized."""
+    """A layer that normalizes, then scales and shifts each feature."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class BatchNorm(_Norm):
             features = features_of(self, x)
             shape = (features,)
             scale, offset = self._scale(features), self._offset(features)
-            averages: Any = (  # variables, which no wrapper replaces
+            averages: Any = (  # these are variables, because no wrapper replaces them
                 self.variable("mean", Zeros(), shape, trainable=False),
                 self.variable("variance", Ones(), shape, trainable=False),
             )
@@ -144,7 +144,7 @@ class BatchNorm(_Norm):
         new = old * self.momentum + new * (1 - self.momentum)
         assigned = average.assign(new if training is True else where(training, new, old))
         graph = current_graph()
-        if graph.parent is None:  # what a body assigns, it assigns whenever it runs
+        if graph.parent is None:  # an assignment in a body runs whenever the body runs
             graph.add_to_collection(UPDATES, assigned)
 
 
@@ -329,5 +329,5 @@ class InstanceNorm(_Norm):
 
 
 def _beside(x: Tensor, parameter: Variable | Tensor) -> Tensor:
-    """The parameter in the dtype that `x` is normalised in."""
+    """The parameter in the dtype in which `x` is normalised."""
     return to_dtype(parameter, wide(x.type.dtype))

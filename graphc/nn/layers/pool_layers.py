@@ -32,7 +32,7 @@ _LAYOUTS: Final = {
 
 
 class _Pool(Layer):
-    """What both kinds of pooling share."""
+    """Base of maximum and average pooling."""
 
     rank: ClassVar[int]
     pool: ClassVar[Callable[..., Tensor]]
@@ -85,7 +85,7 @@ class MaxPool2D(_Pool):
     [batch, new height, new width, features].
 
     Raises:
-        AttributeValueError: an option has a value it cannot have.
+        AttributeValueError: an option has an invalid value.
         ShapeError: `x` is not of rank 4.
 
     Examples:
@@ -167,7 +167,7 @@ class AveragePool3D(_Pool):
 
 
 class _GlobalPool(Layer):
-    """What both kinds of pooling over all spatial axes share."""
+    """Base of both kinds of pooling over all spatial axes."""
 
     reduce: ClassVar[Callable[..., Tensor]]
 

@@ -1,4 +1,4 @@
-"""Encodings of places in a sequence: sinusoidal, added to features; rotary, turning heads."""
+"""Encodings of positions in a sequence: sinusoidal, added to features, and rotary, of heads."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def rotary_encoding(
     dtype = x.type.dtype
     given = iota((x.type.shape[1],)) if positions is None else positions
     turns = _angles("rotary_encoding", given, x.type.shape[3], base, wide(dtype))
-    turns = expand_dims(turns, -2)  # one turn for all heads
+    turns = expand_dims(turns, -2)  # one rotation for all heads
     a, b = split(to_dtype(x, turns.type.dtype), 2, axis=-1)
     turned = [a * cos(turns) - b * sin(turns), b * cos(turns) + a * sin(turns)]
     return to_dtype(concatenate(turned, -1, name=name), dtype)

@@ -23,7 +23,7 @@ from graphc.typing import TensorLike
 __all__ = ["L1", "L2", "penalty"]
 
 AnyRegularizer = Regularizer | str | None
-"""What every `*_regularizer=` of a layer takes."""
+"""A value of any `*_regularizer=` of a layer."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _Penalty:
 
 
 class L1(_Penalty):
-    """The sum of the absolute values times `rate`. It makes weights zero that have little effect.
+    """The sum of the absolute values times `rate`. Weights that have little effect become zero.
 
     Args:
         rate: a number of 0 or more; 0.01 by default.
@@ -97,16 +97,16 @@ def penalty(layers: Layer | Iterable[Layer], *, name: str | None = None) -> Tens
     variable that two of the layers share counts once.
 
     Args:
-        layers: one layer or several, which have been called; the layers in them count too.
+        layers: one layer or several, which have been called; their inner layers count too.
         name: of the last node.
 
     Returns:
         A scalar; 0 if no variable has a regularizer.
 
     Raises:
-        GraphError: a layer has not been called, so its variables are not there.
-        AttributeValueError: something else among the layers.
-        ShapeError: a regularizer gave no scalar.
+        GraphError: a layer has not been called, so it has no variables.
+        AttributeValueError: an item is not a layer.
+        ShapeError: the result of a regularizer is not a scalar.
 
     Examples:
         >>> dense = gc.nn.Dense(3, kernel_initializer="ones", kernel_regularizer=gc.nn.L2(0.5))
@@ -137,10 +137,10 @@ def penalty(layers: Layer | Iterable[Layer], *, name: str | None = None) -> Tens
 
 
 def as_regularizer(value: Any, of: str) -> Regularizer | None:
-    """`value` as a function of a tensor: "l1", "l2", a function, or None for none.
+    """Returns `value` as a function of a tensor. It may be "l1", "l2", a function or None.
 
     Raises:
-        AttributeValueError: a name that is not known, or something else.
+        AttributeValueError: `value` is an unknown name, or none of these.
     """
     if value is None or (callable(value) and not isinstance(value, type)):
         return value

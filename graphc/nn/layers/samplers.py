@@ -40,9 +40,9 @@ class UnigramSampler(Layer):
         classes: how many classes there are.
         samples: how many classes to draw.
         unique: whether no class is drawn twice; see `log_uniform_candidate_sampler`.
-        distortion: the power of the counts, which the probabilities are in proportion to. Mikolov
+        distortion: the probabilities are proportional to the counts raised to this power. Mikolov
             et al. use 0.75.
-        counts: where the counts begin: an array [classes] of positive integers, such as the
+        counts: the initial counts: an array [classes] of positive integers, such as the
             frequencies in the training data, or an initializer; by default ones.
         seed: see `gc.random.random_key`.
         name: see `Layer`.
@@ -125,5 +125,5 @@ class UnigramSampler(Layer):
         after = before + bincount(labels, self.classes)
         assigned = state.assign(after if training is True else where(training, after, before))
         graph = current_graph()
-        if graph.parent is None:  # what a body assigns, it assigns whenever it runs
+        if graph.parent is None:  # an assignment in a body runs whenever the body runs
             graph.add_to_collection(UPDATES, assigned)

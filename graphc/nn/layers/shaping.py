@@ -44,7 +44,7 @@ class Reshape(Layer):
         name: see `Layer`.
 
     Raises:
-        AttributeValueError: a size is no size, or two are -1.
+        AttributeValueError: a size is invalid, or two are -1.
         ShapeError: the input has no axes, or another number of elements.
 
     Examples:
@@ -69,7 +69,7 @@ class Reshape(Layer):
 
 
 class _OfSpace(Layer):
-    """What the layers for one number of spatial axes share."""
+    """Base of the layers that exist for one, two and three spatial axes."""
 
     rank: ClassVar[int]
 
@@ -99,7 +99,7 @@ class _UpSampling(_OfSpace):
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             y = self._taken(x)
-            if self.method == "nearest":  # of sizes that need not be known
+            if self.method == "nearest":  # works for unknown sizes too
                 for axis, times in enumerate(self.size, 1):
                     y = y if times == 1 else repeat(y, times, axis)
                 return y
@@ -134,7 +134,7 @@ class UpSampling2D(_UpSampling):
     [batch, height * size, width * size, features].
 
     Raises:
-        AttributeValueError: an option has a value it cannot have.
+        AttributeValueError: an option has an invalid value.
         ShapeError: `x` is not of rank 4, or its sizes are not known where they must be.
 
     Examples:
@@ -249,7 +249,7 @@ class _Cropping(_Sides):
             whole = self._taken(x)
             for size, (low, high) in zip(whole.type.shape[1:-1], self.amount, strict=True):
                 if isinstance(size, int) and low + high >= size:
-                    what = f"nothing is left of {size} elements less {low} and {high}"
+                    what = f"no elements are left of {size} after removing {low} and {high}"
                     refuse(f"{self}: {what}", x=whole)
             inner = [slice(low, -high or None) for low, high in self.amount]
             return whole[(slice(None), *inner)]

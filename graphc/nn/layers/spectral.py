@@ -30,24 +30,24 @@ class SpectralNorm(Layer):
     """A layer whose kernel is divided by the kernel's largest singular value.
 
     Miyato et al., "Spectral normalization for generative adversarial networks", 2018. The last axis
-    of the kernel is the columns of the matrix, all other axes together are its rows. Power
+    of the kernel gives the columns of the matrix, and all other axes together give its rows. Power
     iteration estimates the largest singular value: each call in training takes `iterations` steps
     and stores the vector for the next call. The assignments of the vector are in the collection
-    "updates", as those of `BatchNorm` are. The layer's variable is trained; it is not divided.
+    "updates", as in `BatchNorm`. The variable of the layer is trained; it is not itself divided.
 
     Variables: the layer's, and `vector` [filters], which is not trainable.
 
     Args:
         layer: one with a variable `kernel`, such as `Dense` or `Conv2D`, not called yet.
-        iterations: of each call in training.
+        iterations: the number of iterations in each call in training.
         name: see `Layer`.
 
-    Calling it takes `x` and `training`, a bool or a scalar tensor of bool, and gives what the layer
-    gives.
+    Calling it takes `x` and `training`, a bool or a scalar tensor of bool, and gives the result of
+    the layer.
 
     Raises:
-        AttributeValueError: no layer or one without a kernel, `iterations` is not positive, or
-            `training` is not a bool.
+        AttributeValueError: `layer` is not a layer or has no kernel, `iterations` is not positive,
+            or `training` is not a bool.
         GraphError: the layer has been called without the wrapper.
 
     Examples:
@@ -116,7 +116,7 @@ class SpectralNorm(Layer):
                 right = trained
                 assigned = state.assign(after)
                 graph = current_graph()
-                if graph.parent is None:  # what a body assigns, it assigns whenever it runs
+                if graph.parent is None:  # an assignment in a body runs whenever the body runs
                     graph.add_to_collection(UPDATES, assigned)
             left = l2_normalize(matmul(fixed, right))
             return whole / reduce_sum(left * matmul(matrix, right))

@@ -66,7 +66,7 @@ class Sequential(Layer):
         return True
 
     def __getitem__(self, position: int) -> Layer | Callable[..., Tensor]:
-        """The layer at a position, also from the end."""
+        """The layer at a position. A negative position counts from the end."""
         layer: Layer | Callable[..., Tensor] = self.layers[position]
         return layer
 
@@ -85,7 +85,7 @@ class Sequential(Layer):
 
 
 def _instead_of(layer: Any) -> str:
-    """What to write in place of something that is no layer."""
+    """A hint: what to write instead of an item that is not a layer."""
     if isinstance(layer, type):
         return f"make one: {layer.__name__}(...)"
     if isinstance(layer, str):
@@ -127,7 +127,7 @@ class Flatten(Layer):
 
 
 class TimeDistributed(Layer):
-    """A layer on every step of sequences, as if each step were an example of a larger batch.
+    """Applies a layer to every step of sequences, as if each step were an example of a batch.
 
     Layers such as `Dense`, which take any number of axes before the features, do not need it.
 

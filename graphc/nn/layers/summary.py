@@ -17,7 +17,7 @@ Row = tuple[str, str, str]
 
 
 def summary_of(layer: Layer) -> str:
-    """A row for the layer and each of those in it, and the totals; see `Layer.summary`."""
+    """The table: a row for the layer and for each inner layer, and the totals."""
     if not layer.built:
         raise GraphError(
             f"summary: {layer} has not been called, so it has no variables",

@@ -24,11 +24,11 @@ from graphc.typing import DTypeLike, TensorLike, TensorTree
 __all__ = ["Cell", "GRUCell", "LSTMCell", "SimpleRNNCell"]
 
 State: TypeAlias = TensorTree
-"""A tensor [batch, units], or a tuple of them where a cell keeps several."""
+"""A tensor [batch, units], or a tuple of them if a cell keeps several."""
 
 
 class Cell(Layer):
-    """Base of the cells, and of users' own: one step in time.
+    """Base of all cells, including those that users define: one step in time.
 
     A step has two parts. `project` computes what does not depend on the state; it runs once for all
     steps of a sequence. `step` computes the rest. The output is the first tensor of the new state.
@@ -105,7 +105,7 @@ class Cell(Layer):
         return part if self.parts == 1 else (part,) * self.parts
 
     def first_state(self, projected: Tensor) -> State:
-        """The state to start from, for what `project` gave of sequences [batch, time, ...].
+        """The initial state, for the result of `project` on sequences [batch, time, ...].
 
         Examples:
             >>> cell = gc.nn.GRUCell(4)
@@ -118,7 +118,7 @@ class Cell(Layer):
         """`state` as tensors.
 
         Raises:
-            AttributeValueError, ShapeError: it is no state of this cell.
+            AttributeValueError, ShapeError: it is not a state of this cell.
 
         Examples:
             >>> gc.nn.GRUCell(2).as_state(gc.ones((1, 2))).shape
@@ -177,11 +177,11 @@ class Cell(Layer):
         return first
 
     def step(self, projected: Tensor, state: State) -> State:
-        """The state after a step; to be written by a subclass, inside `self.scope`.
+        """The state after a step. A subclass defines it; it is called inside `self.scope`.
 
         Args:
             projected: [batch, gates * units], from `project`.
-            state: as the step before left it.
+            state: the state after the previous step.
 
         Examples:
             >>> cell = gc.nn.GRUCell(4)

@@ -83,10 +83,10 @@ class _ConvLSTMCell(LSTMCell):
         Args:
             batch: how many sequences.
             dtype: of the state.
-            space: the sizes of the convolution's result, which the state has too.
+            space: the spatial sizes of the convolution's result. The state has the same sizes.
 
         Raises:
-            AttributeValueError: `space` has not one size for each spatial axis.
+            AttributeValueError: `space` does not have one size for each spatial axis.
         """
         if len(space) != self.space:
             refuse(
@@ -125,7 +125,7 @@ class _ConvLSTMCell(LSTMCell):
             return y if len(lead) == 1 else reshape(y, (*lead, *y.shape[1:]))
 
     def recur(self, h: Tensor) -> Tensor:
-        """The convolution of `h` with `recurrent_kernel`, of the sizes of `h`."""
+        """The convolution of `h` with `recurrent_kernel`. The result has the sizes of `h`."""
         shape = (*self.kernel_size, self.units, self.gates * self.units)
         kernel = self.variable(
             "recurrent_kernel",
@@ -178,8 +178,8 @@ class ConvLSTM2DCell(_ConvLSTMCell):
     Args:
         filters: the number of features of the output and of each part of the state.
         kernel_size: height and width of both kernels, or one number for both.
-        strides, padding: of the convolution of the input, as for `Conv2D`; that of the state keeps
-            its sizes.
+        strides, padding: of the convolution of the input, as for `Conv2D`. The convolution of the
+            state keeps the sizes of the state.
         kernel_initializer, recurrent_initializer, bias_initializer: as for `Dense`; the bias of the
             forget gate starts as ones.
         name, dtype: see `Layer`.
@@ -190,8 +190,7 @@ class ConvLSTM2DCell(_ConvLSTMCell):
     [batch, new height, new width, filters], and gives (h, the new state).
 
     Raises:
-        AttributeValueError: an option has a value it cannot have, or parts of the state are
-            missing.
+        AttributeValueError: an option has an invalid value, or parts of the state are missing.
         ShapeError: `x` or the state is of another rank or size.
 
     Examples:

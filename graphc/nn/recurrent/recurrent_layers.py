@@ -88,7 +88,7 @@ class RNN(Recurrent):
     Variables: the cell's.
 
     Args:
-        cell: `LSTMCell(...)` or another.
+        cell: `LSTMCell(...)` or another cell.
         reverse: run from the last step to the first. Each output keeps the position of its input.
             With `lengths`, each sequence starts at its own last step.
         return_sequences: False to give only the output of the step that runs last.
@@ -98,8 +98,8 @@ class RNN(Recurrent):
 
     Raises:
         AttributeValueError: `cell` is not a cell, an option has an invalid value, or the state is
-            not one of the cell's.
-        ShapeError: `x` is not of rank 3, or `lengths` not of rank 1.
+            not a state of the cell.
+        ShapeError: `x` is not of rank 3, or `lengths` is not of rank 1.
         DTypeError: `lengths` are not integers.
 
     Examples:
@@ -146,7 +146,8 @@ class RNN(Recurrent):
             batch, time, *_ = x.type.shape
             counts = None
             if lengths is not None:
-                kind = type(self).__name__  # equal in layers of one kind, which may share a loop
+                # Layers of the same kind have the same name here, so that they may share a loop.
+                kind = type(self).__name__
                 counts = as_lengths(str(self), lengths, batch, time, of=kind)
             projected = self.cell.project(x)
             cell = self.cell

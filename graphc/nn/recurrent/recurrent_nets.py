@@ -1,4 +1,4 @@
-"""Recurrent layers of recurrent layers: both directions, and one upon the other."""
+"""Recurrent layers made of recurrent layers: bidirectional and stacked."""
 
 from __future__ import annotations
 

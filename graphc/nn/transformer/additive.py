@@ -113,7 +113,7 @@ class AdditiveAttention(Layer):
                 weights = softmax(scores)
             else:
                 seen = self._checked(mask)
-                # A finite number, so that a step that sees nothing does not give NaN.
+                # A finite number, so that a step that may attend to nothing does not give NaN.
                 least = -1e9 if scores.dtype.itemsize > 2 else -1e4
                 weights = where(seen, softmax(where(seen, scores, least)), 0)
             y = matmul(weights, source)

@@ -1,4 +1,4 @@
-"""`MultiHeadAttention`: what each step takes from the others, with a cache for decoding."""
+"""`MultiHeadAttention`, with a cache for decoding step by step."""
 
 from __future__ import annotations
 
@@ -186,12 +186,12 @@ class MultiHeadAttention(Layer):
         Equal to the last results of a call on all the steps at once, outside training.
 
         Args:
-            x: [batch, time, features]: one step, or several, as at the start.
+            x: [batch, time, features]: one step, or several, such as a prompt.
             cache: from `empty_cache` or from the call before.
 
         Returns:
             ([batch, time, units], the new cache). Steps for which the cache has no room give
-            NaN, and are an error of runs with `CompileOptions(check_numerics=True)`.
+            NaN, and are an error in runs with `CompileOptions(check_numerics=True)`.
 
         Raises:
             AttributeValueError: the layer is not causal: earlier steps would see later ones.
@@ -199,7 +199,7 @@ class MultiHeadAttention(Layer):
         """
         if not self.causal:
             refuse(
-                f"{self}: only causal attention can go on from a cache",
+                f"{self}: only causal attention can continue from a cache",
                 error=AttributeValueError,
                 hint="MultiHeadAttention(..., causal=True)",
             )

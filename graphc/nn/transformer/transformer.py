@@ -1,4 +1,4 @@
-"""`TransformerBlock`: attention and a network of two layers, each added to what it is given."""
+"""`TransformerBlock`: attention and a network of two layers, both with residual connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TransformerBlock(Layer):
     """Attention, then a network of two layers for each step, with norms and residual connections.
 
     With `norm_first`, attention gives `x + attention(norm(x))` (Xiong et al., 2020), otherwise
-    `norm(x + attention(x))` (Vaswani et al., 2017); the network likewise.
+    `norm(x + attention(x))` (Vaswani et al., 2017). The same holds for the network.
 
     Variables: those of the layers `attention`, `attention_norm`, `expand`, `contract` and
     `network_norm`.
@@ -136,11 +136,11 @@ class TransformerBlock(Layer):
         tensor = convert(x)
         check_rank(self, tensor, (3,), "[batch, time, features] (rank 3)")
         if features_of(self, tensor) != self.units:
-            refuse(f"{self}: the input must have {self.units} features, as the result", x=tensor)
+            refuse(f"{self}: the input must have {self.units} features, like the result", x=tensor)
         return tensor
 
     def _rest(self, x: Tensor, mixed: Tensor, training: bool | Tensor | None) -> Tensor:
-        """What follows attention: the sums, norms and the network."""
+        """The part of the block after attention: the sums, the norms and the network."""
         x = self._added(x, mixed, training)
         if not self.norm_first:
             x = self.attention_norm(x)

@@ -1,1 +1,1 @@
-"""Operators that make, move, select and update elements."""
+"""Operators that create, move, select and update elements."""

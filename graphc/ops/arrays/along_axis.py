@@ -152,8 +152,8 @@ def take_along_axis(
         x: any tensor.
         indices: integers of the rank of `x`; axes of size 1 are repeated. Negative ones count
             from the end.
-        axis: the axis the indices run along.
-        mode: for indices out of range, as of `take`.
+        axis: the axis that the indices refer to.
+        mode: for indices out of range, as in `take`.
 
     Raises:
         ShapeError: ranks or sizes differ, or an index known now is out of range.
@@ -177,7 +177,7 @@ def take_along_axis(
 
 
 def _aligned(x: Tensor, indices: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Both repeated along their axes of size 1, other than `axis`, as in NumPy."""
+    """Both operands, repeated along their axes of size 1 except `axis`, as in NumPy."""
     pair = []
     for own, other in ((x, indices), (indices, x)):
         shape = tuple(
@@ -232,9 +232,9 @@ def _scatter_along_layout(
         if layout.axis != axis:
             return LayoutPlan([layout] * 3, [layout])
     if cut and cut != [operand]:
-        # Each replica adds its own updates; the operand itself must then be counted once.
+        # Each replica adds its own updates, so the operand itself must be counted only once.
         return LayoutPlan([SUM, Sharded(axis), Sharded(axis)], [SUM], fill={2: "sum"})
-    if SUM in (operand, updates):  # linear in both together
+    if SUM in (operand, updates):  # linear in the pair
         return LayoutPlan([SUM, REPLICATED, SUM], [SUM])
     return replicated(ctx, node, operand, indices, updates)
 
@@ -272,14 +272,15 @@ def scatter_add_along_axis(
 ) -> Given:
     """`operand` with `updates` added at `indices` along `axis`; duplicates add up.
 
-    The other axes go in step: the adjoint of `take_along_axis`. Numeric dtypes.
+    The other axes of the operands correspond. This is the adjoint of `take_along_axis`. Numeric
+    dtypes.
 
     Args:
         operand: numeric.
-        indices: integers of the rank of `operand`, equal in the sizes of the other axes.
+        indices: integers with the rank of `operand` and the same sizes of the other axes.
         updates: of the shape of `indices`, or broadcast to it.
-        axis: the axis the indices run along.
-        mode: an index out of range is ignored ("drop") or counts as the nearest ("clip").
+        axis: the axis that the indices refer to.
+        mode: an index out of range is ignored ("drop") or clamped ("clip").
 
     Raises:
         ShapeError, DTypeError: the operands do not fit, or the indices are not integers.
@@ -360,7 +361,7 @@ def one_hot(
         indices: integers.
         depth: the size of the new axis.
         dtype: of the result.
-        axis: where the new axis stands in the result; last by default.
+        axis: the position of the new axis in the result; last by default.
 
     Raises:
         DTypeError: `indices` are not integers.

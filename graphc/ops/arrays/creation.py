@@ -1,6 +1,6 @@
-"""New tensors: filled with one value, or counting.
+"""New tensors: filled with one value, or with indices and ranges.
 
-A filled tensor is a broadcast scalar constant: whatever its size, the program holds one number.
+A filled tensor is a broadcast scalar constant, so the program holds one number for any size.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ def arange(
 
     Args:
         start: an int, a named size or a float.
-        stop: likewise.
+        stop: an int, a named size or a float.
         step: an int or a float, not 0.
-        dtype: numeric; by default int32, or float32 where one of the numbers is a float.
+        dtype: numeric; by default int32, or float32 if one of the numbers is a float.
 
     Raises:
-        AttributeValueError: a bound that is no number or named size, a named size beside floats,
-            or a step of 0.
+        AttributeValueError: a bound is neither a number nor a named size, a named size is combined
+            with floats, or the step is 0.
 
     Source: numpy.arange.
 
@@ -134,7 +134,7 @@ def _float_range(start: Any, stop: Any, step: Any, dtype: Any, name: str | None)
         refuse(
             f"arange: takes numbers and a step other than 0, got {numbers}",
             error=AttributeValueError,
-            hint="named sizes go with ints alone: gc.arange(n) * step",
+            hint="named sizes combine with ints only: gc.arange(n) * step",
         )
     return constant(np.arange(*numbers).astype(as_dtype(dtype)), name=name)
 

@@ -1,4 +1,4 @@
-"""Diagonals and triangles of matrices, and matrices made of them."""
+"""Diagonals and triangles of matrices, and matrices built from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["diag", "diagflat", "diagonal", "eye", "kron", "tri", "tril", "triu",
 
 
 def _below(rows: Dim, columns: Dim, k: int) -> Tensor:
-    """Whether an element of a matrix lies on the diagonal `k` or below it."""
+    """Whether each element of a matrix is on the diagonal `k` or below it."""
     shape = (rows, columns)
     return greater_equal(iota(shape, 0) + k, iota(shape, 1))
 
@@ -43,7 +43,7 @@ def eye(
 
     Args:
         rows: an int or a named size.
-        columns: likewise; by default as many as rows.
+        columns: an int or a named size; by default equal to `rows`.
         k: which diagonal.
         dtype: of the result.
         name: of the node.
@@ -157,7 +157,7 @@ def _length(rows: Dim, columns: Dim, k: int) -> Dim:
         size = min(rows + min(k, 0), columns - max(k, 0), rows, columns)
     else:
         refuse(
-            f"diagonal: named sizes {rows} and {columns} do not tell how long it is",
+            f"diagonal: named sizes {rows} and {columns} do not determine its length",
             error=AttributeValueError,
         )
     if isinstance(size, int) and size < 0:

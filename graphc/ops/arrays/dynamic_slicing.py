@@ -1,4 +1,4 @@
-"""Windows whose position is computed: `dynamic_slice`, and its adjoint `dynamic_update_slice`."""
+"""Windows at computed positions: `dynamic_slice`, and its adjoint `dynamic_update_slice`."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def _lower_slice(ctx: LowerContext, x: Any, *starts: Any, sizes: Shape, inside: 
 
 
 def _inside(start: Any, size: Any, dim: Any) -> Any:
-    """`start` moved so that the window lies in its axis.
+    """`start` clamped so that the window is inside the axis.
 
-    XLA does that too, except where it merges a slice of a slice: then the window may begin too
-    late (jaxlib 0.10: the first 2 elements of a slice of 4 that begins at element 5 of 7).
+    XLA does that too, except when it merges a slice of a slice. Then the window may begin too late
+    (jaxlib 0.10: the first 2 elements of a slice of 4 that begins at element 5 of 7).
     """
     if not isinstance(start, jax.Array) or start.dtype.itemsize < 4:
         start = jnp.asarray(start, jnp.int32)  # so that sizes fit
@@ -105,7 +105,7 @@ DYNAMIC_SLICE = OpDef(
     attrs={
         "sizes": Attr("dims"),
         "inside": Attr(
-            "bool", default=False, doc="whether the window lies in x in any case; passes know it"
+            "bool", default=False, doc="whether passes know that the window is inside x"
         ),
     },
     infer=_infer_slice,
@@ -115,15 +115,15 @@ DYNAMIC_SLICE = OpDef(
     fold=lambda x, *starts, sizes, inside: x[_fold_starts(x.shape, starts, sizes)],
     cost=picks,
     doc="The window of `sizes` at `starts`: a scalar integer for each axis, all of one dtype. "
-    "Negative ones count from the end; a window that would not lie in x is moved into it. All "
-    "dtypes. Source: jax.lax.dynamic_slice.",
+    "Negative ones count from the end; a window that would exceed x is moved into it. All dtypes. "
+    "Source: jax.lax.dynamic_slice.",
 )
 
 
 def dynamic_slice(
     x: TensorLike, starts: Sequence[TensorLike], sizes: Sequence[Dim], *, name: str | None = None
 ) -> Tensor:
-    """The window of `x` of `sizes` at `starts`, which the graph may compute.
+    """The window of `x` with the shape `sizes` at `starts`, which the graph may compute.
 
     Args:
         x: any tensor.
@@ -147,7 +147,7 @@ def dynamic_slice(
 
 
 def _start_tensors(op: str, starts: Any) -> list[Tensor]:
-    """One tensor a start, all of one dtype."""
+    """One tensor for each start, all of one dtype."""
     if isinstance(starts, Tensor):
         refuse(
             f"{op}: starts must be a sequence of scalars, got one tensor",
@@ -183,7 +183,7 @@ def _update_layout(
     ctx: LayoutContext, node: Node, x: Layout, update: Layout, *starts: Layout
 ) -> LayoutPlan:
     whole = [REPLICATED] * len(starts)
-    if SUM in (x, update) and {x, update} <= {SUM, REPLICATED}:  # linear in both together
+    if SUM in (x, update) and {x, update} <= {SUM, REPLICATED}:  # linear in the pair
         return LayoutPlan([SUM, SUM, *whole], [SUM])
     large, small = (tensor.type.shape for tensor in node.inputs[:2])
     for layout in (x, update):
@@ -208,7 +208,7 @@ DYNAMIC_UPDATE_SLICE = OpDef(
     layout=_update_layout,
     fold=_fold_update,
     cost=moves_only,
-    doc="x with `update` in the place of its window at `starts`, which are as for "
+    doc="x with its window at `starts` replaced by `update`. `starts` are those of "
     "`DynamicSlice`. All dtypes. Source: jax.lax.dynamic_update_slice.",
 )
 
@@ -216,11 +216,11 @@ DYNAMIC_UPDATE_SLICE = OpDef(
 def dynamic_update_slice(
     x: TensorLike, update: TensorLike, starts: Sequence[TensorLike], *, name: str | None = None
 ) -> Tensor:
-    """`x` with `update` in the place of its window at `starts`, which the graph may compute.
+    """`x` with its window at `starts` replaced by `update`. The graph may compute `starts`.
 
     Args:
         x: any tensor.
-        update: of the rank of `x` and no greater size; cast to its dtype.
+        update: has the rank of `x` and no larger sizes; cast to the dtype of `x`.
         starts: as for `dynamic_slice`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Shared by the operators that gather and scatter: modes, checks, indices as XLA takes them."""
+"""Modes, checks and index conversion, shared by the operators that gather and scatter."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ OUT_OF_RANGE = {
     "zero": lax.GatherScatterMode.FILL_OR_DROP,
     "drop": lax.GatherScatterMode.FILL_OR_DROP,
 }
-# The mode of the adjoint for each mode of taking, and the reverse.
+# The mode of the adjoint for each gather mode, and for each scatter mode.
 SCATTER_OF = {"clip": "clip", "fill": "drop", "zero": "drop"}
 TAKE_OF = {"clip": "clip", "drop": "zero"}
 
 
 def check_operands(ctx: InferContext, x: TensorType, indices: TensorType, axis: int) -> None:
-    """Raises unless `indices` are integers and `axis` is one of x's."""
+    """Raises unless `indices` are integers and `axis` is an axis of x."""
     if not is_integer(indices.dtype):
         ctx.fail(
             f"indices must be integers, got {indices.dtype.name}",
@@ -57,7 +57,7 @@ def check_operands(ctx: InferContext, x: TensorType, indices: TensorType, axis: 
 
 
 def gather_indices(indices: Any, size: Any) -> Any:
-    """Indices as XLA takes them: negative ones counted from the front, one trailing axis."""
+    """Indices in XLA's form: negative ones counted from the front, one trailing axis."""
     if indices.dtype.itemsize < 4:  # may not reach `size`
         indices = lax.convert_element_type(indices, jnp.int32)
     if not jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
@@ -66,7 +66,7 @@ def gather_indices(indices: Any, size: Any) -> Any:
 
 
 def fold_indices(indices: Any, size: int, mode: str) -> tuple[Any, Any]:
-    """On the host: indices brought into range, and which of them count."""
+    """On the host: indices clamped to the range, and a mask of those that are used."""
     wide = indices.astype(np.int64)
     wide = np.where(wide < 0, wide + size, wide)
     counts = (wide >= 0) & (wide < size) | (mode == "clip")
@@ -74,7 +74,7 @@ def fold_indices(indices: Any, size: int, mode: str) -> tuple[Any, Any]:
 
 
 def fill_value_of(dtype: DType, mode: str) -> Any:
-    """What stands for an element out of range; as in jax.numpy.take. None: nothing does."""
+    """The value for an element out of range, as in jax.numpy.take; None if there is none."""
     if mode == "clip":
         return None
     if mode == "zero":
@@ -88,7 +88,7 @@ def fill_value_of(dtype: DType, mode: str) -> Any:
 
 
 def index_tensor(op: str, indices: Any, size: Dim, mode: str | None) -> Tensor:
-    """`indices` as a tensor. Without a mode, those known now must be in range now."""
+    """`indices` as a tensor. Without a mode, known indices must be in range."""
     if isinstance(indices, Operand):
         return convert(indices)
     array = as_array(indices)
@@ -105,7 +105,7 @@ def index_tensor(op: str, indices: Any, size: Dim, mode: str | None) -> Tensor:
 def check_updates(
     ctx: InferContext, operand: TensorType, updates: TensorType, expected: Shape
 ) -> None:
-    """Raises unless the updates have the operand's dtype, numeric, and the `expected` shape."""
+    """Raises unless the updates have the operand's numeric dtype and the `expected` shape."""
     if operand.dtype != updates.dtype or operand.dtype == BOOL:
         ctx.require(
             False,

@@ -86,10 +86,10 @@ GATHER_ND = OpDef(
     gradient=_gather_gradient,
     layout=_gather_layout,
     cost=picks,
-    doc="For each vector along the last axis of `indices` (integers), the window of x at its "
-    "places along `axes`. The other axes of the indices replace `axes` where these are "
-    "neighbours, else they come first, after the `batch` axes. Negative places count from the "
-    "end; modes as of Take. Any dtype. Source: numpy's advanced indexing, tf.gather_nd.",
+    doc="For each vector along the last axis of `indices` (integers), the window of x at these "
+    "indices along `axes`. The other axes of the indices replace `axes` if these are adjacent; "
+    "otherwise they come first, after the `batch` axes. Negative indices count from the end; "
+    "modes as in Take. Any dtype. Source: numpy's advanced indexing, tf.gather_nd.",
 )
 
 
@@ -108,14 +108,14 @@ def gather_at(
 
 
 def vector_axes(op: str, indices: Tensor, batch_dims: int) -> Axes:
-    """The axes that index vectors name, the first after those in step."""
+    """The axes that index vectors refer to: the first ones after the batch axes."""
     size = indices.type.shape[-1] if indices.ndim else None
     if not isinstance(size, int) or size < 1:
         refuse(
             f"{op}: the last axis of the indices must have a known size, 1 or more",
             error=AttributeValueError,
             indices=indices,
-            hint="it holds one place for each axis that is indexed",
+            hint="it holds one index for each indexed axis",
         )
     return tuple(range(batch_dims, batch_dims + size))
 
@@ -132,19 +132,19 @@ def gather_nd(
 
     Args:
         x: any tensor.
-        indices: integers [..., k]: places along the first k axes of `x` after `batch_dims`.
+        indices: integers [..., k]: indices along the first k axes of `x` after `batch_dims`.
             Negative ones count from the end.
-        batch_dims: how many leading axes of `x` and `indices` go in step.
-        mode: for places out of range, as in `take`; without a mode they count as the nearest, and
-            are an error in runs with `CompileOptions(check_numerics=True)`.
+        batch_dims: how many leading axes `x` and `indices` share.
+        mode: for indices out of range, as in `take`. Without a mode they are clamped, and raise an
+            error in runs with `CompileOptions(check_numerics=True)`.
 
     Returns:
         [..., *x.shape[batch_dims + k:]], in the dtype of `x`.
 
     Raises:
         DTypeError: `indices` are not integers.
-        ShapeError: more places than axes, or sizes of batch axes that differ.
-        AttributeValueError: k is not known, or `mode` is not.
+        ShapeError: more indices than axes, or the sizes of batch axes differ.
+        AttributeValueError: k or the `mode` is unknown.
 
     Source: tf.gather_nd.
 

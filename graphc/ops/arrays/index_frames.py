@@ -1,4 +1,4 @@
-"""What GatherNd and ScatterNd share: where axes lie, checks, indices as XLA takes them."""
+"""What GatherNd and ScatterNd share: positions of axes, checks, index conversion."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ INDEXED = {
         "ints",
         check=lambda axes: all(a >= 0 for a in axes) and bool(axes) and list(axes) == sorted(axes),
         must="be axes in order, one or more, counted from the front",
-        doc="the axes of x that an index vector names a place along",
+        doc="the axes of x that an index vector refers to",
     ),
     "batch": Attr(
         "int",
         default=0,
         check=lambda batch: batch >= 0,
         must="not be negative",
-        doc="the number of leading axes of x and the indices that go in step",
+        doc="the number of leading axes that x and the indices share",
     ),
 }
 
 
 class Frame(NamedTuple):
-    """Where the axes of x and of the indices lie in what is gathered.
+    """The positions of the axes of x and of the indices in the result of a gather.
 
     Attributes:
         axes: the axes of x that are indexed.
         kept: the other axes of x, in their order.
-        place: how many of them stand before the axes of the indices: as in NumPy those replace
-            the indexed axes where these are neighbours, and come first otherwise.
+        place: how many of them precede the axes of the indices. As in NumPy, the axes of the
+            indices replace the indexed axes if these are adjacent, and come first otherwise.
         lead: the number of axes of the indices, without the batch and the index vector.
-        batch: the number of axes that go in step.
+        batch: the number of shared leading axes.
     """
 
     axes: Axes
@@ -57,12 +57,12 @@ class Frame(NamedTuple):
     batch: int
 
     def of_operand(self, axis: int) -> int:
-        """The axis of the result that is `axis` of x, which is kept."""
+        """The axis of the result that corresponds to the kept `axis` of x."""
         position = self.kept.index(axis)
         return position if position < self.place else position + self.lead
 
     def of_indices(self, axis: int) -> int:
-        """The axis of the result that is `axis` of the indices, not their last."""
+        """The axis of the result that corresponds to `axis` of the indices (not the last one)."""
         return axis if axis < self.batch else self.place + axis - self.batch
 
     def windows(self) -> Axes:
@@ -70,7 +70,7 @@ class Frame(NamedTuple):
         return tuple(self.of_operand(axis) for axis in self.kept if axis >= self.batch)
 
     def shape(self, x: Shape, indices: Shape) -> Shape:
-        """The shape of what is gathered."""
+        """The shape of the gathered result."""
         kept = [x[axis] for axis in self.kept]
         return (*kept[: self.place], *indices[self.batch : -1], *kept[self.place :])
 
@@ -92,15 +92,15 @@ def check_frame(
             error=DTypeError,
             hint="gc.extract takes a mask" if indices.dtype == BOOL else "gc.cast them to int32",
         )
-    ctx.require(indices.rank > batch, f"indices need a last axis, of places, after {batch} in step")
+    ctx.require(indices.rank > batch, f"indices need another axis after {batch} shared axes")
     ctx.require(
         axes[0] >= batch and axes[-1] < x.rank and len(set(axes)) == len(axes),
-        f"axes {axes} are not axes of x, of rank {x.rank}, after {batch} in step",
+        f"axes {axes} are not axes of x, of rank {x.rank}, after {batch} shared axes",
     )
     ctx.require(
         indices.shape[-1] == len(axes),
-        f"the last axis of the indices must have a place for each of {len(axes)} axes, "
-        f"got {indices.shape[-1]}",
+        f"the last axis of the indices must have an index for each of {len(axes)} axes, got "
+        f"{indices.shape[-1]}",
     )
     for axis in range(batch):
         ctx.unify(x.shape[axis], indices.shape[axis], f"sizes of axis {axis}")
@@ -108,7 +108,7 @@ def check_frame(
 
 
 def xla_indices(indices: Any, sizes: Sequence[Any]) -> Any:
-    """Index vectors as XLA takes them: negative places counted from the front."""
+    """Index vectors in XLA's form: negative indices counted from the front."""
     if indices.dtype.itemsize < 4:  # may not reach the sizes
         indices = lax.convert_element_type(indices, np.int32)
     if jnp.issubdtype(indices.dtype, jnp.unsignedinteger):

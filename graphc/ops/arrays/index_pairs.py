@@ -1,4 +1,4 @@
-"""Indices of the diagonal and of the triangles of matrices: known while the graph is built."""
+"""Indices of the diagonal and of the triangles of matrices, known while the graph is built."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Pair = tuple[Tensor, Tensor]
 
 
 def tril_indices(rows: int, k: int = 0, columns: int | None = None) -> Pair:
-    """The rows and the columns (int32) of what `gc.tril` keeps of a matrix.
+    """The rows and the columns (int32) of the elements of a matrix that `gc.tril` keeps.
 
     Args:
-        rows, columns: ints; as many columns as rows by default.
-        k: the last diagonal kept: 0 is the main one, 1 the one above it.
+        rows, columns: ints; `columns` is equal to `rows` by default.
+        k: the last kept diagonal: 0 is the main one, 1 the one above it.
 
     Source: numpy.tril_indices.
 
@@ -35,7 +35,8 @@ def tril_indices(rows: int, k: int = 0, columns: int | None = None) -> Pair:
 
 
 def triu_indices(rows: int, k: int = 0, columns: int | None = None) -> Pair:
-    """The rows and the columns (int32) of what `gc.triu` keeps of a matrix: see `tril_indices`.
+    """The rows and the columns (int32) of the elements of a matrix that `gc.triu` keeps: see
+    `tril_indices`.
 
     Source: numpy.triu_indices.
 
@@ -50,7 +51,7 @@ def tril_indices_from(x: TensorLike, k: int = 0) -> Pair:
     """`tril_indices` of a matrix of known sizes.
 
     Raises:
-        ShapeError: no matrix, or of named sizes.
+        ShapeError: not a matrix, or its sizes are named.
 
     Source: numpy.tril_indices_from.
 
@@ -65,7 +66,7 @@ def triu_indices_from(x: TensorLike, k: int = 0) -> Pair:
     """`triu_indices` of a matrix of known sizes.
 
     Raises:
-        ShapeError: no matrix, or of named sizes.
+        ShapeError: not a matrix, or its sizes are named.
 
     Source: numpy.triu_indices_from.
 

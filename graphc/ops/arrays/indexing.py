@@ -1,4 +1,4 @@
-"""Whole slices chosen by integer tensors: take, and its adjoint scatter_add."""
+"""Whole slices selected by integer tensors: take, and its adjoint scatter_add."""
 
 from __future__ import annotations
 
@@ -140,18 +140,18 @@ def take(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The slices of `x` at `indices` along `axis`: rows of an embedding table, say.
+    """The slices of `x` at `indices` along `axis`, such as rows of an embedding table.
 
     Args:
         x: any tensor.
         indices: integers of any shape, which replaces `axis` in the result. Negative ones count
             from the end.
-        axis: None takes from the raveled `x`.
-        mode: what an index out of range gives. "clip": the nearest slice, which costs no pass
-            over the result, as "fill" (jax.numpy's default, NaN) and "zero" do. "wrap": counted
-            round and round. None: "clip", but an index out of range is a mistake: indices
-            known while the graph is built raise an error, and runs check the others with
-            `CompileOptions(check_numerics=True)`.
+        axis: the axis to take slices along; None ravels `x` first.
+        mode: the result of an index out of range. "clip": the nearest slice; "fill": NaN,
+            jax.numpy's default; "zero": 0; "wrap": the index modulo the size. "fill" and "zero"
+            cost a pass over the result, "clip" does not. None: "clip", but an index out of range is
+            a mistake. An index that is known while the graph is built raises an error; runs with
+            `CompileOptions(check_numerics=True)` check the others.
 
     Raises:
         DTypeError: `indices` are not integers.
@@ -176,7 +176,7 @@ def take_for(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`take`, where the user called `function`: errors of checked runs name it."""
+    """`take`, called by the user's `function`, which errors of checked runs name."""
     if mode not in (None, "clip", "fill", "zero", "wrap"):
         must = '"clip", "fill", "zero" or "wrap"'
         refuse(f"Take: mode must be {must}, got {mode!r}", error=AttributeValueError)
@@ -186,7 +186,7 @@ def take_for(
     place = normalize_axis("Take", x, axis)
     if mode == "wrap":
         given = convert(indices)
-        if is_integer(given.dtype):  # a narrow one may have no room for the size
+        if is_integer(given.dtype):  # a narrow dtype may not hold the size
             given = to_dtype(given, wide_integer(given.dtype))
         count = dim_value(x.type.shape[place], given.dtype)
         indices, mode = remainder(given, count), "clip"
@@ -240,12 +240,12 @@ def _scatter_add_layout(
             own = updates.axis if updates.axis < axis else updates.axis - rank + 1
             return LayoutPlan([Sharded(own), REPLICATED, updates], [Sharded(own)])
     if isinstance(indices, Sharded):
-        # Each replica adds its own updates; the operand itself must then be counted once.
+        # Each replica adds its own updates, so the operand itself must be counted only once.
         return LayoutPlan([SUM, indices, Sharded(axis + indices.axis)], [SUM], fill={2: "sum"})
     if isinstance(operand, Sharded) and operand.axis != axis:
         after = operand.axis if operand.axis < axis else operand.axis + rank - 1
         return LayoutPlan([operand, REPLICATED, Sharded(after)], [operand])
-    if SUM in (operand, updates):  # linear in both together
+    if SUM in (operand, updates):  # linear in the pair
         return LayoutPlan([SUM, REPLICATED, SUM], [SUM])
     return replicated(ctx, node, operand, indices, updates)
 
@@ -293,9 +293,9 @@ def scatter_add(
     Args:
         operand: numeric.
         indices: integers; negative ones count from the end.
-        updates: of the shape `take(operand, indices, axis)` has, or broadcast to it.
-        axis: the axis the indices run along.
-        mode: an index out of range is ignored ("drop") or counts as the nearest ("clip").
+        updates: of the shape of `take(operand, indices, axis)`, or broadcast to it.
+        axis: the axis that the indices refer to.
+        mode: an index out of range is ignored ("drop") or clamped ("clip").
 
     Raises:
         ShapeError, DTypeError: the updates do not fit, or the indices are not integers.

@@ -1,4 +1,4 @@
-"""Several tensors joined along an axis, one cut into several: concatenate, split."""
+"""Joining tensors along an axis and splitting a tensor: concatenate, split."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _infer_concatenate(ctx: InferContext, *xs: TensorType, axis: int) -> TensorT
                     shape[i],
                     dim,
                     f"sizes of axis {i}",
-                    hint=f"only the sizes of axis {axis}, along which they are joined, may differ",
+                    hint=f"only the sizes of axis {axis}, the joined axis, may differ",
                 )
     return TensorType(first.dtype, tuple(shape))
 
@@ -107,7 +107,7 @@ def _infer_split(
         listed = ", ".join(map(str, sizes))
         ctx.fail(
             f"sizes ({listed}) add to {total}, axis {axis} has {x.shape[axis]}",
-            hint="give the sizes of the pieces, not the places of the cuts",
+            hint="give the sizes of the pieces, not the positions of the cuts",
         )
     return tuple(
         TensorType(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes
@@ -172,7 +172,7 @@ concat = concatenate
 
 
 def several(op: str, tensors: Any) -> list[Tensor]:
-    """A list of tensors, promoted to one dtype; `op` refuses anything else."""
+    """A list of tensors, promoted to one dtype; `op` rejects anything else."""
     if not hasattr(tensors, "__len__") or isinstance(tensors, Operand) or not len(tensors):
         refuse(
             f"{op}: takes a list of tensors, one or more, got {tensors!r}",
@@ -185,13 +185,13 @@ def several(op: str, tensors: Any) -> list[Tensor]:
 def split(
     x: TensorLike, sections_or_sizes: int | Sequence[Dim], axis: int = 0, *, name: str | None = None
 ) -> tuple[Tensor, ...]:
-    """`x` cut along `axis`: into a number of equal pieces, or into pieces of given sizes.
+    """`x` split along `axis` into a number of equal pieces, or into pieces of given sizes.
 
-    A list holds sizes, as in jax.lax.split and torch.split; numpy.split's are places of cuts.
-    One of them may be -1: the rest.
+    A list holds sizes, as in jax.lax.split and torch.split. A list for numpy.split holds the
+    positions of cuts. One size may be -1: the remaining size.
 
     Raises:
-        ShapeError: the sizes do not add up, or a number of pieces does not divide.
+        ShapeError: the sizes do not add up, or the number of pieces does not divide the size.
 
     Examples:
         >>> run(gc.split([1, 2, 3, 4], 2))

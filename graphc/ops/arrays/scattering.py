@@ -30,11 +30,11 @@ def scatter(
         operand: any tensor.
         indices: integers of any shape; negative ones count from the end.
         updates: of the shape of `take(operand, indices, axis)`, or broadcast to it.
-        axis: the axis the indices run along.
-        op, mode: as of `scatter_nd`.
+        axis: the axis that the indices refer to.
+        op, mode: as in `scatter_nd`.
 
     Raises:
-        ShapeError, DTypeError, AttributeValueError: as `scatter_nd`.
+        ShapeError, DTypeError, AttributeValueError: as in `scatter_nd`.
 
     Source: jax.numpy.ndarray.at.
 
@@ -61,17 +61,17 @@ def put_along_axis(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`operand` with the elements that `take_along_axis` reads updated.
+    """`operand` with updates of the elements that `take_along_axis` reads.
 
     Args:
         operand: any tensor.
-        indices: integers of the rank of `operand`, equal in the sizes of the other axes.
+        indices: integers with the rank of `operand` and the same sizes of the other axes.
         updates: of the shape of `indices`, or broadcast to it.
-        axis: the axis the indices run along.
-        op, mode: as of `scatter_nd`.
+        axis: the axis that the indices refer to.
+        op, mode: as in `scatter_nd`.
 
     Raises:
-        ShapeError, DTypeError, AttributeValueError: as `scatter_nd`.
+        ShapeError, DTypeError, AttributeValueError: as in `scatter_nd`.
 
     Source: numpy.put_along_axis.
 

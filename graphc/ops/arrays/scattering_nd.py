@@ -1,4 +1,4 @@
-"""Updates written at index vectors: set, add, multiply, least and greatest."""
+"""Updates written at index vectors: set, add, multiply, minimum and maximum."""
 
 from __future__ import annotations
 
@@ -123,9 +123,10 @@ def _of_add(
 def _of_set(
     ctx: GradientContext, node: Node, dy: Tensor, gather: Gather, scatter: Scatter
 ) -> tuple[Tensor, Tensor]:
-    """Of several updates of one place only the one that was written takes the adjoint.
+    """Of several updates of one element, only the one that was written gets the adjoint.
 
-    Each update leaves its number where it is written; who finds his own there was the last.
+    Each update writes its number to its position. The update whose number remains there was the
+    last.
     """
     operand, _, updates = node.inputs
     count = product(updates.type.shape)
@@ -138,7 +139,7 @@ def _of_set(
 def _of_extreme(
     ctx: GradientContext, node: Node, dy: Tensor, gather: Gather, scatter: Scatter
 ) -> tuple[Tensor, Tensor]:
-    """All updates that equal the extreme get an equal share of the adjoint."""
+    """All updates that are equal to the extreme get equal shares of the adjoint."""
     (operand, _, updates), y = node.inputs, node.outputs[0]
     dtype = y.type.dtype
     kept = ctx.ops.equal(operand, y)
@@ -150,7 +151,8 @@ def _of_extreme(
 def _of_mul(
     ctx: GradientContext, node: Node, dy: Tensor, gather: Gather, scatter: Scatter
 ) -> tuple[Tensor, Tensor]:
-    """The adjoint of an update is multiplied by the product of the others, which may be zero."""
+    """The adjoint of an update is multiplied by the product of the other updates, which may be
+    zero."""
     operand, _, updates = node.inputs
     zero = ctx.ops.equal(updates, 0)
     plain = ctx.ops.where(zero, 1, updates)
@@ -195,14 +197,15 @@ def _scatter_layout(
         for axis in range(frame.batch, index_rank - 1):
             after = Sharded(frame.of_indices(axis))
             if Sharded(axis) == indices or (isinstance(indices, Replicated) and updates == after):
-                # Each replica adds its own; the operand itself must then be counted once.
+                # Each replica adds its own updates, so the operand itself must be counted only
+                # once.
                 return LayoutPlan([SUM, Sharded(axis), after], [SUM], fill={2: "sum"})
     common = _common_axis(frame, operand, indices, updates)
     if common is not None:
         own = Sharded(common)
         needed = own if common < frame.batch else REPLICATED
         return LayoutPlan([own, needed, Sharded(frame.of_operand(common))], [own])
-    if node.attrs["op"] == "add" and SUM in (operand, updates):  # linear in both together
+    if node.attrs["op"] == "add" and SUM in (operand, updates):  # linear in the pair
         return LayoutPlan([SUM, REPLICATED, SUM], [SUM])
     return replicated(ctx, node, operand, indices, updates)
 
@@ -216,7 +219,7 @@ SCATTER_ND = OpDef(
             "str",
             check=lambda op: op in _LOWERINGS,
             must='be "set", "add", "mul", "min" or "max"',
-            doc="how an update meets what is there",
+            doc="how an update and the old element are combined",
         ),
         **INDEXED,
         "mode": SCATTER_MODE,
@@ -226,9 +229,9 @@ SCATTER_ND = OpDef(
     gradient=_scatter_gradient,
     layout=_scatter_layout,
     cost=times_operand(1, position=2),
-    doc="The operand with the windows of `updates` set, added, multiplied in, or the lesser or "
-    "greater taken, at the places that GatherNd reads for the same indices and axes. Of several "
-    'that are set at one place one wins. Out of range: "drop" does nothing, "clip" takes the '
+    doc="The operand with the windows of `updates` set, added or multiplied, or combined by the "
+    "minimum or maximum, at the positions that GatherNd reads for the same indices and axes. If "
+    'several updates set one element, one wins. Out of range: "drop" does nothing, "clip" uses the '
     "nearest. One dtype; numeric to add and multiply, integer or floating for min and max. "
     "Source: jax.numpy.ndarray.at.",
 )
@@ -252,7 +255,7 @@ def scatter_at(
     target, where = convert(operand), convert(indices)
     changes = updates_for("ScatterNd", target, updates)
     fits = bool(axes) and target.ndim > max(axes) and where.ndim > batch
-    if fits:  # else the operator says what is wrong
+    if fits:  # else the operator raises the error
         frame = frame_of(target.ndim, where.ndim, axes, batch)
         expected = frame.shape(target.type.shape, where.type.shape)
         if not known_alike(changes.shape, expected, changes) and changes.ndim <= len(expected):
@@ -262,10 +265,10 @@ def scatter_at(
 
 
 def updates_for(op: str, target: Tensor, updates: Any) -> Tensor:
-    """`updates` in the dtype of the target, which they may not widen.
+    """`updates` converted to the dtype of the target, which must not be narrower.
 
     Raises:
-        DTypeError: they would have to lose something.
+        DTypeError: the conversion would lose information.
     """
     dtype = target.type.dtype
     if promote_types(target, updates) != dtype:
@@ -273,7 +276,7 @@ def updates_for(op: str, target: Tensor, updates: Any) -> Tensor:
         refuse(
             f"{op}: updates of {own.dtype.name} do not fit into {dtype.name}",
             error=DTypeError,
-            hint=f'gc.cast(updates, "{dtype.name}") drops what is too much',
+            hint=f'gc.cast(updates, "{dtype.name}") drops the excess precision',
             operand=target,
             updates=own,
         )
@@ -294,12 +297,12 @@ def scatter_nd(
 
     Args:
         operand: any tensor; `gc.zeros(shape)` to build one up.
-        indices: integers [..., k]: places along the first k axes of `operand` after
-            `batch_dims`. Negative ones count from the end.
+        indices: integers [..., k]: indices along the first k axes of `operand` after `batch_dims`.
+            Negative ones count from the end.
         updates: of the shape of `gather_nd(operand, indices, batch_dims)`, or broadcast to it.
         op: "set", "add", "mul", "min" or "max".
-        batch_dims: how many leading axes of `operand` and `indices` go in step.
-        mode: an index out of range is ignored ("drop") or counts as the nearest ("clip").
+        batch_dims: how many leading axes `operand` and `indices` share.
+        mode: an index out of range is ignored ("drop") or clamped ("clip").
 
     Returns:
         A tensor of the type of `operand`.
@@ -309,7 +312,7 @@ def scatter_nd(
         DTypeError: the indices are not integers, or the updates wider than the operand.
         AttributeValueError: an unknown `op` or `mode`.
 
-    Source: tf.tensor_scatter_nd_update and its kin.
+    Source: tf.tensor_scatter_nd_update and related functions.
 
     Examples:
         >>> run(gc.scatter_nd([[0, 0], [0, 0]], [[0, 1], [1, 0]], [5, 6]))

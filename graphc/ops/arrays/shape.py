@@ -60,7 +60,8 @@ def _infer_reshape(ctx: InferContext, x: TensorType, *, shape: Shape) -> TensorT
             if never_equal(old_rest, new_rest) or not ctx.constraints.unify(old_rest, new_rest):
                 ctx.fail(
                     f"{old} elements do not fit the shape {text_of(shape)}, which holds {new}",
-                    hint="the sizes must multiply to the same number; -1 stands for the rest",
+                    hint="the sizes must multiply to the same number; -1 is computed from the "
+                    "others",
                 )
     return TensorType(x.dtype, shape)
 

@@ -45,7 +45,7 @@ def _infer_slice(
     ):
         known = [value for value in (0, start, limit, dim) if isinstance(value, int)]
         if known != sorted(known) or stride < 1:
-            ctx.fail(f"{start}:{limit}:{stride} does not lie in axis {i}, of size {dim}")
+            ctx.fail(f"{start}:{limit}:{stride} is not within axis {i}, of size {dim}")
         shape.append(_count(start, limit, stride))
     return TensorType(x.dtype, tuple(shape))
 
@@ -64,7 +64,7 @@ def _slice_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
         strict=True,
     )
     for axis, (dim, count, start, stride) in enumerate(rows):
-        if stride > 1 and not isinstance(count, int):  # it may turn out to be 0
+        if stride > 1 and not isinstance(count, int):  # it may be 0
             dy = _spaced(ctx, dy, axis, stride)
             pads.append((start, dim - start - count * stride, 0))
         else:
@@ -74,7 +74,7 @@ def _slice_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 
 
 def _spaced(ctx: GradientContext, x: Tensor, axis: int, stride: int) -> Tensor:
-    """`x` with `stride - 1` zeros behind each element along `axis`: nothing, if there are none."""
+    """`x` with `stride - 1` zeros after each element along `axis`; empty if `x` is."""
     before, size, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     wide = ctx.ops.reshape(x, (*before, size, 1, *behind))
     pads = [(0, stride - 1 if i == axis + 1 else 0, 0) for i in range(len(wide.shape))]
@@ -164,7 +164,7 @@ def _pad_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     x, value = node.inputs
     pads: tuple[Triple, ...] = node.attrs["pads"]
     if any(not isinstance(p, int) or p < 0 for low, high, _ in pads for p in (low, high)):
-        # What was cut off has no adjoint: zeros stand there again.
+        # Removed elements have no adjoint: zeros are inserted in their place.
         dy_window = pad_with(dy, 0, [(-low, -high, 0) for low, high, _ in pads])
         starts: list[Dim] = [0] * len(pads)
     else:
@@ -182,7 +182,7 @@ def _pad_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 
 
 def _pad_layout(ctx: LayoutContext, node: Node, x: Layout, value: Layout) -> LayoutPlan:
-    if x == SUM:  # linear in x and value together
+    if x == SUM:  # linear in the pair of x and value
         return LayoutPlan([SUM, SUM], [SUM])
     if isinstance(x, Sharded) and node.attrs["pads"][x.axis] == (0, 0, 0):
         return LayoutPlan([x, REPLICATED], [x])
@@ -222,8 +222,8 @@ PAD = OpDef(
     layout=_pad_layout,
     fold=_fold_pad,
     cost=moves_only,
-    doc="x with `value` around it: for each axis `low` before, `high` behind (negative: cut off) "
-    "and `interior` between neighbours. All dtypes. Source: jax.lax.pad.",
+    doc="x with `value` around it: for each axis `low` before, `high` after (negative: elements "
+    "are removed) and `interior` between neighbours. All dtypes. Source: jax.lax.pad.",
 )
 
 
@@ -235,10 +235,10 @@ def pad_with(
     Args:
         x: any tensor.
         value: a number or a scalar tensor; cast to the dtype of `x`.
-        pads: (low, high, interior) for each axis; negative low and high cut off.
+        pads: (low, high, interior) for each axis; negative low and high remove elements.
 
     Raises:
-        ShapeError: not a triple for each axis, or more is cut off than there is.
+        ShapeError: not a triple for each axis, or more elements are removed than exist.
 
     Source: jax.lax.pad.
     """
@@ -255,11 +255,12 @@ def pad(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`x` with `constant_values`, or with elements of its own, around it.
+    """`x` padded with `constant_values` or with its own elements.
 
     Args:
         x: any tensor.
-        pad_width: sizes before and behind: one number, one pair for all axes, or a pair for each.
+        pad_width: the sizes before and after: one number, one pair for all axes, or a pair for
+            each.
         mode: "constant"; or "edge", "reflect", "symmetric" or "wrap", for known sizes.
         constant_values: one number or scalar tensor.
 
@@ -297,7 +298,8 @@ _OWN_MODES = ("edge", "reflect", "symmetric", "wrap")
 
 
 def _pad_with_own(x: Tensor, widths: list[Shape], mode: Any) -> Tensor:
-    """Elements of `x` chosen axis by axis: NumPy says which, by padding their numbers."""
+    """`x` padded with its own elements, axis by axis. NumPy selects them by padding their
+    indices."""
     for axis, (pair, size) in enumerate(zip(widths, x.shape, strict=True)):
         if pair == (0, 0):
             continue
@@ -313,7 +315,7 @@ def _pad_with_own(x: Tensor, widths: list[Shape], mode: Any) -> Tensor:
 
 
 def _pad_widths(x: Tensor, pad_width: Any) -> list[Shape]:
-    """A pair for each axis, from the forms numpy.pad takes."""
+    """A pair for each axis, from the forms that numpy.pad accepts."""
     items = list(pad_width) if isinstance(pad_width, Iterable) else [pad_width]
     pairs = (
         [as_dims("Pad", item) for item in items]
@@ -325,7 +327,7 @@ def _pad_widths(x: Tensor, pad_width: Any) -> list[Shape]:
         pairs = pairs * x.ndim
     if len(pairs) != x.ndim or any(len(pair) != 2 for pair in pairs):
         refuse(
-            f"Pad: {pad_width!r} does not give (before, behind) for {x.ndim} axes",
+            f"Pad: {pad_width!r} does not give (before, after) for {x.ndim} axes",
             error=AttributeValueError,
             hint=f"gc.pad(x, ({', '.join(['(1, 1)'] * x.ndim)})), or one pair for all axes",
             x=x,
@@ -353,14 +355,14 @@ REVERSE = OpDef(
     layout=moves(lambda ctx, node, axis: None if axis in node.attrs["axes"] else (axis, None)),
     fold=lambda x, *, axes: np.flip(x, axes),
     cost=moves_only,
-    doc="x backwards along `axes`. All dtypes. Source: numpy.flip.",
+    doc="x reversed along `axes`. All dtypes. Source: numpy.flip.",
 )
 
 
 def flip(
     x: TensorLike, axis: int | Sequence[int] | None = None, *, name: str | None = None
 ) -> Tensor:
-    """`x` backwards along `axis`, by default along all axes. Source: numpy.flip.
+    """`x` reversed along `axis`, by default along all axes. Source: numpy.flip.
 
     Examples:
         >>> run(gc.flip([1, 2, 3]))

@@ -27,7 +27,7 @@ AXIS = Attr(
 )
 
 
-_JOIN = "gc.concatenate joins along an axis that is there; gc.pad makes sizes equal"
+_JOIN = "gc.concatenate joins along an existing axis; gc.pad makes sizes equal"
 
 
 def _infer_stack(ctx: InferContext, *xs: TensorType, axis: int) -> TensorType:
@@ -73,12 +73,11 @@ STACK = OpDef(
     layout=_stack_layout,
     fold=lambda *xs, axis: np.stack(xs, axis),
     cost=moves_only,
-    doc="The operands, of one type, side by side along a new axis. All dtypes. "
-    "Source: numpy.stack.",
+    doc="The operands, of one type, stacked along a new axis. All dtypes. Source: numpy.stack.",
 )
 
 
-# The maximum number of results of one node: a type of a very long axis would fill the memory.
+# The maximum number of results of one node. The results of a very long axis would fill memory.
 _MOST = 1 << 20
 
 
@@ -87,7 +86,7 @@ def _infer_unstack(ctx: InferContext, x: TensorType, *, axis: int) -> tuple[Tens
     size = x.shape[axis]
     if not isinstance(size, int):
         ctx.fail(f"axis {axis} has no known size ({size}) and cannot be unstacked")
-    ctx.require(size <= _MOST, f"axis {axis} has {size} slices, and {_MOST} is the most")
+    ctx.require(size <= _MOST, f"axis {axis} has {size} slices, and {_MOST} is the maximum")
     return (TensorType(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :])),) * size
 
 
@@ -122,7 +121,7 @@ UNSTACK = OpDef(
 
 
 def stack(tensors: Sequence[TensorLike], axis: int = 0, *, name: str | None = None) -> Tensor:
-    """The tensors, of one shape, side by side along a new axis; dtypes promote.
+    """The tensors, of one shape, stacked along a new axis; dtypes promote.
 
     Raises:
         ShapeError: shapes differ.
@@ -140,7 +139,7 @@ def stack(tensors: Sequence[TensorLike], axis: int = 0, *, name: str | None = No
 
 
 def unstack(x: TensorLike, axis: int = 0, *, name: str | None = None) -> tuple[Tensor, ...]:
-    """The slices of `x` along `axis`, without that axis, whose size is known.
+    """The slices of `x` along `axis`, without that axis. Its size must be known.
 
     Raises:
         ShapeError: the size along `axis` is a named one.

@@ -1,6 +1,6 @@
 """`x[...]`: NumPy's indexing, written with slice, flip, take and gather.
 
-`parse` reads an index once for what reads (`getitem`) and what updates (`updating`).
+`parse` analyses an index, for reading (`getitem`) and for updating (`updating`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _READ = "x[...]"  # what the user wrote, for errors
 
 
 class Window(NamedTuple):
-    """The part of one axis that is kept: `start:limit:stride`, then reversed if `reverse`."""
+    """The selected part of one axis: `start:limit:stride`, then reversed if `reverse`."""
 
     start: Dim
     limit: Dim
@@ -43,19 +43,19 @@ class Window(NamedTuple):
 
 
 class _OfMask(NamedTuple):
-    """The places of the true elements of a known mask, along one of its axes."""
+    """The indices of the true elements of a known mask, along one of its axes."""
 
     places: np.ndarray[Any, Any]
     size: int
 
 
 class Subscript(NamedTuple):
-    """An index, read.
+    """A parsed index.
 
     Attributes:
-        windows: of each axis of x.
-        shape: of those windows, without the axes of single indices, with the new axes.
-        chosen: integer tensors, by the axis of `shape` they choose along.
+        windows: the window of each axis of x.
+        shape: the shape of the windows, without the axes of single indices, and with the new axes.
+        chosen: integer tensors, by the axis of `shape` that they index.
     """
 
     windows: list[Window]
@@ -71,9 +71,9 @@ def getitem(x: Any, index: Any) -> Tensor:
         index: a tuple of ints, slices (any step), `...`, `None` (a new axis), tensors or arrays
             of integers, which broadcast together, and arrays of bools; or one of these. Bounds
             may be named sizes (`x.shape[0]`). A slice of an axis of known size is clipped as in
-            NumPy; of a named size it must lie inside once the size is bound. Elements of an
-            integer tensor that are out of range count as the nearest in range, and are an error
-            in runs with `CompileOptions(check_numerics=True)`.
+            NumPy; for a named size it must be inside once the size is bound. Elements of an integer
+            tensor that are out of range are clamped, and raise an error in runs with
+            `CompileOptions(check_numerics=True)`.
 
     Raises:
         ShapeError: an int out of range, more indices than axes, or arrays that do not
@@ -100,7 +100,7 @@ def getitem(x: Any, index: Any) -> Tensor:
 
 
 def windowed(x: Tensor, subscript: Subscript) -> Tensor:
-    """`x` at the ints and slices of an index: no node where that is all of it."""
+    """`x` at the ints and slices of an index. Adds no node if the index selects all of `x`."""
     windows = subscript.windows
     y = x
     if not is_whole(x, windows):
@@ -136,7 +136,7 @@ def reversed_axes(windows: list[Window]) -> list[int]:
 
 
 def parse(x: Tensor, index: Any) -> Subscript:
-    """What `index` says of `x`; raises as `getitem` does."""
+    """`index`, parsed for `x`. Raises the errors of `getitem`."""
     windows: list[Window] = []
     shape: list[Dim] = []
     chosen: dict[int, Tensor] = {}
@@ -164,7 +164,7 @@ def parse(x: Tensor, index: Any) -> Subscript:
 
 
 def _expand(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
-    """The index with one item for each axis of `x`, besides Nones; arrays checked."""
+    """The index with one item for each axis of `x`, in addition to Nones. Checks arrays."""
     read = [part for item in items for part in _items(x, item)]
     used = sum(item is not None and item is not Ellipsis for item in read)
     if used > x.ndim:
@@ -175,7 +175,7 @@ def _expand(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
         )
     dots = [i for i, item in enumerate(read) if item is Ellipsis]  # an array has no plain ==
     if len(dots) > 1:
-        _refuse(x, "more than one '...'", "write `:` for each axis that is taken whole")
+        _refuse(x, "more than one '...'", "write `:` for each whole axis")
     at = dots[0] if dots else len(read)
     rest = [slice(None)] * (x.ndim - used)
     full = [*read[:at], *rest, *read[at + 1 :]]
@@ -183,7 +183,8 @@ def _expand(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
 
 
 def _with_ints_as_arrays(x: Tensor, items: list[Any]) -> list[Any]:
-    """The items; ints as arrays where NumPy's rule for arrays apart moves them to the front."""
+    """The items. Ints become arrays if NumPy's rule for separated index arrays moves them to the
+    front."""
     single = [isinstance(item, (int, DimExpr)) for item in items]
     other = [isinstance(item, (Operand, np.ndarray, _OfMask)) for item in items]
     places = np.flatnonzero(np.logical_or(single, other))
@@ -211,11 +212,9 @@ def _items(x: Tensor, item: Any) -> list[Any]:
         except TypeError:
             known = as_array(item)
             if known.size == 0 and isinstance(item, (list, tuple)):
-                known = known.astype(np.int32)  # as in NumPy: no element is not even a float
+                known = known.astype(np.int32)  # as in NumPy
             item, dtype = known, known.dtype
-            if (
-                dtype == BOOL and known.ndim
-            ):  # known: the places of its true elements are known as well
+            if dtype == BOOL and known.ndim:  # the indices of the true elements are known
                 return [
                     _OfMask(places.astype(np.int32), size)
                     for places, size in zip(np.nonzero(item), item.shape, strict=True)
@@ -244,7 +243,7 @@ def _place(x: Tensor, axis: int, index: Dim) -> Dim:
         _refuse(
             x,
             f"index {index} is out of range for axis {axis} of size {dim}",
-            f"places run from {-dim} to {dim - 1}" if dim else "the axis has no elements",
+            f"indices run from {-dim} to {dim - 1}" if dim else "the axis has no elements",
         )
     return _from_front(index, dim)
 
@@ -289,5 +288,5 @@ def _bound(x: Tensor, value: Any) -> Dim:
         _refuse(
             x,
             f"a bound of a slice must be an int or a named size, got {value!r}",
-            "sizes are static: for places known at run time only use gc.take",
+            "sizes are static: for indices that are known only at run time, use gc.take",
         )

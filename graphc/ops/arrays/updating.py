@@ -31,20 +31,19 @@ _MEETINGS = {"add": add, "mul": multiply, "min": minimum, "max": maximum}
 
 
 def update(x: Any, index: Any, values: Any, op: str) -> Tensor:
-    """`x.at[index].<op>(values)`: `x` with the elements that `x[index]` reads changed.
+    """`x.at[index].<op>(values)`: `x` with changes to the elements that `x[index]` reads.
 
     Args:
         x: any tensor.
-        index: as of `x[index]`; or one mask, of the sizes of x's leading axes, whose true
-            elements are changed. What is out of range stays as it is.
+        index: as in `x[index]`; or one mask with the sizes of the leading axes of `x`, whose true
+            elements are changed. An index out of range changes nothing.
         values: of the shape of `x[index]`, or broadcast to it; for a mask that is a tensor, to
             the shape of `x`.
-        op: "set", "add", "mul", "min" or "max". Duplicate places are added (and so on) several
-            times; of those that are set one wins.
+        op: "set", "add", "mul", "min" or "max". Duplicate indices are added (and so on) several
+            times; for "set", one of them wins.
 
     Raises:
-        ShapeError: an index that `x` does not have, a mask of other sizes, or values that do not
-            broadcast.
+        ShapeError: an index out of range, a mask of other sizes, or values that do not broadcast.
         DTypeError: values wider than `x`.
 
     Source: jax.numpy.ndarray.at.
@@ -68,7 +67,7 @@ def _masked(x: Tensor, mask: Tensor, changes: Tensor, op: str) -> Tensor:
     known = graph_of([x, mask]).constraints
     for axis, (size, wanted) in enumerate(zip(mask.shape, x.shape, strict=False)):
         pair = known.find(size), known.find(wanted)
-        if (1 in pair and pair != (1, 1)) or not known.unify(*pair):  # a 1 would broadcast
+        if (1 in pair and pair != (1, 1)) or not known.unify(*pair):  # size 1 would broadcast
             refuse(
                 f"at: a mask of size {size} along axis {axis}, of size {wanted}",
                 x=x,
@@ -80,7 +79,7 @@ def _masked(x: Tensor, mask: Tensor, changes: Tensor, op: str) -> Tensor:
 
 
 def _updated(x: Tensor, y: Tensor, subscript: Subscript, changes: Tensor, op: str) -> Tensor:
-    """The windows `y` of `x`, with what the index tensors choose of them changed."""
+    """The windows `y` of `x`, with changes to the elements that the index tensors select."""
     chosen = subscript.chosen
     if not chosen:
         return _meet(y, broadcast_to(changes, y.shape), op)
@@ -91,7 +90,7 @@ def _updated(x: Tensor, y: Tensor, subscript: Subscript, changes: Tensor, op: st
 
 
 def _put_back(x: Tensor, y: Tensor, windows: list[Window]) -> Tensor:
-    """`x` with `y`, in some shape, in its windows."""
+    """`x` with its windows replaced by `y`, which is reshaped to fit."""
     sizes = tuple(window.size() for window in windows)
     if y.shape != sizes:
         y = reshape(y, sizes)

@@ -1,1 +1,1 @@
-"""Operators with bodies: loops, branches, calls, maps, custom gradients; and their gradients."""
+"""Operators with bodies (loops, branches, calls, maps, custom gradients) and their gradients."""

@@ -125,8 +125,8 @@ def _check_alike(given: Tensor, made: Tensor) -> None:
 
 
 def _totals(combine: Combine, xs: Leaves, axes: Sequence[int]) -> Leaves:
-    """The prefix results. Those of pairs come first and are the results at odd places. Each other
-    result takes one more call of `combine`."""
+    """The prefix results. Those of pairs are computed first; they are the results at odd positions.
+    Each other result takes one more call of `combine`."""
 
     def cut(xs: Leaves, start: int, stop: int, step: int = 1) -> list[Tensor]:
         return [_cut(x, i, start, stop, step) for x, i in zip(xs, axes, strict=True)]

@@ -1,7 +1,8 @@
 """The backward side of a body: gradient nodes that use what the forward body computed.
 
-Used by the gradients of all operators with bodies. What gradient nodes use of the forward body
-becomes an extra result of it, so that it does not run twice: it may draw, or assign.
+The gradients of all operators with bodies use this module. Each tensor of the forward body that
+gradient nodes use becomes an additional result of that body. So the body does not run twice, which
+would repeat its random draws and assignments.
 Source: Griewank & Walther, Evaluating Derivatives, 2008, chapter 12.
 """
 
@@ -20,20 +21,20 @@ from graphc.ops.control.bodies import inline
 
 
 class Backward(NamedTuple):
-    """A body differentiated: nodes from adjoints of its results to adjoints of its inputs."""
+    """A differentiated body: nodes from adjoints of its results to adjoints of its inputs."""
 
-    forward: Program  # the body; nodes in it may have been given more results
+    forward: Program  # the body; some of its nodes may have additional results
     nodes: list[Node]
-    adjoints: list[Tensor]  # what these nodes take for the adjoints of the results
-    inputs: dict[int, Tensor]  # number of a body's input they use -> what stands for it
-    saved: dict[Tensor, Tensor]  # other tensor of the body they use -> what stands for it
-    gradients: dict[int, Tensor]  # number of a body's input -> its adjoint
+    adjoints: list[Tensor]  # inputs that hold the adjoints of the results
+    inputs: dict[int, Tensor]  # index of a body input that they use -> its stand-in
+    saved: dict[Tensor, Tensor]  # other body tensor that they use -> its stand-in
+    gradients: dict[int, Tensor]  # index of a body input -> its adjoint
 
 
 def differentiate(
     ctx: GradientContext, parent: Graph, body: Program, flowing: Sequence[int]
 ) -> Backward:
-    """The backward side of `body`, for adjoints of its results of the numbers `flowing`."""
+    """The backward side of `body`, given adjoints of the results with the indices `flowing`."""
     taken, results = body.input_tensors(), body.output_tensors()
     child = Graph(name=f"{body.name}_grad", parent=parent)
     with building(child):
@@ -58,10 +59,10 @@ def drop_forward(
     copied: set[Node],
     outputs: Sequence[Tensor],
 ) -> tuple[Program, dict[Tensor, Tensor]]:
-    """Takes the nodes `copied` from `body` out of `child`, leaving gradient nodes and constants.
+    """Removes from `child` the nodes `copied` from `body`. Gradient nodes and constants remain.
 
-    Gives the body, its loops and branches with the results that their copies were given, and
-    what the nodes left, or `outputs`, use of it: tensor of the body -> its copy.
+    Returns the body, whose loops and branches get the additional results of their copies, and the
+    body tensors that the remaining nodes or `outputs` use: tensor of the body -> its copy.
     """
     body, all_copies, shared = _share_results(child, body, copies)
     copied = copied | shared
@@ -75,10 +76,10 @@ def drop_forward(
 def _share_results(
     child: Graph, body: Program, copies: Mapping[Tensor, Tensor]
 ) -> tuple[Program, dict[Tensor, Tensor], set[Node]]:
-    """Gives nodes with bodies in `body` the results that their copies in `child` were given.
+    """Gives nodes with bodies in `body` the additional results of their copies in `child`.
 
-    Else the backward side would have to run them again, and with them what they draw and
-    assign. Gives the body, all tensors with their copies, and the copied nodes with more results.
+    Otherwise the backward side would run them again and repeat their draws and assignments. Returns
+    the body, all tensors with their copies, and the copied nodes with more results.
     """
     every = dict(copies)
     shared = set()

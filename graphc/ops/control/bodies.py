@@ -45,7 +45,7 @@ class Invariant(NamedTuple):
 
 
 class ThreadedBody(NamedTuple):
-    """A body made pure, and what it takes beside its own inputs."""
+    """A body made pure, and what it takes in addition to its own inputs."""
 
     body: Program
     invariants: list[Invariant]
@@ -99,7 +99,7 @@ def parts_of(loop: Node, items: Sequence[Any]) -> Parts:
     return split(items, loop.attrs["consts"], loop.attrs["carries"])
 
 
-# How functions look whose arguments have different roles.
+# The form of functions whose arguments have different roles.
 _FORMS = {
     "while_loop: cond": "write lambda carry: ..., for a carry in the form of init, such as (i, x)",
     "while_loop: body": "write lambda carry: ..., for a carry in the form of init, such as (i, x)",
@@ -112,7 +112,7 @@ def check_body(label: str, f: object, count: int) -> None:
     """Raises unless `f` is a function that takes `count` arguments.
 
     Raises:
-        AttributeValueError: it is no function.
+        AttributeValueError: it is not a function.
         ArgumentError: it takes another number of arguments.
     """
     if not callable(f):
@@ -297,7 +297,7 @@ def stacked_type(type: TensorType, length: Dim) -> TensorType:
 
 
 def shifted(layout: Layout, by: int) -> Layout:
-    """The layout where `by` leading axes are added or, below 0, taken away."""
+    """The layout after `by` leading axes are added or, if `by` is negative, removed."""
     return Sharded(layout.axis + by) if isinstance(layout, Sharded) else layout
 
 

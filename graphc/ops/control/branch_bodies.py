@@ -1,4 +1,4 @@
-"""What `Switch` and `Call` have in common: bodies that each take all operands, and run once."""
+"""What `Switch` and `Call` have in common: each body takes all operands and runs once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def thread_bodies(
 ) -> tuple[Node, dict[str, Tensor]]:
     """The node with its bodies made pure: see `passes.functionalize`.
 
-    A variable that one of several bodies assigns is a result of all: the others give the value
-    it had before. Draws come from streams of the node's own, told apart by `number`, which
-    takes the place of the first iteration's.
+    A variable that one of several bodies assigns becomes a result of all of them; the others return
+    its previous value. Random draws use the node's own streams, which `number` distinguishes. It
+    replaces the number of the first iteration.
     """
     taken = [list(_taken(body, number)) for body in bodies]
     outer = list(dict.fromkeys(outside for pairs in taken for outside, _ in pairs))
@@ -36,7 +36,7 @@ def thread_bodies(
 
 
 def _taken(threaded: ThreadedBody, number: Tensor | None) -> Iterable[tuple[Tensor, Tensor]]:
-    """The values that a body newly takes: outside, and inside."""
+    """The additional inputs of a body, as pairs (outside, inside)."""
     for invariant in threaded.invariants:
         yield invariant.outer, invariant.inner
     for carry in threaded.carries:
@@ -52,7 +52,7 @@ def _thread(
 ) -> Program:
     body = threaded.body
     inner: dict[Tensor, Tensor] = {}
-    same: dict[Tensor, Tensor] = {}  # two variables may have one value
+    same: dict[Tensor, Tensor] = {}  # two variables may share one value
     for outside, inside in taken:
         known = inner.setdefault(outside, inside)
         if known is not inside:

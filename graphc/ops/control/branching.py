@@ -42,7 +42,7 @@ def _infer_switch(
     ctx: InferContext, index: TensorType, *types: TensorType
 ) -> tuple[TensorType, ...]:
     branches = len(ctx.regions)
-    ctx.require(branches > 0, "needs a branch at least")
+    ctx.require(branches > 0, "needs at least one branch")
     ctx.require(index.rank == 0, f"the index must be a scalar, got {index}")
     ctx.require(
         index.dtype == INT32 or (index.dtype == BOOL and branches == 2),
@@ -91,7 +91,7 @@ def _check_alike(ctx: InferContext, first: Program, other: Program) -> None:
 
 def _lower_switch(ctx: LowerContext, index: Any, *operands: Any) -> tuple[Any, ...]:
     def branch(body: Program) -> Callable[..., tuple[Any, ...]]:
-        # For XLA:CPU a branch is what the body of a loop is: not the main computation.
+        # XLA:CPU treats a branch like the body of a loop: it is not the main computation.
         return lambda *values: tuple(ctx.lower_region(body, values, loop=True))
 
     branches = [branch(body) for body in ctx.node.regions]
@@ -101,10 +101,10 @@ def _lower_switch(ctx: LowerContext, index: Any, *operands: Any) -> tuple[Any, .
 
 
 def _layout_switch(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Every replica takes the same branch, so branches may hold collectives.
+    """Every replica runs the same branch, so branches may contain collectives.
 
-    A result lies as the branches give it; where they differ, as most of them can give it
-    without exchanging data.
+    A result has the layout that the branches return. If these differ, the layout is one that most
+    of the branches can return without exchanging data.
     """
     given = [REPLICATED if isinstance(x, Partial) else x for x in operands[1:]]
     count = len(node.outputs)
@@ -115,7 +115,8 @@ def _layout_switch(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutP
 
 
 def _agreed(layouts: Sequence[Layout]) -> Layout:
-    """One layout for a result that branches give in these; a whole value fits any."""
+    """One layout for a result that the branches return in `layouts`. A replicated value fits
+    all of them."""
     distinct = {layout for layout in layouts if layout != REPLICATED}
     if len(distinct) == 1:
         (only,) = distinct
@@ -130,13 +131,15 @@ _Wanted = tuple[Tensor | None, TensorType]
 def switch_gradient(
     ctx: GradientContext, node: Node, *adjoints: Tensor | None
 ) -> list[Tensor | None]:
-    """A switch between the backward sides of the branches, over what the forward one saved.
+    """A switch between the backward sides of the branches, over values that the forward switch
+    saved.
 
-    What a backward branch needs of its forward one becomes a result of the forward switch, for
-    which the other branches give zeros; branches share such a result where its type fits both.
+    Each value that a backward branch needs from its forward branch becomes a result of the forward
+    switch. The other branches return zeros for it. Branches share such a result if they save values
+    of the same type.
     """
     graph = graph_of(node.inputs)
-    node = graph.node(node.name)  # it may have been given more results meanwhile
+    node = graph.node(node.name)  # it may have additional results by now
     flowing = {i: adjoint for i, adjoint in enumerate(adjoints) if adjoint is not None}
     sides = [differentiate(ctx, graph, body, list(flowing)) for body in node.regions]
     found: list[Tensor | None] = [None] * len(node.inputs)
@@ -166,9 +169,9 @@ def switch_gradient(
 def _with_saved(
     ctx: GradientContext, graph: Graph, node: Node, sides: Sequence[Backward]
 ) -> tuple[Node, list[dict[Tensor, int]]]:
-    """The forward switch with results for what its backward sides use.
+    """The forward switch with additional results for the values that its backward sides use.
 
-    Gives for each branch the number of the result that each tensor it saves is.
+    Also returns, for each branch, a map from each saved tensor to the index of its result.
     """
     added: list[TensorType] = []
     places = []
@@ -202,7 +205,7 @@ def _with_saved(
 
 
 def _stand_ins(own: dict[int, Tensor], every: dict[int, Tensor]) -> list[Tensor]:
-    """What a branch takes for each of `every`: its own stand-in, or one that it does not use."""
+    """The input of a branch for each of `every`: its own stand-in, or an unused one."""
     return [own[i] if i in own else Tensor(t.type, t.name) for i, t in every.items()]
 
 
@@ -214,7 +217,7 @@ def _filled(
     nodes: Sequence[Node],
     results: Sequence[_Wanted],
 ) -> Program:
-    """A branch that gives `results`, zeros of the type for each that is None."""
+    """A branch that returns `results`, with zeros of the type for each result that is None."""
     with building(Graph(name=name, parent=graph)) as rest:
         tensors = [
             ctx.ops.zeros(type.shape, type.dtype) if tensor is None else tensor
@@ -238,9 +241,9 @@ SWITCH = OpDef(
     thread_state=thread_bodies,
     prune_outputs=prune_regions,
     cost=_costliest_branch,
-    doc="The results of one of the branches, its regions, which each take all operands. The index "
-    "is an int32 scalar, brought into range, or for two branches a bool scalar: False chooses "
-    "the first. Only the branch chosen runs. Source: jax.lax.switch.",
+    doc="The results of one of the branches. The branches are the regions of the node; each takes "
+    "all operands. The index is an int32 scalar, clamped to the valid range, or for two branches "
+    "a bool scalar: False chooses the first. Only the chosen branch runs. Source: jax.lax.switch.",
 )
 
 
@@ -251,20 +254,20 @@ def cond(
     *args: TensorTree,
     name: str | None = None,
 ) -> TensorTree:
-    """`true_fn(*args)` where `predicate` holds, else `false_fn(*args)`; only one of them runs.
+    """`true_fn(*args)` if `predicate` is true, else `false_fn(*args)`; only one of them runs.
 
     Args:
         predicate: a bool scalar.
         true_fn, false_fn: each called once, with tensors, to build its branch. Outer tensors
-            and variables may be used in both. A variable that one of them assigns keeps its
-            value where the other runs, and is assigned only where a result of `cond` is fetched.
+            and variables may be used in both. A variable that one of them assigns keeps its value
+            if the other one runs. It is assigned only if a result of `cond` is fetched.
         *args: nests (tuples, lists, dicts) of tensors.
 
     Returns:
         The nest that both functions return, of the same types in both.
 
     Raises:
-        ShapeError, DTypeError: the predicate is no bool scalar, or the results differ in type.
+        ShapeError, DTypeError: the predicate is not a bool scalar, or the results differ in type.
         GraphcError: the functions return different nests.
 
     Source: jax.lax.cond.
@@ -292,7 +295,7 @@ def switch(
     *args: TensorTree,
     name: str | None = None,
 ) -> TensorTree:
-    """`branches[index](*args)`, the index brought into range; only that branch runs.
+    """`branches[index](*args)`, with the index clamped to the valid range; only that branch runs.
 
     Args:
         index: an integer scalar.
@@ -303,7 +306,7 @@ def switch(
         The nest that all functions return, of the same types in all.
 
     Raises:
-        ShapeError, DTypeError: the index is no integer scalar, or the results differ in type.
+        ShapeError, DTypeError: the index is not an integer scalar, or the results differ in type.
         AttributeValueError: there are no branches.
         GraphcError: the functions return different nests.
 
@@ -360,7 +363,7 @@ def _add_switch(
 
 
 class _Branch(NamedTuple):
-    """A traced branch, and the nest of its results."""
+    """A traced branch and the nest of its results."""
 
     body: Body
     tree: Any

@@ -46,34 +46,34 @@ def _lower_call(ctx: LowerContext, *operands: Any) -> tuple[Any, ...]:
 
 
 def _layout_call(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """The body takes its operands as they lie; callers whose operands lie alike share it still."""
+    """The body takes its operands in their layouts. Callers with equal layouts still share it."""
     body = node.regions[0]
     local, results = ctx.replicate_region(body, operands, [None] * len(body.outputs))
     return LayoutPlan(operands, results, regions=(local,))
 
 
 def _thread_call(node: Node, bodies: Sequence[ThreadedBody]) -> tuple[Node, dict[str, Tensor]]:
-    """A body that draws takes a number first, another one from each caller: see `function`."""
+    """A body that draws takes a number as its first operand, different for each caller."""
     draws = any(carry.variable is None for carry in bodies[0].carries)
     return thread_bodies(node, bodies, node.inputs[0] if draws else None)
 
 
 class _Derivative(NamedTuple):
-    """Two bodies for the one of a call that is differentiated."""
+    """The two bodies of a differentiated call."""
 
-    forward: Program  # gives what the other needs as further results
+    forward: Program  # returns what the other one needs as additional results
     backward: Program
     inputs: list[int]  # the operands that the backward body takes
-    saved: list[int]  # the forward results that it takes, after the adjoints
-    reached: list[int]  # the operands whose adjoints it gives
+    saved: list[int]  # the forward results that it takes after the adjoints
+    reached: list[int]  # the operands whose adjoints it returns
 
 
 def call_gradient(
     ctx: GradientContext, node: Node, *adjoints: Tensor | None
 ) -> list[Tensor | None]:
-    """A call of the backward side of the body, over what the forward one saved."""
+    """A call of the backward side of the body, over values that the forward call saved."""
     graph = graph_of(node.inputs)
-    node = graph.node(node.name)  # it may have been given more results meanwhile
+    node = graph.node(node.name)  # it may have additional results by now
     flowing = {i: adjoint for i, adjoint in enumerate(adjoints) if adjoint is not None}
     key = ("derivative", node.regions[0], tuple(flowing))
     if key not in graph.memo:
@@ -112,7 +112,7 @@ def _derivative(
 
 
 def _with_body(graph: Graph, node: Node, body: Program) -> Node:
-    """The call with a body that gives more results."""
+    """The call with a body that returns additional results."""
     added = body.output_tensors()[len(node.outputs) :]
     if not added:
         return node
@@ -133,14 +133,15 @@ CALL = OpDef(
     thread_state=_thread_call,
     prune_outputs=prune_regions,
     cost=once,
-    doc="The results of its region, which takes all operands. Regions that are the same are "
-    "traced and lowered once for all their callers. A body that draws takes the caller's number, "
-    "an int32 scalar, as its first operand. Source: jax.jit.",
+    doc="The results of its region, which takes all operands. Callers with the same region share "
+    "one trace and one lowering of it. A body that draws takes the caller's number, an int32 "
+    "scalar, as its first operand. Source: jax.jit.",
 )
 
 
 def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
-    """`f` as one body with several callers: traced once for all calls with operands of one type.
+    """`f` as one body with several callers: traced once for all calls with operands of the same
+    types.
 
     Args:
         f: a function of nests (tuples, lists, dicts) of tensors that returns such a nest. It is
@@ -150,7 +151,8 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
         name: of the nodes; by default that of `f`.
 
     Returns:
-        A function that adds a node: `f` of its operands. Also a decorator: `@gc.function`.
+        A function that adds a node which applies `f` to its operands. Also usable as a decorator:
+        `@gc.function`.
 
     Raises:
         DTypeError: an operand is neither a tensor nor a number.
@@ -171,9 +173,9 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
         leaves, tree = jax.tree.flatten((args, kwargs))
         operands = [convert(leaf) for leaf in leaves]
         graph = graph_of(operands)
-        # If `f` cannot be hashed, `call` stands for it. `call` refers to `f`, so while it lives no
-        # other function can have the same identity.
-        find = graph.constraints.find  # two names of one size do not make two types
+        # If `f` cannot be hashed, `call` stands for it. `call` refers to `f`, so no other function
+        # can have the same identity while `call` exists.
+        find = graph.constraints.find  # two names of one size are not two types
         key = (f if hashable else call, tree, tuple(t.type.map_dims(find) for t in operands))
         with building(graph):
             traced = graph.memo.get(key)

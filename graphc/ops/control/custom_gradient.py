@@ -1,4 +1,4 @@
-"""Values with a gradient of their own: how JAX's custom derivatives stand in a graph."""
+"""Values with a custom gradient. They represent JAX's custom derivatives in a graph."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CUSTOM_GRADIENT = OpDef(
     signature="*operands -> *ys",
     precision="follow",
     attrs={
-        "count": Attr("int", check=lambda v: v > 0, must="be positive", doc="of the ys"),
+        "count": Attr("int", check=lambda v: v > 0, must="be positive", doc="how many ys"),
         "rule": Attr("function", default=None, doc="a `LateRule`, which builds the region"),
     },
     infer=_infer,
@@ -79,10 +79,10 @@ CUSTOM_GRADIENT = OpDef(
     gradient=_gradient,
     layout=_layout,
     cost=free,
-    doc="The first `count` operands, the ys, calculated from the others, the xs. Adjoints pass "
-    "from the ys to the xs by the region (xs, adjoints of ys) -> adjoints of the floating xs, "
-    "and not through what calculated the ys. Floating and complex ys. With a `rule`, the region is "
-    "built when a gradient is first taken.",
+    doc="The first `count` operands, the ys, which are computed from the others, the xs. The "
+    "region (xs, adjoints of ys) -> adjoints of the floating xs passes adjoints from the ys to "
+    "the xs. They do not pass through the nodes that computed the ys. Floating and complex ys. "
+    "With a `rule`, the region is built when a gradient is first computed.",
 )
 
 
@@ -98,14 +98,14 @@ UNDIFFERENTIABLE = OpDef(
     name="Undifferentiable",
     signature="x -> y",
     precision="follow",
-    attrs={"reason": Attr("str", doc="what the error of a gradient through it says")},
+    attrs={"reason": Attr("str", doc="the text of the error that a gradient through it raises")},
     infer=lambda ctx, x, *, reason: x,
     lower=lambda ctx, x, *, reason: x,
     gradient=_refuse_gradient,
     layout=same_layout,
     fold=lambda x, *, reason: x,
     cost=free,
-    doc="The operand; a gradient through it is an error, rather than a wrong one. All dtypes.",
+    doc="The operand; a gradient through it is an error, not a wrong value. All dtypes.",
 )
 
 
@@ -117,12 +117,12 @@ def undifferentiable(x: Any, reason: str, *, name: str | None = None) -> Tensor:
 def with_gradient(
     ys: Sequence[Tensor], xs: Sequence[Tensor], rule: Rule, *, name: str | None = None
 ) -> tuple[Tensor, ...]:
-    """`ys`, calculated from `xs`, with a gradient of their own.
+    """`ys`, which were computed from `xs`, with a custom gradient.
 
     Args:
         ys: floating or complex tensors.
-        xs: what they are calculated from.
-        rule: `(xs, adjoints of ys) -> adjoints`, one for each floating or complex x; called
+        xs: the tensors that they are computed from.
+        rule: `(xs, adjoints of ys) -> adjoints`, one for each floating or complex x. It is called
             once, with tensors, to build the region. It may use no other tensors of the graph.
         name: of the node.
 
@@ -130,7 +130,8 @@ def with_gradient(
         The same values as `ys`.
 
     Raises:
-        ShapeError: an adjoint has not the type of its x, or the rule uses other tensors.
+        ShapeError: the type of an adjoint differs from that of its x, or the rule uses other
+            tensors.
     """
     regions = (_region(name or "custom_gradient", ys, xs, rule),)
     return emit_node(CUSTOM_GRADIENT, [*ys, *xs], name=name, regions=regions, count=len(ys)).outputs
@@ -139,10 +140,10 @@ def with_gradient(
 def with_late_gradient(
     ys: Sequence[Tensor], xs: Sequence[Tensor], rule: Rule, what: str
 ) -> tuple[Tensor, ...]:
-    """Like `with_gradient`, but `rule` is called when a gradient is first taken.
+    """Like `with_gradient`, but `rule` is called when a gradient is first computed.
 
     Args:
-        what: what the ys are calculated by, for the error if the rule fails.
+        what: the function that computes the ys, for the error if the rule fails.
     """
     late = LateRule(rule, what)
     return emit_node(CUSTOM_GRADIENT, [*ys, *xs], count=len(ys), rule=late).outputs
@@ -155,15 +156,15 @@ def _region(name: str, ys: Sequence[Tensor], xs: Sequence[Tensor], rule: Rule) -
     return body.region()
 
 
-_MOST_ORDERS = 2  # of derivatives that are written: a rule may contain its own function
+_MOST_ORDERS = 2  # of written derivatives: a rule may contain its own function
 
 
 class LateRule(Late):
-    """The rule of a `CustomGradient` node; its region is built when it is needed, and only once.
+    """The rule of a `CustomGradient` node. Its region is built once, when it is first needed.
 
     Args:
         rule: see `with_gradient`.
-        what: what the ys are calculated by.
+        what: the function that computes the ys.
     """
 
     def __init__(self, rule: Rule, what: str) -> None:
@@ -186,9 +187,9 @@ class LateRule(Late):
             count = node.attrs["count"]
             ys, xs = node.inputs[:count], node.inputs[count:]
             try:
-                with building(Graph()):  # the node's own may be finalized
+                with building(Graph()):  # the node's own graph may be finalized
                     self._built = _region("custom_gradient", ys, xs, self._rule)
-            except Exception as error:  # the rule calls code of the user's
+            except Exception as error:  # the rule calls the user's code
                 first = str(error).partition("\n")[0]
                 self._failure = f"{type(error).__name__}: {first}".rstrip(": ")
         if self._built is None:
@@ -201,10 +202,10 @@ class LateRule(Late):
         return self._built
 
     def written(self, node: Node, depth: int) -> list[Node]:
-        """The node with its region, up to second derivatives. A derivative that cannot be built, or
-        is of a higher order, becomes a refusal to differentiate."""
+        """The node with its region, up to second derivatives. A derivative that cannot be built or
+        has a higher order becomes an `Undifferentiable` node."""
         if depth == _MOST_ORDERS:
-            return _refusals(node, f"derivatives above order {depth} are not in a file")
+            return _refusals(node, f"derivatives above order {depth} are not written to a file")
         try:
             body = self.region(node)
         except GradientError as error:

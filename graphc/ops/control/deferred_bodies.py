@@ -1,4 +1,4 @@
-"""Calls of bodies that are given later: what is recorded now may not depend on what they hold."""
+"""Calls of bodies that are supplied later. Nodes recorded now cannot depend on their content."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from graphc.ir.scopes import AMBIENT, building
 from graphc.ops.control.calling import CALL
 from graphc.ops.core.emit import constant, emit_node
 
-# No function of a user's has such names.
+# No user function has such a name.
 OBJECTIVE = "objective to be given"
 CURVATURE = "curvature to be given"
 
 
 def call_objective(operands: Sequence[Tensor], count: int, dtype: DType) -> tuple[Tensor, ...]:
-    """A scalar of `dtype` calculated from the operands, and its slopes.
+    """A scalar of `dtype` computed from the operands, and its gradients.
 
     Args:
-        operands: the `count` parameters, then what else it is calculated from.
+        operands: the `count` parameters, then the other tensors that it is computed from.
 
     Returns:
-        The scalar, and its slope for each parameter. One call serves all who ask for the same.
+        The scalar and its gradient for each parameter. Requests for the same operands share one
+        call.
     """
     for node in reversed(AMBIENT.graphs[-1].nodes):
         if _promised(node) == OBJECTIVE and same_items(node.inputs, operands):
@@ -34,19 +35,19 @@ def call_objective(operands: Sequence[Tensor], count: int, dtype: DType) -> tupl
     inputs = _inputs(operands)
     with building(Graph(name=OBJECTIVE)) as scratch:
         nothing = constant(np.zeros((), dtype))
-    # Of the right types: zero, and the parameters in place of their slopes.
+    # Placeholders of the right types: zero, and the parameters in place of their gradients.
     body = region(OBJECTIVE, inputs, scratch.nodes, [nothing, *inputs[:count]])
     return emit_node(CALL, operands, name="objective", regions=(body,)).outputs
 
 
 def call_curvature(operands: Sequence[Tensor], count: int) -> tuple[Tensor, ...]:
-    """How the slopes of that scalar change along tangents: the Hessian's products with them.
+    """The products of that scalar's Hessian with tangents.
 
     Args:
-        operands: as of `call_objective`, then a tangent for each parameter.
+        operands: those of `call_objective`, then a tangent for each parameter.
 
     Returns:
-        One tensor for each parameter, of its type.
+        One tensor for each parameter, of the same type.
     """
     inputs = _inputs(operands)
     body = region(CURVATURE, inputs, [], inputs[:count])
@@ -58,16 +59,17 @@ def _inputs(operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _promised(node: Node) -> str | None:
-    """Which body is to be given to the node, if any."""
+    """The name of the body that is to be supplied to the node, if any."""
     name = node.regions[0].name if node.op is CALL else None
     return name if name in (OBJECTIVE, CURVATURE) else None
 
 
 def with_bodies(program: Program, body: Callable[[str], Program]) -> Program:
-    """The program with the bodies that it was promised, in its regions too.
+    """The program with the deferred bodies filled in, also within its regions.
 
     Args:
-        body: is asked for `OBJECTIVE` or `CURVATURE` where such a call stands.
+        body: returns the body named `OBJECTIVE` or `CURVATURE`. It is called once for each such
+            node.
     """
     nodes = []
     for node in program.nodes:

@@ -79,7 +79,7 @@ def infer_loop(
 
 
 def thread_loop(node: Node, bodies: Sequence[ThreadedBody]) -> tuple[Node, dict[str, Tensor]]:
-    """The loop that carries the variables which its body assigns: see `functionalize`."""
+    """The loop with the variables that its body assigns as carries: see `functionalize`."""
     (_, invariants, extra), *others = bodies
     known = {i.variable for i in invariants} | {c.variable for c in extra}
     own = [{i.variable: i.inner for i in other.invariants} for other in others]
@@ -89,7 +89,7 @@ def thread_loop(node: Node, bodies: Sequence[ThreadedBody]) -> tuple[Node, dict[
     ]
 
     def seen(rows: Sequence[Invariant | Carry]) -> list[list[Tensor]]:
-        """The inputs of the other regions for what the body newly takes."""
+        """The inputs of the other regions that correspond to the body's new inputs."""
         return [[taken.get(row.variable, fresh(row.inner)) for row in rows] for taken in own]
 
     finals = [Tensor(c.initial.type, c.variable or "index") for c in extra]

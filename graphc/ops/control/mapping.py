@@ -1,4 +1,4 @@
-"""One body for many values at once: `Map`."""
+"""One body applied to many values at once: `Map`."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def _lower_map(ctx: LowerContext, *operands: Any, mapped: int, length: Dim) -> t
 
 
 def _layout_map(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Each turn lies as the body does; the mapped axis itself is never cut.
+    """Each iteration has the layout of the body. The mapped axis itself is never sharded.
 
-    A partial operand that the body would make whole, or hand on, is made whole before the map: an
-    exchange in a body waits for all that the body takes, and one of new state is of that and of the
-    state's dtype.
+    A partial operand that the body would reduce or pass on is reduced before the map. A collective
+    in the body would wait for all operands of the body, and a collective over new state would
+    exchange that state, in the state's dtype.
     """
     mapped = node.attrs["mapped"]
     outer = [REPLICATED if x == Sharded(0) and i < mapped else x for i, x in enumerate(operands)]
@@ -62,7 +62,7 @@ def _layout_map(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan
 
 
 def _plan(ctx: LayoutContext, node: Node, outer: Sequence[Layout]) -> LayoutPlan:
-    """The plan for operands that lie so."""
+    """The plan for operands in the layouts `outer`."""
     mapped = node.attrs["mapped"]
     inner = [*(shifted(x, -1) for x in outer[:mapped]), *outer[mapped:]]
     body = node.regions[0]
@@ -71,14 +71,14 @@ def _plan(ctx: LayoutContext, node: Node, outer: Sequence[Layout]) -> LayoutPlan
 
 
 def _whole_before(plan: LayoutPlan) -> set[int]:
-    """The partial operands to make whole before the map: those that its body makes whole, and
-    those that alone are behind results which are partial and not smaller."""
+    """The indices of the partial operands to reduce before the map. These are operands that the
+    body reduces, and operands that are the only source of partial results which are not smaller."""
     assert plan.regions is not None
     (body,) = plan.regions
     inputs = body.input_tensors()
     number = {tensor: i for i, tensor in enumerate(inputs)}
     is_partial = [isinstance(layout, Partial) for layout in plan.operands]
-    # Of each value: the operands behind it that are not whole.
+    # For each value: the operands that it is computed from and that are not replicated.
     behind = {
         tensor: frozenset([i]) if layout != REPLICATED else frozenset[int]()
         for i, (tensor, layout) in enumerate(zip(inputs, plan.operands, strict=True))
@@ -112,18 +112,18 @@ MAP = OpDef(
         "mapped": Attr(
             "int",
             check=lambda count: count >= 0,
-            must="be how many operands are mapped over",
-            doc="these come first; the others are shared",
+            must="be the number of operands that are mapped over",
+            doc="the mapped operands come first; the others are shared",
         ),
-        "length": Attr("dim", doc="the leading size of those that are"),
+        "length": Attr("dim", doc="the leading size of the mapped operands"),
     },
     infer=_infer_map,
     lower=_lower_map,
     layout=_layout_map,
     prune_outputs=lambda node, used: prune_regions(node, used, "mapped"),
     cost=every_iteration,
-    doc="The body on each slice of the mapped operands along their leading axis, side by side; "
-    "results are stacked. Made by the pass `GroupAlike`. Source: jax.vmap.",
+    doc="The body applied to each slice of the mapped operands along their leading axis, in "
+    "parallel; the results are stacked. The pass `GroupAlike` creates it. Source: jax.vmap.",
 )
 
 OPS: tuple[OpDef, ...] = (MAP,)

@@ -80,7 +80,7 @@ SCAN = OpDef(
             "int",
             default=1,
             check=lambda turns: turns > 0,
-            must="be how many iterations the compiled loop makes at once, at least 1",
+            must="be the number of iterations that the compiled loop makes at once, at least 1",
         ),
     },
     infer=_infer_scan,
@@ -113,7 +113,8 @@ def scan(
         init: a nest (tuples, lists, dicts) of tensors. The carry keeps its types.
         xs: a nest of tensors with the same leading size, or None with `length`.
         reverse: iterates from the last slice to the first. ys keep the positions of their xs.
-        unroll: how many iterations the compiled loop makes at once. More take longer to compile.
+        unroll: the number of iterations that the compiled loop makes at once. Larger numbers take
+            longer to compile.
 
     Returns:
         The final carry and the stacked ys.

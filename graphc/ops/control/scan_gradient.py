@@ -1,4 +1,5 @@
-"""The gradient of a loop: a loop the other way, over what the forward one saved."""
+"""The gradient of a loop: a loop in the reverse direction, over values that the forward loop
+saved."""
 
 from __future__ import annotations
 
@@ -18,18 +19,18 @@ from graphc.ops.core.emit import emit_node, graph_of
 def scan_gradient(
     ctx: GradientContext, node: Node, *adjoints: Tensor | None
 ) -> list[Tensor | None]:
-    """A scan the other way, over the values that the forward body computed.
+    """A scan in the reverse direction, over the values that the forward body computed.
 
-    What the backward body needs of the forward one is stacked by the forward scan: nothing is
-    computed twice. Source: Griewank & Walther, Evaluating Derivatives, 2008, chapter 12.
+    The forward scan stacks the values that the backward body needs, so nothing is computed twice.
+    Source: Griewank & Walther, Evaluating Derivatives, 2008, chapter 12.
     """
     graph = graph_of(node.inputs)
-    node = graph.node(node.name)  # it may have been given more results meanwhile
+    node = graph.node(node.name)  # it may have additional results by now
     return BackwardScan(ctx, graph, node, adjoints).build()
 
 
 class BackwardScan:
-    """The parts of one backward loop, put together step by step."""
+    """Builds one backward loop step by step."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class BackwardScan:
         self.consts, self.carries = len(self.outer.consts), len(self.outer.carries)
         # Results added by an earlier gradient have no adjoint.
         self.adjoints = [*adjoints, *[None] * (len(node.outputs) - len(adjoints))]
-        # The numbers of: carries and ys whose adjoints flow in, consts and xs that may get one.
+        # Indices: carries and ys whose adjoints flow in; consts and xs that may get an adjoint.
         results = self.body.output_tensors()
         consts = self.outer.consts
         self.flowing = [i for i in range(self.carries) if is_inexact(results[i].type.dtype)]
@@ -60,7 +61,7 @@ class BackwardScan:
         self.child = Graph(name=f"{self.body.name}_grad", parent=graph)
 
     def build(self) -> list[Tensor | None]:
-        """Emits the backward loop; gives the adjoint of each operand of the forward one."""
+        """Emits the backward loop and returns the adjoint of each operand of the forward loop."""
         with building(self.child):
             self.copy_body()
             outputs = self.differentiate()
@@ -76,7 +77,7 @@ class BackwardScan:
         return found
 
     def copy_body(self) -> None:
-        """The forward body once more, to differentiate; `save` replaces what of it survives."""
+        """Copies the forward body to differentiate it. `save` later removes the copied nodes."""
         child = self.child
         inner = parts_of(self.node, self.body.input_tensors())
         self.const_args = [child.adopt(t) for t in self.outer.consts]
@@ -87,7 +88,7 @@ class BackwardScan:
         self.forward = set(child.nodes)
 
     def differentiate(self) -> list[Tensor]:
-        """The results of the backward body: new adjoints of carries, sums for consts, xs."""
+        """The results of the backward body: adjoints of carries and xs, sums for consts."""
         child, results = self.child, self.body.output_tensors()
         self.d_carries = [child.add_input(results[i].type, f"d_carry{i}") for i in self.flowing]
         self.d_ys = [child.add_input(results[i].type, f"d_y{i}") for i in self.stacked]
@@ -117,8 +118,8 @@ class BackwardScan:
     def emit(
         self, outputs: Sequence[Tensor], saved: Sequence[tuple[Tensor, Tensor]]
     ) -> Sequence[Tensor]:
-        """The results of the backward loop; `saved` are pairs of a tensor in its body and its
-        stack outside."""
+        """The results of the backward loop. `saved` holds pairs (tensor in its body, stack
+        outside)."""
         child, outer = self.child, self.outer
         used = [i for i, t in enumerate(self.x_args) if _is_used(t, child, outputs)]
         inside = Parts(
@@ -141,7 +142,7 @@ class BackwardScan:
         return self.loop(inside, outside, outputs)
 
     def loop(self, inside: Parts, outside: Parts, outputs: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Adds the backward loop, with `inside` for the inputs of its body."""
+        """Adds the backward loop, with `inside` as the inputs of its body."""
         body = region(self.child.name, inside.all(), self.child.nodes, outputs)
         attrs = {
             **self.node.attrs,
@@ -160,9 +161,9 @@ class BackwardScan:
         return self.zeros(self.outer.carries[carry]) if adjoint is None else adjoint
 
     def save(self, outputs: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Makes the forward loop stack what the gradient nodes use of its body.
+        """Makes the forward loop stack the body tensors that the gradient nodes use.
 
-        Drops the copied forward nodes; gives pairs (tensor in the backward body, stack).
+        Drops the copied forward nodes. Returns pairs (tensor in the backward body, stack).
         """
         self.body, used = drop_forward(self.child, self.body, self.copies, self.forward, outputs)
         outside = {*self.const_args, *self.x_args}
@@ -171,7 +172,7 @@ class BackwardScan:
         return list(zip(needed.values(), stacks, strict=True))
 
     def stack(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The forward loop's stacked results of these body tensors, added where missing."""
+        """The stacked results of these body tensors. Adds the missing ones to the forward loop."""
         results = self.body.output_tensors()
         position = {t: i for i, t in enumerate(results) if i >= self.carries}
         missing = [t for t in tensors if t not in position]

@@ -60,7 +60,7 @@ def _infer_while(
     ctx.require(
         truths == [_TRUTH],
         f"the condition must return one bool, got {', '.join(map(str, truths))}",
-        hint="take gc.any(...) or gc.all(...) of it"
+        hint="reduce it with gc.any(...) or gc.all(...)"
         if len(truths) == 1 and truths[0].shape
         else "compare: lambda i: i < 10",
         dtype=len(truths) == 1 and truths[0].shape == (),

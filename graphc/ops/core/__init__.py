@@ -1,1 +1,1 @@
-"""What every family uses: adding nodes, checks, layout rules, precision. Holds no operators."""
+"""Helpers for all operator families: adding nodes, checks, layout rules, precision."""

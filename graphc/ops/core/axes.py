@@ -1,4 +1,4 @@
-"""Axes: the attribute of operators, and user arguments made non-negative, in range and distinct."""
+"""Axes: the attribute of operators, and the normalisation of user arguments."""
 
 from __future__ import annotations
 

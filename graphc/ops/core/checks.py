@@ -1,4 +1,4 @@
-"""Checks of operator functions before they add a node, and how these raise errors."""
+"""Checks that operator functions make before they add a node, and the errors that these raise."""
 
 from __future__ import annotations
 

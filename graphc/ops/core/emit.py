@@ -243,7 +243,7 @@ def _promote(a: DType, b: DType) -> DType:
 def promote_types(*values: Any) -> DType:
     """The common dtype of the values, by JAX's promotion rules.
 
-    Python numbers and NumPy scalars are weak. Without a tensor or an array beside them, NumPy
+    Python numbers and NumPy scalars are weak. Without a tensor or an array among the values, NumPy
     scalars of other dtypes than float64, complex128 and int64 keep their dtype.
     """
     kinds = [scalar_kind(value) for value in values]
@@ -295,8 +295,8 @@ _warned: dict[Any, Any] = {}  # the registry of Python's warnings: each line war
 
 
 def _warn_of_widening(dtype: DType, values: Sequence[Any]) -> None:
-    """Warns if an array or a variable widens a calculation on 32-bit tensors to 64 bits: NumPy's
-    default dtype is seldom meant."""
+    """Warns if an array or a variable widens a calculation on 32-bit tensors to 64 bits. NumPy's
+    default dtype is seldom intended."""
     if dtype not in (FLOAT64, COMPLEX128):
         return
     wide = [

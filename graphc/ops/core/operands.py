@@ -1,4 +1,4 @@
-"""Operands of one kind of dtype, for functions that are made of others."""
+"""Operands of one kind of dtype, for functions that are composed of other functions."""
 
 from __future__ import annotations
 

@@ -18,11 +18,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def shape_first(function: F) -> F:
-    """The function, which refuses what is right elsewhere and means something else here.
+    """Wraps the function so that it rejects calls in the style of other libraries.
 
-    `torch.rand(3, 4)` has the shape (3, 4): here the 4 would be the next parameter, such as a mean.
-    `np.random.normal(0, 1, (3, 4))` takes the shape last: here the 0 would be the shape. So a shape
-    of one axis that other ints or a shape follow must be written as a tuple.
+    Such calls would mean something else here. `torch.rand(3, 4)` has the shape (3, 4): here the 4
+    would be the next parameter, such as a mean. `np.random.normal(0, 1, (3, 4))` takes the shape
+    last: here the 0 would be the shape. So a one-axis shape that is followed by other ints or by a
+    shape must be written as a tuple.
 
     Args:
         function: its first parameter is called `shape`.

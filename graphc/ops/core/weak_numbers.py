@@ -1,4 +1,4 @@
-"""Weak numbers: their dtype adapts to that of a tensor beside them."""
+"""Weak numbers: their dtype adapts to that of a tensor in the same operation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphc.ir.dtypes import (
 
 
 def is_weak(value: Any) -> bool:
-    """Whether `value` takes the dtype of a tensor beside it: a Python number or a NumPy scalar."""
+    """Whether `value` adapts to the dtype of a tensor: a Python number or a NumPy scalar."""
     return scalar_kind(value) is not None
 
 
@@ -46,6 +46,6 @@ def scalar_kind(value: Any) -> type | None:
 
 
 def has_default(value: np.generic) -> bool:
-    """Whether a NumPy scalar is treated as a Python number even without a tensor beside it, because
+    """Whether a NumPy scalar is treated as a Python number even if no tensor is involved, because
     its dtype is NumPy's default."""
     return value.dtype in (FLOAT64, COMPLEX128, INT64)

@@ -36,12 +36,13 @@ def categorical(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Classes, each with a probability proportional to the exponential of its logit.
+    """Random classes; the probability of a class is proportional to the exponential of its logit.
 
     Args:
-        logits: floating; `axis` runs over the classes.
-        axis: which.
-        shape: ints and named sizes, to which the other axes broadcast; by default those.
+        logits: floating; `axis` is the axis of the classes.
+        axis: the axis of the classes.
+        shape: ints and named sizes, to which the other axes broadcast; by default the shape of
+            these axes.
         seed: see `random_key`.
         name: of the node that draws.
 
@@ -79,24 +80,25 @@ def categorical(
 
 
 def _wide(parameter: Any) -> Tensor:
-    """A parameter in float32 at least: noise of a narrow dtype takes too few values."""
+    """A parameter in at least float32, because noise of a narrow dtype has too few distinct
+    values."""
     (tensor,) = promote_inexact(parameter)
     return to_dtype(tensor, wide(tensor.dtype))
 
 
 def _count(x: Any) -> Dim | None:
-    """The number that `x` is, or None where it is a tensor."""
+    """The number `x`, or None if it is a tensor."""
     return as_dims("choice", x)[0] if isinstance(x, (int, np.integer, DimExpr)) else None
 
 
 def permutation(
     x: TensorLike, axis: int = 0, *, seed: Seed = None, name: str | None = None
 ) -> Tensor:
-    """`x` in random order along an axis, each order as likely as another.
+    """`x` in random order along an axis; all orders are equally likely.
 
     Args:
         x: a tensor; or an int or a named size n, for the numbers 0 to n - 1 (int32).
-        axis: of a tensor: its slices stay whole.
+        axis: the axis along which the slices of a tensor are reordered.
         seed: see `random_key`.
         name: of the node that draws.
 
@@ -145,22 +147,22 @@ def choice(
     """Elements chosen at random.
 
     Args:
-        a: a tensor, of which slices along `axis` are chosen; or an int n, for 0 to n - 1.
-        shape: how many, ints; they take the place of `axis`.
-        replace: whether one may be chosen more than once.
-        p: the probability of each, floating [n]; by default they are equal. Only proportions
-            count.
+        a: a tensor, from which slices along `axis` are chosen; or an int n, for 0 to n - 1.
+        shape: ints: the shape of the choices, which replaces `axis`.
+        replace: whether an element may be chosen more than once.
+        p: the probability of each, floating [n]; by default they are equal. Only their ratios
+            matter.
         axis: of a tensor.
         seed: see `random_key`.
         name: of the node that draws.
 
     Returns:
-        Of a tensor, its dtype; of an int, int32 of `shape`.
+        For a tensor, a result of its dtype; for an int, int32 of `shape`.
 
     Raises:
-        AttributeValueError: without replacement more than there are, or than have a positive
-            probability, as far as p is known now; or an axis out of range.
-        ShapeError: named sizes, or p not of n elements.
+        AttributeValueError: without replacement, more choices than elements, or than elements with
+            a positive probability if p is known; or an axis out of range.
+        ShapeError: named sizes, or p does not have n elements.
 
     Source: numpy.random.Generator.choice; without replacement by weights: Efraimidis & Spirakis,
     Information Processing Letters 97, 2006.
@@ -202,8 +204,8 @@ def _check_enough(p: Any, count: Any) -> None:
     positive = int(np.count_nonzero(p > 0))
     if count > positive:
         refuse(
-            f"choice: cannot choose {count} without replacement, as p is positive for {positive} "
-            "only",
+            f"choice: cannot choose {count} without replacement, because p is positive for "
+            f"{positive} only",
             error=AttributeValueError,
         )
 

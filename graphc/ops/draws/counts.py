@@ -27,7 +27,7 @@ __all__ = ["binomial", "geometric", "multinomial", "rademacher"]
 
 
 def _trials(op: str, n: Any, p: Any) -> tuple[Tensor, Tensor]:
-    """Both in the dtype of p, but float32 at least, which n needs."""
+    """Both in the dtype of p, but at least float32, which n needs."""
     (share,) = promote_inexact(p)
     share = to_dtype(share, wide(share.dtype))
     count = convert(n)
@@ -45,12 +45,12 @@ def binomial(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """How many of `n` trials succeed, each with probability `p`.
+    """The number of successes in `n` trials with probability `p`.
 
     Args:
-        n: not negative; exact up to 2^24, or 2^53 where `p` is float64.
+        n: not negative; exact up to 2^24, or 2^53 if `p` is float64.
         p: from 0 to 1; `n` and `p` broadcast to `shape`.
-        shape: ints and named sizes; by default what `n` and `p` broadcast to.
+        shape: ints and named sizes; by default the common shape of `n` and `p`.
         dtype: int32 or int64.
         seed: see `random_key`.
         name: of the node.
@@ -82,13 +82,13 @@ def multinomial(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """How many of `n` trials give each class.
+    """The number of the `n` trials that give each class.
 
     Args:
-        n: not negative, as of `binomial`.
-        p: [..., k]: the probability of each class, of which only proportions count.
+        n: not negative, as in `binomial`.
+        p: [..., k]: the probability of each class. Only their ratios matter.
         shape: of the stack of vectors, to which `n` and the axes of `p` before the last
-            broadcast; by default what they broadcast to together.
+            broadcast; by default their common shape.
         dtype: int32 or int64.
         seed: see `random_key`.
         name: of the node.
@@ -122,7 +122,7 @@ def geometric(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Which trial is the first to succeed, counted from 1, each with probability `p`.
+    """The number of the first successful trial, counted from 1, with success probability `p`.
 
     Args:
         p: more than 0, at most 1; it broadcasts to `shape`.
@@ -153,7 +153,7 @@ def geometric(
 def rademacher(
     shape: ShapeLike, dtype: DTypeLike = "int32", *, seed: Seed = None, name: str | None = None
 ) -> Tensor:
-    """1 or -1, one as likely as the other. Source: jax.random.rademacher.
+    """1 or -1 with equal probability. Source: jax.random.rademacher.
 
     Examples:
         >>> run(gc.random.rademacher((5,), seed=1))

@@ -46,10 +46,10 @@ def randint(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Integers spread evenly over [minval, maxval): `uniform` of an integer dtype.
+    """Uniformly distributed integers in [minval, maxval): `uniform` of an integer dtype.
 
     Raises:
-        AttributeValueError: minval not less than maxval, or bounds that do not fit the dtype.
+        AttributeValueError: minval is not less than maxval, or bounds that do not fit the dtype.
 
     Source: jax.random.randint.
 
@@ -64,20 +64,20 @@ def randint(
 
 
 def shape_for(op: str, shape: Any, *parameters: Shape) -> Shape:
-    """`shape`, by default what the parameters broadcast to."""
+    """`shape`; by default the common shape of the parameters."""
     return broadcast_shapes(*parameters) if shape is None else as_dims(op, shape)
 
 
 def fitting(op: str, shape: Any, *parameters: Any) -> Shape:
     """`shape_for` of parameters; raises `ShapeError` unless they broadcast to it."""
     sizes = shape_for(op, shape, *(shape_of(x) for x in parameters))
-    broadcast_shapes(sizes, *(shape_of(x) for x in parameters))  # raises where sizes differ
+    broadcast_shapes(sizes, *(shape_of(x) for x in parameters))  # raises if sizes differ
     known = graph_of(parameters).constraints
     if not all(known.unify_broadcast(shape_of(x), sizes) for x in parameters):
         own = ", ".join(str(x.type) if isinstance(x, Tensor) else str(x) for x in parameters)
         refuse(
             f"{op}: parameters {own} do not broadcast to the shape {sizes}",
-            hint="shape= is that of all numbers drawn: the last axes are those of the parameters",
+            hint="shape= is the shape of all draws; its last axes are those of the parameters",
         )
     return sizes
 
@@ -90,13 +90,13 @@ def gamma(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of the gamma distribution.
+    """Numbers from the gamma distribution.
 
     Args:
-        alpha: the shape of the distribution, positive; it broadcasts to `shape`. Integers count
-            as float32. Gradients flow to it (Figurnov et al., NeurIPS 2018).
+        alpha: the shape of the distribution, positive; it broadcasts to `shape`. Integers are
+            converted to float32. Gradients flow to it (Figurnov et al., NeurIPS 2018).
         scale: a number or a tensor that broadcasts to `shape`.
-        shape: ints and named sizes; by default what `alpha` and `scale` broadcast to.
+        shape: ints and named sizes; by default the common shape of `alpha` and `scale`.
         seed: see `random_key`.
         name: of the node that draws.
 
@@ -117,7 +117,7 @@ def gamma(
 def chisquare(
     df: TensorLike, shape: ShapeLike | None = None, *, seed: Seed = None, name: str | None = None
 ) -> Tensor:
-    """Numbers of the chi-square distribution of `df` degrees of freedom; see `gamma`.
+    """Numbers from the chi-square distribution with `df` degrees of freedom; see `gamma`.
 
     Source: numpy.random.Generator.chisquare.
 
@@ -137,11 +137,11 @@ def beta(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of the beta distribution of positive `a` and `b`, with gradients as in `gamma`.
+    """Numbers from the beta distribution with positive `a` and `b`; gradients as in `gamma`.
 
     Args:
-        a, b: they broadcast together and to `shape`. Integers count as float32.
-        shape: ints and named sizes; by default what `a` and `b` broadcast to.
+        a, b: they broadcast together and to `shape`. Integers are converted to float32.
+        shape: ints and named sizes; by default the common shape of `a` and `b`.
         seed: see `random_key`.
         name: of the node that draws.
 
@@ -164,12 +164,12 @@ def beta(
 def dirichlet(
     alpha: TensorLike, shape: ShapeLike | None = None, *, seed: Seed = None, name: str | None = None
 ) -> Tensor:
-    """Vectors of the Dirichlet distribution: shares that add up to 1, with gradients.
+    """Vectors from the Dirichlet distribution: proportions that sum to 1, with gradients.
 
     Args:
-        alpha: [..., n], positive; integers count as float32.
-        shape: of the stack of vectors, to which the axes of `alpha` before the last broadcast;
-            by default those.
+        alpha: [..., n], positive; integers are converted to float32.
+        shape: the batch shape, to which the axes of `alpha` before the last broadcast; by default
+            the shape of these axes.
         seed: see `random_key`.
         name: of the node that draws.
 
@@ -196,7 +196,7 @@ def dirichlet(
 def student_t(
     df: TensorLike, shape: ShapeLike | None = None, *, seed: Seed = None, name: str | None = None
 ) -> Tensor:
-    """Numbers of Student's t distribution of `df` degrees of freedom; see `gamma`.
+    """Numbers from Student's t distribution with `df` degrees of freedom; see `gamma`.
 
     Source: numpy.random.Generator.standard_t.
 
@@ -221,7 +221,7 @@ def poisson(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Integers of the Poisson distribution with mean `rate`, not negative.
+    """Integers from the Poisson distribution with mean `rate`, which is not negative.
 
     Args:
         rate: it broadcasts to `shape`.
@@ -254,13 +254,13 @@ def multivariate_normal(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Vectors of the normal distribution of several variables, with gradients.
+    """Vectors from the multivariate normal distribution, with gradients.
 
     Args:
         mean: [..., n].
-        cov: [..., n, n], positive definite; NaN comes out where it is not.
-        shape: of the stack of vectors, to which the axes before these broadcast; by default what
-            they broadcast to together.
+        cov: [..., n, n], positive definite; otherwise the result is NaN.
+        shape: the batch shape, to which the axes before these broadcast; by default their common
+            shape.
         seed: see `random_key`.
         name: of the node that draws.
 
@@ -268,7 +268,7 @@ def multivariate_normal(
         [*shape, n].
 
     Raises:
-        ShapeError: sizes that do not fit together.
+        ShapeError: the sizes do not fit together.
 
     Source: numpy.random.Generator.multivariate_normal with method="cholesky".
 

@@ -1,4 +1,4 @@
-"""Dropout: a mask that is drawn anew in every run, and its operator."""
+"""Dropout: its operator, and the mask that is drawn anew in every run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _dropout_gradient(
 def _dropout_layout(ctx: LayoutContext, node: Node, x: Layout, key: Layout) -> LayoutPlan:
     if isinstance(x, Sharded):
         return LayoutPlan([x, REPLICATED], [x, x], fold_replica=(1,))
-    if x == SUM:  # linear, and one mask for all the terms
+    if x == SUM:  # linear, and all terms share one mask
         return LayoutPlan([x, REPLICATED], [x, REPLICATED])
     return replicated(ctx, node, x, key)
 
@@ -75,7 +75,7 @@ DROPOUT = OpDef(
             check=lambda v: 0 <= v < 1,
             must="be at least 0 and less than 1",
             doc="the probability of 0",
-            hint="it is the share of elements that become 0: 0.1 for TensorFlow's keep_prob=0.9",
+            hint="it is the fraction of elements that become 0: 0.1 for TensorFlow's keep_prob=0.9",
         )
     },
     infer=_infer_dropout,
@@ -84,7 +84,8 @@ DROPOUT = OpDef(
     layout=_dropout_layout,
     cost=times_result(HASH + 3),
     doc="Each element of x set to 0 with probability `rate`, the others divided by 1 - rate; and "
-    "the mask of those kept (bool). Floating dtypes. Source: Srivastava et al., JMLR 15, 2014.",
+    "the mask of the kept elements (bool). Floating dtypes. Source: Srivastava et al., JMLR 15, "
+    "2014.",
 )
 
 
@@ -95,12 +96,12 @@ def dropout(
 
     Args:
         x: floating.
-        rate: at least 0, less than 1. At the number 0 the result is `x`. A scalar tensor gets no
+        rate: at least 0, less than 1. For the number 0 the result is `x`. A scalar tensor gets no
             gradient.
         seed: see `random_key`.
 
     Raises:
-        AttributeValueError: a rate out of range.
+        AttributeValueError: the rate is out of range.
 
     Examples:
         >>> y = run(gc.nn.dropout(gc.ones(100), 0.5))

@@ -21,12 +21,12 @@ __all__ = ["cauchy", "exponential", "gumbel", "laplace", "logistic", "lognormal"
 
 
 def above_zero(shape: Any, dtype: Any, seed: Any, name: str | None) -> Tensor:
-    """Numbers spread evenly over (0, 1)."""
+    """Uniformly distributed numbers in (0, 1)."""
     return uniform(shape, float(limits(dtype).tiny), 1.0, dtype, seed=seed, name=name)
 
 
 def limits(dtype: Any) -> Any:
-    """The least and greatest numbers of a floating dtype, and its precision."""
+    """The limits of a floating dtype, as `jnp.finfo` returns them."""
     wanted = as_dtype(dtype)
     if not is_floating(wanted):
         refuse(f"dtype must be floating, got {wanted.name}", error=AttributeValueError)
@@ -42,7 +42,7 @@ def exponential(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of the exponential distribution with mean `scale`.
+    """Numbers from the exponential distribution with mean `scale`.
 
     Args:
         shape: ints and named sizes.
@@ -72,7 +72,7 @@ def gumbel(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of the Gumbel distribution with mode `loc`; arguments as in `normal`.
+    """Numbers from the Gumbel distribution with mode `loc`; arguments as in `normal`.
 
     Source: numpy.random.Generator.gumbel.
 
@@ -93,7 +93,7 @@ def logistic(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of the logistic distribution with mean `loc`; arguments as in `normal`.
+    """Numbers from the logistic distribution with mean `loc`; arguments as in `normal`.
 
     Source: numpy.random.Generator.logistic.
 
@@ -115,7 +115,7 @@ def laplace(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of the Laplace distribution with mean `loc`; arguments as in `normal`.
+    """Numbers from the Laplace distribution with mean `loc`; arguments as in `normal`.
 
     Source: numpy.random.Generator.laplace.
 
@@ -123,7 +123,7 @@ def laplace(
         >>> run(gc.random.laplace((3,), seed=1))
         Array([-1.5674, -0.374 , -1.3389], dtype=float32)
     """
-    above = float(limits(dtype).eps) - 1  # at -1 itself it would be infinite
+    above = float(limits(dtype).eps) - 1  # at -1 the result would be infinite
     even = uniform(shape, above, 1.0, dtype, seed=seed, name=name)
     return placed(-sign(even) * log1p(-absolute(even)), loc, scale)
 
@@ -138,7 +138,7 @@ def cauchy(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of the Cauchy distribution with mode `loc`; arguments as in `normal`.
+    """Numbers from the Cauchy distribution with mode `loc`; arguments as in `normal`.
 
     Source: jax.random.cauchy.
 
@@ -160,7 +160,7 @@ def lognormal(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers whose logarithms are those of `normal(shape, mean, sigma)`.
+    """Numbers whose logarithms are distributed as `normal(shape, mean, sigma)`.
 
     Source: numpy.random.Generator.lognormal.
 

@@ -91,7 +91,7 @@ def _infer_bernoulli(
 
 
 def _lower_bernoulli(ctx: LowerContext, key: Any, p: Any, *, shape: Any) -> Any:
-    # Against numbers of a narrow dtype, which are few, the probability would be rounded.
+    # A comparison with numbers of a narrow dtype would round the probability.
     return jax.random.bernoulli(as_jax_key(key), p.astype(wide(p.dtype)), ctx.shape(shape))
 
 
@@ -123,8 +123,8 @@ TRUNCATED_NORMAL = OpDef(
     differentiable=False,
     layout=replicated,
     cost=times_result(HASH + 8),
-    doc="Normal numbers with mean 0 and standard deviation 1, given that they lie between "
-    "`lower` and `upper`.",
+    doc="Normal numbers with mean 0 and standard deviation 1, truncated to the interval from "
+    "`lower` to `upper`.",
 )
 
 RANDOM_UNIFORM = OpDef(
@@ -147,7 +147,7 @@ RANDOM_UNIFORM = OpDef(
     differentiable=False,
     layout=replicated,
     cost=times_result(HASH + 5),
-    doc="Numbers spread evenly over [minval, maxval). Floating and integer dtypes.",
+    doc="Uniformly distributed numbers in [minval, maxval). Floating and integer dtypes.",
 )
 
 RANDOM_BERNOULLI = OpDef(
@@ -160,7 +160,8 @@ RANDOM_BERNOULLI = OpDef(
     differentiable=False,
     layout=replicated,
     cost=times_result(HASH + 6),
-    doc="True with probability p (floating, broadcasting to `shape`), each element by itself.",
+    doc="True with probability p (floating, broadcasting to `shape`), independently for each "
+    "element.",
 )
 
 
@@ -177,7 +178,7 @@ def normal(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Normal numbers, drawn anew in every run.
+    """Normally distributed numbers, drawn anew in every run.
 
     Args:
         shape: ints and named sizes.
@@ -202,10 +203,10 @@ def truncated_normal(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Normal numbers at most 2 `stddev` from `mean`, drawn anew in every run.
+    """Truncated normal numbers, at most 2 `stddev` from `mean`, drawn anew in every run.
 
     Arguments as in `normal`. `stddev` is that of the normal distribution before truncation. The
-    standard deviation of the numbers is 0.88 of it.
+    standard deviation of the numbers is 0.88 times that.
 
     Examples:
         >>> run(gc.random.truncated_normal((3,), seed=1))
@@ -226,7 +227,7 @@ def uniform(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers spread evenly over [minval, maxval), drawn anew in every run.
+    """Uniformly distributed numbers in [minval, maxval), drawn anew in every run.
 
     Args:
         shape: ints and named sizes.
@@ -235,7 +236,7 @@ def uniform(
         seed: see `random_key`.
 
     Raises:
-        AttributeValueError: minval not less than maxval, or bounds that do not fit the dtype.
+        AttributeValueError: minval is not less than maxval, or bounds that do not fit the dtype.
 
     Examples:
         >>> run(gc.random.uniform((3,), 5.0, 6.0, seed=1))
@@ -266,7 +267,7 @@ def bernoulli(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """True with probability `p`, each element by itself, drawn anew in every run.
+    """True with probability `p`, independently for each element, drawn anew in every run.
 
     Args:
         p: a number or a floating tensor that broadcasts to `shape`.
@@ -297,7 +298,7 @@ def bernoulli(
 
 
 def _is_shape(p: Any) -> bool:
-    """Whether `p` is a size or a shape, and no probability."""
+    """Whether `p` is a size or a shape instead of a probability."""
     sizes = p if isinstance(p, (tuple, list)) else (p,)
     return len(sizes) > 0 and all(type(each) is int for each in sizes) and max(sizes) > 1
 
@@ -319,7 +320,8 @@ def placed(x: Tensor, location: Any, scale: Any) -> Tensor:
     """`x * scale + location`, without operations that change nothing.
 
     Raises:
-        ShapeError: these are larger than `x`: one draw would occur in several positions.
+        ShapeError: a parameter is larger than `x`, so that one draw would occur in several
+            positions.
     """
     for label, parameter in (("location", location), ("scale", scale)):
         shape = shape_of(parameter)
@@ -327,7 +329,7 @@ def placed(x: Tensor, location: Any, scale: Any) -> Tensor:
             refuse(
                 f"the {label} of a draw does not broadcast to its shape: {shape} is not within "
                 f"{x.shape}",
-                hint="pass the shape of all the numbers that are to be drawn",
+                hint="pass the shape of all the numbers to draw",
             )
     if not (is_weak(scale) and scale == 1):
         x = x * scale
@@ -344,7 +346,7 @@ def draw(
     name: str | None,
     **attrs: Any,
 ) -> tuple[Tensor, ...]:
-    """The results of `op` for a new key between other operands.
+    """The results of `op` for the operands `before`, a new key, and `after`.
 
     Errors are found before any node is added, by inferring types with a placeholder for the key.
     """

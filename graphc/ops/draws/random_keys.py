@@ -1,10 +1,11 @@
 """Random keys: u32[2] values that random operators take as operands.
 
-`FoldIn`, `SplitKey` and `RandomBits` take a key, or an array of keys [..., 2], each by itself.
+`FoldIn`, `SplitKey` and `RandomBits` take a key, or an array of keys [..., 2] that are processed
+independently.
 
-`RandomKey(seed)` stands for the run's own key with the seed folded in; `functionalize` makes it
-explicit. The generator is threefry2x32 (Salmon et al., Parallel random numbers: as easy as 1, 2,
-3, SC 2011) whatever JAX's configuration says, so streams do not change with it.
+`RandomKey(seed)` represents the run's own key with the seed folded in; `functionalize` makes it
+explicit. The generator is always threefry2x32 (Salmon et al., Parallel random numbers: as easy as
+1, 2, 3, SC 2011), so streams do not depend on JAX's configuration.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ __all__ = ["fold_in", "random_key"]
 
 KEY = TensorType(UINT32, (2,))
 
-# Operations for each random word of 32 bits: 20 rounds of five on two words, and the key added
-# five times. Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011.
+# Operations for each random word of 32 bits: 20 rounds of five operations on two words, and five
+# additions of the key. Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011.
 HASH = 20 * 5 // 2 + 5
 
 
 def as_jax_key(words: Any) -> Any:
-    """JAX's key of these u32[2], with the generator pinned."""
+    """A JAX key with these u32[2] words and a fixed generator."""
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
@@ -58,7 +59,7 @@ def _check_keys(ctx: InferContext, keys: TensorType) -> Shape:
     fits = keys.dtype == UINT32 and keys.rank > 0 and keys.shape[-1] == 2
     ctx.require(
         fits,
-        f"key must be {KEY}, or an array of such, got {keys}",
+        f"key must be {KEY}, or an array of keys, got {keys}",
         hint="gc.random.random_key(seed) makes one, gc.random.split(key) others from it",
         dtype=keys.dtype != UINT32,
     )
@@ -66,7 +67,7 @@ def _check_keys(ctx: InferContext, keys: TensorType) -> Shape:
 
 
 def _each(function: Callable[..., Any], keys: Any, *others: Any) -> Any:
-    """`function(key, *others)` for each of JAX's keys in an array [..., 2] of words."""
+    """`function(key, *others)` for each JAX key in an array [..., 2] of words."""
     for _ in range(keys.ndim - 1):
         function = jax.vmap(function)
     return function(as_jax_key(keys), *others)
@@ -78,7 +79,7 @@ def _infer_random_key(ctx: InferContext, seed: TensorType) -> TensorType:
 
 
 def _not_lowered(ctx: LowerContext, seed: Any) -> Any:
-    raise GraphError("RandomKey must be gone before lowering: run functionalize")
+    raise GraphError("RandomKey must be removed before lowering: run functionalize")
 
 
 def _infer_fold_in(ctx: InferContext, key: TensorType, data: TensorType) -> TensorType:
@@ -91,7 +92,7 @@ def _infer_fold_in(ctx: InferContext, key: TensorType, data: TensorType) -> Tens
 
 
 def _lower_fold_in(ctx: LowerContext, key: Any, data: Any) -> Any:
-    number = lax.bitcast_convert_type(data, UINT32)  # negative ones too
+    number = lax.bitcast_convert_type(data, UINT32)  # also negative ones
     return jax.random.key_data(_each(jax.random.fold_in, key, number))
 
 
@@ -122,8 +123,8 @@ RANDOM_KEY = OpDef(
     differentiable=False,
     effects=Effects.RANDOM,
     cost=moves_only,
-    doc="The run's random key with `seed` (int32 scalar) folded in: u32[2]. Another one in every "
-    "run and every iteration of a loop.",
+    doc="The run's random key with `seed` (int32 scalar) folded in: u32[2]. It differs in every "
+    "run and in every iteration of a loop.",
 )
 
 FOLD_IN = OpDef(
@@ -135,21 +136,21 @@ FOLD_IN = OpDef(
     differentiable=False,
     layout=replicated,
     cost=times_result(HASH),
-    doc="A key (u32[2]) made from a key and a number (int32 scalar); other numbers give keys "
-    "that are independent. Of arrays of keys and numbers, each by itself.",
+    doc="A key (u32[2]) derived from a key and a number (int32 scalar). Different numbers give "
+    "independent keys. Also elementwise on arrays of keys and numbers.",
 )
 
 SPLIT_KEY = OpDef(
     name="SplitKey",
     signature="key -> keys",
     precision="wide",
-    attrs={"shape": Attr("dims", doc="of the array of new keys")},
+    attrs={"shape": Attr("dims", doc="the shape of the array of new keys")},
     infer=_infer_split,
     lower=_lower_split,
     differentiable=False,
     layout=replicated,
     cost=times_result(HASH),
-    doc="`shape` many keys (u32[..., 2]) made from a key, independent of it and of each other.",
+    doc="New keys (u32[*shape, 2]) derived from a key, independent of it and of each other.",
 )
 
 RANDOM_BITS = OpDef(
@@ -157,7 +158,7 @@ RANDOM_BITS = OpDef(
     signature="key -> x",
     precision="wide",
     attrs={
-        "shape": Attr("dims", doc="of the result, for each key"),
+        "shape": Attr("dims", doc="the shape of the result for each key"),
         "dtype": Attr(
             "dtype",
             default=UINT32,
@@ -179,10 +180,10 @@ def random_key(seed: Seed = None, *, name: str | None = None) -> Tensor:
 
     Args:
         seed: operators with the same seed draw the same numbers within a run: an int of 0 to
-            2^31 - 1, or an int32 scalar tensor. By default one that no other operator has.
+            2^31 - 1, or an int32 scalar tensor. By default a seed that no other operator has.
 
     Raises:
-        AttributeValueError: a seed out of range.
+        AttributeValueError: the seed is out of range.
 
     Examples:
         >>> key = gc.random.random_key()
@@ -190,7 +191,7 @@ def random_key(seed: Seed = None, *, name: str | None = None) -> Tensor:
         TensorType(dtype=dtype('uint32'), shape=(2,))
     """
     if seed is None:
-        # Negative, so that no seed of the user's is the same.
+        # Negative, so that it differs from all seeds of the user.
         seed = -graph_of([]).next_draw()
     elif isinstance(seed, Operand):
         seed = convert(seed)
@@ -204,7 +205,7 @@ def random_key(seed: Seed = None, *, name: str | None = None) -> Tensor:
 
 
 def fold_in(key: TensorLike, data: TensorLike, *, name: str | None = None) -> Tensor:
-    """A key made from `key` (u32[2]) and a number (int, or int32 scalar tensor).
+    """A key derived from `key` (u32[2]) and a number (int, or int32 scalar tensor).
 
     Examples:
         >>> key = gc.random.random_key(0)
@@ -216,11 +217,11 @@ def fold_in(key: TensorLike, data: TensorLike, *, name: str | None = None) -> Te
 
 
 def split_key(key: TensorLike, num: ShapeLike = 2, *, name: str | None = None) -> Tensor:
-    """`num` new keys made from `key`, after which it should not be used any more.
+    """`num` new keys derived from `key`, which should not be used any more.
 
     Args:
         key: u32[2].
-        num: how many; or the shape of an array of them.
+        num: the number of keys, or the shape of an array of keys.
 
     Returns:
         u32[num, 2]; a row is a key.
@@ -237,7 +238,7 @@ def split_key(key: TensorLike, num: ShapeLike = 2, *, name: str | None = None) -
 def random_bits(
     key: TensorLike, shape: ShapeLike = (), dtype: DTypeLike = "uint32", *, name: str | None = None
 ) -> Tensor:
-    """Random bits: unsigned integers spread evenly over all of their values.
+    """Random bits: unsigned integers, uniformly distributed over all values of the dtype.
 
     Args:
         key: u32[2]; the same key gives the same bits.

@@ -1,6 +1,7 @@
-"""Draws by rejection or sorting, which no formula of even numbers gives: gamma, counts, orders.
+"""Draws by rejection or sorting: gamma, counts, permutations. No formula of uniform numbers gives
+them.
 
-The functions that make them are in `graphc.ops.draws.distributions`, `counts` and `choices`.
+The functions that draw them are in `graphc.ops.draws.distributions`, `counts` and `choices`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _lower_gamma(ctx: LowerContext, key: Any, alpha: Any, *, shape: Shape, log: 
 
 
 def _gamma_gradient(ctx: GradientContext, node: Node, dx: Tensor) -> Adjoints:
-    """From the draw itself: `jax.vjp` would draw again."""
+    """Computed from the draw itself, because `jax.vjp` would draw again."""
     alpha, x = node.inputs[1], node.outputs[0]
     slope = ctx.ops.random_gamma_grad(alpha, x, log=node.attrs["log"])
     return [None, unbroadcast(ctx, dx * slope, alpha)]
@@ -115,7 +116,7 @@ def _lower_multinomial(
     ctx: LowerContext, key: Any, n: Any, p: Any, *, shape: Shape, dtype: DType
 ) -> Any:
     n, p = n.astype(wide(n.dtype)), p.astype(wide(p.dtype))
-    sizes = ctx.shape(shape)  # which versions of JAX take with the axis of classes or without
+    sizes = ctx.shape(shape)  # JAX versions differ in the shape argument
     n = jax.numpy.broadcast_to(n, sizes)
     p = jax.numpy.broadcast_to(p, (*sizes, p.shape[-1]))
     return jax.random.multinomial(as_jax_key(key), n, p, dtype=p.dtype).astype(dtype)
@@ -132,13 +133,13 @@ def _lower_permutation(ctx: LowerContext, key: Any, *, size: Dim) -> Any:
 
 
 def _permutation_cost(ctx: CostContext, node: Node) -> int:
-    """A random word for each element, by which they are sorted."""
+    """A random word for each element, and a sort by these words."""
     (x,) = node.outputs
     return HASH * size_of(x) + comparisons(size_of(x), size_of(x))
 
 
-# A key, a normal and a uniform number for each of two trials. Source: Marsaglia & Tsang, ACM
-# Trans. Math. Softw. 26, 2000; Hörmann, Insurance: Mathematics and Economics 12, 1993.
+# The cost of a key, a normal and a uniform number for each of two trials. Source: Marsaglia &
+# Tsang, ACM Trans. Math. Softw. 26, 2000; Hörmann, Insurance: Mathematics and Economics 12, 1993.
 _by_rejection = times_result(2 * (4 * HASH + 20))
 
 RANDOM_GAMMA = OpDef(
@@ -151,7 +152,7 @@ RANDOM_GAMMA = OpDef(
     gradient=_gamma_gradient,
     layout=replicated,
     cost=_by_rejection,
-    doc="Numbers of the gamma distribution of shape alpha and scale 1; alpha broadcasts to "
+    doc="Numbers from the gamma distribution with shape alpha and scale 1; alpha broadcasts to "
     "`shape`. The gradient is that of the draw as a function of alpha. Floats of 16 bits or more. "
     "Source: Marsaglia & Tsang, ACM TOMS 26, 2000; Figurnov et al., NeurIPS 2018.",
 )
@@ -173,8 +174,8 @@ RANDOM_POISSON = OpDef(
     differentiable=False,
     layout=replicated,
     cost=_by_rejection,
-    doc="Integers of the Poisson distribution with mean `rate` (a float of 16 bits or more), which "
-    "broadcasts to `shape`. Source: Hormann, Insurance: Mathematics and Economics 12, 1993.",
+    doc="Integers from the Poisson distribution with mean `rate` (a float of 16 bits or more), "
+    "which broadcasts to `shape`. Source: Hormann, Insurance: Mathematics and Economics 12, 1993.",
 )
 
 RANDOM_BINOMIAL = OpDef(
@@ -187,24 +188,24 @@ RANDOM_BINOMIAL = OpDef(
     differentiable=False,
     layout=replicated,
     cost=_by_rejection,
-    doc="How many of n trials succeed, each with probability p; n and p, of one dtype (a float of "
-    "16 bits or more), broadcast to `shape`. Exact for n up to 2^24 in float32. Source: Hormann, "
-    "J. Statistical Computation and Simulation 46, 1993.",
+    doc="The number of successes in n trials with probability p; n and p, of one dtype (a float "
+    "of 16 bits or more), broadcast to `shape`. Exact for n up to 2^24 in float32. Source: "
+    "Hormann, J. Statistical Computation and Simulation 46, 1993.",
 )
 
 RANDOM_MULTINOMIAL = OpDef(
     name="RandomMultinomial",
     signature="key, n, p -> x",
     precision="wide",
-    attrs={"shape": Attr("dims", doc="of the stack of vectors"), "dtype": _COUNTS},
+    attrs={"shape": Attr("dims", doc="the batch shape of the vectors"), "dtype": _COUNTS},
     infer=_infer_multinomial,
     lower=_lower_multinomial,
     differentiable=False,
     layout=replicated,
     cost=_by_rejection,
-    doc="How many of n trials give each of k classes, with probabilities proportional to p "
-    "[..., k]; n and the axes of p before the last, of one dtype (a float of 16 bits or more), "
-    "broadcast to `shape`. Results [*shape, k]. Source: jax.random.multinomial; Davis, "
+    doc="The number of the n trials that give each of k classes, with probabilities proportional "
+    "to p [..., k]; n and the axes of p before the last, of one dtype (a float of 16 bits or "
+    "more), broadcast to `shape`. Results [*shape, k]. Source: jax.random.multinomial; Davis, "
     "Computational Statistics & Data Analysis 16, 1993.",
 )
 
@@ -218,7 +219,7 @@ RANDOM_PERMUTATION = OpDef(
     differentiable=False,
     layout=replicated,
     cost=_permutation_cost,
-    doc="The numbers 0 to size - 1 (int32) in random order, each order as likely as another.",
+    doc="The numbers 0 to size - 1 (int32) in random order; all orders are equally likely.",
 )
 
 OPS: tuple[OpDef, ...] = (

@@ -1,6 +1,6 @@
-"""More distributions, as formulas of even, normal and gamma numbers, drawn anew in every run.
+"""More distributions, as formulas of uniform, normal and gamma numbers, drawn anew in every run.
 
-See `random_key` for seeds. Integers among the parameters count as float32.
+See `random_key` for seeds. Integer parameters are converted to float32.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def rayleigh(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """The lengths of vectors of two normal numbers with standard deviation `scale`.
+    """Numbers from the Rayleigh distribution: norms of two normal numbers with deviation `scale`.
 
     Args:
         shape: ints and named sizes.
@@ -90,7 +90,7 @@ def maxwell(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """The lengths of vectors of three normal numbers; arguments as in `rayleigh`.
+    """Numbers from the Maxwell distribution: norms of three normal numbers; see `rayleigh`.
 
     Source: jax.random.maxwell.
 
@@ -114,12 +114,12 @@ def weibull(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of the Weibull distribution: exponential ones to the power 1 / a.
+    """Numbers from the Weibull distribution: exponentially distributed numbers to the power 1 / a.
 
     Args:
         a: positive; it broadcasts to `shape`.
-        scale: what they are multiplied by: a number or a tensor that broadcasts to `shape`.
-        shape: ints and named sizes; by default what `a` and `scale` broadcast to.
+        scale: a factor: a number or a tensor that broadcasts to `shape`.
+        shape: ints and named sizes; by default the common shape of `a` and `scale`.
         seed: see `random_key`.
         name: of the node that draws.
 
@@ -141,9 +141,10 @@ def weibull(
 def pareto(
     b: TensorLike, shape: ShapeLike | None = None, *, seed: Seed = None, name: str | None = None
 ) -> Tensor:
-    """Numbers from 1 on, above x with probability x^-b; `b` and `shape` as `a` in `weibull`.
+    """Numbers from the Pareto distribution: at least 1, and above x with probability x^-b. `b` and
+    `shape` are like `a` and `shape` in `weibull`.
 
-    Source: jax.random.pareto; numpy.random.Generator.pareto gives them less 1.
+    Source: jax.random.pareto; numpy.random.Generator.pareto subtracts 1.
 
     Examples:
         >>> run(gc.random.pareto(3.0, shape=(3,), seed=1))
@@ -163,11 +164,11 @@ def triangular(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers from `left` to `right`, the likelier the nearer they are to `mode`.
+    """Numbers from the triangular distribution from `left` to `right` with the given `mode`.
 
     Args:
         left, mode, right: in this order; they broadcast together and to `shape`.
-        shape: ints and named sizes; by default what they broadcast to.
+        shape: ints and named sizes; by default their common shape.
         seed: see `random_key`.
         name: of the node that draws.
 
@@ -185,7 +186,7 @@ def triangular(
     even = uniform(sizes, dtype=left.dtype, seed=seed, name=name)
     width, rise, fall = right - left, mode - left, right - mode
     below = less(even * width, rise)
-    # The root not taken is of 1, so that its gradient is a number.
+    # The unused root gets 1, so that its gradient is finite.
     low = sqrt(where(below, even * width * rise, 1))
     high = sqrt(where(below, 1, (1 - even) * width * fall))
     return where(below, left + low, right - high)
@@ -199,11 +200,11 @@ def wald(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of the Wald, or inverse Gaussian, distribution.
+    """Numbers from the Wald (inverse Gaussian) distribution.
 
     Args:
         mean, scale: positive; they broadcast together and to `shape`.
-        shape: ints and named sizes; by default what they broadcast to.
+        shape: ints and named sizes; by default their common shape.
         seed: see `random_key`.
         name: of the node that draws the normal numbers.
 
@@ -223,7 +224,7 @@ def wald(
     normals = emit_one(RANDOM_NORMAL, (fold_in(key, 0),), name, **attrs)
     even = emit_one(RANDOM_UNIFORM, (fold_in(key, 1),), **attrs)
     y = 0.5 * mean * square(normals) / scale
-    # The lesser root of its quadratic, written so that nothing cancels.
+    # The lesser root of the quadratic, in a form without cancellation.
     x = divide(mean, 1 + y + sqrt(y * (2 + y)))
     return where(less(even * (mean + x), mean), x, divide(square(mean), x))
 
@@ -236,11 +237,11 @@ def f(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of the F distribution: the ratio of two chi-squares, each by its degrees of freedom.
+    """Numbers from the F distribution: the ratio of two scaled chi-square numbers.
 
     Args:
         dfnum, dfden: positive; they broadcast together and to `shape`. Gradients flow to them.
-        shape: ints and named sizes; by default what they broadcast to.
+        shape: ints and named sizes; by default their common shape.
         seed: see `random_key`.
         name: of the node that draws.
 
@@ -296,12 +297,12 @@ def ball(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Points spread evenly over the unit ball of the p-norm in `d` dimensions.
+    """Uniformly distributed points in the unit ball of the p-norm in `d` dimensions.
 
     Args:
         d: an int, positive.
         p: a number, positive.
-        shape: of the stack of points.
+        shape: the batch shape.
         dtype: floating.
         seed: see `random_key`.
         name: of the node that draws.
@@ -344,11 +345,11 @@ def orthogonal(
     seed: Seed = None,
     name: str | None = None,
 ) -> Tensor:
-    """Orthogonal matrices, each rotation or reflection as likely as another.
+    """Uniformly (Haar) distributed orthogonal matrices.
 
     Args:
         n: the side, an int.
-        shape: of the stack of matrices.
+        shape: the batch shape.
         dtype: float32 or float64.
         seed: see `random_key`.
         name: of the node that draws.

@@ -82,7 +82,7 @@ def _remainder_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoint
 
 
 def _not_by_zero(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`function`, or None where a divisor is zero: NumPy and XLA differ there."""
+    """`function`, or None if a divisor is zero, because NumPy and XLA differ there."""
     return lambda x, y: function(x, y) if np.all(y != 0) else None
 
 
@@ -343,7 +343,7 @@ def _lower_abs(ctx: LowerContext, x: Any) -> Any:
 def _abs_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     x, y = node.inputs[0], node.outputs[0]
     if not is_complex(x.type.dtype):
-        return [ctx.ops.where(x >= 0.0, dy, -dy)]  # at zero 1, as in JAX
+        return [ctx.ops.where(x >= 0.0, dy, -dy)]  # 1 at zero, as in JAX
     # The direction conj(x) / |x|; at zero the adjoint is zero, as in JAX.
     length = ctx.ops.where(ctx.ops.equal(y, 0.0), 1.0, y)
     return [to_dtype(dy / length, x.type.dtype) * ctx.ops.conj(x)]

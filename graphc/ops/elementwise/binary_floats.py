@@ -90,7 +90,7 @@ def reduce_precision(
 ) -> Given:
     """`x` rounded to a float with fewer bits, in its dtype: (5, 10) is float16, (8, 7) bfloat16.
 
-    The adjoint is rounded in the same way, as for a cast there and back.
+    The adjoint is rounded in the same way, as for a cast and its reverse.
 
     Raises:
         AttributeValueError: `exponent_bits` is less than 1, or `mantissa_bits` is less than 0.

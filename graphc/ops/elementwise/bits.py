@@ -39,7 +39,7 @@ def _shift(name: str, function: Callable[[Any, Any], Any], fold: np.ufunc) -> De
         widen=True,
         differentiable=False,
         fold=fold,
-        dtypes="No bits remain where n is at least their number. Integer dtypes.",
+        dtypes="No bits remain if n is at least their number. Integer dtypes.",
     )
 
 
@@ -102,7 +102,7 @@ def _infer_bitcast(ctx: InferContext, x: TensorType, *, dtype: DType) -> TensorT
     dtypes="Integer and floating dtypes.",
 )
 def bitcast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Given:
-    """The bits of `x` read as another dtype of as many bits; of the shape of `x`.
+    """The bits of `x`, reinterpreted as another dtype of the same width, in the shape of `x`.
 
     Raises:
         DTypeError: the dtypes have different numbers of bits, or are bool or complex.

@@ -256,9 +256,9 @@ def _where_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPl
     dtypes="The node takes a bool condition; x and y of all dtypes.",
 )
 def where(condition: TensorLike, x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
-    """x where the condition holds, y elsewhere; all three broadcast, x and y promote.
+    """x where the condition is true, y elsewhere; all three broadcast, x and y promote.
 
-    A condition of another dtype than bool holds where it is not zero.
+    A condition of another dtype than bool is true where it is not zero.
 
     Raises:
         ShapeError: the shapes do not broadcast together.

@@ -31,8 +31,8 @@ from graphc.typing import TensorLike
 
 __all__ = ["pow", "power", "reciprocal", "rsqrt", "sqrt", "square"]
 
-# Greater whole float exponents use `lax.pow`: repeated multiplication rounds each time and would be
-# less exact.
+# Greater integral float exponents use `lax.pow`: repeated multiplication rounds each time and would
+# be less exact.
 _MAX_WHOLE_EXPONENT = 32
 
 

@@ -1,4 +1,4 @@
-"""Rounding to whole numbers, elementwise."""
+"""Rounding to integers, elementwise."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def sigmoid(x: TensorLike, *, name: str | None = None) -> Given:
     precision="follow",
 )
 def erf(x: TensorLike, *, name: str | None = None) -> Given:
-    """The error function, elementwise; integers give float32, complex is refused.
+    """The error function, elementwise; integers give float32, and complex dtypes are errors.
 
     Examples:
         >>> run(gc.erf([0.0, 1.0]))

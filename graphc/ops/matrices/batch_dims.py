@@ -1,4 +1,4 @@
-"""Operands that hold a matrix or vector for each place of one stack, and go in step along it."""
+"""Operands that hold a stack of matrices or vectors, with equal batch dimensions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from graphc.ops.core.layout_rules import replicated
 
 
 def check_stack(ctx: InferContext, *operands: tuple[TensorType, int]) -> None:
-    """Raises unless the operands, of one dtype, have the same axes before so many last ones."""
+    """Raises unless the operands have one dtype and equal batch dimensions before the last axes.
+    The operands are pairs (type, number of last axes)."""
     (first, own), *others = operands
     stack = first.shape[: first.rank - own]
     for other, axes in others:
@@ -24,9 +25,9 @@ def check_stack(ctx: InferContext, *operands: tuple[TensorType, int]) -> None:
 
 
 def of_each(axes: int) -> LayoutRule:
-    """The layout of what holds, in operands and results, something for each place of a stack.
+    """The layout rule of operators whose operands and results all have the same batch dimensions.
 
-    `axes`: how many the first operand has behind it.
+    `axes`: how many axes of the first operand follow the batch dimensions.
     """
 
     def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:

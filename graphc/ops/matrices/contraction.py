@@ -50,9 +50,9 @@ def _infer_dot_general(
         ("b", b, rhs_contract + rhs_batch),
     ):
         if len(set(axes)) != len(axes) or not all(0 <= i < len(type.shape) for i in axes):
-            ctx.fail(f"axes {axes} of {label}: out of range, or one named twice")
+            ctx.fail(f"axes {axes} of {label}: an axis is out of range or named twice")
     if len(lhs_contract) != len(rhs_contract) or len(lhs_batch) != len(rhs_batch):
-        ctx.fail("a and b must name as many axes, contracted and batch ones")
+        ctx.fail("a and b must have equal numbers of contracted axes and of batch axes")
     for i, j in zip(lhs_contract, rhs_contract, strict=True):
         ctx.unify(
             a.shape[i],
@@ -73,7 +73,8 @@ def _lower_dot_general(ctx: LowerContext, a: Any, b: Any, **attrs: Axes) -> Any:
     lc, rc, lb, rb = (attrs[k] for k in DOT_GENERAL.attrs)
     leading = tuple(range(len(lc)))
     if len(lc) > 1 and not lb and lc == rc == leading:
-        # As one axis: XLA on CPU would copy an operand to bring several of them together.
+        # Merge the contracted axes. For several axes, XLA on CPU would copy an operand to merge
+        # them.
         a, b = lax.collapse(a, 0, len(lc)), lax.collapse(b, 0, len(lc))
         lc = rc = (0,)
     return lax.dot_general(a, b, ((lc, rc), (lb, rb)))
@@ -84,7 +85,7 @@ def _dot_general_gradient(ctx: GradientContext, node: Node, dc: Tensor) -> Adjoi
     lc, rc, lb, rb = (node.attrs[k] for k in DOT_GENERAL.attrs)
     batch = tuple(range(len(lb)))
     free_a = _free(a.ndim, lc, lb)
-    of_a = tuple(range(len(lb), len(lb) + len(free_a)))  # where a's free axes lie in the result
+    of_a = tuple(range(len(lb), len(lb) + len(free_a)))  # positions of a's free axes in the result
     of_b = tuple(range(len(lb) + len(free_a), dc.ndim))
     return [
         _dot_adjoint(dc, b, (of_b, _free(b.ndim, rc, rb)), (batch, rb), lb, lc, rc, free_a),
@@ -102,9 +103,9 @@ def _dot_adjoint(
     other_contract: Axes,
     own_free: Sequence[int],
 ) -> Tensor:
-    """The adjoint of one operand: `dc` times the `other`, axes put in the operand's order.
+    """The adjoint of one operand: `dc` times the `other`, with axes in the order of the operand.
 
-    What is left of `other` are the axes it was contracted along, in its own order.
+    The product retains the axes of `other` that were contracted, in the order of `other`.
     """
     left = [own_contract[i] for i in np.argsort(other_contract)]
     order = [*own_batch, *left, *own_free]
@@ -163,9 +164,9 @@ DOT_GENERAL = OpDef(
     layout=_dot_general_layout,
     fold=_fold_dot_general,
     cost=_dot_general_cost,
-    doc="Products summed over the contracted axes, one of each operand by pairs; the batch axes "
-    "go in step. Axes of the result: batch, the others of a, the others of b. One dtype, any. "
-    "Source: jax.lax.dot_general.",
+    doc="Products summed over pairs of contracted axes, one axis of each operand. The batch axes "
+    "also form pairs. Axes of the result: batch, the others of a, the others of b. One dtype, "
+    "any. Source: jax.lax.dot_general.",
 )
 
 
@@ -182,8 +183,8 @@ def dot_general(
     Args:
         a: any tensor.
         b: any tensor; dtypes promote.
-        contracting: the axes of `a` and those of `b` that are summed over, by pairs.
-        batch: likewise, the axes that go in step.
+        contracting: the axes of `a` and those of `b` to sum over, in pairs.
+        batch: the batch axes of `a` and those of `b`, in pairs.
         name: of the node.
 
     Returns:
@@ -223,7 +224,7 @@ def tensordot(
     Args:
         a: any tensor.
         b: any tensor; dtypes promote.
-        axes: a number, of the last axes of `a` and the first of `b`; or the axes of each.
+        axes: the number of last axes of `a` and first axes of `b`; or the axes of each operand.
         name: of the node.
 
     Raises:

@@ -1,4 +1,4 @@
-"""einsum: sums of products by labels of axes, written with products of pairs. No operator."""
+"""einsum: sums of products by axis labels, composed of products of pairs. No operator."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ __all__ = ["einsum"]
 
 Label = Hashable  # a letter, or -1, -2, ... for the axes of "...", counted from the last
 
-# What a named size counts as where the order of the products is chosen.
+# The value of a named size when the order of the products is chosen.
 _GUESS = 64
 
 
 class _Term(NamedTuple):
-    """A tensor with a label for each axis, none of them twice."""
+    """A tensor with a distinct label for each axis."""
 
     labels: tuple[Label, ...]
     tensor: Tensor
 
 
 def einsum(subscripts: str, *operands: TensorLike, name: str | None = None) -> Tensor:
-    """Products of the operands summed over axes, as the labels of these say.
+    """Products of the operands, summed over axes according to labels.
 
     Args:
-        subscripts: a letter for each axis, as in "bij,bjk->bik": axes of one letter go in step,
-            and are summed over where the letter is not right of the arrow. Without an arrow the
-            letters that stand once are the result's, in alphabetic order. "..." stands for
-            axes that broadcast.
-        operands: one for each list of letters; dtypes promote. An axis of size 1 goes in step
-            with one of any size.
+        subscripts: a letter for each axis, as in "bij,bjk->bik": axes with the same letter share an
+            index. The result is summed over letters that do not occur after the arrow. Without an
+            arrow, the result has the letters that occur once, in alphabetical order. "..."
+            represents axes that broadcast.
+        operands: one for each list of letters; dtypes promote. An axis of size 1 broadcasts to any
+            size.
         name: of the node.
 
     Returns:
-        The axes in the order of the letters. More than two operands are multiplied in pairs, in
-        the order of least cost.
+        A tensor with its axes in the order of the letters. More than two operands are multiplied in
+        pairs, in the cheapest order.
 
     Raises:
         AttributeValueError: subscripts that do not fit the operands.
@@ -116,16 +116,16 @@ def _parse(subscripts: str, tensors: Sequence[Tensor]) -> tuple[list[list[Label]
         letters = (label for label, n in counts.items() if n == 1 and isinstance(label, str))
         return labels, [*dots, *sorted(letters)]
     if dots and "..." not in right:
-        _refuse("the result needs '...' as the operands have it", subscripts)
+        _refuse("the result needs '...' because the operands have it", subscripts)
     result = _labels(right, len(right.replace("...", "")) + len(dots), subscripts)
     for label, n in Counter(result).items():
         if n > 1 or label not in counts:
-            _refuse(f"{label!r} of the result must stand once, and in an operand", subscripts)
+            _refuse(f"{label!r} of the result must occur once, and in an operand", subscripts)
     return labels, result
 
 
 def _labels(part: str, rank: int, subscripts: str) -> list[Label]:
-    """A label for each axis: the letters of `part`, with "..." spread over what is left."""
+    """A label for each axis: the letters of `part`, with "..." for the remaining axes."""
     before, dots, after = part.partition("...")
     letters = before + after
     if letters and not (letters.isascii() and letters.isalpha()):
@@ -137,7 +137,7 @@ def _labels(part: str, rank: int, subscripts: str) -> list[Label]:
 
 
 def _sizes(labels: Sequence[Sequence[Label]], tensors: Sequence[Tensor]) -> dict[Label, Dim]:
-    """The size under each label; 1 gives way to others."""
+    """The size of each label. Other sizes take precedence over 1."""
     sizes: dict[Label, Dim] = {}
     for own, tensor in zip(labels, tensors, strict=True):
         for label, dim in zip(own, tensor.shape, strict=True):
@@ -160,7 +160,7 @@ def _refuse(what: str, subscripts: str) -> NoReturn:
     refuse(
         f"einsum: {what}, in {subscripts!r}",
         error=AttributeValueError,
-        hint='a letter for each axis of each operand, as in "bij,bjk->bik"; "..." is for the rest',
+        hint='a letter for each axis of each operand, as in "bij,bjk->bik"; "..." is for others',
     )
 
 
@@ -168,7 +168,7 @@ def _refuse(what: str, subscripts: str) -> NoReturn:
 
 
 def _distinct(labels: Sequence[Label], x: Tensor, sizes: Mapping[Label, Dim]) -> _Term:
-    """An operand with each label once, without axes that only repeat."""
+    """An operand with each label once, without axes that broadcast."""
     own = list(labels)
     for label in dict.fromkeys(labels):
         while own.count(label) > 1:
@@ -182,7 +182,7 @@ def _distinct(labels: Sequence[Label], x: Tensor, sizes: Mapping[Label, Dim]) ->
 
 
 def _without_lone(term: _Term, elsewhere: set[Label]) -> _Term:
-    """A term summed over the axes that it alone has."""
+    """A term, summed over the axes whose labels no other term has."""
     alone = [i for i, label in enumerate(term.labels) if label not in elsewhere]
     x = _summed(term.tensor, alone) if alone else term.tensor
     return _Term(tuple(label for label in term.labels if label in elsewhere), x)
@@ -196,7 +196,7 @@ def _diagonal(x: Tensor, first: int, second: int) -> Tensor:
 
 
 def _summed(x: Tensor, axes: list[int]) -> Tensor:
-    """The sum over axes in the dtype of `x`; of bools, whether any holds."""
+    """The sum over axes in the dtype of `x`; of bools, whether any is true."""
     if x.dtype == BOOL:
         return reduce_any(x, axes)
     return cast(reduce_sum(x, axes), x.dtype)
@@ -205,7 +205,7 @@ def _summed(x: Tensor, axes: list[int]) -> Tensor:
 def _path(
     terms: Sequence[_Term], result: Sequence[Label], sizes: Mapping[Label, Dim]
 ) -> list[tuple[int, ...]]:
-    """Which terms to multiply, one step after the other: their product goes to the end."""
+    """Which terms to multiply in each step. Their product is appended to the list."""
     if len(terms) <= 2:
         return [tuple(range(len(terms)))]
     number = {label: i for i, label in enumerate(sizes)}
@@ -223,7 +223,7 @@ def _path(
 
 
 def _multiplied(a: _Term, b: _Term, needed: set[Label]) -> _Term:
-    """The product of two terms, summed over what they share and nothing else needs."""
+    """The product of two terms, summed over shared labels that nothing else needs."""
     shared = [label for label in a.labels if label in b.labels]
     batch = [label for label in shared if label in needed]
     summed = [label for label in shared if label not in needed]

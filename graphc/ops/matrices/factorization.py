@@ -51,8 +51,8 @@ CHOLESKY = OpDef(
     lower=lambda ctx, a: lax.linalg.cholesky(a, symmetrize_input=True),
     layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: n**3 / 3),  # Golub & Van Loan 4.2
-    doc="The lower triangular l with a = l l^H of matrices [..., n, n], of which the mean with "
-    f"their adjoint is taken; NaN where that is not positive definite. {_DTYPES}",
+    doc="The lower triangular l with a = l l^H of matrices [..., n, n], which are averaged with "
+    f"their adjoints; NaN if the average is not positive definite. {_DTYPES}",
 )
 
 
@@ -71,7 +71,7 @@ def _qr_gradient(
 ) -> Sequence[Tensor | None]:
     q, r = node.outputs
     if not known_alike(q.shape[-1:], r.shape[-1:], q):
-        raise _no_gradient(node, "a complete factorization, or of matrices wider than high")
+        raise _no_gradient(node, "a complete factorization, or of wide matrices")
     return ctx.by_vjp(node, dq, dr)
 
 
@@ -79,7 +79,7 @@ def _no_gradient(node: Node, of: str) -> GradientError:
     return GradientError(
         f"{node.op.name}: there is no gradient of {of}",
         source=node.source,
-        hint="the reduced factorization of matrices higher than wide has one",
+        hint="the reduced factorization of tall matrices has one",
     )
 
 
@@ -100,8 +100,8 @@ QR = OpDef(
     gradient=_qr_gradient,
     layout=of_each_matrix,
     cost=_qr_cost,
-    doc="q with orthonormal columns and upper triangular r, a = q r, of matrices [..., m, n]: "
-    f"q is [..., m, k] with k the lesser side, or square where `full`. {_DTYPES}",
+    doc="q with orthonormal columns and upper triangular r, a = q r, of matrices [..., m, n]: q "
+    f"is [..., m, k] with k = min(m, n), or square if `full`. {_DTYPES}",
 )
 
 
@@ -131,8 +131,8 @@ def _svd_gradient(
 
 
 def _svd_cost(ctx: CostContext, node: Node) -> int:
-    """With all vectors of the longer side, m: 4 m^2 n + 8 m n^2 + 9 n^3. Source: Golub & Van
-    Loan 8.6."""
+    """With all vectors of the longer side m: 4 m^2 n + 8 m n^2 + 9 n^3. Source: Golub & Van Loan
+    8.6."""
     *stack, m, n = dims_of(node.inputs[0])
     k, longer = min(m, n), max(m, n)
     if node.attrs["full"]:
@@ -182,9 +182,9 @@ def _lower_eigh(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
 def _eigh_gradient(
     ctx: GradientContext, node: Node, dw: Tensor | None, dv: Tensor | None
 ) -> Adjoints:
-    """By M = v^H da v: dw = diag(M), dv = v (F * M), where F_kj = 1 / (w_j - w_k), k != j.
+    """Uses M = v^H da v: dw = diag(M), dv = v (F * M), where F_kj = 1 / (w_j - w_k), k != j.
 
-    Equal eigenvalues harm only where the adjoint of the vectors is asked for.
+    Equal eigenvalues matter only if the adjoint of the vectors is requested.
     Source: Giles, An extended collection of matrix derivative results, 2008, section 3.1.
     """
     ops, (w, v) = ctx.ops, node.outputs
@@ -211,7 +211,7 @@ EIGH = OpDef(
     layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: 9 * n**3),  # Golub & Van Loan 8.3
     doc="The eigenvalues (real, ascending) and the orthonormal eigenvectors, columns of v, of "
-    f"matrices [..., n, n], of which the mean with their adjoint is taken. {_DTYPES}",
+    f"matrices [..., n, n], which are averaged with their adjoints. {_DTYPES}",
 )
 
 
@@ -222,12 +222,12 @@ def cholesky(a: TensorLike, *, upper: bool = False, name: str | None = None) -> 
     """The Cholesky factor l of positive definite matrices: a = l l^H.
 
     Args:
-        a: [..., n, n]; its mean with its adjoint is taken, so both triangles count.
-        upper: give l^H instead.
+        a: [..., n, n]. It is averaged with its adjoint, so both triangles count.
+        upper: return l^H instead.
         name: of the node.
 
     Returns:
-        [..., n, n], lower triangular; NaN where `a` is not positive definite.
+        [..., n, n], lower triangular; NaN if `a` is not positive definite.
 
     Raises:
         ShapeError: not square.
@@ -248,12 +248,12 @@ def qr(a: TensorLike, mode: str = "reduced", *, name: str | None = None) -> Tens
     """The factors q, with orthonormal columns, and r, upper triangular: a = q r.
 
     Args:
-        a: [..., m, n], k the lesser of the two.
-        mode: "reduced", "complete" (q square; no gradient unless a is), or "r".
+        a: [..., m, n], with k = min(m, n).
+        mode: "reduced", "complete" (q is square; no gradient unless a is square), or "r".
         name: of the node.
 
     Returns:
-        q [..., m, k] and r [..., k, n], k being m for "complete"; for "r" r alone.
+        q [..., m, k] and r [..., k, n], with k = m for "complete"; only r for "r".
 
     Raises:
         AttributeValueError: another mode.
@@ -282,10 +282,10 @@ def svd(
     """The singular value decomposition a = u diag(s) vh.
 
     Args:
-        a: [..., m, n], k the lesser of the two.
-        full_matrices: u and vh square. There is no gradient of that, unless a is square.
-        compute_uv: whether u and vh are wanted. Their gradients are infinite where singular
-            values are equal; those of s alone, with False here, are not.
+        a: [..., m, n], with k = min(m, n).
+        full_matrices: make u and vh square. This has no gradient unless a is square.
+        compute_uv: whether to compute u and vh. Their gradients are infinite if singular values are
+            equal; gradients of s alone, with False here, are not.
         name: of the node.
 
     Returns:
@@ -324,12 +324,12 @@ def eigh(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
     Args:
-        a: [..., n, n]; its mean with its adjoint is taken, so both triangles count.
+        a: [..., n, n]. It is averaged with its adjoint, so both triangles count.
         name: of the node.
 
     Returns:
         The eigenvalues [..., n], real and ascending, and [..., n, n] with the eigenvectors as
-        columns. Gradients of the vectors are infinite where eigenvalues are equal.
+        columns. Gradients of the vectors are infinite if eigenvalues are equal.
 
     Raises:
         ShapeError: not square.

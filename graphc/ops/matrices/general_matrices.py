@@ -1,4 +1,4 @@
-"""Factorizations and eigenvalues of square matrices of no special form, and of tridiagonal ones."""
+"""Factorizations and eigenvalues of general square matrices, and tridiagonal systems."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ LU = OpDef(
     lower=lambda ctx, a: tuple(lax.linalg.lu(a)),
     layout=of_each_matrix,
     cost=of_matrices(elimination),
-    doc="Of matrices [..., m, n] with rows exchanged: l below the diagonal, without its ones, and "
-    "u. Row i was exchanged with row pivots[i] (int32), and came from row permutation[i]. "
-    f"{_DTYPES} Source: jax.lax.linalg.lu.",
+    doc="The LU factors of matrices [..., m, n] with exchanged rows: l below the diagonal, "
+    "without its unit diagonal, and u. Row i was exchanged with row pivots[i] (int32) and came "
+    f"from row permutation[i]. {_DTYPES} Source: jax.lax.linalg.lu.",
 )
 
 
@@ -89,8 +89,8 @@ EIG = OpDef(
     lower=_lower_eig,
     layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 4 / 3) * n**3),  # back substitution, a product
-    doc="The eigenvalues, in no order, and the eigenvectors, columns of v of length 1, of matrices "
-    f"[..., n, n]: complex. On CPU and GPU. {_DTYPES} Source: jax.lax.linalg.eig.",
+    doc="The eigenvalues, unordered, and the eigenvectors, which are the columns of v with norm "
+    f"1, of matrices [..., n, n]: complex. On CPU and GPU. {_DTYPES} Source: jax.lax.linalg.eig.",
 )
 
 
@@ -116,8 +116,9 @@ SCHUR = OpDef(
     gradient=_refuse_schur,
     layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: SCHUR_FORM * n**3),
-    doc="t, upper triangular but for 2x2 blocks on the diagonal of real ones, and unitary z, such "
-    f"that a = z t z^H, of matrices [..., n, n]. On CPU. {_DTYPES} Source: jax.lax.linalg.schur.",
+    doc="Upper triangular t (with 2x2 blocks on the diagonal for real matrices) and unitary z "
+    f"such that a = z t z^H, of matrices [..., n, n]. On CPU. {_DTYPES} Source: "
+    "jax.lax.linalg.schur.",
 )
 
 
@@ -161,9 +162,9 @@ TRIDIAGONAL_SOLVE = OpDef(
     lower=lambda ctx, *operands: lax.linalg.tridiagonal_solve(*operands),
     layout=_tridiagonal_layout,
     cost=_tridiagonal_cost,
-    doc="x [..., m, n] of a x = b, where a [..., m, m] has these diagonals [..., m]: the first of "
-    "`lower` and the last of `upper` do not count. "
-    f"{_DTYPES} Source: jax.lax.linalg.tridiagonal_solve.",
+    doc="x [..., m, n] of a x = b, where a [..., m, m] has these diagonals [..., m]: the first "
+    f"element of `lower` and the last of `upper` are ignored. {_DTYPES} Source: "
+    "jax.lax.linalg.tridiagonal_solve.",
 )
 
 
@@ -171,15 +172,15 @@ TRIDIAGONAL_SOLVE = OpDef(
 
 
 def lu_factor(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """The factors l and u of matrices with rows exchanged, in one, and the exchanges.
+    """The factors l and u of matrices with exchanged rows, in one array, and the exchanges.
 
     Args:
         a: [..., m, n].
         name: of the node.
 
     Returns:
-        [..., m, n]: u, and below its diagonal l without the ones on its own; and int32
-        [..., min(m, n)]: row i was exchanged with this one.
+        [..., m, n]: u, and below the diagonal l without its unit diagonal; and int32
+        [..., min(m, n)]: the row that row i was exchanged with.
 
     Raises:
         ShapeError: not a matrix, or sides of unlike names.
@@ -200,7 +201,7 @@ def lu(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor, Tenso
     """The factors of matrices a = p l u: p exchanges rows, l is lower and u upper triangular.
 
     Args:
-        a: [..., m, n], k the lesser of the two.
+        a: [..., m, n], with k = min(m, n).
         name: of the node.
 
     Returns:
@@ -229,11 +230,11 @@ def lu(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor, Tenso
 def lu_solve(
     factors: tuple[TensorLike, TensorLike], b: TensorLike, *, name: str | None = None
 ) -> Tensor:
-    """x of a x = b for a square matrix that `lu_factor` factored.
+    """The solution x of a x = b for a square matrix that `lu_factor` factored.
 
     Args:
-        factors: what `lu_factor` gave: [n, n] and int32 [n]. Pivots out of range are errors of
-            runs with `CompileOptions(check_numerics=True)`.
+        factors: the results of `lu_factor`: [n, n] and int32 [n]. Pivots out of range raise errors
+            in runs with `CompileOptions(check_numerics=True)`.
         b: [n] or [n, k].
         name: of the node.
 
@@ -253,7 +254,7 @@ def lu_solve(
         refuse("lu_solve: takes one matrix of known size", lu=lu, pivots=pivots)
     pivots = in_range(pivots, 0, count, "pivots", of="lu_solve")
     order = iota(pivots.shape, 0)
-    for i in range(count):  # the exchanges, in turn
+    for i in range(count):  # apply the exchanges in order
         j = pivots[i]
         here, there = order[i], take(order, j, mode="clip")
         order = order.at[i].set(there).at[j].set(here)
@@ -272,8 +273,8 @@ def eig(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
         name: of the node.
 
     Returns:
-        The eigenvalues [..., n] in no order, and [..., n, n] with the eigenvectors as columns, of
-        length 1; complex. Gradients are infinite where eigenvalues are equal.
+        The eigenvalues [..., n], unordered, and [..., n, n] with the eigenvectors as columns of
+        norm 1; complex. Gradients are infinite if eigenvalues are equal.
 
     Raises:
         ShapeError: not square.
@@ -301,7 +302,8 @@ def eigvals(a: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def schur(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """t, upper triangular but for 2x2 blocks of real ones, and unitary z: a = z t z^H; on CPU.
+    """The Schur form a = z t z^H with unitary z and upper triangular t, which has 2x2 blocks on the
+    diagonal for real matrices. On CPU.
 
     Args:
         a: [..., n, n].
@@ -310,7 +312,7 @@ def schur(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     Raises:
         ShapeError: not square.
         DTypeError: floats narrower than float32.
-        GradientError: later, of a gradient.
+        GradientError: when a gradient is computed.
 
     Source: scipy.linalg.schur.
 
@@ -332,12 +334,12 @@ def tridiagonal_solve(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """x of a x = b, where a has elements on three diagonals alone.
+    """The solution x of a x = b for tridiagonal a.
 
     Args:
-        lower: [..., m]: below the main diagonal; the first does not count.
+        lower: [..., m]: below the main diagonal; the first element is ignored.
         main: [..., m].
-        upper: [..., m]: above it; the last does not count.
+        upper: [..., m]: above it; the last element is ignored.
         b: [..., m, n].
         name: of the node.
 

@@ -1,4 +1,4 @@
-"""Products of many matrices. No operators of their own."""
+"""Products of many matrices. No operators."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["multi_dot"]
 
 
 def multi_dot(arrays: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
-    """The matrix product of all `arrays`, in the order of least multiplications.
+    """The matrix product of all `arrays`, in the order with the fewest multiplications.
 
     Args:
-        arrays: two or more matrices; the first and the last may be vectors. With named sizes
-            among them the order is from left to right.
+        arrays: two or more matrices; the first and the last may be vectors. With named sizes, the
+            order is from left to right.
         name: of the node.
 
     Raises:
@@ -45,7 +45,8 @@ def multi_dot(arrays: Sequence[TensorLike], *, name: str | None = None) -> Tenso
 
 
 def _chain_sizes(tensors: Sequence[Tensor]) -> Shape:
-    """Rows of the first, then columns of each; 1 for what a vector lacks."""
+    """The rows of the first operand, then the columns of each; 1 for the missing axis of a
+    vector."""
     first, *rest = tensors
     start = (1, first.shape[0]) if first.ndim == 1 else first.shape
     return (*start, *(1 if x.ndim == 1 else x.shape[1] for x in rest))
@@ -60,7 +61,7 @@ def _chain(tensors: Sequence[Tensor], sizes: Sequence[Any], name: str | None) ->
 
 
 def _best_cuts(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Where to cut each run of matrices first.
+    """The position of the last product in each run of matrices.
 
     Source: Cormen et al., Introduction to Algorithms, 3rd ed. 2009, section 15.2.
     """

@@ -39,7 +39,7 @@ def check_matrices(ctx: InferContext, *types: TensorType) -> None:
 
 
 def check_square(ctx: InferContext, a: TensorType) -> Dim:
-    """The side of the square matrices `a`; raises unless that is what it holds."""
+    """The side of the square matrices `a`. Raises if they are not square."""
     check_matrices(ctx, a)
     return ctx.unify(
         a.shape[-2],
@@ -50,13 +50,13 @@ def check_square(ctx: InferContext, a: TensorType) -> Dim:
 
 
 def infer_square(ctx: InferContext, a: TensorType) -> TensorType:
-    """For what makes a square matrix of each."""
+    """Inference for operators that map each square matrix to a square matrix."""
     check_square(ctx, a)
     return a
 
 
 def lesser(ctx: InferContext, m: Dim, n: Dim) -> Dim:
-    """The lesser of two sizes; raises where a name does not tell which that is."""
+    """The lesser of two sizes. Raises if a named size leaves it open."""
     m, n = ctx.constraints.find(m), ctx.constraints.find(n)
     if m == n:
         return m
@@ -80,13 +80,13 @@ def matrix_transpose(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def adjoint(a: Tensor) -> Tensor:
-    """Each matrix transposed and conjugated."""
+    """The conjugate transpose of each matrix."""
     transposed = matrix_transpose(a)
     return conj(transposed) if is_complex(a.type.dtype) else transposed
 
 
 def on_diagonal(a: Tensor) -> Tensor:
-    """Where the matrices `a` have their diagonal: bool [m, n]."""
+    """A mask of the diagonal of the matrices `a`: bool [m, n]."""
     sides = a.type.shape[-2:]
     return equal(iota(sides, 0), iota(sides, 1))
 
@@ -95,12 +95,13 @@ def _stack_axis(node: Node, axis: int) -> int | None:
     return axis if axis < node.inputs[0].ndim - 2 else None
 
 
-# For operators of one stack of matrices, whose results hold something for each matrix.
+# For operators of one stack of matrices, whose results have an entry for each matrix.
 of_each_matrix = map_axis(_stack_axis)
 
 
 def solve_layout(ctx: LayoutContext, node: Node, a: Layout, b: Layout) -> LayoutPlan:
-    """Of x in `a x = b`: axes before the matrices broadcast; the columns of b are independent."""
+    """The layout of x in `a x = b`: the batch axes broadcast, and the columns of b are
+    independent."""
     layouts: Sequence[Layout] = (a, b)
     shapes = [t.type.shape for t in node.inputs]
     result = node.outputs[0].type.shape

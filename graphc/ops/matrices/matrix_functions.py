@@ -87,8 +87,8 @@ LOG_DETERMINANT = OpDef(
 def _exponential_count(m: int, n: int, k: int) -> float:
     """Six products and a solution for the Padé approximation of order 13; four squarings.
 
-    Source: Higham, SIAM J. Matrix Anal. Appl. 26, 2005. How often it squares depends on the
-    matrix's norm: four times where that is 80.
+    Source: Higham, SIAM J. Matrix Anal. Appl. 26, 2005. The number of squarings depends on the norm
+    of the matrix: four for a norm of 80.
     """
     return (6 * 2 + 8 / 3 + 4 * 2) * n**3
 
@@ -124,8 +124,8 @@ def slogdet(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The determinants of matrices [..., n, n] without overflow: sign * exp(logabs).
 
     Returns:
-        The sign [...], 0 where singular and of absolute value 1 for complex numbers, and the
-        logarithm of the absolute value [...], real.
+        The sign [...], 0 if singular and of absolute value 1 for complex numbers, and the logarithm
+        of the absolute value [...], real.
 
     Raises:
         ShapeError: not square.
@@ -142,11 +142,11 @@ def slogdet(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
 
 
 def matrix_power(a: TensorLike, n: int, *, name: str | None = None) -> Tensor:
-    """`a` multiplied by itself: a power of matrices, by repeated squaring.
+    """The power of matrices with an integer exponent, by repeated squaring.
 
     Args:
-        a: [..., m, m]; integers stay such where n is not negative.
-        n: an int; a negative one takes the inverse first.
+        a: [..., m, m]; integers stay integers if n is not negative.
+        n: an int; if it is negative, the inverse is computed first.
         name: of the node.
 
     Raises:

@@ -1,4 +1,4 @@
-"""MatMul, with NumPy's batching, and what is made of it."""
+"""MatMul, with NumPy's batching, and functions that use it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _infer_matmul(
 
 
 def _repeated(own: Sequence[Any], other: Sequence[Any]) -> list[int]:
-    """The batch axes of size 1 of `own` that `other` has more of."""
+    """The batch axes of `own` with size 1 for which `other` has a larger size."""
     shift = len(other) - len(own)
     return [i for i, dim in enumerate(own) if i + shift >= 0 and dim == 1 and other[i + shift] != 1]
 
@@ -58,12 +58,12 @@ def _repeated(own: Sequence[Any], other: Sequence[Any]) -> list[int]:
 def _lower_matmul(
     ctx: LowerContext, a: Any, b: Any, *, transpose_a: bool, transpose_b: bool
 ) -> Any:
-    """One dot: batch axes that only one operand has are free axes of it."""
+    """A single dot: batch axes that only one operand has become free axes of that operand."""
     batch_a, batch_b = a.shape[:-2], b.shape[:-2]
     a = lax.squeeze(a, dropped_a) if (dropped_a := _repeated(batch_a, batch_b)) else a
     b = lax.squeeze(b, dropped_b) if (dropped_b := _repeated(batch_b, batch_a)) else b
     rank = max(len(batch_a), len(batch_b))
-    # The result's batch axes, as each operand holds them in its own order.
+    # The batch axes of the result that each operand holds, in the order of the operand.
     of_a = [i + rank - len(batch_a) for i in range(len(batch_a)) if i not in dropped_a]
     of_b = [i + rank - len(batch_b) for i in range(len(batch_b)) if i not in dropped_b]
     both = [o for o in of_a if o in of_b]
@@ -102,7 +102,7 @@ def _matmul_adjoint(
     summed = broadcast_axes(target.type.shape[:-2], full)
     if not summed or not known_alike(other.type.shape[:-2], full, other):
         return unbroadcast(ctx, matmul(p, q, transpose_a=tp, transpose_b=tq), target)
-    # Contract over the axes the target was repeated along, rather than sum over them later.
+    # Contract over the axes along which the target was repeated, instead of summing later.
     _, inner_p = _matrix_axes(p.ndim, tp, left=True)
     _, inner_q = _matrix_axes(q.ndim, tq, left=False)
     kept = [i for i in range(len(full)) if i not in summed]
@@ -154,7 +154,7 @@ MATMUL = OpDef(
     layout=_matmul_layout,
     fold=_fold_matmul,
     cost=_matmul_cost,
-    doc="The matrix products of the last two axes, transposed first where the flags say so; the "
+    doc="The matrix products of the last two axes, transposed first according to the flags; the "
     "axes before them broadcast. One dtype, any. Source: numpy.matmul.",
 )
 
@@ -172,7 +172,7 @@ def matmul(
     Args:
         a: [..., m, k], or [k]; [..., k, m] with `transpose_a`.
         b: [..., k, n], or [k]; [..., n, k] with `transpose_b`.
-        transpose_a, transpose_b: exchange the last two axes first; nothing for one axis.
+        transpose_a, transpose_b: exchange the last two axes first; no effect on one axis.
         name: of the node.
 
     Returns:
@@ -199,7 +199,8 @@ def matmul(
 
 
 def outer(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
-    """The product of each element of `a` with each of `b`, both raveled. Source: numpy.outer.
+    """The product of each element of `a` and each element of `b`, both raveled. Source:
+    numpy.outer.
 
     Examples:
         >>> run(gc.outer([1, 2], [3, 4]))

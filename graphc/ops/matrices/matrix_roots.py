@@ -47,8 +47,9 @@ def _infer_sylvester(ctx: InferContext, a: TensorType, b: TensorType, c: TensorT
 
 
 def _solve_sylvester(a: Any, b: Any, c: Any) -> Any:
-    """x by Schur forms on CPU; elsewhere, where JAX has none of these, by eigenvectors."""
-    # JAX holds sums of eigenvalues below an absolute `tol` for 0.
+    """x by Schur forms on CPU. Elsewhere JAX has no Schur forms, and x is computed by
+    eigenvectors."""
+    # JAX treats sums of eigenvalues below an absolute `tol` as 0.
     size = jnp.maximum(*[jnp.max(jnp.abs(m), (-2, -1), keepdims=True) for m in (a, b)])
     size = jnp.where((size > 0) & jnp.isfinite(size), size, 1)
     a, b, c = a / size, b / size, c / size
@@ -64,7 +65,7 @@ def _solve_sylvester(a: Any, b: Any, c: Any) -> Any:
 
 
 def _sylvester(a: Any, b: Any, c: Any) -> Any:
-    """x with a x + x b = c, of JAX values; with the derivatives of a linear equation."""
+    """x with a x + x b = c, for JAX values, with the derivatives of a linear equation."""
 
     def transposed(x: Any) -> Any:
         return jnp.swapaxes(x, -1, -2)
@@ -104,9 +105,9 @@ SYLVESTER = OpDef(
     gradient=_sylvester_gradient,
     layout=of_each(2),
     cost=_sylvester_cost,
-    doc="x [..., m, n] with a x + x b = c, of matrices a [..., m, m], b [..., n, n] and c "
-    "[..., m, n] of one stack; NaN where an eigenvalue of a is one of -b. On GPU by eigenvectors, "
-    f"which must span the space. {_DTYPES} Source: Bartels & Stewart, CACM 15, 1972.",
+    doc="x [..., m, n] with a x + x b = c, of matrices a [..., m, m], b [..., n, n] and c [..., "
+    "m, n] of one stack; NaN if a and -b share an eigenvalue. On GPU by eigenvectors, which must "
+    f"span the space. {_DTYPES} Source: Bartels & Stewart, CACM 15, 1972.",
 )
 
 
@@ -115,13 +116,13 @@ SYLVESTER = OpDef(
 
 @jax.custom_jvp
 def _root(a: Any) -> Any:
-    """The square roots of a stack of matrices; of complex ones."""
+    """The square roots of a stack of complex matrices."""
     return jnp.vectorize(jax.scipy.linalg.sqrtm, signature="(n,n)->(n,n)")(a)
 
 
 @_root.defjvp
 def _root_slope(operands: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
-    """Of y y = a: dy with y dy + dy y = da."""
+    """The derivative of y with y y = a: dy with y dy + dy y = da."""
     y = _root(*operands)
     return y, _sylvester(y, y, tangents[0])
 
@@ -151,9 +152,9 @@ MATRIX_SQUARE_ROOT = OpDef(
     gradient=_root_gradient,
     layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 10 / 3) * n**3),  # Higham 1987
-    doc="The principal square roots of matrices [..., n, n]: complex, as whether one is real "
-    f"depends on the numbers. On CPU. {_DTYPES} Source: Bjorck & Hammarling, A Schur method for "
-    "the square root of a matrix, Linear Algebra Appl. 52/53, 1983.",
+    doc="The principal square roots of matrices [..., n, n]: complex, because whether a root is "
+    f"real depends on the values. On CPU. {_DTYPES} Source: Bjorck & Hammarling, A Schur method "
+    "for the square root of a matrix, Linear Algebra Appl. 52/53, 1983.",
 )
 
 
@@ -166,14 +167,14 @@ def _adjoint(a: Any) -> Any:
 
 @jax.custom_jvp
 def _nearest_unitary(a: Any) -> Any:
-    """u of the polar factors: with orthonormal columns, or rows where these are fewer."""
+    """The polar factor u, with orthonormal columns, or rows if these are fewer."""
     w, _, vh = jnp.linalg.svd(a, full_matrices=False)
     return w @ vh
 
 
 @_nearest_unitary.defjvp
 def _nearest_unitary_slope(operands: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
-    """By singular values, of which only sums stand below a line: equal ones do no harm.
+    """Uses singular values. Only sums of them are divisors, so equal singular values do no harm.
 
     Source: Higham, Functions of Matrices, SIAM 2008, chapter 8.
     """
@@ -185,7 +186,7 @@ def _nearest_unitary_slope(operands: tuple[Any], tangents: tuple[Any]) -> tuple[
     turned = _adjoint(w) @ da @ _adjoint(vh)
     skew = (turned - _adjoint(turned)) / (s[..., :, None] + s[..., None, :])
     du = w @ skew
-    if a.shape[-2] > a.shape[-1]:  # what lies in no column: of square matrices nothing but rounding
+    if a.shape[-2] > a.shape[-1]:  # the part outside the column space
         du = du + (da @ _adjoint(vh) - w @ turned) / s[..., None, :]
     du = du @ vh
     u = w @ vh
@@ -220,14 +221,14 @@ POLAR = OpDef(
             default="right",
             check=lambda side: side in ("left", "right"),
             must="be left or right",
-            doc="of u on which p stands",
+            doc="of u at which p is",
         )
     },
     infer=_infer_polar,
     lower=_lower_polar,
     layout=of_each_matrix,
     cost=of_matrices(_polar_count),
-    doc="u with orthonormal columns (rows, where these are fewer) and Hermitian p without negative "
+    doc="u with orthonormal columns (rows, if these are fewer) and Hermitian p without negative "
     "eigenvalues such that a = u p, or a = p u for the left side, of matrices [..., m, n]. u is "
     f"the nearest such matrix. {_DTYPES} Source: Higham, SIAM J. Sci. Stat. Comput. 7, 1986.",
 )
@@ -248,8 +249,8 @@ def solve_sylvester(
         name: of the node.
 
     Returns:
-        [..., m, n]; NaN where the sum of an eigenvalue of `a` and one of `b` is 0, as there is
-        no single solution then.
+        [..., m, n]; NaN if the sum of an eigenvalue of `a` and one of `b` is 0, because the
+        solution is not unique then.
 
     Raises:
         ShapeError: not square, or sizes that do not fit.
@@ -272,8 +273,8 @@ def sqrtm(a: TensorLike, *, name: str | None = None) -> Tensor:
         name: of the node.
 
     Returns:
-        [..., n, n], complex: `gc.real` of it where all eigenvalues of `a` are known to be
-        positive. There are no gradients where an eigenvalue of y is minus another one.
+        [..., n, n], complex; use `gc.real` if all eigenvalues of `a` are known to be positive.
+        There are no gradients if an eigenvalue of y is the negative of another one.
 
     Raises:
         ShapeError: not square.
@@ -293,13 +294,13 @@ def polar(a: TensorLike, side: str = "right", *, name: str | None = None) -> tup
     """The factors of a = u p ("right") or a = p u ("left").
 
     Args:
-        a: [..., m, n], of full rank where gradients are asked for.
-        side: of u on which p stands.
+        a: [..., m, n], of full rank if gradients are requested.
+        side: the side of u at which p is multiplied.
         name: of the node.
 
     Returns:
-        u [..., m, n], with orthonormal columns, or rows where these are fewer; and p, Hermitian
-        and without negative eigenvalues, [..., n, n] on the right and [..., m, m] on the left.
+        u [..., m, n], with orthonormal columns, or rows if these are fewer; and p, Hermitian
+        without negative eigenvalues, [..., n, n] on the right and [..., m, m] on the left.
 
     Raises:
         ShapeError: not a matrix.

@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices, and what is told by singular values. No operators of their own."""
+"""Norms of vectors and matrices, and functions of singular values. No operators."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def vector_norm(
     """The norms of vectors: sum(abs(x) ** ord) ** (1 / ord), and its limits.
 
     Args:
-        x: any numbers; integers count as float32.
-        ord: a number; `inf` gives the greatest absolute value, `-inf` the least, 0 how many
-            elements are not 0.
-        axis: one axis, several, or None for all: what of `x` is a vector.
-        keepdims: leave those axes with size 1.
+        x: any numbers; integers are converted to float32.
+        ord: a number; `inf` gives the greatest absolute value, `-inf` the least, and 0 the number
+            of elements that are not 0.
+        axis: the axis or axes of `x` that form a vector; None for all.
+        keepdims: keep those axes with size 1.
         name: of the node.
 
     Returns:
@@ -79,7 +79,7 @@ def vector_norm(
 def _vector_norm(
     x: Tensor, ord: float, axes: tuple[int, ...], keepdims: bool, name: str | None
 ) -> Tensor:
-    """`vector_norm` in the dtype to compute in."""
+    """`vector_norm`, in the dtype of the computation."""
     if ord == 2:
         return flat_at_zero(sqrt, reduce_sum(_squared(x), axes, keepdims), name)
     sizes = absolute(x)
@@ -107,7 +107,7 @@ def matrix_norm(
         ord: "fro", the root of the sum of squares; "nuc", the sum of the singular values; 2 and
             -2, the greatest and least of them; 1 and -1, the greatest and least sum of absolute
             values in a column; `inf` and `-inf`, likewise in a row.
-        keepdims: leave the two axes with size 1.
+        keepdims: keep the two axes with size 1.
         name: of the node.
 
     Returns:
@@ -152,9 +152,9 @@ def norm(
     Args:
         x: any numbers.
         ord: as in `vector_norm` or `matrix_norm`; None: the root of the sum of squares.
-        axis: an int, for vectors; two, for matrices; None: all of `x`, which for a given `ord`
-            is a vector or a matrix.
-        keepdims: leave those axes with size 1.
+        axis: one int for vectors, two for matrices; None: all of `x`, which must be a vector or a
+            matrix if `ord` is given.
+        keepdims: keep those axes with size 1.
         name: of the node.
 
     Raises:
@@ -173,14 +173,14 @@ def norm(
     if axis is None:
         if tensor.ndim not in (1, 2):
             refuse(
-                "norm: x must be a vector or a matrix where ord is given",
+                "norm: x must be a vector or a matrix if ord is given",
                 x=tensor,
                 hint="give axis",
             )
         axis = tuple(range(tensor.ndim))
     places = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     if len(places) == 1:
-        order: Any = ord  # a name is refused there
+        order: Any = ord  # it rejects a named size
         return vector_norm(tensor, order, places[0], keepdims, name=name)
     if len(places) != 2:
         refuse(f"norm: axis must name one axis or two, got {axis}", error=AttributeValueError)
@@ -220,10 +220,10 @@ def cond(x: TensorLike, p: str | float | None = None, *, name: str | None = None
 
 
 def _default_rtol(a: Tensor) -> float:
-    """Below this share of the greatest singular value rounding errors are all there is."""
+    """The ratio to the greatest singular value below which there are only rounding errors."""
     sides: Any = a.type.shape[-2:]
     if not is_static(*sides):
-        refuse("rtol must be given where a side of the matrix is a named size", a=a)
+        refuse("rtol must be given if a side of the matrix is a named size", a=a)
     return float(np.finfo(a.dtype).eps * max(sides))
 
 
@@ -255,22 +255,22 @@ def matrix_rank(a: TensorLike, rtol: float | None = None, *, name: str | None = 
 def lstsq(
     a: TensorLike, b: TensorLike, rtol: float | None = None, *, name: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The x that make |a x - b| least, and of those the shortest.
+    """The x that minimizes |a x - b|; of several such x, the shortest.
 
     Args:
         a: [..., m, n].
         b: [m] or [..., m, k].
         rtol: as in `matrix_rank`.
-        name: of the node that gives x.
+        name: of the node that computes x.
 
     Returns:
-        x, [n] or [..., n, k]; the sums of squares of a x - b for each column [..., k], of one
+        x, [n] or [..., n, k]; the sums of squares of a x - b for each column [..., k], with one
         column for a vector; the rank of `a`, int32 [...]; and its singular values.
 
     Raises:
         ShapeError: sizes do not fit; or no rtol, and a named size.
 
-    Source: numpy.linalg.lstsq; the sums of squares are there for any rank.
+    Source: numpy.linalg.lstsq; here the sums of squares are returned for any rank.
 
     Examples:
         >>> x, residuals, rank, singular = gc.linalg.lstsq([[1.0], [1.0]], [1.0, 3.0])

@@ -1,4 +1,4 @@
-"""What matrix products share: dtypes, and where a product of sharded operands lies."""
+"""What matrix products share: dtypes and layouts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from graphc.ops.core.layout_rules import SUM, replicated
 
 
 def wide_dtype(dtype: DType) -> DType:
-    """The dtype to fold in: NumPy accumulates narrow numbers in their own few bits."""
+    """The dtype for folding. NumPy would accumulate narrow numbers in their own dtype."""
     if dtype.itemsize >= 4 or dtype == BOOL:
         return dtype
     return np.dtype(np.float32 if is_floating(dtype) else np.int32)
 
 
 class Role(NamedTuple):
-    """What becomes of an operand's axis: its axis of the result, and of the other operand."""
+    """The axes of the result and of the other operand that correspond to an operand's axis."""
 
     result: int | None  # None: contracted
     partner: int | None
@@ -37,10 +37,10 @@ class Role(NamedTuple):
 def product_layout(
     ctx: LayoutContext, node: Node, roles: Sequence[Sequence[Role]], layouts: Sequence[Layout]
 ) -> LayoutPlan:
-    """The plan of a product from what becomes of each operand's axes.
+    """The plan of a product, from the roles of each operand's axes.
 
     The first sharded operand decides. A product is linear in each operand while the other is
-    whole, and a contracted axis that is cut leaves a partial sum.
+    replicated. A sharded contracted axis gives a partial sum.
     """
     for i, layout in enumerate(layouts):
         if not isinstance(layout, Sharded):

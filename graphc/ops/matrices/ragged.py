@@ -1,4 +1,4 @@
-"""Products of groups of rows, each with a matrix of its own: mixtures of experts."""
+"""Products of groups of rows with one matrix for each group: mixtures of experts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _infer_dot(
 
 
 def _counts(group_sizes: Any) -> Any:
-    """Wide enough for their sum."""
+    """The group sizes, in a dtype wide enough for their sum."""
     return group_sizes.astype(wide_integer(np.dtype(group_sizes.dtype)))
 
 
@@ -67,7 +67,8 @@ def _dot_gradient(ctx: GradientContext, node: Node, dc: Tensor) -> Adjoints:
 def _dot_layout(
     ctx: LayoutContext, node: Node, a: Layout, b: Layout, group_sizes: Layout
 ) -> LayoutPlan:
-    """Columns of b are independent, and what is contracted adds up; groups cross cuts of rows."""
+    """Columns of b are independent, and contracted axes give partial sums. Rows are not sharded,
+    because groups would cross the boundaries."""
     if b == Sharded(2):
         return LayoutPlan([REPLICATED, b, REPLICATED], [Sharded(1)])
     if a == Sharded(1) or b == Sharded(1):
@@ -79,7 +80,7 @@ def _dot_layout(
 def _of_sums(
     ctx: LayoutContext, node: Node, a: Layout, b: Layout, group_sizes: Layout
 ) -> LayoutPlan:
-    """A product is linear in each operand while the other is whole."""
+    """A product is linear in each operand while the other is replicated."""
     whole = isinstance(group_sizes, Replicated)
     if whole and SUM in (a, b) and REPLICATED in (a, b):
         return LayoutPlan([a, b, group_sizes], [SUM])
@@ -87,7 +88,7 @@ def _of_sums(
 
 
 def _dot_cost(ctx: CostContext, node: Node) -> int:
-    """Each row meets the matrix of its group alone: 2 m k n, as if all rows were in groups."""
+    """Each row is multiplied by one matrix only: 2 m k n, as if all rows were in groups."""
     m, k = dims_of(node.inputs[0])
     return 2 * m * k * dims_of(node.inputs[1])[-1]
 
@@ -133,7 +134,7 @@ def _by_groups(a: Any, b: Any, group_sizes: Any) -> Any:
     return lax.ragged_dot_general(a, b, group_sizes, _BY_GROUPS_OF_ROWS)
 
 
-# JAX lacks a derivative of this mode, which whoever differentiates our lowering needs.
+# JAX lacks a derivative of this mode, which is needed to differentiate this lowering.
 _outer = with_slope_of(_by_masks, _by_groups)
 
 
@@ -150,7 +151,8 @@ def _outer_gradient(ctx: GradientContext, node: Node, dc: Tensor) -> Adjoints:
 def _outer_layout(
     ctx: LayoutContext, node: Node, a: Layout, b: Layout, group_sizes: Layout
 ) -> LayoutPlan:
-    """Columns of a and of b are independent; groups cross cuts of rows."""
+    """Columns of a and of b are independent. Rows are not sharded, because groups would cross the
+    boundaries."""
     if a == Sharded(1):
         return LayoutPlan([a, REPLICATED, REPLICATED], [Sharded(1)])
     if b == Sharded(1):
@@ -167,16 +169,16 @@ RAGGED_OUTER = OpDef(
     gradient=_outer_gradient,
     layout=_outer_layout,
     cost=_dot_cost,
-    doc="a^T b [g, k, n] of each group of rows of a [m, k] and b [m, n], of group_sizes[i] rows "
-    "each: the gradient of RaggedDot for its matrices. Floats and integers. Source: "
-    "jax.lax.ragged_dot_general.",
+    doc="a^T b [g, k, n] for each group of rows of a [m, k] and b [m, n]; group i has "
+    "group_sizes[i] rows. This is the gradient of RaggedDot with respect to its matrices. Floats "
+    "and integers. Source: jax.lax.ragged_dot_general.",
 )
 
 
 def ragged_dot(
     a: TensorLike, b: TensorLike, group_sizes: TensorLike, *, name: str | None = None
 ) -> Tensor:
-    """Rows, sorted by groups, times the matrix of their group, as in a mixture of experts.
+    """Rows, sorted by group, times the matrix of their group, as in a mixture of experts.
 
     Args:
         a: [m, k]: the rows of group 0, then those of group 1, ...
@@ -202,7 +204,7 @@ def ragged_dot(
     """
     a, b = promote_operands(a, b)
     sizes = convert(group_sizes)
-    if a.ndim:  # else the operator refuses it
+    if a.ndim:  # else the operator rejects it
         sizes = in_range(sizes, 0, a.shape[0] + 1, "group_sizes", of="ragged_dot")
     return emit_one(RAGGED_DOT, (a, b, sizes), name)
 

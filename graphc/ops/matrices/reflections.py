@@ -1,4 +1,4 @@
-"""Householder's reflections: their products, and the form of matrices that they lead to."""
+"""Householder reflections: their products, and the Hessenberg form."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ HESSENBERG = OpDef(
     gradient=_refuse_hessenberg,
     layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: 14 / 3 * n**3),  # with q; Golub & Van Loan 7.4.2
-    doc="h, zero below the diagonal next below the main one, and unitary q such that a = q h q^H, "
-    f"of matrices [..., n, n]. On CPU. {_DTYPES} Source: jax.scipy.linalg.hessenberg.",
+    doc="h, zero below the first subdiagonal, and unitary q such that a = q h q^H, of matrices "
+    f"[..., n, n]. On CPU. {_DTYPES} Source: jax.scipy.linalg.hessenberg.",
 )
 
 
@@ -99,13 +99,13 @@ HOUSEHOLDER_PRODUCT = OpDef(
     layout=of_each(2),
     cost=_product_cost,
     doc="The first n columns of the product of the reflections 1 - taus[i] v v^H, where v has "
-    "zeros, a 1 at place i, and then column i of a [..., m, n] below its diagonal; taus [..., k], "
+    "zeros, a 1 at index i, and then column i of a [..., m, n] below its diagonal; taus [..., k], "
     f"k <= n <= m. {_DTYPES} Source: jax.lax.linalg.householder_product.",
 )
 
 
 def hessenberg(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """h, zero below the diagonal next below the main one, and unitary q: a = q h q^H; on CPU.
+    """The Hessenberg form a = q h q^H: h, zero below the first subdiagonal, and unitary q; on CPU.
 
     Args:
         a: [..., n, n].
@@ -114,7 +114,7 @@ def hessenberg(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tenso
     Raises:
         ShapeError: not square.
         DTypeError: floats narrower than float32.
-        GradientError: later, of a gradient.
+        GradientError: when a gradient is computed.
 
     Source: scipy.linalg.hessenberg with calc_q=True.
 
@@ -129,16 +129,16 @@ def hessenberg(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tenso
 
 
 def householder_product(a: TensorLike, taus: TensorLike, *, name: str | None = None) -> Tensor:
-    """The product of Householder's reflections, as its first columns.
+    """The first columns of the product of Householder reflections.
 
     Args:
         a: [..., m, n], n at most m; below the diagonal, column by column, the vectors of the
-            reflections, of which the element on the diagonal is 1.
-        taus: [..., k], k at most n: what each vector's outer product is multiplied by.
+            reflections, whose element on the diagonal is 1.
+        taus: [..., k], k at most n: the factors of the outer products of the vectors.
         name: of the node.
 
     Returns:
-        [..., m, n], with orthonormal columns where 2 real(tau) = |tau|^2 |v|^2.
+        [..., m, n], with orthonormal columns if 2 real(tau) = |tau|^2 |v|^2.
 
     Raises:
         ShapeError: sizes that do not fit.

@@ -1,4 +1,4 @@
-"""Updates of matrices by a product, some rows at a time: `UpdateByRows`."""
+"""Updates of matrices by a product, in blocks of rows: `UpdateByRows`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _infer_updates(
     whole = [type.shape == (height, width) for type in rest]
     ctx.require(all(whole[:states]), "states must have the shape of the product")
     sizes = isinstance(height, int) and isinstance(rows, int) and rows > 0
-    ctx.require(sizes and height % rows == 0, "rows must part the product's rows")
+    ctx.require(sizes and height % rows == 0, "rows must divide the number of rows of the product")
     check_taken(ctx, [TensorType(a.dtype, (a.shape[0], rows)), b])
     (product,) = (t.type for t in ctx.regions[0].output_tensors())
     cut = [
@@ -37,7 +37,7 @@ def _infer_updates(
     for number in range(states):
         check_taken(ctx, [product, *cut], number + 1)
         given = [t.type for t in ctx.regions[number + 1].output_tensors()]
-        ctx.require(given == [cut[number]], f"body {number + 1} must give state {number} anew")
+        ctx.require(given == [cut[number]], f"body {number + 1} must return state {number} only")
     return tuple(rest[:states])
 
 
@@ -57,7 +57,7 @@ def _lower_updates(
         for i, update in enumerate(updates):
             (value,) = ctx.lower_region(update, [piece, *values], loop=True)
             new[i] = lax.dynamic_update_slice_in_dim(new[i], value, number * rows, 0)
-            # Others take what was written: computed a second time, it would need the old state,
+            # The other bodies take the written value. Recomputing it would need the old state,
             # which XLA would then copy.
             values[i] = cut(new[i])
         return tuple(new)
@@ -66,7 +66,7 @@ def _lower_updates(
 
 
 def _updates_cost(ctx: CostContext, node: Node) -> Cost:
-    """Every body for each block of rows."""
+    """The cost of all bodies for each block of rows."""
     height: Any = node.inputs[0].type.shape[1]
     return scaled(list(map(ctx.of_region, node.regions)), height // node.attrs["rows"])
 
@@ -77,17 +77,17 @@ UPDATE_BY_ROWS = OpDef(
     precision="wide",
     attrs={
         "states": Attr("int", doc="how many matrices are updated: the first of the rest"),
-        "rows": Attr("dim", doc="of a block; they part the rows of the states"),
+        "rows": Attr("dim", doc="of a block; divides the number of rows of the states"),
     },
     infer=_infer_updates,
     lower=_lower_updates,
     layout=replicated,
     cost=_updates_cost,
-    doc="New values of matrices [m, n] by a product of a [k, m], transposed, and b [k, n]: block "
-    "by block of rows, so that the product is never there as a whole. The first body takes a "
-    "block of a and b and gives the product's rows; body i takes these rows, those of all states "
-    "(of states before i the new ones) and of the other operands of that shape, and the rest, and "
-    "gives the rows of state i. Made by the pass `CpuUpdateByRows`.",
+    doc="New values of matrices [m, n] by a product of a [k, m], transposed, and b [k, n]: in "
+    "blocks of rows, so that the whole product is never in memory. The first body takes a block "
+    "of a and b and returns the rows of the product. Body i takes these rows, the rows of all "
+    "states (new ones for states before i) and of the other operands of that shape, and the "
+    "remaining operands. It returns the rows of state i. The pass `CpuUpdateByRows` creates it.",
 )
 
 OPS: tuple[OpDef, ...] = (UPDATE_BY_ROWS,)

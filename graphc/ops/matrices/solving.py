@@ -44,7 +44,7 @@ def _infer_solve(ctx: InferContext, a: TensorType, b: TensorType, **attrs: bool)
 
 
 def _stacked_alike(a: Any, b: Any) -> tuple[Any, Any]:
-    """JAX values with the axes before the matrices broadcast together."""
+    """JAX values with broadcast batch axes."""
     stack = lax.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     full_a, full_b = (*stack, *a.shape[-2:]), (*stack, *b.shape[-2:])
     return jnp.broadcast_to(a, full_a), jnp.broadcast_to(b, full_b)
@@ -126,7 +126,7 @@ def _infer_pseudo_inverse(ctx: InferContext, a: TensorType, *, rtol: float | Non
     dtypes="float32, float64 and complex dtypes.",
 )
 def inv(a: TensorLike, *, name: str | None = None) -> Given:
-    """The inverses of matrices [..., n, n]; infinite or NaN where one is singular.
+    """The inverses of matrices [..., n, n]; infinite or NaN if a matrix is singular.
 
     `solve(a, b)` is faster and more exact than `inv(a) @ b`.
 
@@ -178,8 +178,8 @@ def pinv(a: TensorLike, rtol: float | None = None, *, name: str | None = None) -
         ShapeError: not a matrix.
         DTypeError: floats narrower than float32.
 
-    Source: numpy.linalg.pinv; the default of rtol is jax.numpy.linalg.pinv's. Of the gradient:
-    Golub & Pereyra, SIAM J. Numer. Anal. 10, 1973.
+    Source: numpy.linalg.pinv; the default of rtol is jax.numpy.linalg.pinv's. The gradient: Golub &
+    Pereyra, SIAM J. Numer. Anal. 10, 1973.
 
     Examples:
         >>> run(gc.linalg.pinv([[2.0], [0.0]]))
@@ -193,14 +193,14 @@ def solve(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
 
     Args:
         a: [..., n, n].
-        b: [n], one vector for all; or [..., n, k], the axes before the matrices broadcasting.
+        b: [n], one vector for all matrices; or [..., n, k] with broadcasting batch axes.
         name: of the node.
 
     Returns:
-        [..., n] for a vector, else [..., n, k]. Infinite or NaN where `a` is singular.
+        [..., n] for a vector, else [..., n, k]. Infinite or NaN if `a` is singular.
 
     Raises:
-        ShapeError: `a` is not square, or has not as many rows as `b`.
+        ShapeError: `a` is not square, or `a` and `b` differ in their numbers of rows.
         DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.solve.
@@ -213,7 +213,7 @@ def solve(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def _solution(op: OpDef, a: Any, b: Any, name: str | None, **attrs: Any) -> Tensor:
-    """`op` of `a` and of one vector or a matrix of columns `b`."""
+    """`op` applied to `a` and `b`, which is a vector or a matrix of columns."""
     a, b = promote_inexact(a, b)
     if b.ndim != 1:
         return emit_one(op, (a, b), name, **attrs)
@@ -229,21 +229,21 @@ def triangular_solve(
     unit_diagonal: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """The solution x of a x = b for triangular `a`, of which the other triangle is not read.
+    """The solution x of a x = b for triangular `a`. The other triangle is not read.
 
     Args:
         a: [..., n, n].
-        b: [n], one vector for all; or [..., n, k], the axes before the matrices broadcasting.
-        lower: which triangle `a` has.
+        b: [n], one vector for all matrices; or [..., n, k] with broadcasting batch axes.
+        lower: whether `a` is lower or upper triangular.
         transpose: solve a^T x = b instead.
-        unit_diagonal: take the diagonal of `a` as ones.
+        unit_diagonal: treat the diagonal of `a` as ones.
         name: of the node.
 
     Returns:
         [..., n] for a vector, else [..., n, k].
 
     Raises:
-        ShapeError: `a` is not square, or has not as many rows as `b`.
+        ShapeError: `a` is not square, or `a` and `b` differ in their numbers of rows.
         DTypeError: floats narrower than float32.
 
     Source: scipy.linalg.solve_triangular.

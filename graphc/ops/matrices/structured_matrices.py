@@ -1,4 +1,4 @@
-"""Matrices made of fewer numbers than they hold. No operators of their own."""
+"""Matrices defined by fewer numbers than elements. No operators."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ def _vector(op: str, label: str, x: Any) -> Tensor:
 
 
 def toeplitz(c: TensorLike, r: TensorLike | None = None, *, name: str | None = None) -> Tensor:
-    """The matrices with the same number all along each diagonal.
+    """Toeplitz matrices: each diagonal holds one number.
 
     Args:
         c: [..., m]: the first column.
-        r: [..., n]: the first row, of which the first number does not count; by default c,
-            conjugated.
+        r: [..., n]: the first row, whose first number is ignored; by default c, conjugated.
         name: of the node.
 
     Returns:
@@ -64,8 +63,8 @@ def toeplitz(c: TensorLike, r: TensorLike | None = None, *, name: str | None = N
 
 
 def circulant(c: TensorLike, *, name: str | None = None) -> Tensor:
-    """The matrices [..., n, n] with the first column `c` [..., n], which turns down column by
-    column. Source: scipy.linalg.circulant.
+    """The matrices [..., n, n] with the first column `c` [..., n], rotated down by one in each
+    further column. Source: scipy.linalg.circulant.
 
     Examples:
         >>> run(gc.linalg.circulant([1, 2, 3]))
@@ -79,11 +78,11 @@ def circulant(c: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def hankel(c: TensorLike, r: TensorLike | None = None, *, name: str | None = None) -> Tensor:
-    """The matrices with the same number all along each diagonal from below left to above right.
+    """Hankel matrices: each anti-diagonal holds one number.
 
     Args:
         c: [..., m]: the first column.
-        r: [..., n]: the last row, of which the first number does not count; by default zeros.
+        r: [..., n]: the last row, whose first number is ignored; by default zeros.
         name: of the node.
 
     Returns:
@@ -155,7 +154,7 @@ def block_diag(*blocks: TensorLike, name: str | None = None) -> Tensor:
         name: of the node.
 
     Raises:
-        AttributeValueError: there is none.
+        AttributeValueError: there are no blocks.
         ShapeError: more than two axes.
 
     Source: scipy.linalg.block_diag.
@@ -179,10 +178,10 @@ def block_diag(*blocks: TensorLike, name: str | None = None) -> Tensor:
 
 
 def khatri_rao(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
-    """Kronecker's product of each column of `a` [m, k] with that of `b` [n, k]: [m * n, k].
+    """The Kronecker product of each column of `a` [m, k] and that of `b` [n, k]: [m * n, k].
 
     Raises:
-        ShapeError: not matrices with as many columns.
+        ShapeError: not matrices with equal numbers of columns.
 
     Source: scipy.linalg.khatri_rao.
 
@@ -195,6 +194,6 @@ def khatri_rao(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tens
     if a.ndim != 2 or b.ndim != 2:
         refuse("khatri_rao: a and b must be matrices", a=a, b=b)
     if not same_shape(a.shape[1:], b.shape[1:], a):
-        refuse("khatri_rao: a and b must have as many columns", a=a, b=b)
+        refuse("khatri_rao: a and b must have the same number of columns", a=a, b=b)
     product = multiply(expand_dims(a, 1), expand_dims(b, 0))
     return reshape(product, (a.shape[0] * b.shape[0], a.shape[1]), name=name)

@@ -1,4 +1,4 @@
-"""Short cuts for symmetric matrices of which more is known: three diagonals, or an old factor."""
+"""Faster routines for special symmetric matrices: tridiagonal ones, and updated factors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _infer_tridiagonal(ctx: InferContext, d: TensorType, e: TensorType) -> Tenso
     _check_real(ctx, d, e)
     ctx.require(d.rank > 0 and e.rank > 0, f"the diagonals must be vectors, got {d} and {e}")
     check_stack(ctx, (d, 1), (e, 1))
-    ctx.unify(d.shape[-1] - 1, e.shape[-1], "the places beside the diagonal and the size of e")
+    ctx.unify(d.shape[-1] - 1, e.shape[-1], "the length of the subdiagonal and the size of e")
     return d
 
 
@@ -52,7 +52,7 @@ def _by_bisection(d: Any, e: Any) -> Any:
     def of_one(d: Any, e: Any) -> Any:
         return jax.scipy.linalg.eigh_tridiagonal(d, e, eigvals_only=True)
 
-    # It squares e: neither overflow nor underflow shall come of that.
+    # It squares e, which must neither overflow nor underflow.
     size = jnp.maximum(jnp.max(jnp.abs(d), -1), jnp.max(jnp.abs(e), -1))[..., None]
     size = jnp.where((size > 0) & jnp.isfinite(size), size, 1)
     return size * jnp.vectorize(of_one, signature="(n),(m)->(n)")(d / size, e / size)
@@ -77,8 +77,9 @@ EIGH_TRIDIAGONAL = OpDef(
     layout=of_each(1),
     cost=_bisection_cost,
     doc="The eigenvalues [..., n] in ascending order of symmetric matrices with the diagonal d "
-    "[..., n] and e [..., n - 1] beside it, by bisection; gradients by the eigenvectors of the "
-    f"full matrices. {_DTYPES} Source: Barth, Martin & Wilkinson, Numerische Mathematik 9, 1967.",
+    "[..., n] and the subdiagonal e [..., n - 1], by bisection; gradients by the eigenvectors of "
+    f"the full matrices. {_DTYPES} Source: Barth, Martin & Wilkinson, Numerische Mathematik 9, "
+    "1967.",
 )
 
 
@@ -101,7 +102,7 @@ def _factor_of_sum(factor: Any, w: Any) -> Any:
 
 
 def _by_rotations(factor: Any, w: Any) -> Any:
-    """One after the other: JAX's routine takes no stacks."""
+    """One matrix after the other, because JAX's routine takes no stacks."""
 
     def of_one(pair: tuple[Any, Any]) -> Any:
         return lax.linalg.cholesky_update(jnp.tril(pair[0]).T, pair[1]).T
@@ -139,7 +140,7 @@ def eigh_tridiagonal(d: TensorLike, e: TensorLike, *, name: str | None = None) -
 
     Args:
         d: [..., n]: the diagonal.
-        e: [..., n - 1]: what stands beside it, on both sides.
+        e: [..., n - 1]: the subdiagonal and superdiagonal.
         name: of the node.
 
     Returns:
@@ -162,7 +163,7 @@ def cholesky_update(factor: TensorLike, w: TensorLike, *, name: str | None = Non
     """The Cholesky factors of l l^T + w w^T, from those of l l^T.
 
     Args:
-        factor: l [..., n, n], as `cholesky` gives it; what stands above the diagonal is not read.
+        factor: l [..., n, n], as returned by `cholesky`. Elements above the diagonal are not read.
         w: [..., n].
         name: of the node.
 
@@ -173,7 +174,7 @@ def cholesky_update(factor: TensorLike, w: TensorLike, *, name: str | None = Non
         ShapeError: not square, or sizes that do not fit.
         DTypeError: neither float32 nor float64.
 
-    Source: jax.lax.linalg.cholesky_update, which takes and gives upper triangles.
+    Source: jax.lax.linalg.cholesky_update, which takes and returns upper triangles.
 
     Examples:
         >>> run(gc.linalg.cholesky_update(gc.eye(2), [1.0, 0.0]))

@@ -1,4 +1,4 @@
-"""Linear equations between tensors, several axes of which count as one. No operators."""
+"""Linear equations between tensors, with several axes treated as one. No operators."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def tensorsolve(
     """The solution x of tensordot(a, x, x.ndim) = b.
 
     Args:
-        a: the axes of `b`, then those of x; as many numbers in each of the two.
+        a: has the axes of `b`, then those of x; both groups have the same number of elements.
         b: any tensor.
-        axes: of `a`, to be moved to its end first.
+        axes: axes of `a` that are moved to its end first.
         name: of the node.
 
     Raises:
@@ -53,15 +53,15 @@ def tensorsolve(
 
 
 def tensorinv(a: TensorLike, ind: int = 2, *, name: str | None = None) -> Tensor:
-    """The tensor that turns tensordot(a, x, ...) round: the inverse of `a` as a square matrix.
+    """The tensor that inverts tensordot(a, x, ...): the inverse of `a` as a square matrix.
 
     Args:
-        a: as many numbers in its first `ind` axes as in the others.
+        a: its first `ind` axes have as many elements as the others.
         ind: positive.
         name: of the node.
 
     Returns:
-        The axes of `a` from `ind` on, then those before.
+        A tensor with the axes of `a` from `ind` on, then those before.
 
     Raises:
         ShapeError: not square.
@@ -82,6 +82,6 @@ def tensorinv(a: TensorLike, ind: int = 2, *, name: str | None = None) -> Tensor
         )
     first, rest = a.shape[:ind], a.shape[ind:]
     if product(first) != product(rest):
-        refuse(f"tensorinv: the first {ind} axes must hold as many numbers as the others", a=a)
+        refuse(f"tensorinv: the first {ind} axes must hold as many elements as the others", a=a)
     inverse = inv(reshape(a, (product(first), product(rest))))
     return reshape(inverse, (*rest, *first), name=name)

@@ -1,4 +1,4 @@
-"""Products of vectors. No operators of their own."""
+"""Products of vectors. No operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["cross", "dot", "inner", "matvec", "vdot", "vecdot", "vecmat"]
 
 
 def dot(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
-    """The sum over the last axis of `a` and the last but one of `b`, its only one for a vector.
+    """The sum over the last axis of `a` and the second to last of `b`, or its only axis.
 
     The other axes do not broadcast as in `matmul`: each vector of `a` is multiplied by each vector
     of `b`. A scalar operand multiplies all elements.
@@ -37,14 +37,14 @@ def dot(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def _contracted(a: Tensor, b: Tensor, axis: int, name: str | None) -> Tensor:
-    """The sum over the last axis of `a` and this one of `b`; a scalar multiplies."""
+    """The sum over the last axis of `a` and `axis` of `b`; a scalar multiplies all elements."""
     if not a.ndim or not b.ndim:
         return multiply(a, b, name=name)
     return dot_general(a, b, ((-1,), (axis,)), name=name)
 
 
 def inner(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
-    """The sum over the last axes, of each vector of `a` with each of `b`; a scalar multiplies.
+    """The sum over the last axes, for each vector of `a` and each of `b`; a scalar multiplies all.
 
     Raises:
         ShapeError: sizes differ.

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: what each query finds among keys that are like it."""
+"""Scaled dot-product attention: averages of values, weighted by similarity of query and key."""
 
 from __future__ import annotations
 
@@ -27,30 +27,32 @@ from graphc.typing import Seed, TensorLike
 __all__ = ["attention"]
 
 _ATTRS = {
-    "scale": Attr("float", doc="the products of queries and keys are multiplied by it"),
+    "scale": Attr("float", doc="the factor of the products of queries and keys"),
     "causal": Attr("bool", default=False, doc="query i sees the keys 0 to i only"),
     "dropout": Attr(
         "float",
         default=0.0,
         check=lambda v: 0 <= v < 1,
         must="be at least 0 and less than 1",
-        doc="the probability with which a weight is set to 0; the last operand is a key then",
+        doc="the probability that a weight is set to 0; if it is not 0, the last operand is a "
+        "random key",
     ),
     "mean_if_blind": Attr(
         "bool",
         default=False,
-        doc="a query that sees no key gives the mean of all values, as a softmax does of logits "
-        "that are all alike, in place of 0",
+        doc="whether a query that sees no key gives the mean of all values, as the softmax of "
+        "equal logits does, instead of 0",
     ),
     "rows": Attr(
         "int",
         default=0,
         check=lambda v: v >= 0,
         must="be at least 0",
-        doc="how many queries at a time, so that memory is linear in the lengths; 0 for all",
+        doc="how many queries to compute at a time, so that memory is linear in the lengths; 0 "
+        "for all",
     ),
-    "each_entry": Attr("bool", default=False, doc="one entry of the batch at a time"),
-    "flash": Attr("bool", default=False, doc="by cuDNN's flash attention, on GPUs only"),
+    "each_entry": Attr("bool", default=False, doc="compute one entry of the batch at a time"),
+    "flash": Attr("bool", default=False, doc="use cuDNN's flash attention, on GPUs only"),
 }
 _SOURCE = (
     "Source: Vaswani et al., 2017, arXiv:1706.03762; grouped heads: Ainslie et al., 2023, "
@@ -146,7 +148,7 @@ def _attention_gradient(
     ctx: GradientContext, node: Node, dy: Tensor, *dkept: Tensor | None
 ) -> Adjoints:
     query, key, value, *masks = node.inputs
-    # As with `Dropout`: those kept are given on, not drawn again.
+    # As with `Dropout`: the gradient reuses the mask of kept weights instead of drawing it again.
     rest = [*masks[:-1], node.outputs[1]] if node.attrs["dropout"] else masks
     found = iter(emit(ATTENTION_GRADIENT, (query, key, value, dy, *rest), **node.attrs))
     return [next(found) if is_floating(t.type.dtype) else None for t in node.inputs]
@@ -179,7 +181,7 @@ def _lower_attention_gradient(
 
 
 def _cut(ctx: LayoutContext, node: Node, operands: Sequence[Layout]) -> int | None:
-    """The axis of query, key and value along which all may be cut: the batch, or the heads."""
+    """The axis along which query, key and value may all be sharded: the batch or the heads."""
     axes = {layout.axis for layout in operands if isinstance(layout, Sharded)}
     if 0 in axes:
         return 0
@@ -213,7 +215,7 @@ def _attention_gradient_layout(ctx: LayoutContext, node: Node, *operands: Layout
         return replicated(ctx, node, *operands)
     masks = _mask_layouts(node, node.inputs[4:], axis)
     biases = [
-        SUM if layout == REPLICATED else layout  # each replica has a term of what all share
+        SUM if layout == REPLICATED else layout  # each replica has one term
         for layout, mask in zip(masks, node.inputs[4:], strict=True)
         if mask.type.dtype != BOOL
     ]
@@ -226,21 +228,21 @@ def _attention_gradient_layout(ctx: LayoutContext, node: Node, *operands: Layout
 
 
 def _products(node: Node) -> tuple[int, int, int]:
-    """The operations of a product over all pairs of queries and keys for each entry of a head;
-    the entries of queries and those of values."""
+    """The operations of a product over all pairs of queries and keys, for each element of a head;
+    the depth of queries and the depth of values."""
     batch, time, heads, depth = dims_of(node.inputs[0])
     _, source, _, width = dims_of(node.inputs[2])
     return 2 * batch * heads * time * source, depth, width
 
 
 def _attention_cost(ctx: CostContext, node: Node) -> int:
-    """The products of queries and keys, and those of weights and values."""
+    """The cost of the products of queries and keys, and of weights and values."""
     each, depth, width = _products(node)
     return each * (depth + width)
 
 
 def _attention_gradient_cost(ctx: CostContext, node: Node) -> int:
-    """The weights again, their adjoints, and a product for each of three operands."""
+    """The cost of the recomputed weights, of their adjoints, and of a product for each operand."""
     each, depth, width = _products(node)
     return each * (3 * depth + 2 * width)
 
@@ -256,11 +258,11 @@ ATTENTION = OpDef(
     layout=_attention_layout,
     cost=_attention_cost,
     doc="softmax(scale * query @ key^T) @ value for each head: query [batch, time, heads, depth], "
-    "key and value [batch, source, heads / n, depth], where n heads share one; gives [batch, "
-    "time, heads, depth of value]. Masks broadcast to [batch, heads, time, source]: bool ones "
-    "say which keys a query sees (where none, the result is 0), floating ones are added before "
-    "the softmax. With `dropout` the last operand is a random key, and a second result says "
-    f"which weights were kept. Floating dtypes; narrow ones are summed in float32. {_SOURCE}",
+    "key and value [batch, source, heads / n, depth], where n heads share one; the result is "
+    "[batch, time, heads, depth of value]. Masks broadcast to [batch, heads, time, source]. Bool "
+    "masks select the keys that a query sees (if there is none, the result is 0); floating masks "
+    "are added before the softmax. With `dropout`, the last operand is a random key, and a second "
+    f"result marks the kept weights. Floating dtypes; narrow ones are summed in float32. {_SOURCE}",
 )
 
 ATTENTION_GRADIENT = OpDef(
@@ -272,8 +274,8 @@ ATTENTION_GRADIENT = OpDef(
     lower=_lower_attention_gradient,
     layout=_attention_gradient_layout,
     cost=_attention_gradient_cost,
-    doc="The adjoints of Attention's floating operands; the weights are computed again. With "
-    "`dropout` the last operand says which weights were kept.",
+    doc="The adjoints of Attention's floating operands; the weights are recomputed. With "
+    "`dropout`, the last operand marks the kept weights.",
 )
 
 
@@ -301,9 +303,9 @@ def attention(
         key: [batch, source, key heads, depth]; each of its heads is shared by heads / key heads
             consecutive heads of `query`.
         value: [batch, source, key heads, depth of the result].
-        mask: bool, broadcasting to [batch, heads, time, source]: True where a query sees a key.
-            A query that sees no key gives 0. A mask of two axes is refused: write [batch, source]
-            as mask[:, None, None, :], and [time, source] as mask[None, None].
+        mask: bool, broadcasting to [batch, heads, time, source]: True where a query sees a key. A
+            query that sees no key gives 0. A mask of two axes is rejected: write [batch, source] as
+            mask[:, None, None, :], and [time, source] as mask[None, None].
         bias: floating, added before the softmax. Its shape follows the rules for the mask.
         causal: query i sees the keys 0 to i only.
         scale: the factor of the products; 1 / sqrt(depth) by default.
@@ -334,7 +336,7 @@ def attention(
 
 
 def _masks(mask: Any, bias: Any) -> list[Tensor]:
-    """Those of mask and bias that are given; the operator tells them by their dtypes."""
+    """The given ones of mask and bias. The operator distinguishes them by their dtypes."""
     masks = []
     if mask is not None:
         masks.append(convert(mask))
@@ -342,7 +344,7 @@ def _masks(mask: Any, bias: Any) -> list[Tensor]:
             refuse(
                 f"Attention: the mask must be bool, got {masks[0].dtype.name}",
                 error=DTypeError,
-                hint="compare it, as in mask != 0; what is added to the logits is bias=",
+                hint="compare it, as in mask != 0; to add it to the logits, pass bias=",
                 mask=masks[0],
             )
         _check_axes("mask", masks[0])
@@ -352,7 +354,7 @@ def _masks(mask: Any, bias: Any) -> list[Tensor]:
             refuse(
                 f"Attention: the bias must be floating, got {masks[-1].dtype.name}",
                 error=DTypeError,
-                hint="which keys a query sees is said by mask=, of bools",
+                hint="to select the keys that a query sees, pass mask=, of bools",
                 bias=masks[-1],
             )
         _check_axes("bias", masks[-1])
@@ -360,7 +362,7 @@ def _masks(mask: Any, bias: Any) -> list[Tensor]:
 
 
 def _check_axes(label: str, mask: Tensor) -> None:
-    """Refuses two axes: broadcasting would treat [batch, source] as [time, source]."""
+    """Rejects two axes, because broadcasting would treat [batch, source] as [time, source]."""
     if mask.ndim == 2:
         rows: dict[str, Any] = {label: mask}
         refuse(

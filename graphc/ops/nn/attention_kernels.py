@@ -1,9 +1,9 @@
-"""The arithmetic of attention, at once or some queries at a time; and that of its adjoints.
+"""The arithmetic of attention and of its adjoints, for all queries at once or in blocks.
 
-At once, the weights of all queries lie in memory: time * source elements for each head. Some
-queries at a time, those of these queries do, so memory grows with the lengths, not with their
-product; the adjoints compute them again. A query's weights need all of its keys and no other
-query, hence no running maximum is kept, and results are those of the plain form.
+At once, memory holds the weights of all queries: time * source elements for each head. In blocks,
+it holds only the weights of one block of queries, so memory grows with the lengths, not with their
+product. The adjoints recompute the weights. The weights of a query depend on all keys but on no
+other query. So no running maximum is needed, and the results equal those of the plain form.
 
 Source: Rabe & Staats, Self-attention does not need O(n^2) memory, 2021, arXiv:2112.05682; Dao et
 al., FlashAttention, 2022, arXiv:2205.14135.
@@ -25,17 +25,17 @@ from graphc.ir.dtypes import BOOL, INT32
 from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.precision import shifted, wide
 
-_PIECES = 4  # of a causal attention: the queries of each see no later keys than its last one
+_PIECES = 4  # of causal attention: the queries of a piece see no keys after its last query
 
 
 class How(NamedTuple):
-    """What is to be computed, and in which steps: attributes of the operator.
+    """What to compute and in which steps: attributes of the operator.
 
     Attributes:
-        rows: queries at a time; 0 for all.
-        each_entry: one entry of the batch at a time.
-        flash: by cuDNN.
-        mean_if_blind: a query that sees nothing gives the mean of all values in place of 0.
+        rows: the number of queries to compute at a time; 0 for all.
+        each_entry: whether to compute one entry of the batch at a time.
+        flash: whether to use cuDNN.
+        mean_if_blind: whether a query that sees no key gives the mean of all values instead of 0.
     """
 
     scale: float
@@ -48,12 +48,12 @@ class How(NamedTuple):
 
 
 class Operands(NamedTuple):
-    """What attention is computed of.
+    """The operands of attention.
 
     Attributes:
         query, key, value: [batch, time or source, heads, depth].
-        masks: bool ones and floating ones, broadcasting to [batch, heads, time, source].
-        kept: bool [batch, heads, time, source], or None: what dropout leaves.
+        masks: bool and floating masks, which broadcast to [batch, heads, time, source].
+        kept: bool [batch, heads, time, source], the weights that dropout keeps; or None.
         dy: the adjoint of the result, or None.
     """
 
@@ -66,7 +66,8 @@ class Operands(NamedTuple):
 
 
 class Adjoints(NamedTuple):
-    """Of what `Operands` names so; the biases are the floating masks, in their order."""
+    """The adjoints of the `Operands` of these names. The biases are the floating masks, in their
+    order."""
 
     query: Any
     key: Any
@@ -111,7 +112,7 @@ def _attend(of: Operands, how: How) -> Any:
 
 
 def _adjoints(of: Operands, how: How) -> Adjoints:
-    """In the dtype that sums are made in."""
+    """The adjoints, in the dtype of the sums."""
     if how.each_entry and of.query.shape[0] > 1:
         return _adjoints_over_entries(of, how)
     if not 0 < how.rows < of.query.shape[1]:
@@ -155,7 +156,7 @@ def _zeros(x: Any) -> Any:
 
 
 class _Piece(NamedTuple):
-    """Turns of equal size: `rows` queries each, from `start` on, among the first `keys` keys."""
+    """Blocks of `rows` queries each, from `start` on, with the first `keys` keys."""
 
     start: int
     turns: int
@@ -163,7 +164,7 @@ class _Piece(NamedTuple):
     keys: int
 
     def run(self, turn: Callable[[Any, Any], Any], carried: Any) -> Any:
-        """`turn(first query, carried) -> carried`, once for each turn."""
+        """Applies `turn(first query, carried) -> carried` to each block."""
         if self.turns == 1:
             return turn(self.start, carried)
 
@@ -176,7 +177,7 @@ class _Piece(NamedTuple):
 def _pieces(of: Operands, how: How) -> Iterator[_Piece]:
     time, source, rows = of.query.shape[1], of.key.shape[1], how.rows
     turns = time // rows
-    # What sees nothing gives the mean of the values of all keys.
+    # A query that sees no key gives the mean of the values of all keys.
     spread = how.mean_if_blind and _may_be_blind(of)
     cut = how.causal and not spread
     pieces = _PIECES if cut else 1
@@ -189,7 +190,7 @@ def _pieces(of: Operands, how: How) -> Iterator[_Piece]:
 
 
 def _rows(of: Operands, start: Any, piece: _Piece) -> Operands:
-    """What the queries of one turn need."""
+    """The operands of one block of queries."""
 
     def queries(x: Any, axis: int) -> Any:
         return lax.dynamic_slice_in_dim(x, start, piece.rows, axis)
@@ -209,7 +210,7 @@ def _rows(of: Operands, start: Any, piece: _Piece) -> Operands:
 
 
 def _added(whole: Any, part: Any, start: Any) -> Any:
-    """The adjoint of a bias with that of some queries, and maybe of the first keys only."""
+    """The adjoint of a bias plus the part for some queries and possibly only the first keys."""
     if whole.shape[2] != 1:
         return lax.dynamic_update_slice(whole, part, (0, 0, start, 0))
     part = whole[..., : part.shape[3]] + part
@@ -220,9 +221,10 @@ def _added(whole: Any, part: Any, start: Any) -> Any:
 
 
 def _entries(of: Operands) -> tuple[list[Any], Callable[[Sequence[Any]], Operands]]:
-    """What `lax.map` is to run over, and what makes operands of a batch of 1 of its slices."""
+    """The arrays for `lax.map` to iterate over, and a function that builds operands of batch size 1
+    from their slices."""
     leaves, tree = jax.tree.flatten(of)
-    own = [x.shape[0] == of.query.shape[0] for x in leaves]  # others are masks of all entries
+    own = [x.shape[0] == of.query.shape[0] for x in leaves]  # others are shared masks
 
     def entry_of(parts: Sequence[Any]) -> Operands:
         given = iter(parts)
@@ -255,13 +257,13 @@ def _adjoints_over_entries(of: Operands, how: How) -> Adjoints:
 
 
 def _grouped(x: Any, shared: int) -> Any:
-    """[batch, time, heads, depth] with the heads as [shared, those that share one]."""
+    """[batch, time, heads, depth] with the heads split into [key heads, query heads of each]."""
     batch, time, heads, depth = x.shape
     return x.reshape(batch, time, shared, heads // shared, depth)
 
 
 def _grouped_pairs(x: Any, shared: int) -> Any:
-    """[batch, heads, time, source] likewise."""
+    """[batch, heads, time, source] with the heads split in the same way."""
     batch, heads, time, source = x.shape
     return x.reshape(batch, shared, heads // shared, time, source)
 
@@ -276,14 +278,14 @@ def _product(subscripts: str, a: Any, b: Any) -> Any:
     def widened(a: Any, b: Any) -> Any:
         return plain(a.astype(total), b.astype(total))
 
-    # XLA's products on CPU: bf16 x bf16 = f32 is "unsupported" where an operand was transposed.
+    # XLA's products on CPU: bf16 x bf16 = f32 is "unsupported" if an operand was transposed.
     return lax.platform_dependent(a, b, cpu=widened, default=plain)
 
 
 def _weights(of: Operands, how: How, first: Any) -> Any:
-    """[batch, heads, time, source]: rows that sum to 1, or to 0 where no key may be seen.
+    """[batch, heads, time, source]: rows that sum to 1, or to 0 if the query sees no key.
 
-    `first` is the place of the first query among all.
+    `first` is the index of the first query among all queries.
     """
     query, key = of.query, of.key
     pairs = _product("btkgd,bskd->bkgts", _grouped(query, key.shape[2]), key)
@@ -295,7 +297,7 @@ def _weights(of: Operands, how: How, first: Any) -> Any:
     may_be_zero = _may_be_blind(of) and not how.mean_if_blind
     for mask in seen:
         logits = jnp.where(mask, logits, np.finfo(logits.dtype).min)
-    if key.shape[1] == 0:  # no greatest logit
+    if key.shape[1] == 0:  # there is no maximum
         return logits
     exponentials = lax.exp(shifted(logits, -1))
     weights = exponentials / jnp.sum(exponentials, axis=-1, keepdims=True)
@@ -305,7 +307,7 @@ def _weights(of: Operands, how: How, first: Any) -> Any:
 
 
 def _seen(of: Operands, how: How, first: Any) -> list[Any]:
-    """Which keys each query sees: where all of these are true."""
+    """Masks of the keys that each query sees. A key is seen if all masks are true."""
     seen = [mask for mask in of.masks if mask.dtype == BOOL]
     if how.causal:
         shape = (1, 1, of.query.shape[1], of.key.shape[1])
@@ -315,7 +317,7 @@ def _seen(of: Operands, how: How, first: Any) -> list[Any]:
 
 
 def _may_be_blind(of: Operands) -> bool:
-    """Whether some query may see no key; a causal one sees the first."""
+    """Whether a query may see no key. A causal query always sees the first key."""
     return any(mask.dtype == BOOL for mask in of.masks)
 
 
@@ -342,7 +344,7 @@ def _adjoints_at_once(of: Operands, how: How, first: Any) -> Adjoints:
     of_weights = _dropped(of_mixing, of.kept, how.dropout)
     mean = jnp.sum(of_weights * weights, axis=-1, keepdims=True)
     of_logits = weights * (of_weights - mean)
-    if how.mean_if_blind and _may_be_blind(of):  # weights of what is not seen, but no adjoints
+    if how.mean_if_blind and _may_be_blind(of):  # unseen keys have weights, but no adjoints
         for mask in _seen(of, how, first):
             of_logits = jnp.where(mask, of_logits, 0)
     pairs = _grouped_pairs(lax.convert_element_type(of_logits, dtype), shared)
@@ -364,15 +366,15 @@ def _summed_to(adjoint: Any, bias: Any) -> Any:
 
 
 def _by_cudnn(of: Operands, how: How) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """The result, and what takes its adjoint to those of query, key, value and the biases.
+    """The result, and a function from its adjoint to those of query, key, value and the biases.
 
-    Forward passes ask for both too: cuDNN keeps a sum a query for the way back, and a call that
-    keeps it is another one than one that does not. Alike, the two may become one in XLA.
+    Forward passes request both, too. For the backward pass cuDNN stores a sum for each query, and a
+    call that stores it differs from one that does not. If the calls are equal, XLA can merge them.
     """
 
     def each_pair(x: Any) -> Any:
-        """With its own element for each query and key, as cuDNN wants it; batch and heads may be
-        shared."""
+        """`x` broadcast to all queries and keys, as cuDNN requires. Batch and heads may have size
+        1."""
         return jnp.broadcast_to(x, (*x.shape[:2], of.query.shape[1], of.key.shape[1]))
 
     def compute(query: Any, key: Any, value: Any, biases: Sequence[Any]) -> Any:
@@ -390,7 +392,7 @@ def _by_cudnn(of: Operands, how: How) -> tuple[Any, Callable[[Any], tuple[Any, .
         )
         if mask is None or how.mean_if_blind:
             return y
-        # Queries that see nothing get the mean of all values there.
+        # cuDNN gives the mean of all values for queries that see no key.
         sees = jnp.any(mask, axis=3, keepdims=True)
         return jnp.where(sees.transpose(0, 2, 1, 3), y, 0)
 

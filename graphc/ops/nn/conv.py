@@ -48,7 +48,7 @@ def conv2d(
     groups: int = 1,
     name: str | None = None,
 ) -> Tensor:
-    """Two-dimensional convolution (cross-correlation, as in every deep-learning library).
+    """Two-dimensional convolution (cross-correlation, as in other deep-learning libraries).
 
     Args:
         x: [batch, height, width, channels], floating.
@@ -113,15 +113,15 @@ def depthwise_conv(
 
     Args:
         x: [batch, ..., channels], floating.
-        w: [..., channels, multiplier], promoted with `x`: for each channel so many kernels.
+        w: [..., channels, multiplier], promoted with `x`: `multiplier` kernels for each channel.
         strides, padding, dilation: as in `conv2d`.
         name: of the node.
 
     Returns:
-        [batch, ..., channels * multiplier], the results of a channel beside each other.
+        [batch, ..., channels * multiplier], with the results of each channel next to each other.
 
     Raises:
-        ShapeError, AttributeValueError: as `conv2d`; or channels that are not known.
+        ShapeError, AttributeValueError: as `conv2d`; or the number of channels is unknown.
 
     Examples:
         >>> gc.nn.depthwise_conv(gc.ones((1, 8, 3)), gc.ones((3, 3, 2))).shape

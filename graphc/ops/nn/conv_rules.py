@@ -62,14 +62,14 @@ _HOW = {
     "tiles": Attr(
         "ints",
         default=(),
-        doc="how: results of a tile of Winograd's filtering along each spatial axis, or () without",
+        doc="how: results of a Winograd tile along each spatial axis; () for no tiles",
     ),
     "images": Attr(
         "int",
         default=0,
         check=lambda v: v >= 0,
         must="be an int of at least 0",
-        doc="how: of the batch at a time at most, where there are tiles; 0 for all",
+        doc="how: with tiles, how many images of the batch to compute at a time; 0 for all",
     ),
 }
 
@@ -135,13 +135,13 @@ def _check_tiles(ctx: InferContext, x: TensorType, window: Shape, attrs: dict[st
     for m, r in zip(tiles, window, strict=True):
         ctx.require(
             m > 0 and isinstance(r, int) and m + r - 1 <= MOST_PLACES,
-            f"a tile of {m} results of {r} taps needs {m} + {r} - 1 places of at most "
+            f"a tile of {m} results of {r} taps needs {m} + {r} - 1 points of at most "
             f"{MOST_PLACES}",
         )
 
 
 def _in_tiles(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """What `ops.winograd_conv` takes of them."""
+    """The arguments of `ops.winograd_conv` among them."""
     return {name: attrs[name] for name in ("padding", "tiles", "images")}
 
 
@@ -245,7 +245,7 @@ def _one_partial(a: Layout, b: Layout) -> bool:
 
 
 def _images_and_kernel(ctx: LayoutContext, node: Node, images: Layout, w: Layout) -> LayoutPlan:
-    """Images cut along the batch, the kernel whole. Linear in each operand."""
+    """Images are sharded along the batch, and the kernel is replicated. Linear in each operand."""
     if _one_partial(images, w):
         return LayoutPlan([images, w], [SUM])
     if images == _BATCH:
@@ -254,7 +254,7 @@ def _images_and_kernel(ctx: LayoutContext, node: Node, images: Layout, w: Layout
 
 
 def _images_and_images(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) -> LayoutPlan:
-    """The batch is contracted: cut along it, each replica gives a term of the sum."""
+    """The batch is contracted: if it is sharded, each replica computes one term of the sum."""
     if _one_partial(x, dy):
         return LayoutPlan([x, dy], [SUM])
     if _BATCH in (x, dy):
@@ -262,11 +262,12 @@ def _images_and_images(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) ->
     return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
 
 
-_SIZE = Attr("dims", doc="spatial sizes of the result, which the other shapes leave open")
+_SIZE = Attr("dims", doc="spatial sizes of the result, which the other shapes do not determine")
 
 
 def _taps_times_channels(x: Tensor, w: Tensor, y: Tensor, attrs: Mapping[str, Any]) -> int:
-    """A product and a sum for each tap of `w` that meets no padding of `x`, for each of `y`."""
+    """A product and a sum for each element of `y` and each tap of `w` outside the padding of
+    `x`."""
     images, kernel, results = (dims_of(t) for t in (x, w, y))
     taps = 1
     for axis, (low, _) in enumerate(attrs["padding"]):
@@ -301,9 +302,9 @@ CONV = OpDef(
     gradient=_conv_gradient,
     layout=_images_and_kernel,
     cost=_conv_cost,
-    doc="Cross-correlation of x [batch, ..., channels] with w [..., channels / groups, filters], "
-    "each with one axis or more between; gives [batch, ..., filters], of sizes (size + padding - "
-    f"(window - 1) * dilation - 1) // stride + 1. Floating dtypes. {_SOURCE}",
+    doc="Cross-correlation of x [batch, ..., channels] with w [..., channels / groups, filters]. "
+    "Both have one or more spatial axes. The result is [batch, ..., filters], of sizes (size + "
+    f"padding - (window - 1) * dilation - 1) // stride + 1. Floating dtypes. {_SOURCE}",
 )
 CONV_INPUT_GRADIENT = OpDef(
     name="ConvInputGradient",
@@ -328,6 +329,6 @@ CONV_KERNEL_GRADIENT = OpDef(
     gradient=_kernel_gradient_gradient,
     layout=_images_and_images,
     cost=_kernel_gradient_cost,
-    doc="The adjoint of Conv's w, of spatial sizes `size`: x [batch, ..., channels] "
-    f"against dy, summed over the batch and the places of the window. Floating dtypes. {_SOURCE}",
+    doc="The adjoint of Conv's w, of spatial sizes `size`: x [batch, ..., channels] correlated "
+    f"with dy, summed over the batch and the positions of the window. Floating dtypes. {_SOURCE}",
 )

@@ -1,4 +1,4 @@
-"""Fake quantisation: the grid of the integers felt in floats, to train networks for it.
+"""Fake quantisation: floats are rounded to the grid of the integers, to train networks for it.
 
 Source: Jacob et al., Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference, CVPR 2018 (arXiv:1712.05877), section 3.
@@ -32,9 +32,9 @@ _JAX = SimpleNamespace(where=jnp.where, rint=jnp.rint, clip=jnp.clip)
 
 
 def _nudged(ops: Any, low: Any, high: Any, bits: int, narrow_range: bool) -> tuple[Any, Any, Any]:
-    """The scale, and its lowest and highest multiple: the range, moved until 0 is on the grid.
+    """The scale and its lowest and highest multiple: the range, shifted so that 0 is on the grid.
 
-    Of graph tensors and of JAX values: `ops` has the functions.
+    Works on graph tensors and on JAX values: `ops` has the functions.
     """
     first, last = int(narrow_range), 2**bits - 1
     scale = ops.where(high >= low, high - low, math.nan) / (last - first)
@@ -60,7 +60,7 @@ def _infer(
 
 @jax.custom_jvp
 def _on_grid(x: Any, scale: Any, lowest: Any, highest: Any, low: Any, high: Any) -> Any:
-    """`x` at the nearest place of the grid; `low` and `high` are there for the derivative."""
+    """`x` rounded to the nearest grid point. `low` and `high` are needed for the derivative."""
     step = jnp.rint(x / jnp.where(scale > 0, scale, 1))
     return jnp.clip(step, lowest, highest) * scale
 
@@ -113,7 +113,7 @@ FAKE_QUANTIZE = OpDef(
     precision="wide",
     attrs={
         "bits": Attr("int", default=8, check=lambda n: 2 <= n <= 16, must="be 2 to 16"),
-        "narrow_range": Attr("bool", default=False, doc="2^bits - 1 places, not 2^bits"),
+        "narrow_range": Attr("bool", default=False, doc="use 2^bits - 1 grid points, not 2^bits"),
         "axis": AXIS,
     },
     infer=_infer,
@@ -121,10 +121,10 @@ FAKE_QUANTIZE = OpDef(
     gradient=_gradient,
     layout=grid_layout,
     cost=times_result(7),
-    doc="x at the nearest of 2^bits evenly spaced places from low to high, the range moved so that "
-    "0 is one of them. The adjoint passes to x within the range, to low below it and to high above "
-    "it. One range for all, or one for each place along `axis`. Floating dtypes. Source: Jacob et "
-    "al., CVPR 2018, section 3.",
+    doc="x rounded to the nearest of 2^bits evenly spaced points from low to high. The range is "
+    "shifted so that 0 is one of them. The adjoint passes to x within the range, to low below it "
+    "and to high above it. One range for all elements, or one for each index along `axis`. "
+    "Floating dtypes. Source: Jacob et al., CVPR 2018, section 3.",
 )
 
 
@@ -138,24 +138,25 @@ def fake_quantize(
     axis: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """`x` at the nearest of `2**bits` places from `low` to `high`: quantised and back, in floats.
+    """`x` rounded to the nearest of `2**bits` points from `low` to `high`: quantised and
+    dequantised.
 
-    The range is moved by less than a place so that 0 is on the grid; one that does not hold 0
-    is moved until it does. A range of no width gives 0, one with `high < low` NaN. The gradient
-    passes to `x` within the range, to `low` below it and to `high` above it, as if nothing were
-    rounded.
+    The range is shifted by less than one step so that 0 is on the grid. A range that does not
+    contain 0 is shifted until it does. An empty range (`high == low`) gives 0, and `high < low`
+    gives NaN. The gradient passes to `x` within the range, to `low` below it and to `high` above
+    it, as if nothing were rounded.
 
     Args:
         x: floating.
-        low, high: the range, scalars, or with `axis` vectors; variables, if it is to be learned.
+        low, high: the range: scalars, or vectors with `axis`. They may be variables, to be learned.
         bits: 2 to 16.
-        narrow_range: leave out the lowest place, so that the grid of low = -high has 0 in its
-            middle.
-        axis: the axis of `x` with a range for each place; None: one for all.
+        narrow_range: leave out the lowest point, so that the grid of low = -high is symmetric
+            around 0.
+        axis: the axis of `x` with one range for each index; None: one range for all elements.
 
     Raises:
         AttributeValueError: `bits` is not from 2 to 16, or there is no such axis.
-        ShapeError: `low` or `high` is no scalar, nor as long as the axis.
+        ShapeError: `low` or `high` is neither a scalar nor a vector of the size of the axis.
 
     Source: Jacob et al., CVPR 2018, section 3; tf.quantization.fake_quant_with_min_max_vars,
     which rounds halves up, not to even.

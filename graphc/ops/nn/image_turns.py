@@ -1,4 +1,4 @@
-"""Some images of a batch at a time, in loops: what is made of them in between stays small."""
+"""Loops over groups of the images of a batch, which keep intermediate results small."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jax import numpy as jnp
 
 
 def turns_of(batch: int, images: int) -> int:
-    """How many turns: the fewest that have equally many images, at most so many; 0 for all."""
+    """The least number of iterations with equal numbers of images, at most `images` (0: all)."""
     if not images:
         return 1
     return next(n for n in range(1, batch + 1) if batch % n == 0 and batch // n <= images)
@@ -20,11 +20,11 @@ def turns_of(batch: int, images: int) -> int:
 def in_turns(
     f: Callable[[jax.Array], jax.Array], x: jax.Array, images: int, before: jax.Array
 ) -> jax.Array:
-    """`f(x)`, made of so many images at a time.
+    """`f(x)`, computed for at most `images` images at a time.
 
     Args:
-        before: a scalar, which the result holds before its turns. Of zeros for several loops XLA
-            would make one array, keep it from the first to the last, and copy it for each.
+        before: a scalar that fills the result before the loop. For zeros, XLA would share one array
+            among several loops, keep it alive from the first to the last, and copy it for each.
     """
     turns = turns_of(x.shape[0], images)
     if turns == 1:
@@ -43,7 +43,7 @@ def in_turns(
 def summed_in_turns(
     f: Callable[..., jax.Array], operands: Sequence[jax.Array], images: int
 ) -> jax.Array:
-    """`f(*operands)`, a sum over images, over so many at a time."""
+    """`f(*operands)`, a sum over images, computed for at most `images` images at a time."""
     turns = turns_of(operands[0].shape[0], images)
     if turns == 1:
         return f(*operands)
@@ -58,8 +58,8 @@ def summed_in_turns(
 
 
 def _some(x: jax.Array, turn: Any, turns: int) -> jax.Array:
-    """The images of one turn: some of every part of the batch, so that devices that have a part
-    each go through the turns together."""
+    """The images of one iteration. They come from every part of the batch, so that devices that
+    each hold one part of it work in every iteration."""
     apart = x.reshape(x.shape[0] // turns, turns, *x.shape[1:])
     some: jax.Array = lax.dynamic_index_in_dim(apart, turn, axis=1, keepdims=False)
     return some

@@ -24,7 +24,7 @@ from graphc.ops.nn.normalization import EPSILON, check_channels
 from graphc.ops.structure.collective import axis_name_of
 from graphc.ops.structure.state import stop_gradient
 
-# A piece may hold padding behind its rows, or nothing else: then (axis, size of the whole).
+# A piece may contain padding after its rows, or only padding. Then: (axis, size of the whole).
 _REAL = Attr(
     "ints",
     default=(),
@@ -38,8 +38,8 @@ class _Piece(NamedTuple):
     """A piece of the batch.
 
     Attributes:
-        count: how many elements each channel has in its real rows, at least 1.
-        is_real: which elements these are; None: all of them.
+        count: the number of elements of each channel in the real rows, at least 1.
+        is_real: which elements are real; None: all of them.
     """
 
     count: Any
@@ -57,7 +57,7 @@ class _Piece(NamedTuple):
         return _Piece(jnp.maximum(here * (size // length), 1), places < here)
 
     def total(self, rows: Any) -> Any:
-        """The sum of the rows that are real, for each channel."""
+        """The sum over the real rows, for each channel."""
         return jnp.sum(rows, axis=tuple(range(rows.ndim - 1)), where=self.is_real)
 
 
@@ -88,7 +88,7 @@ def _lower(
     piece = _Piece.of(ctx, x, real)
     rows, _, mean, variance = _normalized(x, epsilon, piece)
     y = lax.convert_element_type(rows * scale + offset, x.dtype)
-    # Of a piece without rows both are 0, and add nothing to the averages.
+    # For a piece without rows both are 0, so they add nothing to the averages.
     statistics = (lax.convert_element_type(v / parts, scale.dtype) for v in (mean, variance))
     return (y, *statistics)
 
@@ -121,7 +121,7 @@ def _layout(ctx: LayoutContext, node: Node, x: Layout, *parameters: Layout) -> L
 
 
 def _real(ctx: LayoutContext, node: Node, x: Sharded) -> dict[str, _Real]:
-    """Which rows of the pieces are real, where not all are."""
+    """The attribute that tells which rows of the pieces are real, if not all are."""
     whole = node.inputs[0].type.shape[x.axis]
     if isinstance(ctx.replicas, Fraction) and isinstance(whole, int):
         return {"real": (x.axis, whole)}
@@ -138,7 +138,7 @@ LOCAL_BATCH_NORM = OpDef(
             "int",
             default=1,
             check=lambda v: v > 0,
-            must="be how many pieces the statistics are averaged over",
+            must="be the number of pieces that the statistics are averaged over",
         ),
         "real": _REAL,
     },
@@ -147,11 +147,11 @@ LOCAL_BATCH_NORM = OpDef(
     gradient=_gradient,
     layout=_layout,
     cost=times_operand(8),
-    doc="x [..., channels] with mean 0 and variance 1 over all axes but the last, times scale plus "
-    "offset, both [channels]. Where the batch is cut into pieces, over devices or micro-batches, "
-    "each is normalised by its own mean and variance; the results `mean` and `variance` are "
-    "averages over the pieces. Floating dtypes; narrow ones are computed in float32. Source: Ioffe "
-    "& Szegedy, 2015, arXiv:1502.03167.",
+    doc="x [..., channels] with mean 0 and variance 1 over all axes but the last, times scale "
+    "plus offset, both [channels]. If the batch is split into pieces, over devices or "
+    "micro-batches, each piece is normalised by its own mean and variance; the results `mean` and "
+    "`variance` are averages over the pieces. Floating dtypes; narrow ones are computed in "
+    "float32. Source: Ioffe & Szegedy, 2015, arXiv:1502.03167.",
 )
 
 
@@ -212,8 +212,8 @@ LOCAL_BATCH_NORM_GRADIENT = OpDef(
     lower=_lower_gradient,
     layout=_gradient_layout,
     cost=times_operand(14),
-    doc="The adjoints of LocalBatchNorm: of x, which it normalises piece by piece, of scale and of "
-    "offset, from that of y. Floating dtypes.",
+    doc="The adjoints of x, scale and offset of LocalBatchNorm, which normalises x piece by "
+    "piece, from the adjoint of y. Floating dtypes.",
 )
 
 
@@ -222,12 +222,12 @@ def local_batch_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Batch normalisation in training, by the statistics of each piece of the batch.
 
-    A piece is what one device of a data-parallel run has, or one micro-batch of
-    `gc.minimize(accumulate=)`; without these it is the batch.
+    A piece is the part of one device in a data-parallel run, or one micro-batch of
+    `gc.minimize(accumulate=)`. Otherwise it is the whole batch.
 
     Args:
         x: [..., channels], floating, of rank 2 or more.
-        scale, offset: [channels], of x's dtype, or float32 beside a narrower x.
+        scale, offset: [channels], of x's dtype, or float32 if x is narrower.
         epsilon: added to the variance.
 
     Returns:
@@ -235,7 +235,7 @@ def local_batch_norm(
         treated as constants by `gc.gradients`.
 
     Raises:
-        ShapeError, DTypeError: operands that do not fit.
+        ShapeError, DTypeError: the operands do not fit.
 
     Source: Ioffe and Szegedy, 2015, arXiv:1502.03167.
     """

@@ -34,7 +34,7 @@ _ATTRS = {
         "float", default=1.0, check=math.isfinite, must="be finite", doc="added to the sum"
     ),
     "alpha": Attr(
-        "float", default=1.0, check=math.isfinite, must="be finite", doc="times the sum of squares"
+        "float", default=1.0, check=math.isfinite, must="be finite", doc="factor of the sum"
     ),
     "beta": Attr("float", default=0.5, check=math.isfinite, must="be finite", doc="the exponent"),
 }
@@ -42,14 +42,14 @@ _ATTRS = {
 
 # -- sums over neighbours -------------------------------------------------------------------
 
-# Up to so many neighbours a sum of shifted copies, which XLA fuses with all around it, is faster
-# on CPU than a reduce_window (8 x 13 x 13 x 256, radius 5: 0.9 against 1.6 ms; a running sum
-# takes 2.1, a product with a banded matrix 2.2).
+# Up to this number of neighbours, a sum of shifted copies, which XLA fuses with its neighbours, is
+# faster on CPU than a reduce_window (8 x 13 x 13 x 256, radius 5: 0.9 ms against 1.6 ms; a running
+# sum takes 2.1 ms, a product with a banded matrix 2.2 ms).
 _SHIFTS = 17
 
 
 def _neighbours(x: Any, radius: int) -> Any:
-    """The sum of each element of the last axis and the `radius` next to it on each side."""
+    """The sum of each element of the last axis and the `radius` elements on each side of it."""
     zero, last, width = np.zeros((), x.dtype), x.ndim - 1, 2 * radius + 1
     if width > _SHIFTS:
         return lax.reduce_window(
@@ -69,7 +69,7 @@ def _neighbours(x: Any, radius: int) -> Any:
 
 
 def _inverse_power(x: Any, beta: float) -> Any:
-    """x^-beta; the usual exponents by roots, which are faster than a logarithm."""
+    """x^-beta. The usual exponents use roots, which are faster than a logarithm."""
     if beta == 0.5:
         return lax.rsqrt(x)
     if beta == 0.75:
@@ -165,7 +165,7 @@ LOCAL_RESPONSE_NORM_GRADIENT = OpDef(
     layout=_both,
     cost=_gradient_cost,
     doc="The adjoint of LocalResponseNorm's x, with the sums over neighbours of x^2 and of the "
-    "adjoint taken once each. Floating dtypes.",
+    "adjoint computed once each. Floating dtypes.",
 )
 
 
@@ -178,21 +178,21 @@ def local_response_norm(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`x` over (bias + alpha * the sum of the squares of neighbouring channels)^beta.
+    """`x` divided by (bias + alpha * the sum of the squares of neighbouring channels)^beta.
 
     Args:
         x: [batch, ..., channels], floating.
-        radius: so many channels on each side are neighbours.
+        radius: how many channels on each side are neighbours.
         bias, alpha, beta: as above.
         name: of the node.
 
     Returns:
-        Of the shape and dtype of `x`; computed in float32 where that is narrower.
+        Of the shape and dtype of `x`; computed in float32 if it is narrower.
 
     Raises:
-        ShapeError: `x` has less than two axes.
+        ShapeError: `x` has fewer than two axes.
         DTypeError: `x` is not floating.
-        AttributeValueError: a radius that is no int of at least 0.
+        AttributeValueError: the radius is not an int of at least 0.
 
     Source: Krizhevsky, Sutskever & Hinton, ImageNet classification with deep convolutional
     neural networks, 2012; TensorFlow's `tf.nn.local_response_normalization`.

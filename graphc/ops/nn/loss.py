@@ -28,7 +28,7 @@ from graphc.ops.core.ranges import in_range
 
 
 def _rowwise(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Each row of logits by itself: any axis but that of the classes may be cut."""
+    """Rows of logits are independent: any axis except that of the classes may be sharded."""
     classes = node.inputs[0].ndim - 1
     for layout in operands:
         if isinstance(layout, Sharded) and layout.axis != classes:
@@ -61,8 +61,8 @@ def _infer_dense(ctx: InferContext, logits: TensorType, labels: TensorType) -> T
             a,
             b,
             "sizes of logits and labels",
-            hint="labels have the shape of logits: gc.one_hot(numbers, "
-            f"{logits.shape[-1]}) makes them of class numbers",
+            hint=f"labels have the shape of logits: gc.one_hot(numbers, {logits.shape[-1]}) makes "
+            "them from class numbers",
         )
     return TensorType(logits.dtype, logits.shape[:-1])
 
@@ -72,7 +72,7 @@ def _lower_dense(ctx: LowerContext, logits: Any, labels: Any) -> Any:
     below = shifted(lax.convert_element_type(logits, dtype), -1)
     normalizer = lax.log(jnp.sum(lax.exp(below), axis=-1, keepdims=True))
     weights = lax.convert_element_type(labels, dtype)
-    # A class that is ruled out by a logit of -inf, and has no weight, adds nothing, not 0 * inf.
+    # A class with a logit of -inf and a weight of 0 adds 0, not 0 * inf = NaN.
     ruled_out = (weights == 0) & (below == -np.inf)
     terms = jnp.where(ruled_out, 0, (normalizer - below) * weights)
     loss = jnp.sum(terms, axis=-1)
@@ -114,7 +114,7 @@ def softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None = None) 
         [...]: one loss per row; average it with `reduce_mean`.
 
     Raises:
-        ShapeError: shapes that differ.
+        ShapeError: the shapes differ.
     """
     return promote_operands(logits, labels)
 
@@ -138,7 +138,7 @@ def _infer_sparse(ctx: InferContext, logits: TensorType, labels: TensorType) -> 
 def _unify_rows(ctx: InferContext, logits: TensorType, rows: TensorType, what: str) -> None:
     ctx.require(
         rows.rank == logits.rank - 1,
-        f"{what} must have one axis less than logits, got {rows.rank} for {logits.rank}",
+        f"{what} must have one axis fewer than logits, got {rows.rank} for {logits.rank}",
         hint="one-hot labels are for softmax_cross_entropy; gc.argmax(labels, -1) makes numbers"
         if rows.rank == logits.rank
         else "one class number for each row of logits: [batch] for [batch, classes]",
@@ -172,7 +172,7 @@ def _lower_sparse(ctx: LowerContext, logits: Any, labels: Any) -> Any:
     rows = lax.convert_element_type(logits, wide(logits.dtype)).reshape(-1, logits.shape[-1])
     largest = lax.stop_gradient(jnp.max(rows, axis=-1))
     total = jnp.sum(lax.exp(rows - largest[:, None]), axis=-1)
-    # `lax.gather` and not `jnp.take_along_axis`, where a negative label counts from the end.
+    # `lax.gather`, because `jnp.take_along_axis` counts a negative label from the end.
     picked = lax.gather(
         rows,
         _class_numbers(labels)[:, None],
@@ -208,19 +208,19 @@ def sparse_softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None =
 
     Args:
         logits: [..., classes], floating.
-        labels: [...], integers in [0, classes). A label out of range gives NaN, and is an error
-            in runs with `CompileOptions(check_numerics=True)`. To leave rows out, give them any
-            class and a weight of 0.
+        labels: [...], integers in [0, classes). A label out of range gives NaN, and raises an error
+            in runs with `CompileOptions(check_numerics=True)`. To exclude rows, give them any class
+            and a weight of 0.
 
     Returns:
         [...]: one loss per row; average it with `reduce_mean`.
 
     Raises:
-        ShapeError: leading sizes that differ.
-        DTypeError: labels that are not integers.
+        ShapeError: the leading sizes differ.
+        DTypeError: the labels are not integers.
     """
     logits, labels = convert(logits), convert(labels)
-    if logits.ndim:  # otherwise the operator refuses them
+    if logits.ndim:  # otherwise the operator rejects them
         classes = logits.shape[-1]
         labels = in_range(labels, 0, classes, "labels", of="sparse_softmax_cross_entropy")
     return logits, labels
@@ -242,8 +242,8 @@ def _lower_sparse_gradient(ctx: LowerContext, logits: Any, labels: Any, loss: An
     # The exponentials and their sum are those of the loss: XLA computes them once.
     exponentials = lax.exp(shifted(rows, -1))
     others = exponentials * (weight / jnp.sum(exponentials, axis=-1))[:, None]
-    # The label's own is softmax - 1 = exp(-loss) - 1, exact even where both are nearly 1. A
-    # comparison fuses with what follows, which a scatter does not.
+    # The adjoint of the label's logit is softmax - 1 = exp(-loss) - 1, which is exact even if the
+    # softmax is nearly 1. A comparison fuses with the following operations; a scatter does not.
     own = weight * lax.expm1(-lost)
     index = _class_numbers(labels)
     hit = index[:, None] == lax.broadcasted_iota(index.dtype, rows.shape, 1)
@@ -268,7 +268,7 @@ SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT = OpDef(
 
 
 def _lower_sigmoid(ctx: LowerContext, logits: Any, labels: Any) -> Any:
-    # No term is a difference of large ones, whatever the sign of the logits.
+    # For logits of either sign, no term is a difference of large numbers.
     return jnp.maximum(logits, 0) - logits * labels + lax.log1p(lax.exp(-lax.abs(logits)))
 
 

@@ -1,4 +1,4 @@
-"""Batch and layer normalisation, and the moments batch normalisation needs."""
+"""Batch and layer normalisation, and the moments that batch normalisation needs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EPSILON = Attr(
 
 
 def check_channels(ctx: InferContext, x: TensorType, *parameters: TensorType) -> None:
-    """Parameters are [channels] of one dtype: that of x, or float32 beside a narrower x."""
+    """Parameters are [channels] of one dtype: that of x, or float32 if x is narrower."""
     ctx.require_dtype([x, *parameters], is_floating, "floating")
     ctx.require(x.rank > 1, f"x must have two axes or more, got {x.rank}")
     for position, parameter in enumerate(parameters, start=1):
@@ -64,7 +64,8 @@ def _infer_batch_norm(
 def _lower_batch_norm(
     ctx: LowerContext, x: Any, mean: Any, variance: Any, scale: Any, offset: Any, *, epsilon: float
 ) -> Any:
-    # The mean comes off first: folding it into the offset cancels where it is large.
+    # The mean is subtracted first. Folding it into the offset would cause cancellation if it is
+    # large.
     factor = lax.rsqrt(variance + epsilon) * scale
     y = (lax.convert_element_type(x, mean.dtype) - mean) * factor + offset
     return lax.convert_element_type(y, x.dtype)
@@ -76,7 +77,7 @@ def _batch_norm_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoin
     adjoint = to_dtype(dy, mean.dtype)
     inverse = ctx.ops.rsqrt(variance + node.attrs["epsilon"])
     factor = inverse * scale
-    # Two passes' worth of sums give all four parameters.
+    # The sums of two passes give the adjoints of all four parameters.
     total = ctx.ops.reduce_sum(adjoint, axis=axes)
     product = ctx.ops.reduce_sum(adjoint * (to_dtype(x, mean.dtype) - mean), axis=axes)
     return [
@@ -107,9 +108,9 @@ BATCH_NORM = OpDef(
     gradient=_batch_norm_gradient,
     layout=_batch_norm_layout,
     cost=times_operand(4),
-    doc="(x - mean) / sqrt(variance + epsilon) * scale + offset for each channel: x "
-    "[..., channels], the others [channels]. Floating dtypes; the parameters may be float32 "
-    "beside a narrower x. Source: Ioffe & Szegedy, 2015, arXiv:1502.03167.",
+    doc="(x - mean) / sqrt(variance + epsilon) * scale + offset for each channel: x [..., "
+    "channels], the others [channels]. Floating dtypes; the parameters may be float32 if x is "
+    "narrower. Source: Ioffe & Szegedy, 2015, arXiv:1502.03167.",
 )
 
 
@@ -132,7 +133,7 @@ def _lower_variance(
 def _variance_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     x, mean = node.inputs
     scaled = dy * 2 / dim_value(node.attrs["count"], x.dtype)
-    # The derivative by the mean is -2 times the mean deviation, which is 0.
+    # The derivative with respect to the mean is -2 times the mean deviation, which is 0.
     return [(x - mean) * scaled, None]
 
 
@@ -140,7 +141,7 @@ def _variance_layout(ctx: LayoutContext, node: Node, x: Layout, mean: Layout) ->
     if not isinstance(x, Sharded):
         return replicated(ctx, node, x, mean)
     if x.axis in node.attrs["axes"]:
-        return LayoutPlan([x, REPLICATED], [SUM], fill={0: 1})  # the mean does not deviate
+        return LayoutPlan([x, REPLICATED], [SUM], fill={0: 1})  # no derivative by the mean
     return LayoutPlan([x, x], [x])
 
 
@@ -166,7 +167,7 @@ VARIANCE = OpDef(
 
 
 def _normalized(x: Any, epsilon: float) -> tuple[Any, Any]:
-    """The rows of x with mean 0 and variance 1, and the factor that made them so."""
+    """The rows of x normalised to mean 0 and variance 1, and the factor that scales them."""
     size = jnp.asarray(x.shape[-1], x.dtype)
     centred = x - jnp.sum(x, axis=-1, keepdims=True) / size
     variance = jnp.sum(lax.square(centred), axis=-1, keepdims=True) / size
@@ -289,8 +290,8 @@ def batch_norm(
 
     Args:
         x: [..., channels], floating.
-        mean, variance, scale, offset: [channels], of the dtype of `x`, or float32 beside a
-            narrower one.
+        mean, variance, scale, offset: [channels], of the dtype of `x`, or float32 if that is
+            narrower.
 
     Returns:
         Of the shape and dtype of `x`.
@@ -309,12 +310,12 @@ def moments(
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance (over the count, not count - 1) of `x` along `axes`.
 
-    `x` is read twice, and no large numbers are subtracted from each other. In a data-parallel
-    run they are those of the whole batch.
+    `x` is read twice, so that no large numbers are subtracted from each other. In a data-parallel
+    run, these are the moments of the whole batch.
 
     Args:
         x: floating.
-        axes: all by default.
+        axes: the axes to average over; all by default.
         keepdims: keep the axes with size 1.
 
     Returns:
@@ -339,11 +340,11 @@ def moments(
 def batch_norm_training(
     x: Any, scale: Any, offset: Any, epsilon: float = 1e-5, *, name: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch normalisation by the statistics of `x` itself, which the gradient flows through.
+    """Batch normalisation with the statistics of `x` itself. The gradient flows through them.
 
     Args:
-        x: [..., channels], floating; the statistics are over all axes but the last.
-        scale, offset: [channels], of the dtype of `x`, or float32 beside a narrower one.
+        x: [..., channels], floating; the statistics are over all axes except the last.
+        scale, offset: [channels], of the dtype of `x`, or float32 if that is narrower.
 
     Returns:
         y, of the type of `x`; mean and variance, [channels], for moving averages.
@@ -365,7 +366,7 @@ def layer_norm(
 
     Args:
         x: [..., channels], floating.
-        scale, offset: [channels], of the dtype of `x`, or float32 beside a narrower one.
+        scale, offset: [channels], of the dtype of `x`, or float32 if that is narrower.
 
     Returns:
         Of the shape and dtype of `x`.

@@ -1,8 +1,8 @@
-"""The gradients of a convolution as convolutions of the plainest form, for loops on CPU.
+"""The gradients of a convolution as convolutions in the standard form, for loops on CPU.
 
-XLA:CPU puts convolutions into the form that its libraries take (NHWC against HWIO) in the main
-computation only. A gradient that JAX writes with other dimension numbers runs, in the body of a
-loop, through a generic routine: 20 times slower (measured with jaxlib 0.10 and 0.12).
+XLA:CPU converts convolutions to the form that its libraries accept (NHWC with HWIO) only in the
+main computation. JAX writes gradients with other dimension numbers. In the body of a loop, such a
+gradient runs through a generic routine: 20 times slower (measured with jaxlib 0.10 and 0.12).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Pairs = Sequence[Sequence[int]]
 
 
 def dimension_numbers(rank: int) -> lax.ConvDimensionNumbers:
-    """Of operands [batch, ..., channels] and kernels [..., channels, filters]: NHWC and HWIO."""
+    """The dimension numbers of NHWC and HWIO: operands [batch, ..., channels] and kernels
+    [..., channels, filters]."""
     images = (0, rank + 1, *range(1, rank + 1))
     return lax.ConvDimensionNumbers(images, (rank + 1, rank, *range(rank)), images)
 
@@ -60,8 +61,8 @@ def plain_kernel_gradient(
     dilation: Sequence[int],
     groups: int,
 ) -> Any:
-    """[*size, channels, filters]: a convolution in which the channels of x are the batch, and the
-    batch of dy is its channels."""
+    """[*size, channels, filters]: a convolution in which the channels of x act as the batch and the
+    batch acts as the channels."""
     pads, rank = [], len(size)
     for axis in range(rank):
         before = padding[axis][0]

@@ -16,7 +16,7 @@ Ints = tuple[int, ...]
 
 
 def lowest(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """What loses against every element: what padding is to max pooling."""
+    """The lowest value of `dtype`, which max pooling uses as padding."""
     return np.array(-np.inf if is_floating(dtype) else np.iinfo(dtype).min, dtype)
 
 
@@ -28,9 +28,9 @@ def max_by_taps(x: Any, attrs: dict[str, Any]) -> Any:
 def max_gradient_by_taps(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
     """`dy` [batch, ..., channels] at the first tap of each window that holds its maximum.
 
-    The elements that a tap stands on lie `strides` apart. So those of x are cut into classes by
-    the rest of their places divided by the strides, each class is the sum of its taps, shifted,
-    and the classes are interleaved in the end: everything is elementwise, nothing is scattered.
+    The elements that a tap covers are `strides` apart. So the elements of x are divided into
+    classes by their position modulo the strides. Each class is the sum of its shifted taps, and the
+    classes are interleaved at the end. All operations are elementwise, and nothing is scattered.
 
     Args:
         attrs: window, strides, padding and dilation of the pooling.
@@ -44,7 +44,7 @@ def max_gradient_by_taps(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
     most = [last // step for last, step in zip(starts[-1], strides, strict=True)]
     rows = zip(most, sizes, dy.shape[1:-1], strict=True)
     sides = [(0, 0, 0), *((shift, size - n, 0) for shift, size, n in rows), (0, 0, 0)]
-    # Padded once and cut for each tap: XLA would make an array of each of several paddings.
+    # Padded once and sliced for each tap, because XLA would materialize each of several paddings.
     zero = np.zeros((), dy.dtype)
     dy, numbers = lax.pad(dy, zero, sides), lax.pad(numbers, np.array(-1, numbers.dtype), sides)
     classes: dict[Ints, Any] = {}
@@ -59,7 +59,8 @@ def max_gradient_by_taps(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
 
 
 def _spread(part: Any, rest: Ints, shape: Ints, attrs: dict[str, Any]) -> Any:
-    """A class where its elements lie in x, of this shape, and zeros between."""
+    """The elements of a class at their positions in x, which has the shape `shape`, with zeros
+    between."""
     sides = []
     rows = zip(rest, attrs["strides"], attrs["padding"], part.shape[1:-1], shape[1:-1], strict=True)
     for first, step, (low, _), count, size in rows:
@@ -69,7 +70,8 @@ def _spread(part: Any, rest: Ints, shape: Ints, attrs: dict[str, Any]) -> Any:
 
 
 def _first_largest(padded: Any, attrs: dict[str, Any]) -> tuple[Any, list[Ints]]:
-    """Which tap of each window holds its maximum, the first of several; and where taps start."""
+    """The index of the first tap of each window that holds its maximum, and the starts of the
+    taps."""
     starts: list[Ints] = []
     largest: Any = None
     numbers: Any = None
@@ -79,10 +81,11 @@ def _first_largest(padded: Any, attrs: dict[str, Any]) -> tuple[Any, list[Ints]]
         if largest is None:
             largest, numbers = values, jnp.zeros(values.shape, dtype)
             continue
-        more = ~(largest >= values)  # as JAX asks: true of NaN on either side
+        more = ~(largest >= values)  # as in JAX: true if either side is NaN
         largest = jnp.where(more, values, largest)
         numbers = jnp.where(more, np.array(tap, dtype), numbers)
-    # Kept: XLA would search the window again for each of its taps (7 times slower).
+    # The barrier keeps the indices: otherwise XLA searches the window again for each tap (7 times
+    # slower).
     return lax.optimization_barrier(numbers), starts
 
 
@@ -92,7 +95,7 @@ def _padded(x: Any, attrs: dict[str, Any]) -> Any:
 
 
 def _taps(padded: Any, attrs: dict[str, Any]) -> Iterator[tuple[Any, Ints]]:
-    """For each tap of the window: its values at all places, and the place of the first."""
+    """For each tap of the window: its values at all positions, and its first position."""
     dilation = attrs["dilation"]
     reach = [(w - 1) * d for w, d in zip(attrs["window"], dilation, strict=True)]
     for tap in np.ndindex(*attrs["window"]):

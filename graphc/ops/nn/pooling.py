@@ -34,7 +34,7 @@ _WINDOW_ATTRS = {
 _MAX_ATTRS = {
     **_WINDOW_ATTRS,
     "dilation": positive_ints("steps between the taps of the window"),
-    "by_taps": Attr("bool", default=False, doc="how: written out, or by XLA's own operators"),
+    "by_taps": Attr("bool", default=False, doc="how: tap by tap, or by XLA's own operators"),
 }
 _AVG_ATTRS = {
     **_WINDOW_ATTRS,
@@ -52,7 +52,7 @@ def _infer_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
         ctx.require(
             max(pads) < reach,
             f"padding {pads} must be smaller than the window's {reach}",
-            hint="a window may not lie in the padding alone",
+            hint="a window must not contain padding only",
         )
     return TensorType(x.dtype, (x.shape[0], *sizes, x.shape[-1]))
 
@@ -72,7 +72,7 @@ def _over_space(spatial: tuple[Any, ...], outer: Any) -> tuple[Any, ...]:
 
 
 def _by_taps(attrs: dict[str, Any]) -> bool:
-    # JAX does not differentiate a dilated reduce_window, select-and-scatter knows no dilation.
+    # JAX does not differentiate a dilated reduce_window, and select-and-scatter has no dilation.
     return bool(attrs["by_taps"]) or max(attrs["dilation"]) > 1
 
 
@@ -178,7 +178,7 @@ def _sum_pool(x: Any, attrs: dict[str, Any]) -> Any:
 
 
 def _counts(size: tuple[Any, ...], dtype: np.dtype[Any], attrs: dict[str, Any]) -> Any:
-    """How many elements each window averages: a scalar where all are full."""
+    """The number of elements that each window averages: a scalar if all windows are full."""
     if attrs["count_include_pad"] or not any(map(any, attrs["padding"])):
         return np.array(np.prod(attrs["window"]), dtype)
     if not all(type(n) is int for n in size):
@@ -240,9 +240,8 @@ AVG_POOL = OpDef(
     gradient=_avg_pool_gradient,
     layout=map_axis(_not_spatial, linear=True),
     cost=_pool_cost,
-    doc="The mean of each window of x [batch, ..., channels], over the elements that "
-    "are not padding unless `count_include_pad`. Floating dtypes. Source: "
-    "`jax.lax.reduce_window`.",
+    doc="The mean of each window of x [batch, ..., channels]. Padding counts only with "
+    "`count_include_pad`. Floating dtypes. Source: `jax.lax.reduce_window`.",
 )
 
 AVG_POOL_GRADIENT = OpDef(
@@ -320,8 +319,8 @@ def avg_pool(
             and channels.
         strides: steps of the window; by default the window itself.
         padding: "valid", "same", an int, or a pair (before, after) for each spatial axis.
-        count_include_pad: divide by the full window everywhere, padding counted as zeros;
-            otherwise padding does not count (as TensorFlow does).
+        count_include_pad: divide by the full window everywhere and count padding as zeros.
+            Otherwise padding does not count, as in TensorFlow.
 
     Returns:
         [batch, ..., channels].

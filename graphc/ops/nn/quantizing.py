@@ -1,7 +1,7 @@
 """Quantisation: floats as integers on an even grid, and back.
 
-An integer q stands for (q - zero_point) * scale. Source: Jacob et al., Quantization and Training
-of Neural Networks for Efficient Integer-Arithmetic-Only Inference, CVPR 2018 (arXiv:1712.05877).
+An integer q represents (q - zero_point) * scale. Source: Jacob et al., Quantization and Training of
+Neural Networks for Efficient Integer-Arithmetic-Only Inference, CVPR 2018 (arXiv:1712.05877).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["dequantize", "quantize"]
 
 QUANTIZED = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
 _WORDS = f"one of {', '.join(QUANTIZED)}"
-AXIS = Attr("int", default=None, doc="the axis with a scale for each place; None: one for all")
+AXIS = Attr("int", default=None, doc="the axis with one scale for each index; None: one for all")
 
 
 # -- what fake quantisation shares --------------------------------------------------------------
@@ -42,7 +42,7 @@ def check_grid(ctx: InferContext, x: Shape, axis: int | None, **grids: TensorTyp
     ctx.require(axis is None or axis < len(x), f"axis {axis} is out of range for rank {len(x)}")
     for label, grid in grids.items():
         if axis is None:
-            hint = "for one number a place along an axis pass axis="
+            hint = "pass axis= for one number for each index along an axis"
             ctx.require(not grid.shape, f"{label} must be a scalar, got {grid}", hint=hint)
         elif grid.shape:
             words = f"{label} must be a scalar, or a vector along axis {axis}, got {grid}"
@@ -51,13 +51,13 @@ def check_grid(ctx: InferContext, x: Shape, axis: int | None, **grids: TensorTyp
 
 
 def along(value: Any, rank: int, axis: int | None) -> Any:
-    """A vector in the shape that lays it along `axis` of an operand of `rank`: JAX values."""
+    """A JAX vector, reshaped to broadcast along `axis` of an operand of `rank`."""
     return jnp.expand_dims(value, [i for i in range(rank) if i != axis]) if value.ndim else value
 
 
 @of_elements
 def grid_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Elementwise in the first operand; the grid is whole unless its own axis is cut."""
+    """Elementwise in the first operand. The grid is replicated unless its own axis is sharded."""
     first = operands[0]
     if not isinstance(first, Sharded):
         return replicated(ctx, node, *operands)
@@ -67,7 +67,7 @@ def grid_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan
 
 
 def summed_along(ctx: GradientContext, adjoint: Tensor, axis: int | None, like: Tensor) -> Tensor:
-    """The adjoint of `like`, which lay along `axis` or, a scalar, everywhere."""
+    """The adjoint of `like`, a vector that was broadcast along `axis` or a scalar."""
     kept = axis if like.type.shape else None
     axes = tuple(i for i in range(len(adjoint.type.shape)) if i != kept)
     result: Tensor = ctx.ops.reduce_sum(adjoint, axis=axes) if axes else adjoint
@@ -75,7 +75,7 @@ def summed_along(ctx: GradientContext, adjoint: Tensor, axis: int | None, like: 
 
 
 def canonical(op: str, x: Tensor, axis: Any) -> int | None:
-    """`axis` of `x` counted from the front; None stays."""
+    """`axis` of `x`, counted from the front; None stays None."""
     return None if axis is None else normalize_axis(op, x, axis)
 
 
@@ -101,7 +101,7 @@ def _infer_quantize(
 def _check_zero_point(ctx: InferContext, zero_point: TensorType, dtype: DType) -> None:
     ctx.require(
         zero_point.dtype == dtype,
-        f"zero_point must be {dtype.name} as the integers are, got {zero_point.dtype.name}",
+        f"zero_point must be {dtype.name}, as the integers are, got {zero_point.dtype.name}",
         hint=f'gc.cast(zero_point, "{dtype.name}")',
         dtype=True,
     )
@@ -117,15 +117,15 @@ def _lower_quantize(
 
 
 def _widened(q: Any) -> Any:
-    """Integers as int32, of which XLA converts all kinds."""
+    """Integers as int32, because XLA converts int32 to all dtypes."""
     return q.astype(np.int32)
 
 
 def _saturated(whole: Any, dtype: DType) -> Any:
-    """Whole floats as integers of `dtype`, those beyond its range as its ends."""
+    """Integral floats as integers of `dtype`, clamped to its range."""
     limits: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
     top = np.asarray(limits.max, whole.dtype)
-    if float(top) > int(limits.max):  # a float32 reaches the last int32 but one only by 128
+    if float(top) > int(limits.max):  # float32 rounds 2^31 - 1 up
         top = np.nextafter(top, top.dtype.type(0))
     inside = jnp.clip(whole, np.asarray(limits.min, whole.dtype), top).astype(np.int32)
     return jnp.where(whole > top, np.int32(limits.max), inside).astype(dtype)
@@ -144,10 +144,10 @@ QUANTIZE = OpDef(
     differentiable=False,
     layout=grid_layout,
     cost=times_result(5),
-    doc="round(x / scale) + zero_point as integers of `dtype`: of two nearest the even one, the "
-    "ends of the range for what lies beyond, zero_point for NaN. One scale and zero_point for "
-    "all, or one for each place along `axis`. x and scale of one floating dtype, zero_point of "
-    "`dtype`. Source: Jacob et al., CVPR 2018.",
+    doc="round(x / scale) + zero_point as integers of `dtype`. Ties round to even, values beyond "
+    "the range are clamped, and NaN gives zero_point. One scale and zero_point for all, or one "
+    "for each index along `axis`. x and scale of one floating dtype, zero_point of `dtype`. "
+    "Source: Jacob et al., CVPR 2018.",
 )
 
 
@@ -174,7 +174,7 @@ def _lower_dequantize(
     scale, zero_point = (along(v, q.ndim, axis) for v in (scale, zero_point))
     q, zero_point = _widened(q), _widened(zero_point)
     float_ = wide(np.dtype(scale.dtype))
-    # Of one sign they differ by an int32; of two, floats lose no digits.
+    # With equal signs their difference is an int32; with opposite signs floats lose no digits.
     exact = (q ^ zero_point) >= 0
     steps = jnp.where(
         exact, (q - zero_point).astype(float_), q.astype(float_) - zero_point.astype(float_)
@@ -199,8 +199,8 @@ DEQUANTIZE = OpDef(
     gradient=_dequantize_gradient,
     layout=grid_layout,
     cost=times_result(2),
-    doc="(q - zero_point) * scale, of the dtype of scale. One scale and zero_point for all, or one "
-    f"for each place along `axis`. q and zero_point of one dtype, {_WORDS}; scale floating. "
+    doc="(q - zero_point) * scale, of the dtype of scale. One scale and zero_point for all, or "
+    f"one for each index along `axis`. q and zero_point of one dtype, {_WORDS}; scale floating. "
     "Source: Jacob et al., CVPR 2018.",
 )
 
@@ -219,19 +219,20 @@ def quantize(
 ) -> Tensor:
     """`x` as integers: `round(x / scale) + zero_point`, within the range of `dtype`.
 
-    Of two nearest integers the even one; beyond the range its end; NaN gives the zero point.
-    Computed in the dtype of `x`, in float32 if it is narrower.
+    Ties round to the even integer. Values beyond the range are clamped to it. NaN gives the zero
+    point. Computed in the dtype of `x`, or in float32 if that is narrower.
 
     Args:
-        x: floating; integers are taken as float32.
-        scale: the distance of two neighbours, above 0: a scalar, or with `axis` a vector.
-        zero_point: the integer that stands for 0, of `dtype`: a scalar, or with `axis` a vector.
+        x: floating; integers are converted to float32.
+        scale: the distance between neighbours, greater than 0: a scalar, or a vector with `axis`.
+        zero_point: the integer that represents 0, of `dtype`: a scalar, or a vector with `axis`.
         dtype: int4, uint4, int8, uint8, int16, uint16 or int32.
-        axis: the axis of `x` with a scale and zero point for each place; None: one for all.
+        axis: the axis of `x` with one scale and zero point for each index; None: one for all.
 
     Raises:
         DTypeError: `zero_point` is a tensor of another dtype, or a number that does not fit.
-        ShapeError: `scale` or `zero_point` is no scalar, nor as long as the axis.
+        ShapeError: `scale` or `zero_point` is neither a scalar nor a vector of the size of the
+            axis.
 
     Source: Jacob et al., CVPR 2018.
 
@@ -246,7 +247,8 @@ def quantize(
 
 
 def _zero_point(value: Any, dtype: DType) -> Tensor:
-    """The zero point as a tensor; Python's ints take `dtype`, all else must have it."""
+    """The zero point as a tensor. A Python int is converted to `dtype`; other values must have
+    it."""
     bare = not hasattr(value, "dtype") and np.asarray(value).dtype.kind in "iu"
     return convert(value, dtype if bare else None)
 
@@ -259,17 +261,18 @@ def dequantize(
     axis: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """`(q - zero_point) * scale`, of the dtype of `scale`: what `quantize` made integers of.
+    """`(q - zero_point) * scale`, of the dtype of `scale`: reverses `quantize`.
 
     Args:
         q: int4, uint4, int8, uint8, int16, uint16 or int32.
-        scale: floating, a scalar, or with `axis` a vector. Gradients pass to it.
-        zero_point: of the dtype of `q`: a scalar, or with `axis` a vector.
-        axis: the axis of `q` with a scale and zero point for each place; None: one for all.
+        scale: floating: a scalar, or a vector with `axis`. Gradients pass to it.
+        zero_point: of the dtype of `q`: a scalar, or a vector with `axis`.
+        axis: the axis of `q` with one scale and zero point for each index; None: one for all.
 
     Raises:
-        DTypeError: `q` is of another dtype, or `zero_point` of another than `q`.
-        ShapeError: `scale` or `zero_point` is no scalar, nor as long as the axis.
+        DTypeError: `q` has another dtype, or the dtype of `zero_point` differs from that of `q`.
+        ShapeError: `scale` or `zero_point` is neither a scalar nor a vector of the size of the
+            axis.
 
     Source: Jacob et al., CVPR 2018.
 

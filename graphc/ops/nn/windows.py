@@ -16,19 +16,19 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def taps_inside(size: int, window: int, results: int, stride: int, low: int, dilation: int) -> int:
-    """How many pairs of a result and a tap along one axis lie on the operand, not on padding.
+    """The number of pairs (result, tap) along one axis that read the operand, not padding.
 
     Args:
         size: of the operand along the axis.
-        window: how many taps there are.
-        results: how many places the window has.
-        stride: between two places.
+        window: the number of taps.
+        results: the number of positions of the window.
+        stride: the distance between two positions.
         low: the padding before the operand.
-        dilation: the distance of two taps.
+        dilation: the distance between two taps.
     """
     count = 0
     for tap in range(window):
-        # stride * result + offset must lie in 0 .. size - 1
+        # stride * result + offset must be in 0 .. size - 1
         offset = tap * dilation - low
         first = max(0, -(offset // stride))
         last = min(results - 1, (size - 1 - offset) // stride)
@@ -52,11 +52,11 @@ PADDING = Attr(
 def per_axis(op: str, what: str, value: Any, rank: int) -> Ints:
     """`value` for each of `rank` spatial axes: one positive int for all, or one for each.
 
-    For all axes of [batch, ..., channels] there may be one too, as in TensorFlow: then the first
-    and the last are 1.
+    As in TensorFlow, there may also be one int for each axis of [batch, ..., channels]; then the
+    first and the last must be 1.
 
     Raises:
-        AttributeValueError: neither.
+        AttributeValueError: the value has another form.
     """
     ints = (value,) * rank if type(value) is int else value
     if what != "kernel_size" and isinstance(ints, (tuple, list)) and len(ints) == rank + 2:
@@ -89,11 +89,11 @@ def explicit_padding(
 
     Args:
         padding: "valid" (none), "same" (the result has ceil(size / stride) elements along an
-            axis; an odd rest goes to the end, as in TensorFlow and JAX), one int for all sides,
-            or the pairs.
+            axis; an odd remainder goes to the end, as in TensorFlow and JAX), one int for all
+            sides, or the pairs.
 
     Raises:
-        AttributeValueError: something else.
+        AttributeValueError: the padding has another form.
         ShapeError: "same" with a stride over a size that is not known yet.
     """
     rank = len(window)
@@ -127,11 +127,11 @@ def sliding(
 ) -> dict[str, Any]:
     """The attributes window, strides, padding and dilation, one entry for each spatial axis.
 
-    Args: as of `max_pool`: without strides the window moves by its own size.
+    Args: as in `max_pool`. Without strides the window moves by its own size.
 
     Raises:
         ShapeError: `x` has no spatial axes.
-        AttributeValueError: one of the others has another form.
+        AttributeValueError: another argument has a wrong form.
     """
     rank = x.ndim - 2
     if rank < 1:
@@ -167,7 +167,7 @@ def check_spatial(op: str, x: Tensor, rank: int) -> None:
 def same_padding(
     op: str, x: Tensor, size: Dim, window: int, stride: int, dilation: int
 ) -> tuple[int, int]:
-    """Elements before and after, so that the result has ceil(size / stride) of them."""
+    """The padding before and after, so that the result has ceil(size / stride) elements."""
     extent = (window - 1) * dilation + 1
     if stride == 1:
         total = extent - 1
@@ -186,7 +186,7 @@ def same_padding(
 def window_sizes(
     ctx: InferContext, sizes: Shape, window: Sequence[Dim], attrs: dict[str, Any]
 ) -> Shape:
-    """How many places the window takes along each spatial axis.
+    """The number of positions of the window along each spatial axis.
 
     Raises:
         ShapeError: it is larger than the padded input, or the attributes are for other axes.

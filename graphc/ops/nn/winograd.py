@@ -1,7 +1,8 @@
-"""Winograd's minimal filtering: tiles of a convolution from fewer products than it has taps.
+"""Winograd's minimal filtering: computes tiles of a convolution with fewer products than taps.
 
-F(m, r) makes m neighbouring results of a window of r taps from m + r - 1 products instead of
-m * r: `A.T @ ((G @ w) * (B.T @ x))`. Along several axes the transforms are applied to each.
+F(m, r) computes m neighbouring results of a window of r taps with m + r - 1 products instead of
+m * r: `A.T @ ((G @ w) * (B.T @ x))`. For several axes, the transforms are applied to
+each.
 
 Source: Winograd, Arithmetic complexity of computations, 1980; Lavin & Gray, Fast algorithms for
 convolutional neural networks, 2016. The matrices are those of Cook and Toom; their points: Barabasz
@@ -18,9 +19,9 @@ import numpy as np
 
 Matrix = np.ndarray[Any, Any]
 
-# Where the polynomials are evaluated, besides at infinity; a filtering takes the first of them.
-# Rounding grows with their powers: powers of two, near one, of both signs; with 1/2 and -2 before
-# 2 and -1/2 the errors of F(4, 3) are half of those with 2 and -2.
+# The points where the polynomials are evaluated, in addition to infinity; a filtering uses the
+# first of them. Rounding errors grow with their powers, so they are powers of two near one, of both
+# signs. With 1/2 and -2 before 2 and -1/2, the errors of F(4, 3) are half of those with 2 and -2.
 _POINTS: Final = tuple(map(Fraction, ("0", "1", "-1", "1/2", "-2", "2", "-1/2")))
 MOST_PLACES: Final = len(_POINTS) + 1
 
@@ -60,7 +61,7 @@ def _product(factors: Any) -> Fraction:
 
 
 def _polynomial(roots: Any) -> list[Fraction]:
-    """The coefficients of the product of x - root, the constant one first."""
+    """The coefficients of the product of all x - root, the constant coefficient first."""
     found = [Fraction(1)]
     for root in roots:
         shifted, scaled = [Fraction(0), *found], [*[root * c for c in found], Fraction(0)]
@@ -73,8 +74,8 @@ def placed_tiles(m: int, r: int, size: int, low: int, results: int) -> Matrix:
 
     Args:
         size: elements of the axis.
-        low: zeros before them.
-        results: how many the convolution has; the last tile may make more.
+        low: the number of zeros before them.
+        results: the number of results of the convolution; the last tile may compute more.
     """
     tile = filtering(m, r).tile
     tiles = -(-results // m)

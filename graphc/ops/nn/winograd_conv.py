@@ -1,12 +1,12 @@
 """Convolutions by Winograd's filtering: products of matrices, with fewer products than taps.
 
-Images are cut into tiles that overlap. Transformed along both spatial axes, tiles and kernel meet
-in one product for each place of the transform, [tiles, channels] by [channels, filters]. The
-transforms are products too, along one axis each, with a matrix that holds those of all tiles and
-knows the padding: XLA writes nothing but operands and results of products.
+Images are divided into overlapping tiles. Tiles and kernel are transformed along both spatial axes.
+Then there is one product for each point of the transform, [tiles, channels] by [channels, filters].
+Each transform along one axis is a product, too. Its matrix contains the transforms of all tiles and
+includes the padding. So XLA writes only the operands and results of products.
 
-The gradients are the adjoints of these steps. They exchange the spatial axes: two transforms of
-one tensor in the same order XLA would take for one, and keep it from the forward pass on.
+The gradients are the adjoints of these steps. They exchange the spatial axes: XLA would merge two
+transforms of one tensor in the same order, and keep the result alive from the forward pass on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def winograd_conv(
         w: [rows, columns, channels, filters].
         padding: low and high, for each spatial axis.
         tiles: results of a tile along each spatial axis.
-        images: at a time at most; 0 for all.
+        images: the maximum number of images at a time; 0 for all.
     """
     grid = _Grid(x.shape[1:3], w.shape[:2], padding, tiles, x.dtype)
     kernel = grid.kernel(w)
@@ -80,9 +80,9 @@ def winograd_kernel_gradient(
 class _Grid:
     """The tiles of one convolution, and the linear maps to and from them.
 
-    Letters below: i, j are places of a transform, p, q results of a tile, s, t tiles; the first
-    of each pair along the height, the second along the width. n are images, h, w their places,
-    r, c those of a kernel.
+    Index letters: i, j are points of a transform, p, q results of a tile, and s, t tiles. The first
+    of each pair is along the height, the second along the width. n are images, h, w their
+    positions, and r, c the positions of a kernel.
 
     Args:
         size: (height, width) of the images, without padding.

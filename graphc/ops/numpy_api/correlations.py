@@ -38,17 +38,17 @@ def cov(
     Args:
         x: [variables, observations], or [observations] of one variable.
         y: more variables, of the same form.
-        rowvar: False: the variables are columns.
-        ddof: what is taken off the number of observations that the sums are divided by.
-        fweights: [observations], integers: how often each was made.
-        aweights: [observations]: how much each counts.
+        rowvar: whether the variables are rows; if False, they are columns.
+        ddof: is subtracted from the number of observations, by which the sums are divided.
+        fweights: [observations], integers: how often each observation occurred.
+        aweights: [observations]: the weight of each.
         name: of the node.
 
     Returns:
-        [variables, variables]; a scalar for one.
+        [variables, variables]; a scalar for one variable.
 
     Raises:
-        ShapeError: more than two axes, or sizes that differ.
+        ShapeError: more than two axes, or the sizes differ.
 
     Source: numpy.cov.
 
@@ -74,7 +74,7 @@ def cov(
 
 
 def _cov(xs: Sequence[Tensor], rowvar: bool, ddof: int, name: str | None = None) -> Tensor:
-    """`cov` in the dtype to compute in."""
+    """`cov`, in the dtype of the computation."""
     rows = _rows(xs, rowvar)
     centred = rows - reduce_mean(rows, 1, keepdims=True)
     products = matmul(centred, conj(transpose(centred)))
@@ -83,7 +83,7 @@ def _cov(xs: Sequence[Tensor], rowvar: bool, ddof: int, name: str | None = None)
 
 
 def _rows(xs: Sequence[Tensor], rowvar: bool) -> Tensor:
-    """[variables, observations], in the dtype to compute in."""
+    """[variables, observations], in the dtype of the computation."""
     parts = []
     for given in xs:
         part = to_dtype(given, wide(given.dtype))
@@ -99,7 +99,7 @@ def corrcoef(
 ) -> Tensor:
     """The correlations between the rows of `x`, from -1 to 1, for real dtypes.
 
-    Arguments and errors as of `cov`. Source: numpy.corrcoef.
+    Arguments and errors are those of `cov`. Source: numpy.corrcoef.
 
     Examples:
         >>> run(gc.corrcoef([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))

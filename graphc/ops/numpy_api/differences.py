@@ -1,4 +1,4 @@
-"""Neighbours along an axis, and functions given by points or coefficients."""
+"""Differences of neighbours along an axis, and functions given by points or coefficients."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = ["diff", "ediff1d", "gradient", "interp", "polyval", "trapezoid", "unw
 
 
 def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """All elements along `axis` but the last, and all but the first."""
+    """All elements along `axis` except the last, and all except the first."""
     before = (slice(None),) * axis
     return getitem(x, (*before, slice(None, -1))), getitem(x, (*before, slice(1, None)))
 
 
 def _row(value: Any, x: Tensor, axis: int) -> Tensor:
-    """A number as a row of `x` across `axis`."""
+    """A number, broadcast to a slice of `x` of size 1 along `axis`."""
     tensor = convert(value)
     if tensor.ndim:
         return tensor
@@ -48,14 +48,14 @@ def diff(
     prepend: TensorLike | None = None,
     append: TensorLike | None = None,
 ) -> Tensor:
-    """Each element less the one before it along `axis`, `n` times over; bools: whether they differ.
+    """The differences of neighbours along `axis`, `n` times; for bools, whether neighbours differ.
 
     Args:
         x: any tensor.
-        n: how often.
-        axis: the axis the neighbours lie along.
-        prepend, append: what stands before the first element and after the last: a number, or a
-            tensor like `x` but for the size along `axis`.
+        n: how often the differences are computed.
+        axis: the axis of the neighbours.
+        prepend, append: the elements before the first and after the last: a number, or a tensor
+            like `x` except for the size along `axis`.
 
     Raises:
         AttributeValueError: a negative `n`, or an axis out of range.
@@ -96,20 +96,20 @@ def ediff1d(
 def gradient(
     f: TensorLike, *spacing: TensorLike, axis: int | Sequence[int] | None = None
 ) -> Tensor | list[Tensor]:
-    """The slope of `f` along axes, from the neighbours on both sides; at the ends from one.
+    """The gradient of `f` along axes: central differences, and one-sided differences at the ends.
 
     Args:
         f: [n, ...], floating or complex; integers give float32. At least 2 elements along each
             of the axes.
-        spacing: one number for all axes, or one for each: the distance of the elements, or a
-            vector of their places.
+        spacing: one number for all axes, or one for each: the distance between the elements, or a
+            vector of their coordinates.
         axis: one, several, or None for all.
 
     Returns:
         A tensor of f's type for one axis, else a list of them.
 
     Raises:
-        AttributeValueError: an axis is out of range, or another number of spacings than axes.
+        AttributeValueError: an axis is out of range, or the numbers of spacings and axes differ.
         ShapeError: fewer than 2 elements along an axis.
 
     Source: numpy.gradient with edge_order=1.
@@ -122,7 +122,7 @@ def gradient(
     asked = range(values.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     axes = [normalize_axis("gradient", values, one) for one in asked]
     if any(isinstance(size := values.shape[one], int) and size < 2 for one in axes):
-        refuse("gradient: needs 2 elements along each of the axes", f=values)
+        refuse("gradient: needs at least 2 elements along each axis", f=values)
     steps = list(spacing) or [1.0]
     if len(steps) == 1:
         steps *= len(axes)
@@ -154,13 +154,13 @@ def _slope(f: Tensor, step: Any, axis: int) -> Tensor:
 def trapezoid(
     y: TensorLike, x: TensorLike | None = None, dx: TensorLike = 1.0, axis: int = -1
 ) -> Tensor:
-    """The integral along `axis` of the function that is straight between the points.
+    """The integral along `axis` by the trapezoidal rule.
 
     Args:
         y: values, of any shape.
-        x: where they are taken: of the shape of `y`, or a vector along `axis`.
-        dx: the distance between them where there is no `x`.
-        axis: the axis the points lie along.
+        x: the coordinates of the values: of the shape of `y`, or a vector along `axis`.
+        dx: the distance between the values, if there is no `x`.
+        axis: the axis of the points.
 
     Source: numpy.trapezoid.
 
@@ -186,13 +186,14 @@ def interp(
     left: TensorLike | None = None,
     right: TensorLike | None = None,
 ) -> Tensor:
-    """The function that is straight between the points (xp, fp), at `x`.
+    """Linear interpolation at `x` between the points (xp, fp).
 
     Args:
         x: real, of any shape.
         xp: [n], in ascending order.
         fp: [n]: the values there.
-        left, right: the values before the first point and after the last; by default theirs.
+        left, right: the values before the first point and after the last; by default the values at
+            these points.
 
     Source: numpy.interp.
 
@@ -213,7 +214,7 @@ def interp(
 
 
 def polyval(coefficients: TensorLike, x: TensorLike) -> Tensor:
-    """The polynomial of these coefficients, that of the greatest power first, at `x`.
+    """The value at `x` of the polynomial with these coefficients, the highest power first.
 
     Args:
         coefficients: a vector of known size.
@@ -238,7 +239,7 @@ def polyval(coefficients: TensorLike, x: TensorLike) -> Tensor:
 
 
 def unwrap(x: TensorLike, period: float = 2 * math.pi, axis: int = -1) -> Tensor:
-    """Angles with whole periods added, so that neighbours differ by half a one at most.
+    """Angles plus whole periods, so that neighbours differ by at most half a period.
 
     Source: numpy.unwrap, of floating dtypes.
 

@@ -45,9 +45,9 @@ def linspace(
 
     Args:
         start, stop: numbers or tensors, which broadcast together; integers give float32.
-        num: how many: an int or a named size.
+        num: the number of elements: an int or a named size.
         endpoint: whether `stop` is the last of them.
-        dtype: of the result; by default that of the ends. Integers are rounded down.
+        dtype: of the result; by default the dtype of `start` and `stop`. Integers are rounded down.
 
     Source: numpy.linspace.
 
@@ -63,9 +63,9 @@ def linspace(
     steps = iota((count, *(1,) * rank), 0, INT32)
     number = dim_value(count - 1 if endpoint else count)
     past, whole = (to_dtype(n, first.dtype) for n in (steps, where(equal(number, 0), 1, number)))
-    if is_integer(wanted):  # divided last: a whole number must not fall below itself
+    if is_integer(wanted):  # dividing last keeps integers exact
         return to_dtype(floor(first + past * (last - first) / whole), wanted)
-    # XLA may multiply by 1 / whole: the last must be `stop` exactly.
+    # XLA may multiply by 1 / whole, but the last number must be exactly `stop`.
     share = where(equal(past, whole), 1, past / whole)
     return to_dtype(first * (1 - share) + last * share, wanted)
 
@@ -96,9 +96,9 @@ def geomspace(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`num` numbers of one sign from `start` to `stop` in equal ratios.
+    """`num` numbers of the same sign from `start` to `stop` with equal ratios.
 
-    NaN where their signs differ. Source: numpy.geomspace.
+    NaN if the signs differ. Source: numpy.geomspace.
 
     Examples:
         >>> run(gc.geomspace(1.0, 100.0, 3))
@@ -117,7 +117,7 @@ def meshgrid(*xs: TensorLike, indexing: str = "xy", sparse: bool = False) -> tup
     Args:
         xs: vectors or scalars.
         indexing: "xy" exchanges the first two axes, as plots do; "ij" does not.
-        sparse: leaves axes of size 1 in place of repeating.
+        sparse: keep axes of size 1 instead of repeating.
 
     Raises:
         AttributeValueError: another `indexing`.
@@ -171,12 +171,12 @@ def _index(value: Any, end: Dim, what: str, function: str) -> Tensor:
 
 
 def unravel_index(places: TensorLike, shape: ShapeLike) -> tuple[Tensor, ...]:
-    """The indices along each axis of `shape` of places in row-major order.
+    """The indices along each axis of `shape`, from positions in row-major order.
 
-    Places out of range give indices out of range along the first axis, and are an error of runs
-    with `CompileOptions(check_numerics=True)`.
+    Positions out of range give indices out of range along the first axis, and raise an error in
+    runs with `CompileOptions(check_numerics=True)`.
 
-    Source: numpy.unravel_index, for places in range.
+    Source: numpy.unravel_index, for positions in range.
 
     Examples:
         >>> run(gc.unravel_index([1, 5], (2, 3)))
@@ -193,10 +193,10 @@ def unravel_index(places: TensorLike, shape: ShapeLike) -> tuple[Tensor, ...]:
 
 
 def ravel_multi_index(index: Iterable[TensorLike], shape: ShapeLike) -> Tensor:
-    """The places in row-major order of indices along each axis of `shape`.
+    """The positions in row-major order, from indices along each axis of `shape`.
 
-    Indices out of range give the place of another element, or of none, and are an error of runs
-    with `CompileOptions(check_numerics=True)`.
+    Indices out of range give the position of another element or an invalid position, and raise an
+    error in runs with `CompileOptions(check_numerics=True)`.
 
     Source: numpy.ravel_multi_index, for indices in range.
 

@@ -52,7 +52,7 @@ def _unless_all_nan(x: Tensor, y: Tensor, axis: Axes, keepdims: bool, name: str 
 def nansum(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The sum over `axis` with 0 for NaN. Source: numpy.nansum.
+    """The sum over `axis`, with 0 for NaN. Source: numpy.nansum.
 
     Examples:
         >>> run(gc.nansum([1.0, np.nan, 3.0]))
@@ -64,7 +64,7 @@ def nansum(
 def nanprod(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The product over `axis` with 1 for NaN. Source: numpy.nanprod.
+    """The product over `axis`, with 1 for NaN. Source: numpy.nanprod.
 
     Examples:
         >>> run(gc.nanprod([2.0, np.nan, 3.0]))
@@ -76,7 +76,7 @@ def nanprod(
 def nanmax(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The greatest element over `axis` that is not NaN, if one is. Source: numpy.nanmax.
+    """The greatest element over `axis` that is not NaN; NaN if all are NaN. Source: numpy.nanmax.
 
     Examples:
         >>> run(gc.nanmax([1.0, np.nan, 3.0]))
@@ -90,7 +90,7 @@ def nanmax(
 def nanmin(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The smallest element over `axis` that is not NaN, if one is. Source: numpy.nanmin.
+    """The smallest element over `axis` that is not NaN; NaN if all are NaN. Source: numpy.nanmin.
 
     Examples:
         >>> run(gc.nanmin([1.0, np.nan, 3.0]))
@@ -104,7 +104,7 @@ def nanmin(
 def nanargmax(x: TensorLike, axis: int | None = None, *, name: str | None = None) -> Tensor:
     """The position of the greatest element along `axis` that is not NaN.
 
-    0 where all are; the rest as of `argmax`. Source: numpy.nanargmax.
+    0 if all are NaN. Otherwise as in `argmax`. Source: numpy.nanargmax.
 
     Examples:
         >>> run(gc.nanargmax([1.0, np.nan, 3.0]))
@@ -117,7 +117,7 @@ def nanargmax(x: TensorLike, axis: int | None = None, *, name: str | None = None
 def nanargmin(x: TensorLike, axis: int | None = None, *, name: str | None = None) -> Tensor:
     """The position of the smallest element along `axis` that is not NaN.
 
-    0 where all are; the rest as of `argmin`. Source: numpy.nanargmin.
+    0 if all are NaN. Otherwise as in `argmin`. Source: numpy.nanargmin.
 
     Examples:
         >>> run(gc.nanargmin([np.nan, 1.0, 3.0]))
@@ -128,7 +128,7 @@ def nanargmin(x: TensorLike, axis: int | None = None, *, name: str | None = None
 
 
 def nancumsum(x: TensorLike, axis: int | None = None, *, name: str | None = None) -> Tensor:
-    """`cumsum` with 0 for NaN. Source: numpy.nancumsum.
+    """`cumsum`, with 0 for NaN. Source: numpy.nancumsum.
 
     Examples:
         >>> run(gc.nancumsum([1.0, np.nan, 3.0]))
@@ -138,7 +138,7 @@ def nancumsum(x: TensorLike, axis: int | None = None, *, name: str | None = None
 
 
 def _present(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
-    """How many elements are not NaN, in the dtype of `x`."""
+    """The number of elements that are not NaN, in the dtype of `x`."""
     return to_dtype(reduce_sum(to_dtype(~isnan(x), INT32), axis, keepdims), x.dtype)
 
 
@@ -187,7 +187,7 @@ def nanstd(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The square root of `nanvar`; its gradient is 0 where it is 0.
+    """The square root of `nanvar`; its gradient is 0 where the result is 0.
 
     Source: numpy.nanstd, of real dtypes.
 

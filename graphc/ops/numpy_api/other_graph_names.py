@@ -88,7 +88,7 @@ def placeholder_with_default(
         as_dims("placeholder_with_default", shape), tensor.shape, tensor
     ):
         refuse(
-            f"placeholder_with_default: the default has not the shape {shape}",
+            f"placeholder_with_default: the default does not have the shape {shape}",
             hint="a feed has the shape of the default; use gc.placeholder for other shapes",
             default=tensor,
         )
@@ -98,14 +98,15 @@ def placeholder_with_default(
 def case(
     pairs: Iterable[tuple[TensorLike, Callable[[], TensorTree]]], default: Callable[[], TensorTree]
 ) -> TensorTree:
-    """What the function of the first true condition gives, or else what `default` gives.
+    """The result of the function of the first true condition, or else of `default`.
 
     Args:
         pairs: a list of pairs of a condition, a scalar of bool, and a function without arguments.
         default: called if no condition is true.
 
     Returns:
-        What the functions return, all of one structure, with equal types; see `cond`.
+        The result of the function. All functions return the same structure with equal types; see
+        `cond`.
 
     Raises:
         AttributeValueError: `pairs` are not pairs of a condition and a function.

@@ -57,16 +57,15 @@ def gather(
     Args:
         x: any tensor.
         indices: integers.
-        axis: by default the first axis that is not of the batch.
-        batch_dims: how many leading axes `x` and `indices` share. Each example has indices of its
-            own.
+        axis: by default the first axis after the batch axes.
+        batch_dims: how many leading axes `x` and `indices` share. Each example has its own indices.
         name: of the node.
 
     Returns:
         `x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1:]`.
 
     Raises:
-        DTypeError, ShapeError, AttributeValueError: see `take`; or an axis that is of the batch.
+        DTypeError, ShapeError, AttributeValueError: see `take`; or the axis is a batch axis.
 
     Source: tf.gather.
 

@@ -73,8 +73,9 @@ def dynamic_partition(x: TensorLike, partitions: TensorLike, count: int, size: D
         x: any tensor.
         partitions: integers of the shape of the first axes of `x`.
         count: the number of groups.
-        size: the rows of each result. A larger group loses its last rows, a smaller one is filled
-            up with zeros: sizes cannot depend on values. The size of `partitions` always suffices.
+        size: the rows of each result. A larger group loses its last rows, and a smaller one is
+            padded with zeros, because sizes cannot depend on values. The size of `partitions`
+            always suffices.
 
     Returns:
         `count` tensors [size, ...].
@@ -98,7 +99,7 @@ def dynamic_partition(x: TensorLike, partitions: TensorLike, count: int, size: D
 def dynamic_stitch(
     indices: Sequence[TensorLike], data: Sequence[TensorLike], size: Dim, *, name: str | None = None
 ) -> Tensor:
-    """Rows put together: row `indices[k][i]` of the result is `data[k][i]`.
+    """Rows combined into one tensor: row `indices[k][i]` of the result is `data[k][i]`.
 
     Args:
         indices: tensors of integers. If an index occurs more than once, the later row stays.
@@ -106,7 +107,7 @@ def dynamic_stitch(
         size: the rows of the result. Rows without an index are zeros.
 
     Raises:
-        AttributeValueError: no tensors, or not as many data as indices.
+        AttributeValueError: no tensors, or different numbers of data and indices.
         DTypeError: `indices` are not integers.
         ShapeError: the shapes do not fit.
 
@@ -118,7 +119,8 @@ def dynamic_stitch(
     """
     if not indices or len(data) != len(indices):
         refuse(
-            f"dynamic_stitch: takes as many data as indices, got {len(data)} and {len(indices)}",
+            f"dynamic_stitch: takes equal numbers of data and indices, got {len(data)} and "
+            f"{len(indices)}",
             error=AttributeValueError,
         )
     places = [as_integers("dynamic_stitch", "indices", i) for i in indices]
@@ -132,7 +134,7 @@ def dynamic_stitch(
                 data=value,
             )
     result = zeros((size, *row), values[0].dtype)
-    for place, value in zip(places, values, strict=True):  # in order: the later row stays
+    for place, value in zip(places, values, strict=True):  # in order, so that the later row stays
         result = result.at[reshape(place, (-1,))].set(reshape(value, (-1, *row)))
     return identity(result, name=name)
 
@@ -188,13 +190,13 @@ def confusion_matrix(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """How often each class is predicted as each: [labels, predictions], int32 or as `weights`.
+    """Counts of pairs (label, prediction): [labels, predictions], int32 or the dtype of `weights`.
 
     Args:
-        labels, predictions: integers of one shape, from 0 to `classes` - 1. Examples with others
-            are not counted.
+        labels, predictions: integers of one shape, from 0 to `classes` - 1. Examples with other
+            numbers are not counted.
         classes: the number of classes.
-        weights: what each example counts, of the shape of the labels; 1 by default.
+        weights: the weight of each example, of the shape of the labels; 1 by default.
 
     Raises:
         AttributeValueError: `classes` is not an int of at least 1.
@@ -212,7 +214,7 @@ def confusion_matrix(
     labels = as_integers("confusion_matrix", "labels", labels)
     predictions = as_integers("confusion_matrix", "predictions", predictions)
     _require_shape("confusion_matrix", "predictions", predictions, labels)
-    # A narrow dtype does not hold the number of a cell.
+    # A narrow dtype may not hold the index of a cell.
     labels, predictions = to_dtype(labels, INT32), to_dtype(predictions, INT32)
     inside = [logical_and(less(-1, t), less(t, classes)) for t in (labels, predictions)]
     cell = where(logical_and(*inside), labels * classes + predictions, classes * classes)

@@ -1,4 +1,4 @@
-"""Tensors joined and split as NumPy does."""
+"""Functions that join and split tensors as NumPy does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def hstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
-    """The tensors side by side: along axis 1, vectors along axis 0. Source: numpy.hstack.
+    """The tensors joined along axis 1, vectors along axis 0. Source: numpy.hstack.
 
     Examples:
         >>> run(gc.hstack([[1, 2], [3]]))
@@ -45,7 +45,7 @@ def hstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
 
 
 def vstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
-    """The tensors under one another, vectors as rows. Source: numpy.vstack.
+    """The tensors joined along axis 0, vectors as rows. Source: numpy.vstack.
 
     Examples:
         >>> run(gc.vstack([[1, 2], [3, 4]]))
@@ -56,7 +56,7 @@ def vstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
 
 
 def dstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
-    """The tensors behind one another, along axis 2. Source: numpy.dstack.
+    """The tensors joined along axis 2. Source: numpy.dstack.
 
     Examples:
         >>> run(gc.dstack([[1, 2], [3, 4]]))
@@ -67,7 +67,7 @@ def dstack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
 
 
 def column_stack(tensors: Sequence[TensorLike], *, name: str | None = None) -> Tensor:
-    """Vectors and matrices side by side as columns. Source: numpy.column_stack.
+    """Vectors and matrices joined as columns. Source: numpy.column_stack.
 
     Examples:
         >>> run(gc.column_stack([[1, 2], [3, 4]]))
@@ -81,10 +81,11 @@ def column_stack(tensors: Sequence[TensorLike], *, name: str | None = None) -> T
 
 
 def block(blocks: TensorLike) -> Tensor:
-    """Nested lists of tensors as one: the innermost lists along the last axis, and so on.
+    """Nested lists of tensors joined into one tensor: the innermost lists along the last axis, and
+    so on.
 
     Raises:
-        ShapeError: the blocks do not fit together, or lie at different depths.
+        ShapeError: the blocks do not fit together, or are at different depths.
 
     Source: numpy.block.
 
@@ -95,7 +96,7 @@ def block(blocks: TensorLike) -> Tensor:
     """
     depths = set(_depths(blocks))
     if len(depths) != 1:
-        refuse("block: the tensors must lie equally deep in the lists")
+        refuse("block: the tensors must have equal depths in the lists")
     (depth,) = depths
     leaves = promote_operands(*_leaves(blocks))
     rank = max(depth, *(leaf.ndim for leaf in leaves))
@@ -135,15 +136,15 @@ def append(
 
 
 def array_split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
-    """`x` cut into pieces: before given places, or to nearly equal sizes, the greater ones first.
+    """`x` split into pieces: before given indices, or into nearly equal sizes, larger pieces first.
 
     Args:
         x: any tensor.
-        sections: the number of pieces; or the places to cut before, as bounds of slices.
-        axis: the axis to cut along.
+        sections: the number of pieces; or the indices to split before, as bounds of slices.
+        axis: the axis to split along.
 
     Raises:
-        AttributeValueError: fewer than one piece, or a size that is not known.
+        AttributeValueError: fewer than one piece, or an unknown size.
 
     Source: numpy.array_split.
 
@@ -170,7 +171,7 @@ def array_split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> 
 
 
 def hsplit(x: TensorLike, sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """`array_split` into equal pieces along axis 1, or along the only one. Source: numpy.hsplit.
+    """`array_split` into equal pieces along axis 1, or along the only axis. Source: numpy.hsplit.
 
     Examples:
         >>> run(gc.hsplit([1, 2, 3, 4], 2))

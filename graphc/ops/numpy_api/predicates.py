@@ -101,7 +101,7 @@ def isclose(
 ) -> Tensor:
     """Whether |x - y| <= atol + rtol |y|, with broadcasting, as bool.
 
-    Infinities are close to themselves; NaN is, to NaN, with `equal_nan`. Source: numpy.isclose.
+    Infinities are close to themselves. NaN is close to NaN with `equal_nan`. Source: numpy.isclose.
 
     Examples:
         >>> run(gc.isclose([1.0, 2.0], [1.000001, 2.1]))
@@ -122,7 +122,7 @@ def allclose(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """Whether `isclose` holds everywhere, as a bool scalar. Source: numpy.allclose.
+    """Whether `isclose` is true everywhere, as a bool scalar. Source: numpy.allclose.
 
     Examples:
         >>> run(gc.allclose([1.0, 2.0], [1.0, 2.000001]))
@@ -132,7 +132,7 @@ def allclose(
 
 
 def array_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
-    """Whether x and y have one shape and equal elements, as a bool scalar.
+    """Whether x and y have the same shape and equal elements, as a bool scalar.
 
     Source: numpy.array_equal.
 

@@ -1,4 +1,4 @@
-"""Tensors rotated, shifted, repeated and edited as NumPy does."""
+"""Functions that rotate, shift, repeat and edit tensors as NumPy does."""
 
 from __future__ import annotations
 
@@ -44,15 +44,16 @@ __all__ = [
 
 
 def roll(x: TensorLike, shift: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
-    """`x` moved on by `shift` places; what leaves at the end comes in at the front.
+    """`x` shifted by `shift` positions. Elements that leave at the end enter at the front.
 
     Args:
         x: any tensor.
         shift: an int, or a scalar tensor of integers; or one for each axis.
-        axis: one, which several shifts add up along, or several; None rolls the raveled `x`.
+        axis: one axis, along which several shifts add up, or several axes; None rolls the raveled
+            `x`.
 
     Raises:
-        AttributeValueError: not one shift, nor one for each axis.
+        AttributeValueError: the number of shifts is neither 1 nor the number of axes.
 
     Source: numpy.roll.
 
@@ -92,7 +93,7 @@ def _rolled(x: Tensor, shift: Any, axis: int) -> Tensor:
 
 
 def fliplr(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x` backwards along axis 1. Source: numpy.fliplr.
+    """`x` reversed along axis 1. Source: numpy.fliplr.
 
     Examples:
         >>> run(gc.fliplr([[1, 2], [3, 4]]))
@@ -103,7 +104,7 @@ def fliplr(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def flipud(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x` backwards along axis 0. Source: numpy.flipud.
+    """`x` reversed along axis 0. Source: numpy.flipud.
 
     Examples:
         >>> run(gc.flipud([[1, 2], [3, 4]]))
@@ -114,7 +115,7 @@ def flipud(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def rot90(x: TensorLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
-    """`x` turned by `k` right angles, from the first of the `axes` to the second.
+    """`x` rotated by `k` right angles, from the first of the `axes` towards the second.
 
     Source: numpy.rot90.
 
@@ -141,7 +142,7 @@ def rot90(x: TensorLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
 
 
 def atleast_1d(x: TensorLike) -> Tensor:
-    """`x` with one axis or more. Source: numpy.atleast_1d.
+    """`x` with at least one axis. Source: numpy.atleast_1d.
 
     Examples:
         >>> gc.atleast_1d(3.0).shape
@@ -152,7 +153,7 @@ def atleast_1d(x: TensorLike) -> Tensor:
 
 
 def atleast_2d(x: TensorLike) -> Tensor:
-    """`x` with two axes or more, new ones in front. Source: numpy.atleast_2d.
+    """`x` with at least two axes, new ones in front. Source: numpy.atleast_2d.
 
     Examples:
         >>> gc.atleast_2d([1, 2]).shape
@@ -163,7 +164,7 @@ def atleast_2d(x: TensorLike) -> Tensor:
 
 
 def atleast_3d(x: TensorLike) -> Tensor:
-    """`x` with three axes or more: a vector becomes [1, n, 1], a matrix [m, n, 1].
+    """`x` with at least three axes: a vector becomes [1, n, 1], a matrix [m, n, 1].
 
     Source: numpy.atleast_3d.
 
@@ -176,7 +177,7 @@ def atleast_3d(x: TensorLike) -> Tensor:
 
 
 def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
-    """The tensors repeated to the shape they have together. Source: numpy.broadcast_arrays.
+    """The tensors broadcast to their common shape. Source: numpy.broadcast_arrays.
 
     Examples:
         >>> run(gc.broadcast_arrays([1, 2], [[3], [4]]))
@@ -190,7 +191,7 @@ def broadcast_arrays(*xs: TensorLike) -> list[Tensor]:
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """The shape these broadcast to; a named size never counts as 1.
+    """The shape that the shapes broadcast to. A named size never counts as 1.
 
     Raises:
         ShapeError: they do not fit together.
@@ -214,17 +215,17 @@ def repeat(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`x` with each element along `axis` `repeats` times in a row; raveled first by default.
+    """`x` with each element along `axis` repeated `repeats` times; raveled first by default.
 
     Args:
         x: any tensor.
         repeats: one size for all, or known ints, one for each element.
-        axis: the axis the elements lie along.
+        axis: the axis of the elements.
         name: of the node.
 
     Raises:
         AttributeValueError: `repeats` is a tensor: the result would have no known size.
-        ShapeError: not one number for each element.
+        ShapeError: the numbers of repeats and elements differ.
 
     Source: numpy.repeat.
 
@@ -249,12 +250,12 @@ def delete(
     places: int | slice | Sequence[int] | np.ndarray[Any, Any],
     axis: int | None = None,
 ) -> Tensor:
-    """`x` without the slices at `places` along `axis`; raveled by default.
+    """`x` without the slices at the indices `places` along `axis`; raveled by default.
 
     Args:
         x: any tensor, of a known size along `axis`.
         places: ints, a slice or an array of ints; known while the graph is built.
-        axis: the axis they lie along.
+        axis: the axis of the slices.
 
     Raises:
         ShapeError: a place out of range.
@@ -278,14 +279,14 @@ def insert(
     values: TensorLike,
     axis: int | None = None,
 ) -> Tensor:
-    """`x` with `values` before the slices at `places` along `axis`; raveled by default.
+    """`x` with `values` before the slices at the indices `places` along `axis`; raveled by default.
 
     Args:
         x: any tensor, of a known size along `axis`.
         places: an int, a slice or a vector of ints or bools; known while the graph is built.
-        values: one slice, or one for each place, or all that go to a single one. They become of
-            the dtype of `x`.
-        axis: the axis they lie along.
+        values: one slice, one for each place, or several slices for a single place. They are
+            converted to the dtype of `x`.
+        axis: the axis of the slices.
 
     Raises:
         ShapeError: values that do not fit, or a place out of range.
@@ -302,19 +303,20 @@ def insert(
     place = normalize_axis("insert", x, place)
     size = len(_all_places("insert", x, place))
     known = _named("insert", x, places, size, size)
-    if known.size == 1:  # all values go there; for a plain int they lie along their first axis
+    if known.size == 1:  # insert all values; for an int, along their first axis
         added = reshape(added, (*(1,) * (x.ndim - added.ndim), *added.shape))
         added = added if known.ndim else moveaxis(added, 0, place)
         known = np.repeat(known, len(_all_places("insert", added, place)))
     slices = (*x.shape[:place], len(known), *x.shape[place + 1 :])
     both = concatenate([x, broadcast_to(added, slices)], place)
-    # Where each slice of both goes, found by NumPy on their numbers.
+    # NumPy computes the order of the slices from their indices.
     order = np.insert(np.arange(size), known, size + np.arange(len(known)))
     return take(both, order.astype(np.int32), place)
 
 
 def _named(op: str, x: Tensor, places: Any, size: int, last: int) -> np.ndarray[Any, Any]:
-    """The places from 0 to `last` that an int, a slice, ints or bools name; of `size` slices."""
+    """The indices from 0 to `last` that an int, a slice, ints or bools select among `size`
+    slices."""
     if isinstance(places, slice):
         return np.arange(size)[places]
     given = as_array(places)
@@ -323,7 +325,7 @@ def _named(op: str, x: Tensor, places: Any, size: int, last: int) -> np.ndarray[
     if given.dtype.kind == "b" and given.shape == (size,):
         return np.flatnonzero(given)
     if given.dtype.kind not in "iu" or given.ndim > 1:
-        refuse(f"{op}: no places: {places!r}", error=AttributeValueError, x=x)
+        refuse(f"{op}: no valid places: {places!r}", error=AttributeValueError, x=x)
     if not ((given >= -size) & (given <= last)).all():
         refuse(f"{op}: a place out of range: {places!r}", x=x)
     return np.where(given < 0, given.astype(np.int64) + size, given)

@@ -1,4 +1,5 @@
-"""Places in order: searchsorted, and the counts that rest on it: digitize, histogram, bincount."""
+"""Positions in sorted vectors, and counts based on them: searchsorted, digitize, histogram,
+bincount."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def _search_layout(ctx: LayoutContext, node: Node, x: Layout, values: Layout) ->
 
 
 def _search_cost(ctx: CostContext, node: Node) -> int:
-    """Binary search of each value."""
+    """The cost of a binary search for each value."""
     among = dims_of(node.inputs[0])[-1]
     return comparisons(size_of(node.inputs[1]), among)
 
@@ -74,7 +75,7 @@ SEARCH_SORTED = OpDef(
     layout=_search_layout,
     fold=lambda x, values, *, side: np.searchsorted(x, values, side).astype(INT32),
     cost=_search_cost,
-    doc="Where in the vector x, in ascending order, each of the values belongs (int32): before "
+    doc="The index (int32) in the ascending vector x at which each value belongs: before "
     'equal elements, or after them for "right". Real dtypes and bool. '
     "Source: numpy.searchsorted.",
 )
@@ -83,16 +84,16 @@ SEARCH_SORTED = OpDef(
 def searchsorted(
     x: TensorLike, values: TensorLike, side: str = "left", *, name: str | None = None
 ) -> Tensor:
-    """Where in `x` each of the `values` belongs, so that the order stays.
+    """The indices in `x` before which the `values` can be inserted to preserve the order.
 
     Args:
         x: a vector in ascending order.
         values: real, of any shape.
-        side: "left" gives the place before equal elements, "right" the one after them.
+        side: "left" gives the index before equal elements, "right" the one after them.
         name: of the node.
 
     Returns:
-        Places from 0 to the size of `x`, int32, in the shape of `values`.
+        Indices from 0 to the size of `x`, int32, in the shape of `values`.
 
     Raises:
         ShapeError: `x` is not a vector.
@@ -110,12 +111,12 @@ def searchsorted(
 def digitize(
     x: TensorLike, bins: TensorLike, right: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The number (int32) of the bin that each element lies in.
+    """The index (int32) of the bin that contains each element.
 
     Args:
         x: real, of any shape.
         bins: the edges, a vector in ascending or descending order.
-        right: whether a bin holds its upper edge rather than the lower one.
+        right: whether a bin contains its upper edge instead of the lower one.
         name: of the node.
 
     Source: numpy.digitize.
@@ -134,10 +135,10 @@ def digitize(
 def bincount(
     x: TensorLike, length: Dim, weights: TensorLike | None = None, *, name: str | None = None
 ) -> Tensor:
-    """How often each of 0, 1, ..., length - 1 stands in `x`, or the sum of its weights.
+    """How often each of 0, 1, ..., length - 1 occurs in `x`, or the sum of its weights.
 
     Args:
-        x: integers; others than those count nowhere.
+        x: integers; those outside this range are ignored.
         length: the number of counts: an int or a named size.
         weights: numeric, of the shape of `x`.
         name: of the node.
@@ -159,7 +160,7 @@ def bincount(
 def histogram_bin_edges(
     x: TensorLike, bins: TensorLike = 10, range: tuple[TensorLike, TensorLike] | None = None
 ) -> Tensor:
-    """The edges that `histogram` counts between. Source: numpy.histogram_bin_edges.
+    """The edges of the bins of `histogram`. Source: numpy.histogram_bin_edges.
 
     Examples:
         >>> run(gc.histogram_bin_edges([0.0, 4.0], bins=2))
@@ -186,22 +187,23 @@ def histogram(
     weights: TensorLike | None = None,
     density: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """How many elements of `x` lie in each bin, and the edges of the bins.
+    """The number of elements of `x` in each bin, and the edges of the bins.
 
     Args:
         x: real, of any shape.
         bins: a number of equal bins, or a vector [bins + 1] of edges in ascending order. A bin
-            holds its lower edge; the last one both. Elements outside count nowhere.
+            contains its lower edge, and the last bin contains both edges. Elements outside are
+            ignored.
         range: the least and greatest edge of equal bins; by default those of `x`.
-        weights: what each element counts, of the shape of `x`.
-        density: divide by the whole and by the widths: a density with integral 1.
+        weights: the weight of each element, of the shape of `x`.
+        density: divide by the total and by the widths, to give a density with integral 1.
 
     Returns:
         The counts [bins]: int32, or in the dtype of the weights, floating for a density; and
         the edges [bins + 1].
 
     Raises:
-        ShapeError: edges that are no vector, or weights of another shape.
+        ShapeError: the edges are not a vector, or the weights have another shape.
 
     Source: numpy.histogram.
 

@@ -1,6 +1,6 @@
-"""Rows reduced by groups: segment_sum and its kin, with the number of groups known.
+"""Reductions of rows by group: segment_sum and related functions, for a known number of groups.
 
-Rows of one segment need not stand together; an id outside 0 <= id < num_segments counts nowhere.
+Rows of one segment need not be adjacent. An id outside 0 <= id < num_segments is ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _reduce(
         )
     (count,) = as_dims("segments", (num_segments,))
     ids = to_dtype(ids, wide_integer(ids.dtype))
-    if not short_name(ids.dtype).startswith("u"):  # a scatter would count from the end
+    if not short_name(ids.dtype).startswith("u"):  # a scatter would count negative ids from the end
         ids = where(ids < 0, dim_value(count, ids.dtype), ids)
     into = full((count, *data.shape[ids.ndim :]), start, data.dtype)
     return scatter(into, ids, data, 0, op, name=name)
@@ -49,16 +49,16 @@ def segment_sum(
     """The sum of the rows of each segment; 0 for a segment without rows.
 
     Args:
-        data: numeric, [rows, ...] (or as many first axes as the ids have).
+        data: numeric, [rows, ...]; or the first axes are those of the ids.
         segment_ids: integers [rows]: the segment of each row, in any order. An id outside
-            0 <= id < num_segments counts nowhere.
-        num_segments: how many there are: an int or a named size.
+            0 <= id < num_segments is ignored.
+        num_segments: the number of segments: an int or a named size.
 
     Returns:
         [num_segments, ...], in the dtype of `data`.
 
     Raises:
-        DTypeError: ids that are not integers.
+        DTypeError: the ids are not integers.
         ShapeError: not one id for each row.
 
     Source: jax.ops.segment_sum.
@@ -75,7 +75,7 @@ def segment_prod(
 ) -> Tensor:
     """The product of the rows of each segment; 1 for a segment without rows.
 
-    The rest as of `segment_sum`. Source: jax.ops.segment_prod.
+    Otherwise as in `segment_sum`. Source: jax.ops.segment_prod.
 
     Examples:
         >>> run(gc.segment_prod([1, 5, 3], [0, 0, 1], 2))
@@ -87,9 +87,9 @@ def segment_prod(
 def segment_max(
     data: TensorLike, segment_ids: TensorLike, num_segments: Dim, *, name: str | None = None
 ) -> Tensor:
-    """The greatest of the rows of each segment, by elements.
+    """The elementwise maximum of the rows of each segment.
 
-    A segment without rows has minus infinity; of integers, the least there is. The rest as of
+    A segment without rows gives minus infinity, or the least integer. Otherwise as in
     `segment_sum`. Source: jax.ops.segment_max.
 
     Examples:
@@ -103,10 +103,10 @@ def segment_max(
 def segment_min(
     data: TensorLike, segment_ids: TensorLike, num_segments: Dim, *, name: str | None = None
 ) -> Tensor:
-    """The least of the rows of each segment, by elements.
+    """The elementwise minimum of the rows of each segment.
 
-    A segment without rows has infinity; of integers, the greatest there is. The rest as of
-    `segment_sum`. Source: jax.ops.segment_min.
+    A segment without rows gives infinity, or the greatest integer. Otherwise as in `segment_sum`.
+    Source: jax.ops.segment_min.
 
     Examples:
         >>> run(gc.segment_min([1, 5, 3], [0, 0, 1], 2))
@@ -121,7 +121,7 @@ def segment_mean(
 ) -> Tensor:
     """The mean of the rows of each segment; 0 for a segment without rows.
 
-    Integers give float32. The rest as of `segment_sum`. Source: tf.math.unsorted_segment_mean.
+    Integers give float32. Otherwise as in `segment_sum`. Source: tf.math.unsorted_segment_mean.
 
     Examples:
         >>> run(gc.segment_mean([1.0, 5.0, 3.0], [0, 0, 1], 2))

@@ -22,10 +22,10 @@ __all__ = ["choose", "piecewise", "select"]
 def select(
     conditions: Sequence[TensorLike], choices: Sequence[TensorLike], default: TensorLike = 0
 ) -> Tensor:
-    """Each element of the first choice whose condition holds, or of the `default`.
+    """For each element, the first choice whose condition is true, or the `default`.
 
     Raises:
-        AttributeValueError: not one condition for each choice.
+        AttributeValueError: the numbers of conditions and choices differ.
 
     Source: numpy.select.
 
@@ -49,16 +49,17 @@ def piecewise(
     conditions: Sequence[TensorLike],
     functions: Sequence[Callable[[Tensor], TensorLike] | TensorLike],
 ) -> Tensor:
-    """At each element the value of the function whose condition holds, the last that does.
+    """For each element, the value of the last function whose condition is true.
 
     Args:
         x: any tensor.
         conditions: bools.
-        functions: functions of `x`, or values: one for each condition, and maybe one more for
-            where none holds (0 by default). All are computed everywhere.
+        functions: functions of `x`, or values: one for each condition, and optionally one more for
+            elements without a true condition (0 by default). All functions are computed for all
+            elements.
 
     Raises:
-        AttributeValueError: more functions, or fewer.
+        AttributeValueError: the number of functions does not fit.
 
     Source: numpy.piecewise.
 
@@ -78,9 +79,9 @@ def piecewise(
 
 
 def choose(places: TensorLike, choices: Sequence[TensorLike]) -> Tensor:
-    """Each element of the choice whose number stands in `places`; numbers count as in `take`.
+    """For each element, the choice with the index in `places`. Indices count as in `take`.
 
-    One out of range counts as the nearest in range, and is an error of runs with
+    An index out of range is clamped, and raises an error in runs with
     `CompileOptions(check_numerics=True)`.
 
     Source: numpy.choose.

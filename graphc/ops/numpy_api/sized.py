@@ -1,7 +1,7 @@
-"""What NumPy gives in numbers that depend on values, in a size that is given instead.
+"""Functions whose results in NumPy have sizes that depend on values. Here the size is given.
 
-As in `jax.numpy`, `size` says how many elements the result has: what is more is cut off, and
-`fill_value` stands for what is missing.
+As in `jax.numpy`, `size` is the number of elements of the result. Additional elements are dropped,
+and missing elements are `fill_value`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _true(mask: Any) -> Tensor:
 
 
 def _numbers(mask: Tensor) -> Tensor:
-    """For each true element of a vector the number of those before it."""
+    """For each true element of a vector, the number of true elements before it."""
     return cumsum(to_dtype(mask, INT32)) - 1
 
 
@@ -64,12 +64,12 @@ def _packed(mask: Tensor, values: Tensor, size: Any, fill_value: Any) -> Tensor:
 
 
 def flatnonzero(x: TensorLike, size: Dim, fill_value: int = 0) -> Tensor:
-    """The places (int32) in row-major order of the first `size` elements that are not zero.
+    """The positions (int32) in row-major order of the first `size` elements that are not zero.
 
     Args:
         x: any tensor.
-        size: how many places: an int or a named size.
-        fill_value: stands for places that are missing.
+        size: the number of positions: an int or a named size.
+        fill_value: the value of missing positions.
 
     Source: numpy.flatnonzero, jax.numpy.flatnonzero.
 
@@ -85,9 +85,9 @@ def nonzero(x: TensorLike, size: Dim, fill_value: int = 0) -> tuple[Tensor, ...]
     """The indices (int32) along each axis of the first `size` elements that are not zero.
 
     Args:
-        x: any tensor of an axis or more.
-        size: how many indices: an int or a named size.
-        fill_value: stands for indices that are missing.
+        x: any tensor with at least one axis.
+        size: the number of indices: an int or a named size.
+        fill_value: the value of missing indices.
 
     Returns:
         A vector [size] for each axis.
@@ -121,13 +121,13 @@ def argwhere(x: TensorLike, size: Dim, fill_value: int = 0) -> Tensor:
 
 
 def extract(condition: TensorLike, x: TensorLike, size: Dim, fill_value: TensorLike = 0) -> Tensor:
-    """The first `size` elements or rows of `x` where the condition holds: `x[condition]`.
+    """The first `size` elements or rows of `x` where the condition is true: `x[condition]`.
 
     Args:
-        condition: bool (others hold where not zero), of the shape of `x` or of its first axes.
+        condition: bool (other dtypes: not zero), of the shape of `x` or of its first axes.
         x: any tensor.
-        size: how many: an int or a named size.
-        fill_value: stands for those that are missing.
+        size: the number of elements: an int or a named size.
+        fill_value: the value of missing elements.
 
     Returns:
         [size, ...], in the dtype of `x`.
@@ -153,13 +153,13 @@ def extract(condition: TensorLike, x: TensorLike, size: Dim, fill_value: TensorL
 
 
 def _differ(x: Tensor, y: Tensor) -> Tensor:
-    """Whether neighbours in order differ; NaN equals NaN."""
+    """Whether elements of `x` and `y` differ; NaN equals NaN."""
     differ = not_equal(x, y)
     return differ & ~(isnan(x) & isnan(y)) if is_inexact(x.dtype) else differ
 
 
 def _firsts(ordered: Tensor) -> Tensor:
-    """Whether each element of a vector in order is the first of its value."""
+    """Whether each element of a sorted vector is the first of its value."""
     if ordered.shape[0] == 0:
         return zeros_like(ordered, "bool")
     return concatenate([ones((1,), "bool"), _differ(ordered[1:], ordered[:-1])])
@@ -173,18 +173,18 @@ def unique(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
-    """The different elements of `x` in ascending order, NaN once and last.
+    """The distinct elements of `x` in ascending order, with NaN once at the end.
 
     Args:
         x: any tensor of a real dtype, not empty; raveled.
-        size: how many: an int or a named size. What is beyond is cut off.
-        fill_value: stands for those that are missing; by default the smallest element.
-        return_index: also the place (int32) of the first of each in `x`.
-        return_inverse: also the place in the result of each element, in the shape of `x`.
-        return_counts: also how often each stands in `x`; 0 for those that are missing.
+        size: the number of elements: an int or a named size. Additional elements are dropped.
+        fill_value: the value of missing elements; by default the smallest element.
+        return_index: also return the position (int32) of the first occurrence of each in `x`.
+        return_inverse: also return the position in the result of each element, in the shape of `x`.
+        return_counts: also return how often each occurs in `x`; 0 for missing elements.
 
     Returns:
-        [size], or a tuple of that and what else is asked for, in this order.
+        [size], or a tuple of that and the other requested results, in this order.
 
     Source: numpy.unique, jax.numpy.unique.
 
@@ -213,7 +213,7 @@ def isin(
 ) -> Tensor:
     """Whether each element of `x` is among the `values`, as bool; real dtypes.
 
-    `invert` asks whether it is not. NaN is nowhere. Source: numpy.isin.
+    With `invert`, whether it is not. NaN is never among them. Source: numpy.isin.
 
     Examples:
         >>> run(gc.isin([1, 2, 3], [2, 5]))
@@ -223,12 +223,12 @@ def isin(
     known = sort(ravel(known))
     if known.shape[0] == 0:
         return full(x.shape, invert)
-    found = take(known, searchsorted(known, x), mode="clip")  # beyond the end, the greatest
+    found = take(known, searchsorted(known, x), mode="clip")  # beyond the end: the greatest
     return not_equal(x, found, name=name) if invert else equal(x, found, name=name)
 
 
 def _chosen(values: Tensor, keep: Tensor, size: Dim, fill_value: Any) -> Tensor:
-    """The different ones of the vector `values`, in order, that are to be kept.
+    """The distinct elements of the vector `values` for which `keep` is true, in ascending order.
 
     `keep` is the same for equal elements.
     """
@@ -238,12 +238,12 @@ def _chosen(values: Tensor, keep: Tensor, size: Dim, fill_value: Any) -> Tensor:
 
 
 def intersect1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0) -> Tensor:
-    """The different elements that are in `x` and in `y`, in ascending order.
+    """The distinct elements that are in `x` and in `y`, in ascending order.
 
     Args:
         x, y: real, raveled; dtypes promote.
-        size: how many: an int or a named size.
-        fill_value: stands for those that are missing.
+        size: the number of elements: an int or a named size.
+        fill_value: the value of missing elements.
 
     Source: numpy.intersect1d, jax.numpy.intersect1d.
 
@@ -256,9 +256,9 @@ def intersect1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike 
 
 
 def setdiff1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0) -> Tensor:
-    """The different elements that are in `x` and not in `y`, in ascending order.
+    """The distinct elements that are in `x` and not in `y`, in ascending order.
 
-    Arguments as of `intersect1d`. Source: numpy.setdiff1d, jax.numpy.setdiff1d.
+    Arguments as in `intersect1d`. Source: numpy.setdiff1d, jax.numpy.setdiff1d.
 
     Examples:
         >>> run(gc.setdiff1d([1, 2, 3], [2], size=2))
@@ -269,9 +269,9 @@ def setdiff1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 
 
 
 def union1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0) -> Tensor:
-    """The different elements that are in `x` or in `y`, in ascending order.
+    """The distinct elements that are in `x` or in `y`, in ascending order.
 
-    Arguments as of `intersect1d`. Source: numpy.union1d, jax.numpy.union1d.
+    Arguments as in `intersect1d`. Source: numpy.union1d, jax.numpy.union1d.
 
     Examples:
         >>> run(gc.union1d([1, 2], [2, 3], size=3))
@@ -282,9 +282,9 @@ def union1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0)
 
 
 def setxor1d(x: TensorLike, y: TensorLike, size: Dim, fill_value: TensorLike = 0) -> Tensor:
-    """The different elements that are in only one of `x` and `y`, in ascending order.
+    """The distinct elements that are in only one of `x` and `y`, in ascending order.
 
-    Arguments as of `intersect1d`. Source: numpy.setxor1d, jax.numpy.setxor1d.
+    Arguments as in `intersect1d`. Source: numpy.setxor1d, jax.numpy.setxor1d.
 
     Examples:
         >>> run(gc.setxor1d([1, 2], [2, 3], size=2))

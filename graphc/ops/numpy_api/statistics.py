@@ -61,7 +61,7 @@ def std(
     where: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """The square root of `var`, for the same arguments; its gradient is 0 where it is 0.
+    """The square root of `var`, for the same arguments; its gradient is 0 where the result is 0.
 
     Source: numpy.std.
 
@@ -77,7 +77,7 @@ def std(
 def ptp(
     x: TensorLike, axis: Axes = None, keepdims: bool = False, *, name: str | None = None
 ) -> Tensor:
-    """The greatest element over `axis` less the smallest. Source: numpy.ptp.
+    """The greatest element over `axis` minus the smallest. Source: numpy.ptp.
 
     Examples:
         >>> run(gc.ptp([1, 5, 3]))
@@ -115,9 +115,9 @@ def average(
     Args:
         x: any tensor; integers give float32.
         axis: one, several, or None for all.
-        weights: of the shape of `x`, or of its `axis` alone, in the order that this names them;
-            None weighs all alike.
-        keepdims: leaves axes of size 1.
+        weights: of the shape of `x`, or of its axes `axis` only, in the order of `axis`; None for
+            equal weights.
+        keepdims: keeps the axes, with size 1.
         name: of the node.
 
     Raises:
@@ -147,7 +147,7 @@ def average(
 
 
 def _may_be(shape: Sequence[Dim], wanted: Sequence[Dim]) -> bool:
-    """Whether a shape is the one wanted, as far as its sizes are known."""
+    """Whether a shape may be equal to `wanted`, as far as its sizes are known."""
     return len(shape) == len(wanted) and not any(
         is_static(a, b) and a != b for a, b in zip(shape, wanted, strict=True)
     )
@@ -157,7 +157,7 @@ def _may_be(shape: Sequence[Dim], wanted: Sequence[Dim]) -> bool:
 
 
 def _rows(x: Tensor, axis: Axes) -> tuple[Tensor, tuple[int, ...]]:
-    """`x` in order along one last axis, made of the axes that are reduced; and those."""
+    """`x`, sorted along a last axis that merges the reduced axes; and the reduced axes."""
     axes = normalize_axes("quantile", x, axis)
     last = moveaxis(x, axes, range(x.ndim - len(axes), x.ndim))
     size = product(x.shape[i] for i in axes)
@@ -179,26 +179,26 @@ def _at_quantile(rows: Tensor, counts: Tensor, q: Tensor, method: str) -> Tensor
     share = 0.5 * to_dtype(not_equal(place, below), rows.dtype)
     if method == "linear":
         share = place - below
-    gap = where(equal(low, high) & isinf(low), 0, high - low)  # of equal infinities: NaN
+    gap = where(equal(low, high) & isinf(low), 0, high - low)  # else NaN for equal infinities
     return low + gap * share
 
 
 def _pick(rows: Tensor, place: Tensor) -> Tensor:
     whole = to_dtype(place, INT32)
     each = reshape(whole, (*(1,) * (rows.ndim - whole.ndim), *whole.shape))
-    return take_along_axis(rows, each, mode="clip")  # q = 1 may be rounded to one place more
+    return take_along_axis(rows, each, mode="clip")  # q = 1 may be rounded up
 
 
 def _shares(q: Any, whole: int, dtype: DType) -> Tensor:
-    """The shares `q` of a whole; those that are known now must be some."""
+    """The fractions `q / whole`. Known ones must be from 0 to `whole`."""
     if isinstance(q, Operand):
         return to_dtype(q, dtype) if whole == 1 else to_dtype(q, dtype) / whole
     known = as_array(q, np.dtype(np.float64))
     if not ((known >= 0) & (known <= whole)).all():
         refuse(
-            f"quantile: shares must be from 0 to {whole}, got {q!r}",
+            f"quantile: q must be from 0 to {whole}, got {q!r}",
             error=AttributeValueError,
-            hint="quantile takes shares of 1, percentile those of 100",
+            hint="quantile takes fractions of 1, percentile takes percent",
         )
     return constant(known / whole, dtype)
 
@@ -221,7 +221,7 @@ def _quantile(
             error=AttributeValueError,
         )
     (given,) = promote_inexact(x)
-    tensor = to_dtype(given, wide(given.dtype))  # as bfloat16 has no place 257
+    tensor = to_dtype(given, wide(given.dtype))  # bfloat16 cannot hold 257
     wanted = _shares(q, whole, tensor.dtype)
     if wanted.ndim > 1:
         refuse("quantile: q must be a number or a vector", q=wanted)
@@ -252,22 +252,23 @@ def quantile(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The values below which the shares `q` of the elements over `axis` lie.
+    """The values over `axis` below which the fractions `q` of the elements are.
 
     Args:
         x: any real tensor; integers give float32. NaN among the elements gives NaN.
-        q: shares from 0 to 1: a number, or a vector [k].
+        q: fractions from 0 to 1: a number, or a vector [k].
         axis: one, several, or None for all.
-        method: between two elements "linear", "lower", "higher", "midpoint" or "nearest".
-        keepdims: leaves axes of size 1.
+        method: the value between two elements: "linear", "lower", "higher", "midpoint" or
+            "nearest".
+        keepdims: keeps the axes, with size 1.
         name: of the node.
 
     Returns:
-        The shape of a reduction; for a vector of shares with k in front.
+        A tensor with the shape of a reduction; for a vector `q`, with k in front.
 
     Raises:
-        AttributeValueError: an unknown method, an axis out of range, or shares that are known
-            and not from 0 to 1.
+        AttributeValueError: an unknown method, an axis out of range, or known fractions that are
+            not from 0 to 1.
         ShapeError: there are no elements, or `q` is neither a number nor a vector.
 
     Source: numpy.quantile.
@@ -306,7 +307,7 @@ def percentile(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`quantile` of shares in percent. Source: numpy.percentile.
+    """`quantile` with `q` in percent. Source: numpy.percentile.
 
     Examples:
         >>> run(gc.percentile([1.0, 2.0, 4.0], 50))
@@ -324,7 +325,7 @@ def nanpercentile(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`nanquantile` of shares in percent. Source: numpy.nanpercentile.
+    """`nanquantile` with `q` in percent. Source: numpy.nanpercentile.
 
     Examples:
         >>> run(gc.nanpercentile([1.0, np.nan, 3.0], 50))

@@ -108,7 +108,7 @@ def trunc(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def around(x: TensorLike, decimals: int = 0, *, name: str | None = None) -> Tensor:
-    """`x` rounded to `decimals` digits, of two the even one; in its dtype.
+    """`x` rounded to `decimals` digits, in its dtype; ties round to even.
 
     Source: numpy.around.
 
@@ -117,7 +117,7 @@ def around(x: TensorLike, decimals: int = 0, *, name: str | None = None) -> Tens
         Array([1.3, 2.5], dtype=float32)
     """
     tensor = convert(x)
-    if decimals == 0 or tensor.dtype == BOOL:  # which rint refuses
+    if decimals == 0 or tensor.dtype == BOOL:  # rint rejects bools
         return rint(tensor, name=name)
     if is_inexact(tensor.dtype):
         scale = 10.0**decimals
@@ -128,7 +128,7 @@ def around(x: TensorLike, decimals: int = 0, *, name: str | None = None) -> Tens
 
 
 def _to_tens(x: Tensor, unit: int, name: str | None) -> Tensor:
-    """Integers rounded to multiples of `unit`: no float holds all of 32 bits."""
+    """Integers rounded to multiples of `unit`, without floats, which cannot hold all 32 bits."""
     if unit > ml_dtypes.iinfo(x.dtype).max:  # type: ignore[no-untyped-call]
         return zeros_like(x)
     below = floor_divide(x, unit)
@@ -164,7 +164,7 @@ def fabs(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def positive(x: TensorLike) -> Tensor:
-    """`x` as it is. Source: numpy.positive.
+    """`x` unchanged. Source: numpy.positive.
 
     Examples:
         >>> run(gc.positive([1, -2]))
@@ -174,7 +174,8 @@ def positive(x: TensorLike) -> Tensor:
 
 
 def heaviside(x: TensorLike, at_zero: TensorLike, *, name: str | None = None) -> Tensor:
-    """0 below 0, 1 above and `at_zero` at 0, with broadcasting. Source: numpy.heaviside.
+    """0 for negative x, 1 for positive x and `at_zero` at 0, with broadcasting. Source:
+    numpy.heaviside.
 
     Examples:
         >>> run(gc.heaviside([-1.0, 0.0, 2.0], 0.5))
@@ -193,7 +194,7 @@ def nan_to_num(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """`x` with numbers for NaN and the infinities: by default 0 and the ends of the range.
+    """`x` with numbers in place of NaN and infinities: by default 0 and the ends of the range.
 
     Source: numpy.nan_to_num, of real dtypes.
 
@@ -212,7 +213,7 @@ def nan_to_num(
 
 
 def bitwise_count(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The number of ones among the bits of |x|, of integers. Source: numpy.bitwise_count.
+    """The number of 1 bits of |x|, for integers. Source: numpy.bitwise_count.
 
     Examples:
         >>> run(gc.bitwise_count([0, 7, 8]))
@@ -225,7 +226,7 @@ def bitwise_count(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def fmax(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
-    """The greater of x and y, with broadcasting; the other where one is NaN.
+    """The greater of x and y, with broadcasting; if one is NaN, the other.
 
     Source: numpy.fmax.
 
@@ -238,7 +239,7 @@ def fmax(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def fmin(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
-    """The smaller of x and y, with broadcasting; the other where one is NaN.
+    """The smaller of x and y, with broadcasting; if one is NaN, the other.
 
     Source: numpy.fmin.
 
@@ -261,7 +262,7 @@ def divmod(x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
 
 
 def modf(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """The parts of `x` behind the point and before it, both of its sign. Source: numpy.modf.
+    """The fractional and the integral part of `x`, both with its sign. Source: numpy.modf.
 
     Examples:
         >>> run(gc.modf([1.5, -2.25]))
@@ -276,7 +277,7 @@ def modf(x: TensorLike) -> tuple[Tensor, Tensor]:
 
 
 def deg2rad(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Degrees as radians, elementwise. Source: numpy.deg2rad.
+    """Converts degrees to radians, elementwise. Source: numpy.deg2rad.
 
     Examples:
         >>> run(gc.deg2rad([0.0, 180.0]))
@@ -287,7 +288,7 @@ def deg2rad(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def rad2deg(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """Radians as degrees, elementwise. Source: numpy.rad2deg.
+    """Converts radians to degrees, elementwise. Source: numpy.rad2deg.
 
     Examples:
         >>> run(gc.rad2deg([0.0, np.pi]))

@@ -1,4 +1,4 @@
-"""The greatest few along an axis, found fast and nearly always."""
+"""The greatest elements along an axis, found fast with high probability."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ APPROX_TOP_K = OpDef(
             default=0.95,
             check=lambda share: 0 < share <= 1,
             must="be more than 0 and at most 1",
-            doc="the share of the k that is to be found, on average",
+            doc="the fraction of the k elements to find, on average",
         ),
-        "smallest": Attr("bool", default=False, doc="the least instead"),
+        "smallest": Attr("bool", default=False, doc="find the smallest instead"),
     },
     infer=_infer,
     lower=in_wider(_lower),
     gradient=top_k_gradient,
     layout=map_axis(not_last),
     cost=top_k_cost,
-    doc="Nearly the k greatest elements along the last axis, the greatest first, and their places "
-    "(int32); all of them on CPU and GPU, where there is no faster way yet. Floats. Source: Chern "
-    "et al., TPU-KNN, NeurIPS 2022; jax.lax.approx_max_k.",
+    doc="Approximately the k greatest elements along the last axis, the greatest first, and their "
+    "indices (int32). On CPU and GPU the result is exact, because there is no faster method yet. "
+    "Floats. Source: Chern et al., TPU-KNN, NeurIPS 2022; jax.lax.approx_max_k.",
 )
 
 
@@ -72,13 +72,14 @@ def approx_top_k(
     smallest: bool = False,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Nearly the `k` greatest elements along the last axis, the greatest first; their places.
+    """Approximately the `k` greatest elements along the last axis, the greatest first; their
+    indices.
 
     Args:
         x: [..., n], floating.
         k: positive, at most n.
-        recall_target: the share of them that is to be found, on average.
-        smallest: the least instead, the least first.
+        recall_target: the fraction of them to find, on average.
+        smallest: find the smallest elements instead, the smallest first.
         name: of the node.
 
     Returns:
@@ -87,7 +88,7 @@ def approx_top_k(
     Raises:
         ShapeError: a scalar, or fewer than k elements.
         DTypeError: not floating.
-        AttributeValueError: k or the share is out of range.
+        AttributeValueError: k or the recall target is out of range.
 
     Source: jax.lax.approx_max_k and approx_min_k.
 

@@ -1,4 +1,4 @@
-"""Operators that look along one axis: positions of extremes, running sums."""
+"""Operators along one axis: positions of extremes, cumulative sums."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _position(
         cost=times_operand(1),
         fold=lambda x, *, axis, dtype: np.asarray(fold(x, axis=axis)).astype(dtype),
         doc=f"The position of the first of the {word} elements along `axis`, as `dtype`; of the "
-        "first NaN where there is one. Real dtypes and bool.",
+        "first NaN if there is one. Real dtypes and bool.",
     )
 
 
@@ -88,8 +88,8 @@ def _cumulative(
     linear: bool = False,
     operations: int = 1,
 ) -> OpDef:
-    """An operator that combines the elements up to each one; `accumulate` does so in NumPy,
-    with so many `operations` for each element."""
+    """An operator that combines the elements up to each one. `accumulate` is the NumPy function,
+    with `operations` operations for each element."""
 
     def infer_cumulative(
         ctx: InferContext, x: TensorType, *, axis: int, reverse: bool
@@ -106,7 +106,7 @@ def _cumulative(
         name=name,
         signature="x -> y",
         precision="wide",
-        attrs={"axis": _AXIS, "reverse": Attr("bool", default=False, doc="begin at the far end")},
+        attrs={"axis": _AXIS, "reverse": Attr("bool", default=False, doc="begin at the end")},
         infer=infer_cumulative,
         lower=lambda ctx, x, *, axis, reverse: function(x, axis, reverse=reverse),
         gradient=gradient,
@@ -134,7 +134,7 @@ def _in_wide(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _accumulate_in_wide(accumulate: Callable[..., Any]) -> Callable[..., Any]:
-    """The same of a function of NumPy."""
+    """A cumulative function of NumPy that computes narrow floats in float32."""
     return lambda x, axis, dtype: accumulate(x.astype(wide(dtype)), axis).astype(dtype)
 
 
@@ -199,10 +199,10 @@ def argmax(
 ) -> Tensor:
     """The position of the greatest element along `axis`, the first of equal ones.
 
-    `axis` None counts through all elements, in row-major order. `keepdims` leaves axes of size 1.
+    With `axis` None, the position is that in row-major order. `keepdims` keeps axes of size 1.
 
     Raises:
-        AttributeValueError: the axis is out of range, or `dtype` not an integer's.
+        AttributeValueError: the axis is out of range, or `dtype` is not an integer dtype.
         ShapeError: there are no elements.
 
     Source: numpy.argmax.
@@ -224,10 +224,10 @@ def argmin(
 ) -> Tensor:
     """The position of the smallest element along `axis`, the first of equal ones.
 
-    `axis` None counts through all elements, in row-major order. `keepdims` leaves axes of size 1.
+    With `axis` None, the position is that in row-major order. `keepdims` keeps axes of size 1.
 
     Raises:
-        AttributeValueError: the axis is out of range, or `dtype` not an integer's.
+        AttributeValueError: the axis is out of range, or `dtype` is not an integer dtype.
         ShapeError: there are no elements.
 
     Source: numpy.argmin.
@@ -247,7 +247,7 @@ def cumsum(
     exclusive: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """The sums of the elements up to each one along `axis`; `reverse` sums from the far end.
+    """The sums of the elements up to each one along `axis`; `reverse` sums from the end.
 
     `exclusive` leaves out the element itself: the first result is 0. `axis` None flattens first.
     Bools are summed as int32; other dtypes stay.
@@ -273,7 +273,7 @@ def cumprod(
     exclusive: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """The products of the elements up to each one along `axis`; `reverse` from the far end.
+    """The products of the elements up to each one along `axis`; `reverse` starts at the end.
 
     `exclusive` leaves out the element itself: the first result is 1. `axis` None flattens first.
     Bools are multiplied as int32; other dtypes stay.
@@ -294,9 +294,9 @@ def cumprod(
 def cummax(
     x: TensorLike, axis: int | None = None, *, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    """The greatest of the elements up to each one along `axis`; `reverse` from the far end.
+    """The greatest of the elements up to each one along `axis`; `reverse` starts at the end.
 
-    `axis` None flattens first. From the first NaN on all are NaN.
+    `axis` None flattens first. All results from the first NaN on are NaN.
 
     Raises:
         AttributeValueError: the axis is out of range.
@@ -314,9 +314,9 @@ def cummax(
 def cummin(
     x: TensorLike, axis: int | None = None, *, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    """The smallest of the elements up to each one along `axis`; `reverse` from the far end.
+    """The smallest of the elements up to each one along `axis`; `reverse` starts at the end.
 
-    `axis` None flattens first. From the first NaN on all are NaN.
+    `axis` None flattens first. All results from the first NaN on are NaN.
 
     Raises:
         AttributeValueError: the axis is out of range.

@@ -63,7 +63,7 @@ Axes = int | Sequence[int] | None
 
 
 def _counted(x: Tensor, axis: Axes, keepdims: bool, where: Any) -> Tensor:
-    """How many elements count, in x's dtype."""
+    """The number of elements that count, in x's dtype."""
     return reduce_sum(to_dtype(mask_of(x, where), x.dtype), axis, keepdims)
 
 
@@ -82,16 +82,16 @@ def reduce_sum(
     initial: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """The sum over `axis` (one, several, or None for all); `keepdims` leaves axes of size 1.
+    """The sum over `axis` (one, several, or None for all); `keepdims` keeps axes of size 1.
 
     Args:
         x: any numeric tensor, or bools.
         axis: one, several, or None for all.
-        keepdims: leaves axes of size 1.
+        keepdims: keeps the axes, with size 1.
         dtype: to convert to first; by default bools and integers below 32 bits are summed as
             int32 or uint32, and other dtypes stay.
         where: bools that broadcast to `x`: which elements count; by default all.
-        initial: what is added to the sum.
+        initial: an additional term.
         name: of the node.
 
     Raises:
@@ -119,10 +119,10 @@ def reduce_mean(
     where: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """The mean over `axis` (one, several, or None for all); of integers and bools in float32.
+    """The mean over `axis` (one, several, or None for all); integers and bools give float32.
 
     Args:
-        x, axis, keepdims, where, name: as of `reduce_sum`; NaN where no element counts.
+        x, axis, keepdims, where, name: as in `reduce_sum`; the result is NaN if no element counts.
         dtype: to convert to first, floating or complex.
 
     Raises:
@@ -159,15 +159,16 @@ def reduce_max(
     initial: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """The greatest element over `axis` (one, several, or None for all); NaN where one is.
+    """The greatest element over `axis` (one, several, or None for all); NaN if one is NaN.
 
     Args:
-        x, axis, keepdims, name: as of `reduce_sum`.
+        x, axis, keepdims, name: as in `reduce_sum`.
         where: bools that broadcast to `x`: which elements count. It needs `initial`.
-        initial: one more element.
+        initial: an additional element.
 
     Raises:
-        AttributeValueError: an axis is out of range or named twice; `where` alone.
+        AttributeValueError: an axis is out of range or named twice, or `where` is given without
+            `initial`.
         ShapeError: there are no elements, and no `initial`.
 
     Source: numpy.max.
@@ -188,15 +189,16 @@ def reduce_min(
     initial: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """The smallest element over `axis` (one, several, or None for all); NaN where one is.
+    """The smallest element over `axis` (one, several, or None for all); NaN if one is NaN.
 
     Args:
-        x, axis, keepdims, name: as of `reduce_sum`.
+        x, axis, keepdims, name: as in `reduce_sum`.
         where: bools that broadcast to `x`: which elements count. It needs `initial`.
-        initial: one more element.
+        initial: an additional element.
 
     Raises:
-        AttributeValueError: an axis is out of range or named twice; `where` alone.
+        AttributeValueError: an axis is out of range or named twice, or `where` is given without
+            `initial`.
         ShapeError: there are no elements, and no `initial`.
 
     Source: numpy.min.
@@ -245,8 +247,8 @@ def reduce_prod(
     """The product over `axis` (one, several, or None for all).
 
     Args:
-        x, axis, keepdims, dtype, where, name: as of `reduce_sum`.
-        initial: what the product is multiplied by.
+        x, axis, keepdims, dtype, where, name: as in `reduce_sum`.
+        initial: an additional factor.
 
     Raises:
         AttributeValueError: an axis is out of range or named twice.
@@ -279,7 +281,7 @@ def reduce_any(
 ) -> Tensor:
     """Whether any element over `axis` (one, several, or None for all) is not zero, as bool.
 
-    `where`, bools that broadcast to `x`, says which elements count.
+    `where` (bools that broadcast to `x`) selects the elements that count.
 
     Raises:
         AttributeValueError: an axis is out of range or named twice.
@@ -301,7 +303,7 @@ def reduce_all(
 ) -> Tensor:
     """Whether no element over `axis` (one, several, or None for all) is zero, as bool.
 
-    `where`, bools that broadcast to `x`, says which elements count.
+    `where` (bools that broadcast to `x`) selects the elements that count.
 
     Raises:
         AttributeValueError: an axis is out of range or named twice.
@@ -343,8 +345,8 @@ def reduce_variance(
     Args:
         x: any tensor; integers give float32.
         axis: one, several, or None for all.
-        keepdims: leaves axes of size 1.
-        ddof: what is taken off the number of elements that the sum is divided by.
+        keepdims: keeps the axes, with size 1.
+        ddof: is subtracted from the number of elements, by which the sum is divided.
         where: bools that broadcast to `x`: which elements count; by default all.
         name: of the node.
 

@@ -1,4 +1,4 @@
-"""The operands of reductions: the dtype that is summed, and the elements that count."""
+"""The operands of reductions: their dtype, and the elements that count."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _sum_dtype(dtype: DType) -> DType:
 
 
 def countable(x: Any, dtype: Any) -> Tensor:
-    """`x` as a tensor in the dtype that it is summed in: `dtype`, or the default."""
+    """`x` as a tensor in the dtype of the sum: `dtype`, or the default."""
     tensor = convert(x)
     own = _sum_dtype(tensor.type.dtype) if dtype is None else as_dtype(dtype)
     return to_dtype(tensor, own)
@@ -61,11 +61,11 @@ def mask_of(x: Tensor, where: Any) -> Tensor:
 
 
 def refuse_where(x: Tensor, where: Any) -> None:
-    """Raises if `where` is given. Called where there is no `initial`."""
+    """Raises if `where` is given. Called if there is no `initial`."""
     if where is not None:
         refuse(
-            "where= needs initial=: the result where no element counts",
+            "where= needs initial=: the result if no element counts",
             error=AttributeValueError,
-            hint="pass initial=-np.inf, say",
+            hint="for example, pass initial=-np.inf",
             x=x,
         )

@@ -1,6 +1,6 @@
 """What reductions over axes share: types, lowering, gradients, layouts and folding.
 
-(Apart from `graphc.ops.reductions.reduction`, which gives `all`, `sum` and others a new meaning.)
+(A separate module, because `graphc.ops.reductions.reduction` redefines `all`, `sum` and others.)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ AXES = {
         check=lambda axes: all(a >= 0 for a in axes) and list(axes) == sorted(set(axes)),
         must="be different axes, sorted and counted from the front",
     ),
-    "keepdims": Attr("bool", default=False, doc="whether reduced axes stay, with size 1"),
+    "keepdims": Attr("bool", default=False, doc="whether reduced axes are kept, with size 1"),
 }
 
 
@@ -49,7 +49,7 @@ AXES = {
 
 
 def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
-    """The shape left of `shape`; `keepdims` leaves the reduced axes with size 1."""
+    """The shape after the reduction; `keepdims` keeps the reduced axes with size 1."""
     if keepdims:
         return tuple(1 if i in axes else dim for i, dim in enumerate(shape))
     return tuple(dim for i, dim in enumerate(shape) if i not in axes)
@@ -58,7 +58,8 @@ def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
 def infer_reduction(
     operand: Callable[..., TensorType], *, nonempty: bool = False
 ) -> Callable[..., Any]:
-    """Types of a reduction whose operand passes `operand`; `nonempty`: it has no value for none."""
+    """The inference rule of a reduction. `operand` checks the operand. `nonempty`: there must be
+    elements."""
 
     def infer(
         ctx: InferContext, x: TensorType, *, axes: tuple[int, ...], keepdims: bool, **attrs: Any
@@ -74,7 +75,7 @@ def infer_reduction(
 
 
 def infer_bool(ctx: InferContext, x: TensorType) -> TensorType:
-    """A bool operand."""
+    """Requires a bool operand."""
     ctx.require_dtype((x,), lambda dtype: dtype == BOOL, "bool")
     return x
 
@@ -133,7 +134,7 @@ def lower_mean(
 
 
 def _kept(node: Node, reduced: Tensor) -> Tensor:
-    """`reduced`, of the result's shape, so that it broadcasts against the operand."""
+    """`reduced`, which has the result's shape, reshaped to broadcast against the operand."""
     axes, shape = node.attrs["axes"], node.inputs[0].type.shape
     if node.attrs["keepdims"] or axes == tuple(range(len(axes))):
         return reduced
@@ -141,7 +142,7 @@ def _kept(node: Node, reduced: Tensor) -> Tensor:
 
 
 def spread(node: Node, reduced: Tensor) -> Tensor:
-    """`reduced`, of the result's shape, repeated to the operand's."""
+    """`reduced`, which has the result's shape, repeated to the operand's shape."""
     shape = node.inputs[0].type.shape
     if known_alike(reduced.shape, shape, reduced):
         return reduced
@@ -149,7 +150,7 @@ def spread(node: Node, reduced: Tensor) -> Tensor:
 
 
 def mean_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    """The adjoint divided by the count while it is small, then repeated."""
+    """The adjoint, divided by the count before it is repeated."""
     x, dtype = node.inputs[0], dy.type.dtype
     count = node.attrs["count"]
     if count is None:
@@ -163,7 +164,7 @@ def mean_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 
 
 def extreme_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    """Every element that equals the extreme takes an equal share, as in JAX."""
+    """All elements that are equal to the extreme get equal shares, as in JAX."""
     x, y = node.inputs[0], node.outputs[0]
     hit = ctx.ops.equal(x, _kept(node, y))
     hits = ctx.ops.reduce_sum(
@@ -182,7 +183,7 @@ def logsumexp_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints
 
 
 def result_axis(node: Node, axis: int) -> int | None:
-    """Where the operand's `axis` lies in the result; None where it is reduced."""
+    """The axis of the result that corresponds to the operand's `axis`; None if it is reduced."""
     axes = node.attrs["axes"]
     if axis in axes:
         return None
@@ -190,7 +191,7 @@ def result_axis(node: Node, axis: int) -> int | None:
 
 
 def partial_over(op: str) -> LayoutRule:
-    """Reducing the sharded axis leaves a term of the whole, `Partial(op)`, on each replica."""
+    """Reducing the sharded axis gives a partial result on each replica: `Partial(op)`."""
 
     def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
         (x,) = operands
@@ -207,7 +208,7 @@ def partial_over(op: str) -> LayoutRule:
 
 
 def mean_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """As a sum, each replica's divided by the global count."""
+    """Like a sum, with each replica's part divided by the global count."""
     plan = partial_over("sum")(ctx, node, *operands)
     if operands[0] == SUM or plan.results[0] != SUM or node.attrs["count"] is not None:
         return plan
@@ -239,7 +240,7 @@ def fold_mean(x: np.ndarray[Any, Any], *, count: Dim | None, **attrs: Any) -> An
 
 
 def fold_logsumexp(x: np.ndarray[Any, Any], *, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """In float64, with the greatest element taken out."""
+    """Folds in float64, after subtracting the greatest element."""
     wide = x.astype(np.float64)
     top = np.max(wide, axis=axes, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
@@ -267,7 +268,7 @@ REDUCE_MEAN = OpDef(
     precision="wide",
     attrs={
         **AXES,
-        "count": Attr("dim", default=None, doc="what to divide by; None: the reduced elements"),
+        "count": Attr("dim", default=None, doc="the divisor; None: the number of reduced elements"),
     },
     infer=infer_reduction(infer_inexact),
     lower=lower_mean,
@@ -293,7 +294,7 @@ def _extreme(
         layout=partial_over(part),
         fold=fold_reduction(fold),
         cost=times_operand(1),
-        doc=f"{doc} over `axes`; equal ones share the adjoint. Real dtypes and bool.",
+        doc=f"{doc} over `axes`; equal elements share the adjoint. Real dtypes and bool.",
     )
 
 
@@ -307,7 +308,7 @@ REDUCE_PROD = OpDef(
     attrs=AXES,
     infer=infer_reduction(infer_numeric),
     lower=lower_wide(lax.reduce_prod),
-    # No rule: written with graph operators it needs y / x, which fails at zeros.
+    # No gradient rule: in terms of graph operators it needs y / x, which fails at zeros.
     gradient=None,
     layout=map_axis(result_axis),
     fold=fold_reduction(np.prod),

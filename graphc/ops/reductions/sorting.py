@@ -1,4 +1,4 @@
-"""Order along an axis: sort, argsort, and the greatest few."""
+"""Order along an axis: sort, argsort, and the greatest elements."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ SORT = OpDef(
     gradient=_sort_gradient,
     layout=_sort_layout,
     cost=_sort_cost,
-    doc="The operands, of one shape, in the order along `axis` that sorts the first of them; the "
-    "next keys decide between equal ones, and then their places. NaN comes last. Keys of real "
-    "dtypes and bool, others of any.",
+    doc="The operands, of one shape, in the order along `axis` that sorts the first of them. Ties "
+    "are decided by the next keys, and then by position. NaN comes last. Keys have real dtypes or "
+    "bool, others any dtype.",
 )
 
 
@@ -106,7 +106,7 @@ def _infer_top_k(ctx: InferContext, x: TensorType, *, k: int) -> tuple[TensorTyp
     ctx.require(
         not isinstance(size, int) or k <= size,
         f"k is {k} of {size} elements",
-        hint="elements are taken along the last axis: k is at most its size",
+        hint="elements are selected along the last axis: k is at most its size",
     )
     shape = (*x.shape[:-1], k)
     return TensorType(x.dtype, shape), TensorType(INT32, shape)
@@ -115,7 +115,7 @@ def _infer_top_k(ctx: InferContext, x: TensorType, *, k: int) -> tuple[TensorTyp
 def top_k_gradient(
     ctx: GradientContext, node: Node, dy: Tensor | None, dindices: Tensor | None
 ) -> Adjoints:
-    """The adjoint of what `TopK` or `ApproxTopK` selects from: `dy` at the selected indices."""
+    """The adjoint of the operand of `TopK` or `ApproxTopK`: `dy` at the selected indices."""
     if dy is None:
         return [None]
     return [scatter_add_along_axis(zeros_like(node.inputs[0]), node.outputs[1], dy, -1)]
@@ -141,15 +141,15 @@ TOP_K = OpDef(
     gradient=top_k_gradient,
     layout=map_axis(not_last),
     cost=top_k_cost,
-    doc="The k greatest elements along the last axis, the greatest first and of equal ones the "
-    "first, and their places (int32). Real dtypes.",
+    doc="The k greatest elements along the last axis, the greatest first, and their indices "
+    "(int32). Of equal elements the first comes first. Real dtypes.",
 )
 
 
 def sort(
     x: TensorLike, axis: int | None = -1, *, descending: bool = False, name: str | None = None
 ) -> Tensor:
-    """`x` in ascending order along `axis`, NaN last; `descending` turns that round.
+    """`x` in ascending order along `axis`, NaN last; `descending` reverses the result.
 
     `axis` None ravels first.
 
@@ -172,7 +172,8 @@ def sort(
 
 
 def argsort(x: TensorLike, axis: int | None = -1, *, name: str | None = None) -> Tensor:
-    """The places (int32) along `axis` that put `x` in ascending order; equal ones in theirs.
+    """The indices (int32) along `axis` that sort `x` in ascending order; equal elements keep their
+    order.
 
     `axis` None ravels first.
 
@@ -198,12 +199,14 @@ def argsort(x: TensorLike, axis: int | None = -1, *, name: str | None = None) ->
 def partition(
     x: TensorLike, kth: int | Sequence[int], axis: int | None = -1, *, name: str | None = None
 ) -> Tensor:
-    """`x` with what is less than element `kth` of the sorted order before it, along `axis`.
+    """`x`, reordered along `axis` so that smaller elements precede element `kth` of the sorted
+    order.
 
-    All of it is sorted, which is one such order, and of several `kth`; `axis` None ravels first.
+    The result is completely sorted, which fulfils this for any `kth`. `axis` None ravels first.
 
     Raises:
-        AttributeValueError, ShapeError: the axis or `kth` is out of range, or `kth` not ints.
+        AttributeValueError, ShapeError: the axis or `kth` is out of range, or `kth` is not an int
+            or several.
         DTypeError: complex numbers.
 
     Source: numpy.partition.
@@ -218,7 +221,7 @@ def partition(
 def argpartition(
     x: TensorLike, kth: int | Sequence[int], axis: int | None = -1, *, name: str | None = None
 ) -> Tensor:
-    """The places (int32) that `partition` takes its elements from.
+    """The indices (int32) from which `partition` takes its elements.
 
     Raises:
         AttributeValueError, ShapeError, DTypeError: as `partition`.
@@ -255,13 +258,13 @@ def _with_place(x: Any, kth: Any, axis: int | None) -> Tensor:
 def sort_together(
     operands: Sequence[TensorLike], axis: int = -1, keys: int = 1, *, name: str | None = None
 ) -> tuple[Tensor, ...]:
-    """Tensors of one shape, all in the order that sorts the first of them.
+    """Tensors of one shape, all reordered by the order that sorts the first of them.
 
     Args:
         operands: one or more; the first `keys` of them real.
-        axis: the axis they are sorted along.
-        keys: how many of them decide, the later ones between equals of the earlier. Rows equal
-            in all keys stay in their order.
+        axis: the axis to sort along.
+        keys: how many of them are keys. Later keys decide ties of earlier keys. Rows that are equal
+            in all keys keep their order.
         name: of the node.
 
     Raises:
@@ -282,7 +285,7 @@ def sort_together(
 
 
 def lexsort(keys: Sequence[TensorLike], axis: int = -1, *, name: str | None = None) -> Tensor:
-    """The places (int32) along `axis` that sort by several keys, the last of them first.
+    """The indices (int32) along `axis` that sort by several keys; the last key is the primary one.
 
     Raises:
         ShapeError, DTypeError, AttributeValueError: as `sort_together`.
@@ -300,7 +303,7 @@ def lexsort(keys: Sequence[TensorLike], axis: int = -1, *, name: str | None = No
 
 
 def top_k(x: TensorLike, k: int, *, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """The `k` greatest elements along the last axis, the greatest first; and their places.
+    """The `k` greatest elements along the last axis, the greatest first; and their indices.
 
     Args:
         x: [..., n], real.

@@ -69,8 +69,8 @@ def _fft_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 
 
 def _times_used(length: Dim, y: Tensor) -> Tensor:
-    """How often IRFFT uses each element along the last axis: twice, except for the first element,
-    and for the last element of an even length."""
+    """The number of times that IRFFT uses each element along the last axis: twice, except for the
+    first element, and for the last element of an even length."""
     place = iota((y.shape[-1],), 0)
     once = equal(place, 0) | equal(2 * place, dim_value(length))
     return to_dtype(where(once, 1, 2), y.dtype)
@@ -189,7 +189,7 @@ def _transformed(kind: str, x: Tensor, lengths: Shape, places: Sequence[int]) ->
 
 
 def _resized(x: Tensor, axis: int, size: Dim) -> Tensor:
-    """`x` cut or padded with zeros to `size` along an axis."""
+    """`x` truncated or padded with zeros to `size` along an axis."""
     have = x.shape[axis]
     if have == size:
         return x

@@ -40,7 +40,8 @@ def _igamma_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     gradient=_igamma_gradient,
 )
 def igamma_grad_a(a: Any, x: Any, *, name: str | None = None) -> Given:
-    """The derivative of `gammainc(a, x)` in `a`, with broadcasting; the adjoint of `a` is NaN.
+    """The derivative of `gammainc(a, x)` with respect to `a`, with broadcasting; the adjoint of `a`
+    is NaN.
 
     Source: Moore, Applied Statistics 31, 1982.
     """
@@ -78,7 +79,7 @@ def _slope_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     gradient=_slope_gradient,
 )
 def random_gamma_grad(alpha: Any, x: Any, *, log: bool = False, name: str | None = None) -> Given:
-    """The derivative in `alpha` of a draw `x` of the gamma distribution (or of its logarithm).
+    """The derivative of a draw `x` from the gamma distribution (or of its logarithm) by `alpha`.
 
     Source: jax.lax.random_gamma_grad.
     """

@@ -113,10 +113,10 @@ def _sent(x: Any, op: str) -> Any:
         return x.astype(INT32)
     if op == "sum" or not is_floating(x.dtype):
         return x
-    if x.dtype.itemsize < 4:  # float32 holds them all
+    if x.dtype.itemsize < 4:  # float32 represents all of them
         x = x.astype(FLOAT32)
     # XLA's collectives may ignore NaN; a reduction on one device never does. So they compare
-    # integers in the same order as the floats, and NaN is beyond the last of them.
+    # integers in the same order as the floats, and NaN is ordered after the last of them.
     integer = np.dtype(f"int{8 * x.dtype.itemsize}")
     nan = np.copysign(np.array(np.nan, x.dtype), 1 if op == "max" else -1).view(integer)
     bits = jnp.where(jnp.isnan(x), nan, lax.bitcast_convert_type(x, integer))

@@ -42,7 +42,7 @@ def through_words(
 
 
 def _extra(dtype: DType) -> tuple[int, ...]:
-    """The additional axes of a value's words."""
+    """The additional axes of the words of a value."""
     if not is_64bit(dtype):
         return ()
     return (2, 2) if is_complex(dtype) else (2,)

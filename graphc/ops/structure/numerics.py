@@ -37,8 +37,8 @@ def _lower_non_finite(ctx: LowerContext, x: Any) -> Any:
     if jnp.iscomplexobj(x):
         parts = (lax.real(x), lax.imag(x))
         return jnp.maximum(*[_lower_non_finite(ctx, part) for part in parts])
-    # A single maximum, which XLA vectorizes. It is taken over levels: on CPU, XLA's maximum loses
-    # NaN in arrays of about ten thousand elements (jaxlib 0.10 to 0.12).
+    # A single maximum, which XLA vectorizes. It is computed over levels: on CPU, XLA's maximum
+    # loses NaN in arrays of about ten thousand elements (jaxlib 0.10 to 0.12).
     wider = lax.convert_element_type(x, wide(np.dtype(x.dtype)))
     levels = jnp.where(jnp.isnan(wider), NAN, jnp.where(jnp.isinf(wider), INFINITE, 0))
     return jnp.max(levels.astype(wider.dtype), initial=0).astype(INT32)

@@ -113,13 +113,13 @@ def _shard_variable(variable: Variable, spec: Any, source: Any) -> Variable:
     wanted = as_spec(spec, variable.type, f"shard: variable {variable.name!r}", source)
     if variable.graph.finalized:
         raise GraphFinalizedError(
-            f"shard: the graph has run, and variable {variable.name!r} lies somewhere",
+            f"shard: the graph has run, and variable {variable.name!r} already has a layout",
             source=source,
             hint="annotate variables before the first run",
         )
     if variable.shard not in (None, wanted):
         raise AttributeValueError(
-            f"shard: variable {variable.name!r} lies {variable.shard} already, by "
+            f"shard: variable {variable.name!r} has the annotation {variable.shard} already, by "
             f"{variable.shard_source}",
             source=source,
             hint="annotate it once",

@@ -50,7 +50,7 @@ __all__ = ["group", "identity", "size", "stop_gradient"]
 
 
 def _not_lowered(ctx: LowerContext, *operands: Any, **attrs: Any) -> Any:
-    raise GraphError(f"{ctx.node.op.name} must be gone before lowering: run functionalize")
+    raise GraphError(f"{ctx.node.op.name} must be removed before lowering: run functionalize")
 
 
 @of_elements
@@ -86,7 +86,7 @@ READ_VARIABLE = OpDef(
     effects=Effects.READ,
     differentiable=False,
     cost=free,
-    doc="The variable's value after the last chosen assignment before it.",
+    doc="The value of the variable after the last selected assignment that precedes the read.",
 )
 
 
@@ -108,7 +108,7 @@ ASSIGN = OpDef(
     gradient=_refuse_assign_gradient,
     effects=Effects.WRITE,
     cost=free,
-    doc="Assigns `value` to the variable; the result is the value assigned.",
+    doc="Assigns `value` to the variable; the result is the assigned value.",
 )
 
 
@@ -121,7 +121,7 @@ GROUP = OpDef(
     differentiable=False,
     layout=replicated,
     cost=free,
-    doc="Nothing by itself: a fetch that chooses its control inputs.",
+    doc="Computes nothing; fetching it selects its control inputs.",
 )
 
 STOP_GRADIENT = OpDef(
@@ -147,7 +147,7 @@ IDENTITY = OpDef(
     layout=same_layout,
     fold=lambda x: x,
     cost=free,
-    doc="The operand, under a name of its own. All dtypes.",
+    doc="The operand, under its own name. All dtypes.",
 )
 
 
@@ -183,7 +183,7 @@ def _lower_vjp(
     out, pull = jax.vjp(of_wrt, *[inputs[i] for i in wrt])
     moving = tuple(
         [
-            dy if is_inexact(dy.dtype) else np.zeros(dy.shape, jax.dtypes.float0)  # of an integer
+            dy if is_inexact(dy.dtype) else np.zeros(dy.shape, jax.dtypes.float0)  # integer
             for dy in adjoints
         ]
     )
@@ -191,8 +191,9 @@ def _lower_vjp(
 
 
 def _vjp_cost(ctx: CostContext, node: Node) -> int:
-    """Three times the operator. Source: Griewank & Walther, Evaluating Derivatives, 2008: the
-    values and adjoints of a program take 3 to 4 times what its values take."""
+    """Three times the cost of the operator. Source: Griewank & Walther, Evaluating Derivatives,
+    2008: computing the values and adjoints of a program costs 3 to 4 times as much as its values
+    alone."""
     count = node.attrs["count"]
     adjoints = node.inputs[count:]
     op = ctx.catalogue[node.attrs["op"]]
@@ -208,23 +209,25 @@ VJP = OpDef(
     attrs={
         "op": Attr("str"),
         "count": Attr("int", doc="how many of the operands are the operator's own"),
-        "wrt": Attr("ints", doc="the operands differentiated with respect to"),
+        "wrt": Attr("ints", doc="the operands to differentiate with respect to"),
         "attrs": Attr("attrs", doc="the operator's attributes"),
-        "content": Attr("str", default="", doc="what a registered operator calculates: a digest"),
+        "content": Attr("str", default="", doc="a digest of what a registered operator computes"),
     },
     infer=_infer_vjp,
     lower=_lower_vjp,
     layout=vjp_layout,
     cost=_vjp_cost,
-    doc="Adjoints of the operator `op` without a rule of its own, by `jax.vjp` of its lowering: "
-    "operands are its inputs, then the adjoints of its results.",
+    doc="Adjoints of the operator `op`, which has no gradient rule, by `jax.vjp` of its lowering. "
+    "The operands are its inputs, then the adjoints of its results.",
 )
 
 
 def read(variable: Variable) -> Tensor:
-    """The variable's value here; repeated reads with no assignment between are one node.
+    """The value of the variable at this point. Reads without an assignment between them share one
+    node.
 
-    A read under control inputs is one of its own: who reads elsewhere must not choose them.
+    A read under control inputs gets its own node, so that reads elsewhere do not select these
+    control inputs.
     """
     graph = graph_of([variable])
     _check_owner(variable, graph)
@@ -232,7 +235,7 @@ def read(variable: Variable) -> Tensor:
     found = None if alone else graph.last_reads.get(variable)
     if found is not None:
         return found
-    with absolute_scope(""):  # named after the variable, wherever it is read
+    with absolute_scope(""):  # named after the variable in every scope
         value = emit_one(
             READ_VARIABLE,
             (),
@@ -256,7 +259,7 @@ def _check_owner(variable: Variable, graph: Graph) -> None:
 
 
 def assign(variable: Variable, value: Any, *, name: str | None = None) -> Tensor:
-    """Assigns `value`, of the variable's shape and dtype (Python numbers adapt).
+    """Assigns `value`, which has the shape and dtype of the variable. Python numbers adapt.
 
     Raises:
         ShapeError, DTypeError: the value does not fit the variable.
@@ -291,7 +294,7 @@ def assign_sub(variable: Variable, value: Any) -> Tensor:
 
 
 def group(*items: TensorTree, name: str | None = None) -> Node:
-    """One fetch that runs all of `items` (tensors, nodes, nested lists) and gives None.
+    """A single fetch that runs all of `items` (tensors, nodes, nested lists) and returns None.
 
     Examples:
         >>> count = gc.variable(0)
@@ -310,7 +313,7 @@ def node_names(items: Any) -> tuple[str, ...]:
     """The names of the nodes behind a nest of tensors and nodes.
 
     Raises:
-        FetchError: something else is among them.
+        FetchError: an item is neither a tensor nor a node.
     """
     if isinstance(items, (list, tuple)):
         return tuple(name for item in items for name in node_names(item))
@@ -327,7 +330,8 @@ def node_names(items: Any) -> tuple[str, ...]:
 
 
 def _check_visible(tensor: Tensor) -> None:
-    """Raises `GraphError` unless `tensor` is of the graph being built or one around it."""
+    """Raises `GraphError` unless `tensor` belongs to the graph being built or to an enclosing
+    graph."""
     graph = AMBIENT.graphs[-1] if AMBIENT.graphs else tensor.graph
     while graph is not None and tensor.graph is not graph:
         graph = graph.parent
@@ -336,7 +340,7 @@ def _check_visible(tensor: Tensor) -> None:
             f"tensor {tensor.name!r} belongs to another graph, or to a body that is closed",
             details=describe_tensors({"tensor": tensor}),
             source=AMBIENT.source or current_source(),
-            hint="name what was built in this graph, outside bodies",
+            hint="pass tensors that were built in this graph, outside bodies",
         )
 
 
@@ -353,7 +357,7 @@ def stop_gradient(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def identity(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x` under a name of its own.
+    """`x` under its own name.
 
     Examples:
         >>> run(gc.identity([1, 2]))

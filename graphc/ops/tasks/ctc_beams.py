@@ -49,7 +49,7 @@ def _infer(
     ctx.require(time != 0, "there are no steps")
     ctx.require(isinstance(classes, int), f"the number of classes must be known, got {logits}")
     ctx.require(0 <= blank < classes, f"blank must be one of {classes} classes, got {blank}")  # type: ignore[operator]
-    ctx.require(paths <= beams, f"{paths} paths cannot come of {beams} beams")
+    ctx.require(paths <= beams, f"{paths} paths cannot come from {beams} beams")
     return (
         TensorType(INT32, (batch, paths, time)),
         TensorType(INT32, (batch, paths)),
@@ -80,11 +80,11 @@ def _lower(
 
 
 def _start(log_p: Any, beams: int) -> tuple[Any, ...]:
-    """The empty prefix, as if it had ended in a blank, and beams that are not there.
+    """The initial beam: the empty prefix, as if it had ended in a blank, and unused entries.
 
     Returns:
-        The prefixes [beams, time], filled up with -1; their lengths [beams]; and the logarithms
-        of the probabilities of their alignments that end in a blank, and in a label, [beams].
+        The prefixes [beams, time], padded with -1; their lengths [beams]; and the log probabilities
+        of their alignments that end in a blank and of those that end in a label, [beams].
     """
     never = jnp.full((beams,), -np.inf, log_p.dtype)
     prefixes = jnp.full((beams, log_p.shape[0]), -1, np.int32)
@@ -92,20 +92,20 @@ def _start(log_p: Any, beams: int) -> tuple[Any, ...]:
 
 
 def _advanced(beam: tuple[Any, ...], log_p: Any, blank: int) -> tuple[Any, ...]:
-    """The beam a step later, for the logarithms of its probabilities [classes]."""
+    """The beam after one more step, which has the log probabilities `log_p` [classes]."""
     prefixes, sizes, in_blank, in_label = beam
     beams, classes = sizes.shape[0], log_p.shape[0]
     rows = lax.iota(np.int32, beams)
     total = jnp.logaddexp(in_blank, in_label)
     last = jnp.where(sizes > 0, prefixes[rows, jnp.maximum(sizes - 1, 0)], -1)
-    label = jnp.maximum(last, 0)  # of the empty prefix any: it does not end in a label
+    label = jnp.maximum(last, 0)  # arbitrary for the empty prefix, which has no last label
 
-    # A prefix with one more label; the same label once more needs a blank between.
+    # Prefixes with one more label. To repeat the last label, a blank must separate the two.
     again = last[:, None] == lax.iota(np.int32, classes)
     longer = jnp.where(again, in_blank[:, None], total[:, None]) + log_p
     longer = longer.at[:, blank].set(-np.inf)
 
-    # Prefixes that stay as they are, joined by those that become equal to them.
+    # Unchanged prefixes, merged with extended prefixes that are equal to them.
     equal = _is_parent(prefixes, sizes, last) & (total > -np.inf)
     joined = jnp.max(jnp.where(equal, longer[:, label], -np.inf), 0)
     stay_label = jnp.logaddexp(in_label + log_p[label], joined)
@@ -113,7 +113,7 @@ def _advanced(beam: tuple[Any, ...], log_p: Any, blank: int) -> tuple[Any, ...]:
     gone = jnp.zeros((beams, classes), bool).at[rows[:, None], label[None, :]].max(equal)
     longer = jnp.where(gone, -np.inf, longer)
 
-    # The place of the blank stands for those that stay.
+    # The column of the blank represents the unchanged prefixes.
     stay = jnp.logaddexp(stay_blank, stay_label)
     best, chosen = lax.top_k(longer.at[:, blank].set(stay).ravel(), beams)
     origin, added = chosen // classes, chosen % classes
@@ -130,7 +130,7 @@ def _advanced(beam: tuple[Any, ...], log_p: Any, blank: int) -> tuple[Any, ...]:
 def _is_parent(prefixes: Any, sizes: Any, last: Any) -> Any:
     """Whether prefix i (rows) is prefix j (columns) without its last label: [beams, beams].
 
-    No two prefixes that are there are equal, so that each has one parent at most.
+    All used prefixes are different, so each has at most one parent.
     """
     steps = lax.iota(np.int32, prefixes.shape[1])
     without = jnp.where(steps == sizes[:, None] - 1, -1, prefixes)
@@ -144,7 +144,8 @@ def _layout(ctx: LayoutContext, node: Node, logits: Layout, lengths: Layout) -> 
 
 
 def _cost(ctx: CostContext, node: Node) -> int:
-    """For each step: prefixes compared by pairs, each longer by each class, and the best found."""
+    """For each step: comparing prefixes in pairs, extending each by each class, and finding the
+    best."""
     batch, time, classes = dims_of(node.inputs[0])
     beams = int(node.attrs["beams"])
     longer = beams * classes * 4 + comparisons(beams * classes, beams)
@@ -157,19 +158,18 @@ CTC_BEAM_SEARCH = OpDef(
     precision="wide",
     attrs={
         "beams": Attr("int", doc="how many prefixes are kept at each step", **_COUNT),
-        "paths": Attr("int", doc="how many of them are given in the end", **_COUNT),
-        "blank": Attr("int", default=0, doc="the class that is no label"),
+        "paths": Attr("int", doc="how many of them are returned", **_COUNT),
+        "blank": Attr("int", default=0, doc="the class that is not a label"),
     },
     infer=_infer,
     lower=summed(_lower),
     differentiable=False,
     layout=_layout,
     cost=_cost,
-    doc="The likeliest labels of logits [batch, time, classes], of which `lengths` [batch] steps "
-    "count: [batch, paths, time] (int32), the likeliest first, each filled up with -1; their "
-    "lengths; and the logarithms of their probabilities, summed over all alignments that went "
-    "through the beam. Floating dtypes, lengths integers. Source: Graves, 2012, "
-    "doi:10.1007/978-3-642-24797-2.",
+    doc="The likeliest labels of logits [batch, time, classes], of which the first `lengths` "
+    "[batch] steps are valid: [batch, paths, time] (int32), the likeliest path first, each padded "
+    "with -1; their lengths; and their log probabilities, summed over all alignments in the beam. "
+    "Floating dtypes, lengths integers. Source: Graves, 2012, doi:10.1007/978-3-642-24797-2.",
 )
 
 
@@ -189,21 +189,21 @@ def ctc_beam_search(
 
     Args:
         logits: [batch, time, classes], floating; integers give float32.
-        lengths: [batch], integers: how many steps count; all by default. One that is too great
-            counts as all, one below 0 as none; both are errors of runs with
+        lengths: [batch], integers: the numbers of valid steps; all by default. Too large values
+            mean all steps, and negative values mean none. Both raise errors in runs with
             `CompileOptions(check_numerics=True)`.
         beams: how many prefixes are kept at each step.
-        paths: how many of them are given, at most `beams`.
-        blank: the class that is no label.
+        paths: how many of them are returned, at most `beams`.
+        blank: the class that is not a label.
         name: of the node.
 
     Returns:
-        The labels [batch, paths, time], int32, the likeliest path first, each filled up with -1;
-        their lengths [batch, paths], int32; and the logarithms of their probabilities
-        [batch, paths], -inf for paths that there are not.
+        The labels [batch, paths, time], int32, the likeliest path first, each padded with -1; their
+        lengths [batch, paths], int32; and their log probabilities [batch, paths], -inf for paths
+        that do not exist.
 
     Raises:
-        ShapeError: other ranks, classes of an unknown number, a blank that is no class, or more
+        ShapeError: wrong ranks, an unknown number of classes, a blank that is not a class, or more
             paths than beams.
         AttributeValueError: beams or paths that are not positive.
         DTypeError: complex logits, lengths that are not integers.
@@ -225,7 +225,7 @@ def ctc_beam_search(
 
 
 def _steps(logits: Tensor, lengths: TensorLike | None) -> Tensor:
-    """The number of valid steps of each sequence. The operator refuses logits of other ranks."""
+    """The number of valid steps of each sequence. The operator rejects logits of other ranks."""
     if lengths is None and logits.ndim == 3:
         return broadcast_to(dim_value(logits.shape[1]), logits.shape[:1])
     steps = convert(0 if lengths is None else lengths)

@@ -1,4 +1,4 @@
-"""The Levenshtein distance of sequences, anti-diagonal by anti-diagonal of its table."""
+"""The Levenshtein distance of sequences, computed by the anti-diagonals of its table."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def _lower(ctx: LowerContext, x: Any, y: Any, x_lengths: Any, y_lengths: Any) ->
 def _distance(x: Any, y: Any, n: Any, m: Any) -> Any:
     """The distance between the first n elements of x and the first m of y.
 
-    Element i of anti-diagonal k of the table is the distance between i elements of x and k - i
-    of y: all of them follow from the two anti-diagonals before, at once.
+    Element i of anti-diagonal k of the table is the distance between i elements of x and k - i of
+    y. A whole anti-diagonal is computed at once from the two previous ones.
     """
     size, other = x.shape[0], y.shape[0]
     i = lax.iota(np.int32, size + 1)
-    many = np.int32(2**30)  # outside of the table, less than overflows
+    many = np.int32(2**30)  # outside the table; small enough not to overflow
     turned = jnp.pad(y[::-1], (size, size))
     before_each = jnp.pad(x, (1, 0))
 
     def turn(k: Any, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         before, last, found = state
-        # y[k - 1 - i], which stands at size + other - k + i of y turned round.
+        # y[k - 1 - i], which has the index size + other - k + i in the reversed y.
         met = lax.dynamic_slice(turned, (size + other - k,), (size + 1,))
         changed = _next(before) + (before_each != met)
         here = jnp.minimum(jnp.minimum(last, _next(last)) + 1, changed)
@@ -101,8 +101,8 @@ EDIT_DISTANCE = OpDef(
     differentiable=False,
     layout=_layout,
     cost=_cost,
-    doc="The least number of elements inserted, deleted and exchanged (int32) that turns the "
-    "first x_lengths [batch] elements of x [batch, steps] into the first y_lengths of y. Integers. "
+    doc="The least number (int32) of insertions, deletions and substitutions that turn the first "
+    "x_lengths [batch] elements of x [batch, steps] into the first y_lengths of y. Integers. "
     "Source: Levenshtein, 1966; Wagner & Fischer, 1974, doi:10.1145/321796.321811.",
 )
 
@@ -116,23 +116,24 @@ def edit_distance(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """How many elements must be inserted, deleted and exchanged to turn `x` into `y`.
+    """The least number of insertions, deletions and substitutions that turn `x` into `y`.
 
     Args:
-        x: [batch, n], integers: what was found.
-        y: [batch, m], integers: what is true.
-        x_lengths, y_lengths: [batch], integers: how many elements count; all by default. One out
-            of range counts as the nearest in range, and is an error of runs with
+        x: [batch, n], integers: the predictions.
+        y: [batch, m], integers: the true sequences.
+        x_lengths, y_lengths: [batch], integers: the numbers of valid elements; all by default. A
+            value out of range is clamped to the range, and raises an error in runs with
             `CompileOptions(check_numerics=True)`.
-        normalize: divide by the length of `y`; infinite where that is 0 and the distance not.
+        normalize: divide by the length of `y`. The result is infinite if the length is 0 and the
+            distance is not.
         name: of the last node.
 
     Returns:
         [batch], int32; float32 if it is normalised.
 
     Raises:
-        ShapeError: other ranks, or batches of different size.
-        DTypeError: something that is not integers.
+        ShapeError: wrong ranks, or batches of different sizes.
+        DTypeError: an operand does not hold integers.
 
     Source: Levenshtein, 1966; TensorFlow's `tf.edit_distance`.
 
@@ -145,14 +146,14 @@ def edit_distance(
     if not normalize:
         return emit_one(EDIT_DISTANCE, (x, y, n, m), name)
     distance = to_dtype(emit_one(EDIT_DISTANCE, (x, y, n, m)), FLOAT32)
-    m = minimum(maximum(m, 0), dim_value(y.shape[1]))  # as the operator takes it
+    m = minimum(maximum(m, 0), dim_value(y.shape[1]))  # as in the operator
     share = divide(distance, to_dtype(maximum(m, 1), FLOAT32))
     endless = where(equal(distance, 0), 0.0, np.float32(np.inf))
     return where(equal(m, 0), endless, share, name=name)
 
 
 def _lengths(x: Tensor, given: Any, what: str) -> Tensor:
-    if x.ndim < 2:  # refused by the operator, in its words
+    if x.ndim < 2:  # the operator raises the error
         return to_dtype(0, INT32) if given is None else convert(given)
     if given is not None:
         return in_range(convert(given), 0, x.shape[1] + 1, what, of="edit_distance")

@@ -55,7 +55,7 @@ def _infer(ctx: InferContext, x: TensorType, kernel: TensorType, **attrs: Any) -
         ctx.require(
             max(pads) < reach,
             f"padding {pads} must be smaller than the kernel's {reach}",
-            hint="a window may not lie in the padding alone",
+            hint="a window must not contain padding only",
         )
     return TensorType(x.dtype, (x.shape[0], *sizes, channels))
 
@@ -78,8 +78,8 @@ def _infer_gradient(
 def _edges(
     tap: tuple[int, int], extents: tuple[int, int], attrs: dict[str, Any]
 ) -> list[tuple[int, int]]:
-    """What a tap meets of x from its first place to its last: elements to add, or, if negative,
-    to leave out, at the beginning and at the end of each spatial axis."""
+    """The padding of x for a tap, at the beginning and at the end of each spatial axis. A negative
+    number is the number of elements to remove."""
     return [
         (low - i * step, high - (extent - 1 - i) * step)
         for i, extent, step, (low, high) in zip(
@@ -89,10 +89,10 @@ def _edges(
 
 
 def _taps(x: Any, kernel: Any, attrs: dict[str, Any]) -> Iterator[Any]:
-    """For each tap of the kernel, x plus the tap at all places of the window."""
+    """For each tap of the kernel, x plus the tap at all positions of the window."""
     extents = kernel.shape[:2]
     for tap in np.ndindex(*extents):
-        # Padded after the sum: padding must lose whatever the kernel adds.
+        # Padded after the sum, so that padding never wins, whatever the kernel adds.
         sides = [(low, high, 0) for low, high in _edges(tap, extents, attrs)]
         met = lax.pad(x + kernel[tap], lowest(x.dtype), [(0, 0, 0), *sides, (0, 0, 0)])
         yield lax.slice(met, (0,) * 4, met.shape, (1, *attrs["strides"], 1))
@@ -117,25 +117,25 @@ def _lower_gradient(
 
 
 def _first_largest(x: Any, kernel: Any, attrs: dict[str, Any]) -> Any:
-    """Which tap gives the maximum at each place, the first of several."""
+    """The index of the first tap that gives the maximum, at each position."""
     taps = _taps(x, kernel, attrs)
     largest = next(taps)
     numbers = jnp.zeros(largest.shape, np.int32)
     for number, values in enumerate(taps, start=1):
-        more = ~(largest >= values)  # true of NaN on either side
+        more = ~(largest >= values)  # true if either side is NaN
         largest = jnp.where(more, values, largest)
         numbers = jnp.where(more, np.int32(number), numbers)
-    # Kept: XLA would search the window again for each of its taps.
+    # The barrier keeps the indices: otherwise XLA searches the window again for each tap.
     return lax.optimization_barrier(numbers)
 
 
 def _gradient_of_x(
     x: Any, numbers: Any, dy: Any, extents: tuple[int, int], attrs: dict[str, Any]
 ) -> Any:
-    """For each element of x the sum of dy where a tap that met it gave the maximum.
+    """For each element of x, the sum of dy over the windows in which it gave the maximum.
 
-    Places and adjoints are spread out once, to the distances that the taps have in x. Then each
-    tap reads a slice of them: nothing is scattered.
+    Indices and adjoints are dilated once, to the distances that the taps have in x. Then each tap
+    reads a slice of them, and nothing is scattered.
     """
     dilation = attrs["dilation"]
     rows = zip(
@@ -153,7 +153,8 @@ def _gradient_of_x(
     ]
     sides = [(0, 0, 0), *sides, (0, 0, 0)]
     none, zero = np.array(-1, numbers.dtype), np.zeros((), dy.dtype)
-    # Kept: XLA would spread them out again for each tap (60 times slower on CPU).
+    # The barrier keeps them: otherwise XLA dilates them again for each tap (60 times slower on
+    # CPU).
     met, adjoints = lax.optimization_barrier(
         (lax.pad(numbers, none, sides), lax.pad(dy, zero, sides))
     )
@@ -171,8 +172,8 @@ def _gradient_of_x(
 
 
 def _gradient_of_kernel(numbers: Any, dy: Any, kernel: Any) -> Any:
-    """For each tap the sum of dy where it gave the maximum, all of them in one reduction, which
-    reads dy once (2 to 4 times faster on CPU than one after the other)."""
+    """For each tap, the sum of dy where it gave the maximum. One reduction computes all of them and
+    reads dy once (2 to 4 times faster on CPU than separate reductions)."""
     rows = dy.astype(wide(dy.dtype))
     zero = np.zeros((), rows.dtype)
     count = kernel.shape[0] * kernel.shape[1]
@@ -219,7 +220,7 @@ def _cost(ctx: CostContext, node: Node) -> int:
 
 
 def _gradient_cost(ctx: CostContext, node: Node) -> int:
-    """The maximum again, and a selection for each operand."""
+    """The recomputed maximum, and a selection for each operand."""
     height, width, _ = dims_of(node.inputs[1])
     return 4 * height * width * size_of(node.inputs[2])
 
@@ -235,7 +236,7 @@ DILATION_2D = OpDef(
     layout=_layout,
     cost=_cost,
     doc="The maximum of x [batch, height, width, channels] plus the kernel [height, width, "
-    "channels] at each place of the window, channel by channel; padding never wins. Integers and "
+    "channels] at each position of the window, for each channel; padding never wins. Integers and "
     "floating dtypes. Source: Serra, Image analysis and mathematical morphology, 1982; "
     "TensorFlow's `tf.nn.dilation2d`.",
 )
@@ -266,7 +267,7 @@ def dilation2d(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The maximum of `x` plus the kernel at each place of the window, channel by channel.
+    """The maximum of `x` plus the kernel at each position of the window, for each channel.
 
     Args:
         x: [batch, height, width, channels], integers or floating.
@@ -282,7 +283,7 @@ def dilation2d(
         [batch, height, width, channels].
 
     Raises:
-        ShapeError: other ranks or channels, or a kernel larger than the padded image.
+        ShapeError: wrong ranks or channels, or a kernel larger than the padded image.
         AttributeValueError: strides, padding or dilation of another form.
         DTypeError: bool or complex.
 
@@ -306,10 +307,10 @@ def erosion2d(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The minimum of `x` less the mirrored kernel at each place of the window.
+    """The minimum of `x` minus the mirrored kernel at each position of the window.
 
-    The dual of `dilation2d`: the dilation of the background by the mirrored kernel.
-    Arguments, result and errors as there.
+    The dual of `dilation2d`: the dilation of the background by the mirrored kernel. Arguments,
+    result and errors are the same.
 
     Source: Serra, 1982; TensorFlow's `tf.nn.erosion2d`.
 
@@ -318,7 +319,7 @@ def erosion2d(
         (1, 3, 3, 3)
     """
     x, kernel = promote_operands(x, kernel)
-    # Of integers all bits are turned: -1 - x, which turns the order of unsigned ones too.
+    # Integers are complemented: -1 - x, which also reverses the order of unsigned integers.
     background = negative if is_floating(x.dtype) else bitwise_not
     attrs = _window("Erosion2D", x, kernel, strides, padding, dilation)
     dilated = emit_one(DILATION_2D, (background(x), flip(kernel, (0, 1))), **attrs)

@@ -64,8 +64,8 @@ def _map_layout(ctx: LayoutContext, node: Node, x: Layout, coordinates: Layout) 
 
 
 def _map_cost(ctx: CostContext, node: Node) -> int:
-    """At each of the elements around a place: an index and a weight for each axis, a product
-    and a sum."""
+    """For each element around a position: an index and a weight for each axis, a product and a
+    sum."""
     axes = node.inputs[0].ndim
     corners: int = (1 + node.attrs["order"]) ** axes
     return corners * (2 * axes + 2) * size_of(node.outputs[0])
@@ -82,16 +82,16 @@ MAP_COORDINATES = OpDef(
             default="constant",
             check=lambda v: v in _MODES,
             must=f"be one of {', '.join(_MODES)}",
-            doc="what lies outside of x",
+            doc="the values outside x",
         ),
-        "fill": Attr("float", default=0.0, doc="the value outside, of the mode constant"),
+        "fill": Attr("float", default=0.0, doc="the value outside x in the mode constant"),
     },
     infer=_infer_map,
     lower=summed(_lower_map),
     layout=_map_layout,
     cost=_map_cost,
-    doc="The values of x at coordinates [axes of x, ...], between its elements: of the nearest "
-    "(order 0), or linear in each coordinate (order 1). x floating or complex, coordinates "
+    doc="The values of x at coordinates [axes of x, ...], between its elements: the nearest "
+    "element (order 0), or linear interpolation (order 1). x floating or complex, coordinates "
     "floating. Source: `jax.scipy.ndimage.map_coordinates`.",
 )
 
@@ -105,16 +105,16 @@ def map_coordinates(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The values of `x` at places between its elements.
+    """The values of `x` at positions between its elements.
 
     Args:
         x: of any rank n from 1; integers give float32.
         coordinates: [n, ...], floating (integers give float32), or a list of n tensors of one
-            shape: a place along each axis, in elements, the first at 0.
+            shape: positions along each axis, in elements from 0.
         order: 0 for the nearest element, 1 for linear interpolation.
-        mode: what lies outside: "constant" (`fill`), "nearest" (the edge), "wrap" (`x` again),
-            "mirror" (`x` backwards, without the edge) or "reflect" (with the edge once more).
-        fill: the value of "constant", which elements at the edge are interpolated with.
+        mode: the values outside `x`: "constant" (`fill`), "nearest" (the edge), "wrap" (`x` again),
+            "mirror" (`x` reversed, without the edge) or "reflect" (`x` reversed, with the edge).
+        fill: the value of "constant". Elements at the edge are interpolated with it.
         name: of the node.
 
     Returns:
@@ -167,7 +167,8 @@ def _infer_crop(
 
 
 def _places(low: Any, high: Any, count: int, size: Any) -> Any:
-    """Where `count` elements from `low` to `high` lie, in elements of `size`: [boxes, count]."""
+    """The positions of `count` samples from `low` to `high`, in elements of `size`:
+    [boxes, count]."""
     last = jnp.asarray(size - 1, low.dtype)
     if count == 1:
         return (0.5 * (low + high) * last)[:, None]
@@ -184,7 +185,7 @@ def _lower_crop(
     columns = _places(left, right, size[1], width)
     on_rows, on_columns = _within(rows, top, bottom, height), _within(columns, left, right, width)
     inside = on_rows[:, :, None] & on_columns[:, None, :]
-    # Of places outside, which may be NaN or endless, no gradient may come.
+    # Positions outside, which may be NaN or infinite, must not get a gradient.
     rows, columns = jnp.where(on_rows, rows, 0), jnp.where(on_columns, columns, 0)
     images = jnp.clip(images, 0, x.shape[0] - 1)[:, None, None]
 
@@ -206,8 +207,9 @@ def _lower_crop(
 
 
 def _within(places: Any, low: Any, high: Any, size: Any) -> Any:
-    """Which places between the ends `low` and `high` of boxes, 1 being the last element, lie on
-    the image: of a box that ends at its edge the last one does, however its place is rounded."""
+    """Which positions between the ends `low` and `high` of boxes are inside the image. An end of 1
+    is the last element. If a box ends at the edge, its last position is inside even if it was
+    rounded."""
     last = jnp.asarray(size - 1, places.dtype)
     ends = [(end * last)[:, None] for end in (low, high)]
     places = jnp.clip(places, jnp.minimum(*ends), jnp.maximum(*ends))
@@ -215,12 +217,13 @@ def _within(places: Any, low: Any, high: Any, size: Any) -> Any:
 
 
 def _element(places: Any, size: Any) -> Any:
-    """The element that the places lie behind, one of `size`."""
+    """The index of the last element at or before each position, in [0, size)."""
     return jnp.clip(jnp.floor(places).astype(np.int32), 0, size - 1)
 
 
 def _beside(places: Any, size: Any) -> tuple[Any, Any, Any]:
-    """The elements on both sides of the places, and how near they are to the second one."""
+    """The indices of the elements before and after each position, and the weight of the second
+    one."""
     first = _element(places, size)
     return first, jnp.minimum(first + 1, size - 1), places - first.astype(places.dtype)
 
@@ -281,19 +284,18 @@ def crop_and_resize(
         x: [batch, height, width, channels]; integers give float32.
         boxes: [n, 4]: top, left, bottom, right. 0 is the centre of the first row or column, 1
             that of the last. A bottom above the top flips the result.
-        images: [n], integers: the number of the image that each box is of, the nearest one where
-            there is none of that number, which is an error of runs with
-            `CompileOptions(check_numerics=True)`.
+        images: [n], integers: the index of the image of each box. An index out of range is clamped,
+            and raises an error in runs with `CompileOptions(check_numerics=True)`.
         size: height and width of the results, or one int for both.
         method: "bilinear" or "nearest".
-        fill: what lies outside of the image.
+        fill: the value outside the image.
         name: of the node.
 
     Returns:
         [n, *size, channels]. Differentiable in `x`, and for "bilinear" in the boxes.
 
     Raises:
-        ShapeError: other ranks, or boxes and images of different number.
+        ShapeError: wrong ranks, or different numbers of boxes and images.
         AttributeValueError: a size that is not positive, or another method.
         DTypeError: complex numbers, or images that are not integers.
 
@@ -305,7 +307,7 @@ def crop_and_resize(
     """
     x, boxes = promote_inexact(x, boxes)
     images = convert(images)
-    if x.ndim:  # else the operator refuses it
+    if x.ndim:  # else the operator rejects it
         images = in_range(images, 0, x.shape[0], "images", of="crop_and_resize")
     if is_integer(images.dtype):  # the number of images must fit
         images = to_dtype(images, wide_integer(images.dtype))

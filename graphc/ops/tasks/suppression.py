@@ -64,7 +64,7 @@ def _lower(
             left = jnp.where(shared > overlap, never, left).at[best].set(never)
             return left, found.at[i].set(jnp.where(is_one, best.astype(np.int32), -1))
 
-        left = jnp.where(scores > threshold, scores, never)  # false of NaN
+        left = jnp.where(scores > threshold, scores, never)  # false for NaN
         _, found = lax.fori_loop(0, size, turn, (left, jnp.full((size,), -1, np.int32)))
         return found, jnp.sum(found >= 0, dtype=np.int32)
 
@@ -74,14 +74,14 @@ def _lower(
 
 
 def _ends(boxes: Any) -> list[Any]:
-    """Top, left, bottom and right of boxes by any two opposite corners."""
+    """Top, left, bottom and right of boxes that are given by two opposite corners."""
     first, second = boxes[..., :2], boxes[..., 2:]
     low, high = jnp.minimum(first, second), jnp.maximum(first, second)
     return [low[..., 0], low[..., 1], high[..., 0], high[..., 1]]
 
 
 def _overlap(a: list[Any], b: list[Any]) -> Any:
-    """The area that boxes share over the area they cover together; 0 of empty ones."""
+    """The area of the intersection divided by the area of the union; 0 for empty boxes."""
     height = jnp.maximum(jnp.minimum(a[2], b[2]) - jnp.maximum(a[0], b[0]), 0)
     width = jnp.maximum(jnp.minimum(a[3], b[3]) - jnp.maximum(a[1], b[1]), 0)
     shared = height * width
@@ -112,14 +112,14 @@ NON_MAX_SUPPRESSION = OpDef(
             default=0.5,
             check=lambda v: 0 <= v <= 1,
             must="lie between 0 and 1",
-            doc="the share of its union with a chosen box that a box may have in common with it",
+            doc="the largest intersection over union that a box may have with a chosen box",
         ),
         "threshold": Attr(
             "float",
             default=-math.inf,
             check=lambda v: not math.isnan(v),
             must="be a number",
-            doc="what a score must exceed",
+            doc="the value that a score must exceed",
         ),
     },
     infer=_infer,
@@ -127,9 +127,9 @@ NON_MAX_SUPPRESSION = OpDef(
     differentiable=False,
     layout=_layout,
     cost=_cost,
-    doc="The places (int32) of the boxes [..., n, 4] with the highest scores [..., n], none of "
-    "which overlaps one before it too much: [..., size], -1 where there are no more; and how many "
-    "they are. Floating dtypes. Source: Girshick et al., 2014, arXiv:1311.2524; TensorFlow's "
+    doc="The indices (int32) of the boxes [..., n, 4] with the highest scores [..., n], without "
+    "boxes that overlap an earlier one too much: [..., size], padded with -1; and their number. "
+    "Floating dtypes. Source: Girshick et al., 2014, arXiv:1311.2524; TensorFlow's "
     "`tf.image.non_max_suppression_padded`.",
 )
 
@@ -149,18 +149,17 @@ def non_max_suppression(
         boxes: [..., n, 4]: two opposite corners of each, a row and a column, in any unit.
         scores: [..., n]; NaN is never chosen.
         size: how many boxes to choose at most.
-        overlap: a box whose intersection with a chosen one is a larger share of their union than
-            this is left out.
-        threshold: boxes whose score does not exceed this are left out.
+        overlap: a box is left out if its intersection over union with a chosen box exceeds this.
+        threshold: a box is left out if its score does not exceed this.
         name: of the node.
 
     Returns:
-        Their places, [..., size], int32, the highest score first and -1 where there are no more;
-        and how many they are, [...], int32.
+        Their indices, [..., size], int32, the highest score first, padded with -1; and their
+        number, [...], int32.
 
     Raises:
-        ShapeError: other shapes, or no boxes.
-        AttributeValueError: a size that is not positive, an overlap outside of [0, 1].
+        ShapeError: wrong shapes, or no boxes.
+        AttributeValueError: a size that is not positive, an overlap outside [0, 1].
         DTypeError: complex numbers.
 
     Source: TensorFlow's `tf.image.non_max_suppression_padded`.

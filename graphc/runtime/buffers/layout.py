@@ -95,7 +95,7 @@ class Buffer:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Buffer:
         """The buffer that `to_json` wrote."""
-        parsed = {text: parse_type(text) for text in set(data["types"])}  # many are alike
+        parsed = {text: parse_type(text) for text in set(data["types"])}  # many are equal
         types = tuple(parsed[text] for text in data["types"])
         return Buffer(data["kind"], tuple(data["members"]), types)
 
@@ -135,7 +135,7 @@ class StateLayout:
         }
         if places.keys() != self.types.keys():
             odd = ", ".join(sorted(map(repr, places.keys() ^ self.types.keys())))
-            raise StateError(f"a layout has a buffer and a type for each variable, not so: {odd}")
+            raise StateError(f"a layout needs a buffer and a type for each variable; not so: {odd}")
         self.slots: Mapping[str, Slot] = {name: places[name] for name in self.types}
 
     # -- looking up -------------------------------------------------------------------------

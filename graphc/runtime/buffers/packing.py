@@ -1,4 +1,4 @@
-"""Values in and out of the buffers of state: on the host all at once, on devices one by one."""
+"""Moves values into and out of state buffers: all at once on the host, one by one on devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, StateLayou
 
 Array = np.ndarray[Any, Any]
 
-# Bytes of a buffer from which on a second copy of it matters more than compiling a small program.
+# Bytes. For a buffer of at least this size, avoiding a second copy matters more than compiling a
+# small program.
 LARGE: Final = 64 << 20
 
 # Bytes. JAX (0.10 to 0.12) on CPU aliases a NumPy array that begins at a multiple of this.
@@ -24,7 +25,8 @@ _ALIGNMENT: Final = 64
 
 
 def pack(buffer: Buffer, values: Mapping[str, Any]) -> Any:
-    """The buffer's value on the host, from those of its members; an own one's is the value."""
+    """The buffer's value on the host, from the values of its members. A buffer of one variable has
+    that variable's value."""
     members = [values[name] for name in buffer.members]
     if buffer.kind == OWN:
         return members[0]
@@ -35,7 +37,8 @@ def pack(buffer: Buffer, values: Mapping[str, Any]) -> Any:
 
 
 def unpack(buffer: Buffer, value: Any) -> dict[str, Any]:
-    """The members' values: views of a host copy; of an own buffer the very value."""
+    """The values of the members, as views of a host copy. For a buffer of one variable, the value
+    itself."""
     if buffer.kind == OWN:
         return {buffer.members[0]: value}
     array = np.asarray(value)
@@ -48,13 +51,13 @@ def unpack(buffer: Buffer, value: Any) -> dict[str, Any]:
 
 
 def place_on(value: Any, where: Any) -> jax.Array:
-    """`value` committed to a device or sharding, 64-bit dtypes kept; a private copy.
+    """A private copy of `value`, committed to a device or sharding. 64-bit dtypes are kept.
 
-    The copy of an array on the host has been made when this returns: JAX copies in another thread,
-    and holds the array until then.
+    This returns only after an array on the host has been copied. Without the wait, JAX would copy
+    it in another thread and hold the array until then.
     """
     with jax.enable_x64(True):
-        if isinstance(value, jax.Array):  # first where it is: to several devices, JAX aliases it
+        if isinstance(value, jax.Array):  # copied in place first: a transfer aliases it
             value = jax.device_put(value, value.sharding, may_alias=False)
             placed: jax.Array = jax.device_put(value, where)
             return placed
@@ -64,10 +67,10 @@ def place_on(value: Any, where: Any) -> jax.Array:
 
 
 def _not_aliased(array: Array) -> Array:
-    """The array, or a copy of it, at an address from which JAX copies it.
+    """The array, or a copy of it at an address that JAX does not alias.
 
-    A step cannot take over memory that belongs to NumPy: it would copy a donated buffer that
-    aliases it, and so hold the state twice.
+    A step cannot take over memory that belongs to NumPy. It would copy a donated buffer that
+    aliases such memory, so the state would be in memory twice.
     """
     if array.ctypes.data % _ALIGNMENT:
         return array
@@ -79,14 +82,14 @@ def _not_aliased(array: Array) -> Array:
 
 
 def filled(buffer: Buffer, value_of: Callable[[str], Any], home: Sharding | None) -> Any:
-    """The buffer's value from those of its members, where it belongs.
+    """The buffer's value from the values of its members, at its home.
 
-    The members of a large stacked buffer are written into it on its devices one by one, so that
-    memory holds it once, and one member twice.
+    The members of a large stacked buffer are written into it one by one on its devices. So memory
+    holds the buffer once, and one member twice.
 
     Args:
-        value_of: gives a member's value; called once for each.
-        home: None leaves the value on the host.
+        value_of: returns a member's value; called once for each.
+        home: the sharding of the buffer; None leaves the value on the host.
     """
     if home is None or buffer.kind != STACKED or size_of(buffer) < LARGE:
         packed = pack(buffer, {name: value_of(name) for name in buffer.members})
@@ -95,18 +98,18 @@ def filled(buffer: Buffer, value_of: Callable[[str], Any], home: Sharding | None
     whole = place_on(np.zeros(shape, buffer.type.dtype), home)
     for member, name in enumerate(buffer.members):
         whole = put(whole, buffer, member, value_of(name), donate=True)
-        whole.block_until_ready()  # frees the host's value before the next is made
+        whole.block_until_ready()  # frees the host's value before the next one is made
     return whole
 
 
 class Members:
-    """The values of variables by name, from buffers.
+    """The values of variables by name, read from buffers.
 
-    The host's copy of a buffer is kept until another buffer is asked for.
+    The host copy of a buffer is kept until another buffer is needed.
 
     Args:
-        values: in the order of the layout; None stands for one that has none yet.
-        initial: gives the value of a variable of such a buffer.
+        values: the buffers in the order of the layout; None for a buffer without a value yet.
+        initial: returns the value of a variable in such a buffer.
     """
 
     def __init__(
@@ -134,12 +137,12 @@ def repack(
     new: StateLayout,
     home_of: Callable[[Buffer], Sharding | None],
 ) -> list[Any]:
-    """The buffers of `new` with the values that `values` hold as `old` has it.
+    """The buffers of the layout `new`, with the contents of `values`, which has the layout `old`.
 
-    What is a buffer in both is taken as it is; the rest goes by way of the host.
+    Buffers that are in both layouts are used unchanged. The others are moved through the host.
 
     Args:
-        home_of: where a buffer belongs; None leaves it on the host.
+        home_of: returns the sharding of a buffer; None leaves the buffer on the host.
     """
     value_of = Members(old, values)
     numbers = [(buffer, old.number(buffer)) for buffer in new.buffers]
@@ -150,17 +153,17 @@ def repack(
 
 
 def size_of(buffer: Buffer) -> int:
-    """Its bytes."""
+    """The size of a buffer in bytes."""
     return sum(elements(type) * type.dtype.itemsize for type in buffer.types)
 
 
 def take(array: jax.Array, buffer: Buffer, member: int) -> jax.Array:
-    """A member of a stacked or flat buffer on its devices: a copy.
+    """A copy of a member of a stacked or flat buffer, on the buffer's devices.
 
-    Compiled once for a type of buffer and of member, not for each place in it.
+    Compiled once for each type of buffer and of member, not for each position in the buffer.
     """
     where: Any = array.sharding
-    if isinstance(where, NamedSharding):  # of a buffer in pieces, all have the member
+    if isinstance(where, NamedSharding):  # all its devices get the member
         where = NamedSharding(where.mesh, PartitionSpec())
     with jax.enable_x64(True):
         taken: jax.Array = _taker(buffer.kind, buffer.types[member].shape, where)(
@@ -172,10 +175,10 @@ def take(array: jax.Array, buffer: Buffer, member: int) -> jax.Array:
 def put(
     array: jax.Array, buffer: Buffer, member: int, value: Any, *, donate: bool = False
 ) -> jax.Array:
-    """The buffer with another value of one member; compiled as `take` is.
+    """The buffer with another value of one member. Compiled in the same way as `take`.
 
     Args:
-        donate: write it in place: `array` is gone then.
+        donate: whether to write in place, which consumes `array`.
     """
     with jax.enable_x64(True):
         written: jax.Array = _putter(buffer.kind, array.sharding, donate)(

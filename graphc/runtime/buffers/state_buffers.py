@@ -118,7 +118,7 @@ class _Rewriting:
         self.program = program
         self.reads = {port.name: port.tensor for port in program.ports("state")}
         self.writes = {port.name: port.tensor for port in program.new_state()}
-        self.buffers: dict[Buffer, Tensor] = {}  # with what stands for its old value
+        self.buffers: dict[Buffer, Tensor] = {}  # with the tensor of its old value
         self.before = Builder(scope="state")
         self.after = Builder(scope="state")
         self.of: dict[str, Buffer] = {}

@@ -13,8 +13,8 @@ Role = int | None
 
 _DEEPEST = 40  # the largest number of operators from a state to its update
 
-STATE: Role = 0  # of state itself
-_READ: Role = -1  # of a variable that is not assigned
+STATE: Role = 0  # the role of state itself
+_READ: Role = -1  # the role of a variable that is not assigned
 
 
 class Roles:

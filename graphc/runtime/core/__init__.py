@@ -1,2 +1,2 @@
-"""What all of the runtime uses: lazy values, counters, threads, signals, forks, failures, progress
-bars."""
+"""Parts that the whole runtime uses: lazy values, counters, threads, signals, forks, failures,
+progress bars."""

@@ -1,4 +1,4 @@
-"""Work for other threads: lowering and compiling, which XLA does without Python's lock."""
+"""Work in other threads: lowering and compiling, during which XLA releases Python's lock."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 
 def in_background(make: Callable[[], T]) -> Future[T]:
-    """Has a thread call `make`, under the JAX settings that hold in this one.
+    """Calls `make` in another thread, under the JAX settings of this one.
 
-    A Python process ends only when its threads have.
+    A Python process ends only after its threads have ended.
     """
     settings = own_settings()
-    if not all(hasattr(jax, name) for name in settings):  # another thread could not have them
+    if not all(hasattr(jax, name) for name in settings):  # another thread cannot use these
         done: Future[T] = Future()
         done.set_result(make())
         return done
@@ -31,8 +31,8 @@ def in_background(make: Callable[[], T]) -> Future[T]:
 
 
 def under(settings: Mapping[str, Any], make: Callable[[], T]) -> T:
-    """What `make` gives under JAX settings that `own_settings` found in another thread; those
-    that cannot be set for one thread are left out."""
+    """The result of `make` under JAX settings that `own_settings` returned in another thread.
+    Settings that cannot be set for one thread are left out."""
     with ExitStack() as stack:
         for name, value in settings.items():
             if hasattr(jax, name):
@@ -41,8 +41,8 @@ def under(settings: Mapping[str, Any], make: Callable[[], T]) -> T:
 
 
 def own_settings() -> dict[str, Any]:
-    """What this thread has set otherwise than a new one would have it, as by `jax.enable_x64`: by
-    the names of such functions."""
+    """The JAX settings of this thread that differ from those of a new thread, e.g. because of
+    `jax.enable_x64`. The keys are the names of such functions."""
     others: dict[str, Any] = {}
     thread = Thread(target=lambda: others.update(all_settings()))
     thread.start()

@@ -1,4 +1,4 @@
-"""How often the expensive things happened in this process: tests and users count on it."""
+"""Counts the expensive operations of this process. Tests and users rely on the counts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Counters:
     """Counts since the process started.
 
     Attributes:
-        captures: fetch sets turned into programs.
-        passes: passes run over programs, each round counted.
-        traces: programs traced by JAX.
-        lowerings: programs lowered to StableHLO.
-        compiles: executables compiled by XLA.
-        cache_hits: executables loaded from the cache.
-        cache_misses: executables looked for there in vain.
+        captures: fetch sets that became programs.
+        passes: passes that ran over programs; each round counts.
+        traces: programs that JAX traced.
+        lowerings: programs that were lowered to StableHLO.
+        compiles: executables that XLA compiled.
+        cache_hits: executables that were loaded from the cache.
+        cache_misses: executables that the cache did not have.
     """
 
     captures: int = 0
@@ -30,13 +30,13 @@ class Counters:
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def add(self, **counts: int) -> None:
-        """Adds to counts by name; from any thread."""
+        """Adds to counts by name. Any thread may call it."""
         with self._lock:
             for name, count in counts.items():
                 setattr(self, name, getattr(self, name) + count)
 
     def snapshot(self) -> Counters:
-        """A copy, to compare with later."""
+        """A copy, for a later comparison."""
         with self._lock:
             return Counters(**{f.name: getattr(self, f.name) for f in fields(self) if f.init})
 

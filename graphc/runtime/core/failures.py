@@ -1,4 +1,4 @@
-"""What JAX says when a run fails, in words for the user."""
+"""Describes the failures of runs that JAX reports."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import jax
 
 from graphc.ir.source import is_own
 
-# What JAX raises if a run fails. Nothing else counts as a failure of a run: a signal handler of the
-# user may raise any exception (a time limit's TimeoutError) while graphc waits for a run.
-# FloatingPointError comes from JAX's option `jax_debug_nans`, when a step is dispatched.
-# MemoryError comes from C++, where there is none left to dispatch or compile with.
+# The exceptions of JAX for a failed run. No other exception counts as a failure of a run, because a
+# signal handler of the user may raise any exception (such as the TimeoutError of a time limit)
+# while graphc waits for a run. FloatingPointError comes from JAX's option `jax_debug_nans`, when a
+# step is dispatched. MemoryError comes from C++, if there is no memory for dispatch or compilation.
 RUN_FAILED = (jax.errors.JaxRuntimeError, FloatingPointError, MemoryError)
 
 _TRACEBACK = "Traceback (most recent call last):\n"
@@ -22,10 +22,10 @@ _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function
 
 
 def in_words(error: Exception) -> tuple[str, list[str]]:
-    """What failed, and the user's lines that led to it.
+    """The reason of the failure, and the user's lines that led to it.
 
-    JAX puts the traceback of a host function that raised into its message: what is raised stands
-    behind its frames, and of those the innermost are the user's.
+    If a host function raised an error, JAX puts the traceback into its message. The text of the
+    error follows the frames, and the innermost frames are the user's.
     """
     text = str(error) or type(error).__name__
     _, found, trace = text.partition(_TRACEBACK)
@@ -43,12 +43,12 @@ def in_words(error: Exception) -> tuple[str, list[str]]:
 
 
 def what_was_lost(buffers: Iterable[Any]) -> str | None:
-    """Why values of the state are lost; None if none is. Waits until they are computed.
+    """Why values of the state are lost; None if none is lost. Waits until the values are computed.
 
     An exception that a signal handler raises meanwhile passes through.
 
-    JAX must not be given a buffer that was donated: one on several devices ends the process (jax
-    0.10), and others raise JAX's own errors.
+    JAX must not be given a donated buffer. If the buffer is on several devices, JAX ends the
+    process (jax 0.10); otherwise it raises its own errors.
     """
     for buffer in buffers:
         if isinstance(buffer, jax.Array):

@@ -1,14 +1,16 @@
-"""Signals wait while state changes hands.
+"""Delays signals while state is replaced.
 
-A step that donates its state takes the old buffers away when it is dispatched, and the new ones are
-there only when the call returns. Python runs the handlers of signals between the two: in JAX's own
-frames, after the runtime has returned and before anybody holds what it returned. A handler that
-raises there (Ctrl-C) would cost the parameters. So for that time graphc puts a handler of its own
-in the place of the user's, which notes the signal; the user's is called when the state is whole.
+A step that donates its state consumes the old buffers when it is dispatched. The new buffers are
+available only when the call returns. Python may run signal handlers between the two, in JAX's own
+frames, after the runtime has returned and before any variable holds its results. A handler that
+raises at that point (Ctrl-C) would lose the parameters. So during that time, graphc replaces the
+user's handler with its own, which records the signal. The user's handler is called when the state
+is whole.
 
-Handlers are exchanged for one step at a time, and not once for all: asyncio, IPython and pytest
-set and compare the handler of SIGINT, and must find the one they expect. What is raised in a thread
-by other means (`PyThreadState_SetAsyncExc`) is not delayed: see `LiveState.check`.
+Handlers are exchanged for each step, and not once for the whole process. The reason is that
+asyncio, IPython and pytest set and compare the handler of SIGINT, and must find the one that they
+expect. Exceptions that are raised in a thread in another way (`PyThreadState_SetAsyncExc`) are not
+delayed: see `LiveState.check`.
 """
 
 from __future__ import annotations
@@ -21,40 +23,40 @@ from threading import get_ident, main_thread
 from types import FrameType
 from typing import Any, TypeVar
 
-# The module under `signal` works on plain numbers: 0.2 us a call in place of 2.5 us.
+# The module under `signal` works on plain numbers: a call takes 0.2 us instead of 2.5 us.
 try:
     from _signal import getsignal as _handler_of  # type: ignore[import-not-found]
     from _signal import signal as _set_handler
-except ImportError:  # another Python than CPython
+except ImportError:  # a Python other than CPython
     _handler_of, _set_handler = signal.getsignal, signal.signal
 
 T = TypeVar("T")
 
-PATIENCE = 5.0  # seconds after which another signal of the same kind is not delayed any more
-_MAIN = main_thread().ident  # Python runs handlers in no other thread
-# Besides Ctrl-C those whose handlers may raise (time limits, schedulers that stop a job).
-# Windows has the first two only.
+PATIENCE = 5.0  # seconds; after that, another signal of the same kind is not delayed
+_MAIN = main_thread().ident  # Python runs handlers only in this thread
+# Ctrl-C, and signals whose handlers may raise (time limits, schedulers that stop a job). Windows
+# has only the first two.
 _NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1")
 _NUMBERS = [int(getattr(signal, name, signal.SIGTERM)) for name in _NAMES]
 _INT, _TERM, _ALRM, _HUP, _USR1 = _NUMBERS
-_Rows = list[tuple[int, int]]  # place and number of each signal that is delayed
-# The handlers of the last call, and its rows. At first what is no handler.
+_Rows = list[tuple[int, int]]  # place and number of each delayed signal
+# The handlers of the last call, and its rows. The initial value is not a handler.
 _last: tuple[tuple[Any, ...], _Rows] = (object(),) * 5, []
-_delayed: list[int] = []  # the signals that wait, in the order in which they came
-_since = 0.0  # when the first of them came
-_handlers: dict[int, Any] = {}  # the user's, while ours are in their places
+_delayed: list[int] = []  # the delayed signals, in the order of their arrival
+_since = 0.0  # the arrival time of the first of them
+_handlers: dict[int, Any] = {}  # the user's handlers while ours are in their places
 
 
 def uninterrupted(work: Callable[..., T], *args: Any) -> T:
-    """What `work(*args)` gives; the handlers of signals that come meanwhile are called after it.
+    """The result of `work(*args)`. Handlers of signals that arrive meanwhile are called after it.
 
-    A signal of a kind that has waited for `PATIENCE` seconds already is not delayed: a call that
-    hangs can be stopped.
+    If a signal has been delayed for `PATIENCE` seconds, another signal of its kind is not delayed,
+    so that a call that hangs can be stopped.
     """
     global _last
     if get_ident() != _MAIN:
         return work(*args)
-    of = _handler_of  # the loops are written out: each microsecond here is one of each step
+    of = _handler_of  # the loops are unrolled because every step pays for this code
     found = of(_INT), of(_TERM), of(_ALRM), of(_HUP), of(_USR1)
     seen, rows = _last
     if not (
@@ -78,11 +80,11 @@ def uninterrupted(work: Callable[..., T], *args: Any) -> T:
 
 
 def _rows(handlers: tuple[Any, ...]) -> _Rows:
-    """What to delay: signals with a handler of the user's. The default and an ignored signal
-    (SIGHUP under nohup) have numbers for handlers, and what is delayed already has ours."""
+    """The signals to delay: those with a handler of the user. The default handler and an ignored
+    signal (SIGHUP under nohup) are numbers. A signal that is already delayed has our handler."""
     rows = {}
     for i, (number, handler) in enumerate(zip(_NUMBERS, handlers, strict=True)):
-        if handler is _delay:  # of a call outside, which has noted the user's
+        if handler is _delay:  # set by an outer call, which has recorded the user's handler
             continue
         _handlers.pop(number, None)
         if callable(handler):
@@ -94,7 +96,7 @@ _DELAYING = uninterrupted.__code__
 
 
 def _delay(number: int, frame: FrameType | None) -> None:
-    """The handler while state changes hands."""
+    """The signal handler while state is replaced."""
     global _since
     inside = _is_inside(frame)
     if inside and number not in _delayed:
@@ -105,7 +107,7 @@ def _delay(number: int, frame: FrameType | None) -> None:
     if inside and time.monotonic() - _since < PATIENCE:
         return
     handler = _handlers[number]
-    if not inside:  # an exception of another kind kept it from being put back
+    if not inside:  # another exception prevented the handler from being restored
         _set_handler(number, handler)
     handler(number, frame)
 
@@ -119,11 +121,18 @@ def _is_inside(frame: FrameType | None) -> bool:
     return False
 
 
-def _deliver() -> None:
-    """Calls the handlers of the delayed signals, each even where one before it raises.
+def is_overdue(frame: FrameType | None) -> bool:
+    """Whether a handler that got `frame` was called before `uninterrupted` ended, because the call
+    in it hangs."""
+    delivered = frame is not None and frame.f_code is _deliver.__code__
+    return not delivered and _is_inside(frame)
 
-    The signals are not sent again: that would write to the wakeup file descriptor a second time,
-    and asyncio would take one Ctrl-C for two. Those that a call outside still delays stay.
+
+def _deliver() -> None:
+    """Calls the handlers of the delayed signals, all of them even if one raises.
+
+    The signals are not sent again, because that would write to the wakeup file descriptor a second
+    time, and asyncio would count one Ctrl-C twice. Signals that an outer call still delays remain.
     """
     for number in _delayed:
         handler = _handler_of(number)

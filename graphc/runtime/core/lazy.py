@@ -1,4 +1,4 @@
-"""Values that are made when they are first asked for."""
+"""Values that are computed when they are first needed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """A value that the first who asks makes; other threads that ask meanwhile wait for it.
+    """A value that the first caller computes. Other threads that call meanwhile wait for it.
 
-    Where making it fails, who asked gets the error, and the next who asks makes it again.
+    If the computation fails, its caller gets the error, and the next caller computes the value
+    again.
 
     >>> value = Lazy(lambda: print("made") or 3)
     >>> value(), value()
@@ -20,8 +21,8 @@ class Lazy(Generic[T]):
     (3, 3)
     """
 
-    # `functools.cached_property` will not do: in Python 3.11 it makes one value at a time for all
-    # objects of a class.
+    # `functools.cached_property` is not suitable: in Python 3.11, it computes only one value at a
+    # time for all objects of a class.
 
     __slots__ = ("_lock", "_make", "_value")
 
@@ -33,5 +34,5 @@ class Lazy(Generic[T]):
         with self._lock:
             if self._make is not None:
                 self._value = self._make()
-                self._make = None  # and what it holds
+                self._make = None  # frees what it refers to
             return self._value

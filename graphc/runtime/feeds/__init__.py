@@ -1,1 +1,1 @@
-"""Values from the user: fetches, feeds, batches. Nothing about compiled programs."""
+"""Values from the user: fetches, feeds and batches. No compiled programs here."""

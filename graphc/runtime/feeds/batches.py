@@ -1,4 +1,4 @@
-"""The feeds of several steps as arrays with a leading axis: what `Session.run_steps` is given."""
+"""The feeds of several steps as arrays with a leading axis, for `Session.run_steps`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def checked_count(n: Any, name: str = "run_steps: n") -> int:
     """`n` as a number of steps.
 
     Raises:
-        AttributeValueError: it is none.
+        AttributeValueError: `n` is not a number of steps.
     """
     if isinstance(n, np.integer):
         n = int(n)
@@ -37,10 +37,10 @@ def checked_count(n: Any, name: str = "run_steps: n") -> int:
 
 
 def take_batches(batches: Any, n: int) -> list[Batch]:
-    """The next `n` of an iterable of feeds, all of the same keys.
+    """The next `n` batches of an iterable of feeds. All have the same keys.
 
     Raises:
-        FeedError: there are fewer, or they are not feeds, or of different tensors.
+        FeedError: there are too few batches, they are not feeds, or they feed different tensors.
     """
     if not isinstance(batches, Iterable) or isinstance(batches, (str, bytes, np.ndarray)):
         raise FeedError(
@@ -67,14 +67,14 @@ def take_batches(batches: Any, n: int) -> list[Batch]:
         raise FeedError(
             f"run_steps: the batches ended after {len(taken)} of {n} steps; nothing has run",
             source=current_source(),
-            hint="ask for fewer steps, or pass an iterable that goes on",
+            hint="ask for fewer steps, or pass an iterable with more batches",
         )
     return taken
 
 
 def stack(spec: FeedSpec, values: Sequence[Any]) -> Any:
-    """The values of one feed in each step, side by side: `[steps, ...]`, in memory that nobody
-    else has. What lies on a device stays there.
+    """The values of one feed in all steps, stacked: `[steps, ...]`. The memory of the result is not
+    shared. Values on a device stay there.
 
     Raises:
         FeedError: shapes differ, or a value does not fit.
@@ -94,10 +94,10 @@ def stack(spec: FeedSpec, values: Sequence[Any]) -> Any:
 
 
 def leading(spec: FeedSpec, value: Any, n: int) -> Any:
-    """A feed that has a leading axis already, checked.
+    """A feed that already has a leading axis, after checks.
 
     Raises:
-        FeedError: it has none, or of another size.
+        FeedError: it has no leading axis, or one of another size.
     """
     array = spec.convert(value)
     if not array.ndim or array.shape[0] != n:
@@ -123,8 +123,8 @@ def _check_shapes(spec: FeedSpec, arrays: Sequence[Any]) -> None:
                 f"run_steps: feed {spec.label!r} has shape {tuple(first)} in batch 0 and "
                 f"{tuple(array.shape)} in batch {number}",
                 source=spec.source,
-                hint="steps of one loop are alike: drop or pad a smaller last batch, or run it by "
-                "itself with session.run",
+                hint="all steps of a loop need the same shapes: drop or pad a smaller last batch, "
+                "or run it by itself with session.run",
             )
 
 

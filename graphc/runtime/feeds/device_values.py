@@ -1,4 +1,4 @@
-"""Converts arrays on devices to another dtype, and refuses numbers that do not fit."""
+"""Converts arrays on devices to another dtype, and rejects numbers that do not fit."""
 
 from __future__ import annotations
 

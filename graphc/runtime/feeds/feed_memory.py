@@ -1,4 +1,4 @@
-"""The memory of fed values: graphc copies it, unless nobody can ever write to it."""
+"""The memory of fed values. graphc copies a value unless its memory can never change."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 _ALIGNMENT = 64  # bytes
-_LARGE = 1 << 18  # bytes: from here on, a copy takes longer than allocating aligned memory
+_LARGE = 1 << 18  # bytes: from this size on, a copy takes longer than allocating aligned memory
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An array, not filled, whose memory XLA takes as it is: it copies what begins elsewhere."""
+    """An uninitialised array whose memory XLA uses directly. XLA copies arrays without this
+    alignment."""
     count = math.prod(shape) * dtype.itemsize
     memory = np.empty(count + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT

@@ -1,4 +1,5 @@
-"""Values that users feed: checked against the placeholder, cast within a kind, copied."""
+"""Values that users feed. They are checked against the placeholder, cast within a kind, and
+copied."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ from graphc.runtime.feeds.feed_memory import own
 
 
 class FeedSpec:
-    """One feed of an executable, ready to take values quickly.
+    """One feed of an executable, prepared to convert values quickly.
 
     Args:
         port: the program's input.
-        label: how the user knows it, for errors.
+        label: the user's name of the feed, for errors.
         source: the user's line of the placeholder.
-        copy: whether host arrays must be copied: on CPU JAX may go on reading the caller's
-            buffer after the call, and a caller that reuses it would change the result.
+        copy: whether host arrays must be copied. On CPU, JAX may read the caller's buffer after the
+            call, so a caller that reuses the buffer would change the result.
     """
 
     __slots__ = ("copy", "dtype", "label", "shape", "source", "type")
@@ -48,10 +49,10 @@ class FeedSpec:
         return FeedSpec(Port(name, "feed", Tensor(type, name)), source, copy=True)
 
     def convert(self, value: Any, copy: bool = True) -> Any:
-        """`value` as an array of the feed's dtype that nobody else will write to.
+        """`value` as an array of the feed's dtype that no other code will write to.
 
         Args:
-            copy: False where the result is read at once: it may be the caller's array then.
+            copy: False if the result is read at once. In that case it may be the caller's array.
 
         Raises:
             FeedError: the value's dtype is of another kind, a number does not fit, or the value is
@@ -88,7 +89,7 @@ class FeedSpec:
             raise self._misfit(value.dtype, error) from None
 
     def _convert_other(self, value: Any, copy: bool) -> Any:
-        """Python numbers, lists, and whatever NumPy or DLPack can read."""
+        """Converts Python numbers, lists, and everything that NumPy or DLPack can read."""
         try:
             array = self._read(value)
         except FeedError:
@@ -109,11 +110,11 @@ class FeedSpec:
         return own(result) if result is array and copy else result
 
     def _read(self, value: Any) -> np.ndarray[Any, Any]:
-        """`value` as an array of a dtype of the feed's kind."""
+        """`value` as an array whose dtype is of the feed's kind."""
         array = host_array(value, self.dtype)
         scalar = python_kind(value, array)
         if scalar is not None and promote_scalar(self.dtype, scalar) == self.dtype:
-            return array  # Python numbers are weak: they adapt to any dtype of their kind or above
+            return array  # Python numbers are weak: they adapt to any dtype of at least their kind
         if scalar is not None and not array.size:
             return array.astype(self.dtype)  # an empty list, which NumPy reads as floats
         self._check_kind(array.dtype)
@@ -144,10 +145,10 @@ class FeedSpec:
 def variable_value(
     name: str, type: TensorType, value: Any, source: Any = None, *, copy: bool = True
 ) -> Any:
-    """A new value for a variable, as an array of its type that nobody else writes to.
+    """A new value for a variable, as an array of its type that no other code writes to.
 
     Args:
-        copy: False where the result is read at once: it may be the caller's array then.
+        copy: False if the result is read at once. In that case it may be the caller's array.
 
     Raises:
         DTypeError, ShapeError: the value does not fit, by the rules for feeds.
@@ -177,7 +178,7 @@ def bind_feeds(
     """The named sizes, solved from the shapes of the program's feeds.
 
     Raises:
-        FeedError: a rank or size that does not fit; the text says which size is bound to what.
+        FeedError: a rank or size does not fit. The text says which size is bound to which value.
     """
     bindings: dict[str, int] = {}
     bound_by: dict[str, str] = {}
@@ -188,7 +189,7 @@ def bind_feeds(
         if len(wanted) != len(shape):
             raise _misfit(port, shape, sources, f"rank {len(wanted)}, got rank {len(shape)}")
         rows += [(dim, int(size), port.name) for dim, size in zip(wanted, shape, strict=True)]
-    # Bare names first, so that an error names the plainest feed; then `2*n`, `n + 1`.
+    # Plain names come first, so that an error names the simplest feed. Then come `2*n` and `n + 1`.
     rows.sort(key=lambda row: as_symbol(row[0]) is None)
     for dim, size, feed in rows:
         solved = _solve(substitute(dim, bindings), size)
@@ -214,7 +215,7 @@ def bind_feeds(
             raise FeedError(
                 f"the graph needs {a} == {b}, and the feeds give {left} and {right}",
                 source=current_source(),
-                hint="feed values whose sizes meet it",
+                hint="feed values whose sizes satisfy this",
                 details=[
                     f"feed {p.name!r}: {tuple(s)}" for p, s in zip(ports, shapes, strict=True)
                 ],
@@ -223,7 +224,7 @@ def bind_feeds(
 
 
 def _solve(dim: Dim, size: int) -> tuple[str, int] | None:
-    """The one named size in `dim` and its value, where `dim == size` decides it."""
+    """The one named size in `dim` and its value, if `dim == size` determines it."""
     names = symbols_of(dim)
     if len(names) != 1:
         return None

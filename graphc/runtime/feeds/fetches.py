@@ -1,4 +1,4 @@
-"""Fetches and feeds as users write them: nests of tensors, nodes, variables and names."""
+"""Fetches and feeds in the form that users write: nests of tensors, nodes, variables and names."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 
-_DEEPEST: Final = 64  # how deep lists, tuples and dicts may be nested
+_DEEPEST: Final = 64  # the largest depth of nested lists, tuples and dicts
 
 
 def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
     """One fetch: a tensor, node or variable of `graph`, or the name of one.
 
-    A name is a variable's, or a tensor's (`Relu:0`), or a node's, which means its first result
-    if it has one.
+    A name refers to a variable, to a tensor (`Relu:0`), or to a node. A node stands for its first
+    result if it has one.
 
     Raises:
-        UnknownNameError: nothing has this name; the nearest one is suggested.
-        FetchError: not something that can be fetched.
+        UnknownNameError: nothing has this name; the nearest name is suggested.
+        FetchError: `fetch` cannot be fetched.
     """
     if isinstance(fetch, (Tensor, Node, Variable)):
         return fetch
@@ -52,7 +52,7 @@ def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
 
 
 class FetchNest:
-    """A nest of fetches: its distinct leaves, and how to put their values back together."""
+    """A nest of fetches: its distinct leaves, and the structure to rebuild it from their values."""
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
         if fetches is None:
@@ -69,7 +69,7 @@ class FetchNest:
         self.rebuild = self._rebuilder()
 
     def take_order(self, distinct: Sequence[Fetch]) -> None:
-        """Expects the values in the order of `distinct`: the same fetches as its own."""
+        """Sets the order of the values to that of `distinct`, which has the same fetches."""
         self.distinct = list(distinct)
         self.rebuild = self._rebuilder()
 
@@ -80,7 +80,7 @@ class FetchNest:
         places = [None if isinstance(f, Node) else place[f] for f in self._leaves]
         kind: Any = type(self._fetches)
         if kind in (list, tuple) and tree.num_nodes == len(places) + 1:
-            # the common flat nest, without the tree's machinery
+            # This is the common case, a flat nest. It needs no tree functions.
             return lambda values: kind(None if i is None else values[i] for i in places)
         return lambda values: jax.tree.unflatten(
             tree, [None if i is None else values[i] for i in places]
@@ -88,7 +88,7 @@ class FetchNest:
 
 
 def _check_depth(nest: Any, depth: int) -> None:
-    """Refuses nests that are too deep or contain themselves: JAX would never return."""
+    """Rejects nests that are too deep or contain themselves, because JAX would never return."""
     if depth > _DEEPEST:
         raise FetchError(
             f"the fetches are nested more than {_DEEPEST} deep",
@@ -105,7 +105,7 @@ def resolve_feeds(graph: Graph, feeds: Any) -> dict[Tensor, Any]:
     """The feeds by tensor, in their order.
 
     Raises:
-        FeedError: no mapping, or one tensor under two keys; and see `resolve_feed`.
+        FeedError: `feeds` is not a mapping, or two keys mean one tensor; see also `resolve_feed`.
     """
     if not isinstance(feeds, Mapping):
         raise FeedError(
@@ -128,7 +128,7 @@ def resolve_feeds(graph: Graph, feeds: Any) -> dict[Tensor, Any]:
 
 
 def in_program_order(graph: Graph, feeds: Iterable[Tensor]) -> list[Tensor]:
-    """The feeds in the order of the graph: one program, however they were given."""
+    """The feeds in the order of the graph, so that any order of the user gives the same program."""
     found = list(feeds)
     if len(found) > 1:
         place = {node: i for i, node in enumerate(graph.nodes)}
@@ -138,7 +138,7 @@ def in_program_order(graph: Graph, feeds: Iterable[Tensor]) -> list[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class FetchSet:
-    """What a call computes, resolved.
+    """The resolved fetches and feeds of a call.
 
     Attributes:
         nest: the fetches.
@@ -151,7 +151,7 @@ class FetchSet:
 
     @staticmethod
     def of(graph: Graph, fetches: Any, feeds: Iterable[Tensor]) -> FetchSet:
-        """Of fetches as a user writes them.
+        """The fetch set of fetches in the form that users write.
 
         Raises:
             FetchError, UnknownNameError: they do not fit the graph.
@@ -160,15 +160,16 @@ class FetchSet:
 
     @cached_property
     def program(self) -> tuple[frozenset[Fetch], frozenset[Tensor]]:
-        """Equal for those that differ at most in the nest and the order: they are one program."""
+        """A key that is equal for fetch sets that differ only in nest and order. They share one
+        program."""
         return frozenset(self.nest.distinct), frozenset(self.feeds)
 
 
 def resolve_feed(graph: Graph, key: Any) -> Tensor:
-    """The tensor that a feed's key means: a tensor, or its name.
+    """The tensor that the key of a feed refers to. The key is a tensor or its name.
 
     Raises:
-        UnknownNameError, FeedError: no such tensor, or nothing that can be fed.
+        UnknownNameError, FeedError: there is no such tensor, or it cannot be fed.
     """
     if isinstance(key, Tensor):
         return key
@@ -181,7 +182,7 @@ def resolve_feed(graph: Graph, key: Any) -> Tensor:
         )
     if not isinstance(key, str):
         raise FeedError(
-            f"{key!r} is no key of a feed",
+            f"{key!r} is not a feed key",
             source=current_source(),
             hint="use a tensor or its name",
         )

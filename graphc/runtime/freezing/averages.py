@@ -14,15 +14,16 @@ from graphc.ops.nn.local_norm import LOCAL_BATCH_NORM
 from graphc.ops.nn.normalization import BATCH_NORM
 from graphc.ops.structure.state import ASSIGN, READ_VARIABLE, STOP_GRADIENT
 
-UPDATES = "updates"  # the collection that layers (batch norm, ...) put their assignments in
+UPDATES = "updates"  # layers (batch norm, ...) put their assignments in this collection
 
 
 def moving_averages(graph: Graph) -> dict[Tensor, Variable]:
-    """Each statistic, as `average = average * m + statistic * (1 - m)` is assigned from it.
+    """The statistics of batch norms that are assigned to a moving average, and their averages.
 
-    Of the assignments in the collection "updates", where layers put those, and of what batch norm
-    normalises by: other averages are a user's own, and what they are of stays. A layer that was
-    called in the body of a loop has none there.
+    An assignment has the form `average = average * m + statistic * (1 - m)`. Only assignments in
+    the collection "updates" count, because layers put theirs there, and only statistics that a
+    batch norm uses. Other averages are the user's own, and their statistics are not replaced. A
+    layer that was called in the body of a loop has no assignment in the collection.
     """
     normalised_by = {t for n in graph.nodes if n.op is BATCH_NORM for t in n.inputs[1:3]}
     normalised_by |= {t for n in graph.nodes if n.op is LOCAL_BATCH_NORM for t in n.outputs[1:3]}
@@ -38,8 +39,9 @@ def moving_averages(graph: Graph) -> dict[Tensor, Variable]:
 
 
 def by_given_statistics(program: Program, given: Collection[Tensor]) -> Program:
-    """A captured program in which LocalBatchNorm, which computes its statistics and normalises by
-    them, is BatchNorm by those statistics of it that are fed."""
+    """A captured program in which LocalBatchNorm is replaced by BatchNorm if its statistics are
+    fed. LocalBatchNorm computes its statistics and normalises with them; BatchNorm takes them as
+    operands."""
     return program.replace(nodes=tuple([_by_given(node, given) for node in program.nodes]))
 
 
@@ -60,7 +62,7 @@ def _averaged(graph: Graph, assign: Node, variable: Variable) -> Tensor | None:
     total = graph.find_producer(assign.inputs[0])
     if total is None or total.op is not ADD:
         return None
-    kept: dict[bool, tuple[Tensor, float]] = {}  # whether it is the variable's own term
+    kept: dict[bool, tuple[Tensor, float]] = {}  # key: whether the term has the variable itself
     for term in total.inputs:
         product = graph.find_producer(term)
         if product is None or product.op is not MULTIPLY:
@@ -74,7 +76,7 @@ def _averaged(graph: Graph, assign: Node, variable: Variable) -> Tensor | None:
         if own and maker is not None and maker.attrs["variable"] != variable.name:
             return None
         kept[own] = (tensor, float(constant.attrs["value"]))
-    if len(kept) != 2 or abs(kept[True][1] + kept[False][1] - 1) > 1e-2:  # in bfloat16 too
+    if len(kept) != 2 or abs(kept[True][1] + kept[False][1] - 1) > 1e-2:  # allows for bfloat16
         return None
     statistic = kept[False][0]
     maker = graph.find_producer(statistic)

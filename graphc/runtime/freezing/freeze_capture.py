@@ -1,4 +1,4 @@
-"""What `gc.freeze` starts from: the program of what is asked for, with what is given in it."""
+"""The program that `gc.freeze` starts from: the outputs, with given values in place of feeds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 def by_name(items: Any, name_of: Any) -> dict[str, Any]:
-    """The tensors by name, as they are given or by the names they have."""
+    """The tensors by name: by the given names, or by the tensors' own names."""
     if isinstance(items, Mapping):
         for name in items:
             if not isinstance(name, str) or not name or ":" in name:
@@ -52,7 +52,7 @@ def feed_name(graph: Graph) -> Any:
 
 
 def fetch_name(graph: Graph) -> Any:
-    """Likewise of an output."""
+    """The default name of an output, as a function of the given tensor or name."""
 
     def name_of(key: Any) -> str:
         fetch = resolve_fetch(graph, key)
@@ -67,7 +67,8 @@ def captured(
     fetches: Mapping[str, Fetch],
     given: Mapping[Tensor, Any],
 ) -> Program:
-    """The functional program: given values are constants, statistics the averages of them."""
+    """The functional program. Given values are constants, and statistics are replaced by their
+    moving averages."""
     for name, fetch in fetches.items():
         if isinstance(fetch, Node):
             raise FetchError(
@@ -88,12 +89,12 @@ def captured(
 
 
 def state_of(program: Program) -> dict[str, Tensor]:
-    """What a functional program takes for each variable."""
+    """The tensor of each variable that a functional program reads, by name."""
     return {port.name: port.tensor for port in program.ports("state")}
 
 
 def _with_averages(program: Program, start: int, variables: Sequence[Variable]) -> Program:
-    """The program whose feeds from `start` on are variables."""
+    """The program in which the feeds from `start` on are variables."""
     ports = program.ports("feed")
     state = state_of(program)
     added: list[Port] = []
@@ -115,7 +116,7 @@ def _with_averages(program: Program, start: int, variables: Sequence[Variable]) 
 
 
 def _with_given(program: Program, start: int, given: Mapping[Tensor, Any]) -> Program:
-    """The program whose feeds from `start` on are constants."""
+    """The program in which the feeds from `start` on are constants."""
     arrays: list[Array] = []
     sizes: dict[str, int] = {}
     for port, (tensor, value) in zip(program.ports("feed")[start:], given.items(), strict=True):

@@ -47,7 +47,7 @@ from graphc.typing import Feeds
 
 Array = np.ndarray[Any, Any]
 Output: TypeAlias = Tensor | Variable | str
-"""What is fetched: a tensor, a variable, or the name of one."""
+"""An output: a tensor, a variable, or the name of one."""
 
 LITERALS = 256  # bytes: numbers, and vectors of a few channels
 
@@ -144,12 +144,12 @@ def _check_distinct(feeds: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class Frozen:
-    """A pure program whose state is constant, but for the random state of one that draws.
+    """A pure program whose state is constant, except for the random state if it draws.
 
     Attributes:
-        program: optimised; its fetches are named as asked for.
-        values: of the program's state by name, but for the random state. Those under names of
-            variables are these; others are made of several.
+        program: optimised; its fetches have the requested names.
+        values: the values of the program's state by name, without the random state. A name of a
+            variable has that variable's value. Other values are computed from several variables.
     """
 
     program: Program
@@ -167,12 +167,12 @@ def freeze_program(
     literals: int = LITERALS,
     scope: str = "",
 ) -> Frozen:
-    """What `freeze` makes a graph of.
+    """The program and values from which `freeze` makes a graph.
 
     Args:
-        fetches: result name -> what is fetched; each has a port of its own.
-        options: of the passes; those of the session otherwise.
-        scope: put before names of values that are not those of variables.
+        fetches: result name -> what is fetched; each has its own port.
+        options: the options of the passes; by default those of the session.
+        scope: a prefix for names of values that are not variables.
 
     Raises:
         FeedError, FetchError, StateError: see `freeze`.
@@ -201,7 +201,7 @@ def freeze_program(
 
 
 def _by(a_pass: Pass, program: Program, options: CompileOptions) -> Program:
-    """The program after a pass that the options do not leave out."""
+    """The program after a pass, unless the options exclude the pass."""
     for each in without([a_pass], options):
         program = each.run(program).program
         if options.verify:
@@ -220,7 +220,7 @@ def _through(program: Program, options: CompileOptions) -> Program:
 
 
 def _without_state(program: Program, graph: Graph) -> Program:
-    """The program without the state that it does not need any more.
+    """The program without the state that it no longer needs.
 
     Raises:
         FetchError: it assigns a variable.
@@ -232,8 +232,8 @@ def _without_state(program: Program, graph: Graph) -> Program:
             raise FetchError(
                 f"freeze: the outputs assign the variable {port.name!r}",
                 source=None if variable is None else variable.source,
-                hint="fetch what does not: the layer called with training=False, or "
-                "given={training: False} where a branch assigns",
+                hint="fetch outputs that assign nothing: call the layer with training=False, or "
+                "pass given={training: False} if a branch assigns",
             )
     random = tuple(port for port in program.new_state() if port.name in RANDOM_STATE)
     fetches = tuple(program.ports("fetch"))
@@ -252,7 +252,7 @@ def _without_state(program: Program, graph: Graph) -> Program:
 def _with_literals(
     program: Program, values: Mapping[str, Array], limit: int
 ) -> tuple[Program, dict[str, Array]]:
-    """The program with small state as constants, and the values of what is state still."""
+    """The program with small state as constants, and the values of the remaining state."""
     ports = program.ports("state")
     small = [p for p in ports if p.name in values and values[p.name].nbytes <= limit]
     constants = []
@@ -270,7 +270,7 @@ def _with_literals(
 
 
 def _scoped(frozen: Frozen, graph: Graph, scope: str) -> Frozen:
-    """What is made of several variables under names with `scope` before them."""
+    """The program and values with `scope` before the names of values that are not variables."""
     program, values = frozen.program, frozen.values
     used = {t for node in program.nodes for t in node.inputs} | set(program.output_tensors())
 

@@ -1,4 +1,4 @@
-"""A functional program as a graph again: what `gc.freeze` gives."""
+"""Converts a functional program back to a graph, which `gc.freeze` returns."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ def as_graph(
     seed: int,
     sources: Mapping[str, Source | None] = EMPTY,
 ) -> Graph:
-    """The graph of a pure program: feeds are placeholders, state is variables that stay.
+    """The graph of a pure program. Feeds become placeholders, and state becomes variables that are
+    never assigned.
 
-    Draws of the program become draws of the graph, whose streams are its own. Inputs stand in
-    the collection "inputs" and results in "outputs", under the names of the program's ports.
+    Draws of the program become draws of the graph, with the graph's own random streams. Inputs are
+    in the collection "inputs" and results in "outputs", under the names of the program's ports.
 
     Args:
-        values: of the program's state by name, but for the random state.
+        values: the values of the program's state by name, without the random state.
         sources: feed name -> the user's line of the placeholder.
     """
     graph = Graph(seed=seed, name=name)
@@ -56,7 +57,7 @@ def as_graph(
 
 
 def _drawing(program: Program) -> Program:
-    """The program with a draw of its own in the place of the run's key."""
+    """The program with its own random key in place of the key of the run."""
     state = {port.name: port.tensor for port in program.ports("state")}
     if RNG_KEY not in state:
         return program
@@ -80,7 +81,7 @@ def _drawing(program: Program) -> Program:
 
 
 class _Writer:
-    """Gives nodes and tensors names of their own; those of the ports are kept for the ports."""
+    """Gives nodes and tensors unique names. The names of ports are reserved for the ports."""
 
     def __init__(self, graph: Graph, program: Program) -> None:
         self.graph, self.program = graph, program
@@ -115,11 +116,11 @@ class _Writer:
         self._restore(node.replace(name=name))
 
     def output(self, port: Port) -> Tensor:
-        """The result under the port's name: of an identity, where it has another."""
+        """The result under the port's name. If it has another name, an identity is added."""
         name = _node_name(port.name)
         if port.tensor.name in (name, f"{name}:0"):
             return port.tensor
-        if self.graph.find_node(name) is not None:  # an input, or a variable, of that name
+        if self.graph.find_node(name) is not None:  # an input or a variable has that name
             name = self._unique(name)
         result = Tensor(port.tensor.type)
         self._restore(Node(IDENTITY, (port.tensor,), (result,), name=name))
@@ -138,11 +139,11 @@ class _Writer:
 
     def _restore(self, node: Node) -> None:
         for i, tensor in enumerate(node.outputs):
-            # A tensor refuses this later, when a graph finds it by its name.
+            # A tensor cannot be renamed once a graph finds it by its name.
             object.__setattr__(tensor, "name", f"{node.name}:{i}")
         self.graph.restore(node)
 
 
 def _node_name(port: str) -> str:
-    """The name of a second result, `x:1`, is none for a node."""
+    """A node name for a port. The name of a second result, `x:1`, is not valid for a node."""
     return port.replace(":", "_")

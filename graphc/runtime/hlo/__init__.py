@@ -1,1 +1,1 @@
-"""What the compiled text says: FLOPs, bytes, kernels, collectives, custom calls. Runs nothing."""
+"""Reads the compiled text: FLOPs, bytes, kernels, collectives, custom calls. Runs nothing."""

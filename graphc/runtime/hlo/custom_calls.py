@@ -35,7 +35,7 @@ from graphc.jax_internals import (
     TRIDIAGONAL,
 )
 
-# In XLA's text the opcode stands after the type of the result, and the target in the same line.
+# In XLA's text, the opcode follows the type of the result, and the target is in the same line.
 _CALL = re.compile(r" custom-call(?:-start)?\(")
 _TARGET = re.compile(r'custom_call_target="((?:[^"\\]|\\.)*)"')
 
@@ -48,7 +48,7 @@ def targets_of(compiled: jax.stages.Compiled) -> tuple[str, ...]:
     """
     try:
         text = compiled.as_text()
-    except Exception:  # each backend has its own kinds
+    except Exception:  # the type depends on the backend
         text = None
     if text is None:
         raise CacheError("a compiled program cannot be stored: XLA does not show what it calls")
@@ -120,10 +120,10 @@ _KNOWN = (
     # LAPACK: JAX takes all addresses from SciPy when it lowers a call of any routine.
     _Family(("cpu",), LAPACK, lax.linalg.cholesky),
     _Family(("cpu",), TRIDIAGONAL, lax.linalg.cholesky),
-    # XLA's own.
+    # XLA's own targets.
     _Family(("cpu",), TOP_K),
     _Family(_GPUS, GPU_OF_XLA),
-    # Libraries of GPU vendors. JAX registers their functions when it creates the devices; the calls
+    # Libraries of GPU vendors. JAX registers their functions when it creates the devices. The calls
     # themselves create the handles.
     _Family(_GPUS, GPU_LIBRARIES),
     _Family(_GPUS, GPU_THREEFRY),
@@ -136,7 +136,7 @@ _KNOWN = (
 
 @cache
 def _family(target: str, platform: str) -> _Family | None:
-    """The row of the table that has this target, if there is one."""
+    """The row of the table that has this target, or None."""
     for family in _KNOWN:
         if platform in family.platforms and re.fullmatch(family.names, target):
             return family
@@ -153,7 +153,5 @@ def _lower(function: Callable[[Any], Any], platform: str) -> None:
     matrix = jax.ShapeDtypeStruct((1, 1), np.float32)
     try:
         jax.jit(function).trace(matrix).lower(lowering_platforms=(platform,))
-    except (
-        Exception
-    ) as error:  # of any kind: the program is compiled again, which may fail likewise
+    except Exception as error:  # of any type: the program is compiled again, which may fail too
         raise CacheError(f"this process cannot be made ready for {platform} code") from error

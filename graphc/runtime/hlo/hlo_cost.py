@@ -1,4 +1,4 @@
-"""What one run of an optimised HLO program costs a device: counted from the program's text.
+"""The cost of one run of an optimised HLO program on a device, counted from the program's text.
 
 XLA's own `cost_analysis` is empty for programs that are compiled for GPUs which are not present.
 """
@@ -17,7 +17,7 @@ from graphc.runtime.hlo.hlo_text import parse
 
 
 class Collective(NamedTuple):
-    """How often a kind of collective runs, and the bytes of its operands in all runs."""
+    """The number of runs of a kind of collective, and the bytes of its operands in all runs."""
 
     runs: int
     bytes: int
@@ -25,20 +25,21 @@ class Collective(NamedTuple):
 
 @dataclass(frozen=True)
 class HloCost:
-    """What one run costs one device.
+    """The cost of one run on one device.
 
     Attributes:
-        matrix_flops: FLOPs of matrix units by the dtype they work in: "f64", "tf32", "f16", "bf16",
-            "f8", "i8".
+        matrix_flops: FLOPs of matrix units, by the dtype of the computation: "f64", "tf32", "f16",
+            "bf16", "f8", "i8".
         vector_flops: FLOPs of the other units.
         bytes_accessed: bytes that kernels read from and write to the device's memory. Caches are
             ignored.
-        kernels: kernel launches, copies included.
+        kernels: the number of kernel launches, copies included.
         collectives: by kind, such as "all-reduce".
-        overlapped: how many of these collectives may run beside other kernels: in the schedule,
-            another kernel is between their start and their end. `timeline` says for how long.
-        host_transfers: how often data goes between host and device.
-        custom_calls: how often each target is called.
+        overlapped: the number of these collectives that may run at the same time as other kernels:
+            in the schedule, another kernel is between their start and their end. `timeline`
+            estimates how long they overlap.
+        host_transfers: the number of transfers between host and device.
+        custom_calls: the number of calls of each target.
         transposes: the part of `bytes_accessed` of kernels that only copy or transpose.
         notes: what could not be counted, one line each.
         launches: the kernels in order.
@@ -65,11 +66,12 @@ class HloCost:
 def hlo_cost(text: str, replicas: int = 1) -> HloCost:
     """The cost of a program from its text, as `compiled.as_text()` gives it.
 
-    Loops count as often as they run. A conditional counts as its costliest branch. An unknown
+    Loops count as often as they run. A conditional counts as its most expensive branch. An unknown
     opcode counts as an elementwise kernel.
 
     Args:
-        replicas: how many devices a collective without groups joins, if the text does not say.
+        replicas: the number of devices that a collective without groups joins, if the text does not
+            say.
 
     Raises:
         ExecutionError: the text is not HLO.
@@ -83,7 +85,7 @@ def hlo_cost(text: str, replicas: int = 1) -> HloCost:
 
 
 def summed(parts: Iterable[tuple[HloCost, int]]) -> HloCost:
-    """The cost of several programs together, each with how often it runs."""
+    """The cost of several programs together. Each comes with the number of its runs."""
     launches: list[Kernel] = []
     notes: list[str] = []
     for cost, runs in parts:
@@ -122,7 +124,7 @@ def _totals(launches: Sequence[Kernel], notes: Sequence[str]) -> HloCost:
 
 
 def _is_overlapped(launches: Sequence[Kernel], place: int) -> bool:
-    """Whether a launch is a collective beside which another kernel may run."""
+    """Whether a launch is a collective that another kernel may overlap."""
     beside = launches[place + 1 : place + 1 + launches[place].beside]
     return any(kernel.opcode not in COLLECTIVES for kernel in beside)
 
@@ -132,10 +134,10 @@ class Timeline:
     """An estimate of when a run computes and when it communicates, in seconds.
 
     Attributes:
-        seconds: of the whole run.
-        computing: of all kernels but collectives.
-        communicating: of all collectives.
-        waiting: how long no other kernel runs while a collective does.
+        seconds: the duration of the whole run.
+        computing: the duration of all kernels except collectives.
+        communicating: the duration of all collectives.
+        waiting: how long a collective runs and no other kernel does.
     """
 
     seconds: float
@@ -149,27 +151,30 @@ class Timeline:
         return 1 - self.waiting / self.communicating if self.communicating else 1.0
 
 
-# What an all-reduce of a few bytes takes: to begin, and for each hop over NVLink. NCCL's own
-# figures for its protocol of the lowest latency (src/graph/tuning.cc, "LL", ring).
+# The time of an all-reduce of a few bytes: the start, and each hop over NVLink. These are NCCL's
+# own figures for its protocol with the lowest latency (src/graph/tuning.cc, "LL", ring).
 _COLLECTIVE_LATENCY, _HOP = 6.6e-6, 0.6e-6
 
 
 def timeline(cost: HloCost, gpu: Gpu) -> Timeline:
-    """An estimate of a run's time, which a real run does not reach.
+    """An estimate of a run's time. It is a lower bound that a real run does not reach.
 
     Kernels run one after the other. Each takes the longest of three times: its matrix FLOPs at the
-    peak rates of their dtypes, its vector FLOPs at the peak rate of float32, its bytes at the
-    bandwidth of the memory. Collectives run one after the other too. Each takes the latency of its
-    hops and the time of its bytes on the links, as a ring sends them. It begins where the schedule
-    starts it, or when the collective before it has ended, and the kernels up to the place where the
-    schedule waits for it run beside it: so it hides at most the time that these take. What a launch
-    costs, caches, kernels that do not reach the peak, and what a collective takes of the memory's
-    bandwidth and of the cores while others run, are left out. Without a known `link_bandwidth`,
-    collectives cost their latency and their access to memory.
+    peak rates of their dtypes, its vector FLOPs at the peak rate of float32, and its bytes at the
+    memory bandwidth.
+
+    Collectives also run one after the other. Each takes the latency of its hops and the time of its
+    bytes on the links, as in a ring. It begins where the schedule starts it, or when the previous
+    collective has ended. The kernels up to the place where the schedule waits for it run at the
+    same time, so it is hidden for at most their duration. Without a known `link_bandwidth`,
+    collectives cost their latency and their memory access.
+
+    The estimate ignores the launch overhead, caches, kernels below the peak rates, and the memory
+    bandwidth and cores that a collective takes from other kernels.
     """
     vector = gpu.vector_flops or 2e9 * gpu.cores * gpu.fpus_per_core * gpu.clock_ghz
     now = free = computing = communicating = waiting = 0.0
-    ends: dict[int, float] = {}  # by the launch before which the device waits: until when
+    ends: dict[int, float] = {}  # by the launch before which the device waits: the end of the wait
 
     def wait(until: float) -> None:
         nonlocal now, waiting
@@ -207,7 +212,7 @@ def _seconds(kernel: Kernel, gpu: Gpu, vector: float) -> float:
 
 
 def _rate(gpu: Gpu, dtype: str, vector: float) -> float:
-    """The peak rate of matrix units; where they do not have a dtype, of the next wider one."""
+    """The peak rate of matrix units. If they lack a dtype, the rate of the next wider one."""
     order = ("i8", "f8", "f16", "bf16", "tf32")
     candidates = order[order.index(dtype) :] if dtype in order else (dtype,)
     return next((gpu.matrix_flops[name] for name in candidates if name in gpu.matrix_flops), vector)

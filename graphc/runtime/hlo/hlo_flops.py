@@ -1,8 +1,8 @@
 """The floating-point operations of one HLO instruction.
 
-Matrix products, convolutions and attention are matrix FLOPs, by the dtype that the matrix units
-work in. Everything else is vector FLOPs: one for each element of a result, or for each operand
-element of a reduction. Data movement counts as none.
+Matrix products, convolutions and attention count as matrix FLOPs, by the dtype that the matrix
+units compute in. Everything else counts as vector FLOPs: one for each element of a result, or for
+each operand element of a reduction. Data movement counts as zero.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MOVES = frozenset(
 
 
 def flops_of(instruction: Instruction, operands: Sequence[Shape]) -> Flops:
-    """The operations of an instruction that is no fusion and no control flow.
+    """The operations of an instruction that is neither a fusion nor control flow.
 
     Args:
         operands: the shapes of its operands.
@@ -81,7 +81,7 @@ _COMPLEX = {"c64": "f32", "c128": "f64"}
 
 
 def _matrix(flops: float, instruction: Instruction, operands: Sequence[Shape]) -> Flops:
-    """The FLOPs of a product, by the dtype that it runs in.
+    """The FLOPs of a product, by the dtype that it is computed in.
 
     A float32 product runs as tf32 unless its precision is HIGHEST. An algorithm that splits its
     operands, such as bf16_bf16_f32_x3, runs that many products.
@@ -129,10 +129,10 @@ def _custom_call(instruction: Instruction, operands: Sequence[Shape]) -> Flops:
 
 
 def _attention(instruction: Instruction, operands: Sequence[Shape]) -> Flops:
-    """The products of attention; a mask does not make them fewer.
+    """The FLOPs of the products of attention. A mask does not reduce them.
 
-    Forward there are two: queries by keys, weights by values. Backward there are five: the weights
-    again, and two for each of the products of the forward pass.
+    The forward pass has two: queries by keys, and weights by values. The backward pass has five:
+    the weights again, and two for each product of the forward pass.
     """
     weights = re.search(
         r'"intermediate_tensor_shape".*?"dimensions":\s*\[([^\]]*)\]',
@@ -151,7 +151,7 @@ def _attention(instruction: Instruction, operands: Sequence[Shape]) -> Flops:
 def _convolution(x: Shape, kernel: Shape, y: Shape, instruction: Instruction) -> float:
     """The FLOPs of a convolution of x with a kernel, or of one of its two gradients.
 
-    Only the pairs of a result and a tap that meet no padding and no hole count, as in XLA.
+    Only pairs of a result and a tap that meet neither padding nor a hole count, as in XLA.
     """
     labels = re.fullmatch(r"(\w+)_(\w+)->(\w+)", instruction.attribute("dim_labels"))
     if labels is None:
@@ -177,7 +177,8 @@ def _convolution(x: Shape, kernel: Shape, y: Shape, instruction: Instruction) ->
 def _meetings(
     size: int, taps: int, results: int, stride: int, low: int, spread: int, dilation: int
 ) -> int:
-    """How many pairs of a result and a tap along one axis lie on an element of the operand."""
+    """The number of pairs of a result and a tap along one axis that meet an element of the
+    operand."""
     count, last = 0, (size - 1) * spread
     period = spread // math.gcd(spread, stride)
     for tap in range(taps):

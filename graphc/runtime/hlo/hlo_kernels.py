@@ -1,4 +1,4 @@
-"""The kernels that one run of an optimised HLO program launches, and what each of them does."""
+"""The kernels that one run of an optimised HLO program launches, and their costs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from graphc.runtime.hlo.hlo_loops import trip_count
 from graphc.runtime.hlo.hlo_text import Computation, Instruction, Module, Shape
 from graphc.runtime.hlo.hlo_traffic import kernel_bytes, traffic_of
 
-# For each byte of its operand: the bytes that each of n devices sends, in a ring; and the bytes of
-# its result. And how many times a device sends something, one time after the other.
+# For each kind, with n devices in a ring: the bytes that each device sends per byte of its operand,
+# the bytes of its result per byte of its operand, and the number of sends, one after the other.
 COLLECTIVES: Mapping[str, Callable[[int], tuple[float, float, int]]] = {
     "all-reduce": lambda n: (2 * (n - 1) / n, 1, 2 * (n - 1)),
     "all-gather": lambda n: (n - 1, n, n - 1),
@@ -31,7 +31,7 @@ _FREE = frozenset(
     )
 )
 _TO_HOST = ("infeed", "outfeed", "send", "recv")
-_FLOPS_A_BYTE = 200  # of a GPU, roughly: it weighs the branches of a conditional
+_FLOPS_A_BYTE = 200  # roughly, for a GPU; used to compare the branches of a conditional
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Kernel:
 
     Attributes:
         matrix_flops, vector_flops, bytes: as in `HloCost`.
-        link_bytes: what the device sends to others.
-        hops: how many times it sends something, one time after the other.
-        beside: of a collective: how many of the launches that follow it in the list may run while
-            it does, before the device waits for it.
+        link_bytes: the bytes that the device sends to others.
+        hops: the number of its sends, one after the other.
+        beside: for a collective, the number of following launches in the list that may run at the
+            same time, before the device waits for it.
         host: whether it transfers data between host and device.
         transposes: whether it only copies or transposes.
     """
@@ -88,7 +88,7 @@ class Walk:
         return found
 
     def _mark_asynchronous(self, computation: Computation, launched: list[list[Kernel]]) -> None:
-        """Notes how many kernels are launched between the start of a collective and its end."""
+        """Counts the kernels that are launched between the start of a collective and its end."""
         begun: dict[str, int] = {}
         for place, instruction in enumerate(computation.instructions):
             if instruction.opcode.endswith("-start"):
@@ -147,7 +147,7 @@ class Walk:
         instruction = replace(instruction, opcode=opcode, shape=_result(instruction))
         body = self.module[instruction.callees[0]] if opcode == "fusion" else None
         for part in body.instructions if body is not None else ():
-            if body is not None and part.opcode in COLLECTIVES:  # with the slices that it takes
+            if body is not None and part.opcode in COLLECTIVES:  # includes the slices that it uses
                 return self._kernel(body, part)
         flops = self._flops(computation, instruction)
         if body is not None:
@@ -185,7 +185,7 @@ class Walk:
         return Flops(matrix, vector, known)
 
     def _group(self, instruction: Instruction) -> int:
-        """How many devices a collective joins."""
+        """The number of devices that a collective joins."""
         text = instruction.attribute("replica_groups")
         if text.startswith("mesh"):
             axes = dict(re.findall(r"'([^']+)'=(\d+)", text))
@@ -202,8 +202,8 @@ class Walk:
 
 
 def _result(instruction: Instruction) -> Shape:
-    """The shape of what a kernel writes. An asynchronous start gives a tuple: the operands, the
-    result, a context; that of a copy begins with the result."""
+    """The shape of what a kernel writes. An asynchronous start returns a tuple of the operands, the
+    result and a context; for a copy, the tuple begins with the result."""
     shape = instruction.shape
     if not instruction.opcode.endswith("-start") or len(shape.parts) < 2:
         return shape

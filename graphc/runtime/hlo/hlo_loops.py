@@ -1,4 +1,4 @@
-"""How often the body of a loop in an HLO program runs."""
+"""The number of iterations of a loop in an HLO program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphc.runtime.hlo.hlo_text import Computation, Instruction, Module
 
 _KNOWN = re.compile(r'"known_trip_count":\s*\{\s*"n":\s*"(\d+)"')
 _OTHER = ("other",)
-_DEPTH = 8  # of an expression: a counter is a simple one
+_DEPTH = 8  # of an expression; a counter has a simple one
 
 
 def trip_count(module: Module, computation: Computation, loop: Instruction) -> int | None:
@@ -50,11 +50,11 @@ def _expression(
     arguments: Sequence[tuple[Any, ...]] | None = None,
     depth: int = 0,
 ) -> tuple[Any, ...]:
-    """A value in terms of constants and of what the loop carries.
+    """A value in terms of constants and of the values that the loop carries.
 
     Args:
         arguments: the expressions of the parameters of a fusion.
-        depth: of the expression so far.
+        depth: the depth of the expression so far.
     """
 
     def of(place: int) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """A reader of XLA's HLO text: `compiled.as_text()` as computations and instructions.
 
 It reads what a cost model needs: names, opcodes, shapes, operands and attributes. Literals and
-metadata stay text.
+metadata remain text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HEADER = re.compile(r"(ENTRY\s+)?%?([\w.\-$]+)\s*(?:\(.*\)\s*->.*)?\{\s*")
 _INSTRUCTION = re.compile(r"\s+(ROOT\s+)?%?([\w.\-$]+) = ")
 _ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\](?:\{([^}]*)\})?")
 _COMMENT = re.compile(r"/\*.*?\*/")
-_MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[(){}\[\],]')  # a string, or a character that structures
+_MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[(){}\[\],]')  # a string, or a structural character
 _NAME = re.compile(r"%?([\w.\-$]+)\s*$")
 _WIDTH = re.compile(r"(?:bf|[fsuc])(\d+)")
 _CALLEES = ("calls", "to_apply", "body", "condition", "branch_computations", "true_computation")
@@ -43,7 +43,7 @@ class Shape(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """How many elements an array has; of a tuple, all its arrays together."""
+        """The number of elements of an array, or of all arrays in a tuple."""
         if not self.dtype:
             return sum(part.elements for part in self.parts)
         return math.prod(self.dims) if self.bits else 0
@@ -133,7 +133,7 @@ class Computation:
         return self._by_name[name]
 
     def operands(self, instruction: Instruction) -> list[Instruction]:
-        """The instructions that give its operands."""
+        """The instructions that produce its operands."""
         return [self[name] for name in instruction.operands]
 
 
@@ -144,7 +144,7 @@ class Module:
     Attributes:
         entry: the computation that a run executes.
         scheduled: whether the order of instructions is the order in which they start.
-        devices: how many devices run it together.
+        devices: the number of devices that run it together.
     """
 
     computations: Mapping[str, Computation]
@@ -233,7 +233,7 @@ def parse_shape(text: str) -> Shape:
     """Reads a shape such as `(bf16[4,8]{1,0}, s32[])`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a shape.
     """
     text = text.strip()
     if text.startswith("("):
@@ -247,7 +247,7 @@ def parse_shape(text: str) -> Shape:
 
 
 def _closing(text: str, start: int) -> int:
-    """The place of the bracket that closes the one at `start`."""
+    """The position of the bracket that closes the one at `start`."""
     depth = 0
     for mark in _MARK.finditer(text, start):
         if mark[0] in "([{":

@@ -1,8 +1,8 @@
 """The bytes that one kernel of an HLO program reads from memory and writes to it.
 
-A kernel reads its operands and writes its results. Three rules make that right for fusions. A
-slice reads only the elements that it takes. An update in place reads and writes only the elements
-that it changes. A value inside a fusion is computed only for the elements that are used.
+A kernel reads its operands and writes its results. Three rules apply to fusions. A slice reads only
+the elements that it selects. An update in place reads and writes only the elements that it changes.
+A value inside a fusion is computed only for the elements that are used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from graphc.runtime.hlo.hlo_flops import MOVES
 from graphc.runtime.hlo.hlo_text import Computation, Instruction, Module, Shape
 
-# Each element of their results needs more than one element of an operand, or other places of it.
+# Each element of a result needs several elements of an operand, or an element at another position.
 _MIXES = frozenset(
     (
         *("all-gather", "all-reduce", "all-to-all", "cholesky", "collective-permute"),
@@ -27,11 +27,11 @@ _RENAMES = ("bitcast", "reshape")
 
 
 class Traffic(NamedTuple):
-    """What a computation reads of its parameters, by their numbers, and what it writes: bytes.
+    """The bytes that a computation reads of each parameter, by its number, and the bytes it writes.
 
     Attributes:
-        transposes: whether it only copies and transposes, or converts as it does so; what it
-            computes of scalars are places.
+        transposes: whether it only copies, transposes and converts. Scalar computations are
+            allowed, because they compute positions.
     """
 
     reads: Mapping[int, int]
@@ -82,7 +82,7 @@ def is_update(opcode: str) -> bool:
 
 
 def kernel_bytes(instruction: Instruction, operands: list[Shape]) -> int:
-    """The bytes that an instruction which is a kernel by itself reads and writes.
+    """The bytes that an instruction that is a kernel by itself reads and writes.
 
     Args:
         operands: the shapes of its operands, each value once.
@@ -118,7 +118,7 @@ def _results(computation: Computation) -> list[Instruction]:
 
 
 def _behind(computation: Computation, instruction: Instruction) -> Instruction:
-    """What made a value, if its last steps are only bitcasts."""
+    """The producer of a value. Bitcasts are skipped."""
     while instruction.opcode in _RENAMES:
         instruction = computation[instruction.operands[0]]
     return instruction
@@ -141,7 +141,7 @@ def _shares(
     count: int,
     in_place: set[str],
 ) -> list[int]:
-    """How many elements of each operand `count` elements of a result need."""
+    """The number of elements of each operand that `count` elements of a result need."""
     sizes = [operand.shape.elements for operand in computation.operands(instruction)]
     opcode = instruction.opcode
     if opcode == "fusion":

@@ -12,6 +12,7 @@ import jax
 
 from graphc.config import DEFAULT
 from graphc.errors import CacheError
+from graphc.ir.fingerprint import names_digest
 from graphc.passes.manager import PassReport, PassRow
 from graphc.runtime.buffers.layout import Buffer, StateLayout, groups_of
 from graphc.runtime.core.counters import COUNTERS
@@ -33,6 +34,7 @@ class Found(NamedTuple):
         report: what the passes did when the executable was compiled.
         seconds: how long reading the entry took.
         budget: the memory budget that it was compiled with; see `Stages`.
+        names: the `names_digest` of the program that it was compiled from; None if it is not known.
     """
 
     interface: Interface
@@ -41,6 +43,7 @@ class Found(NamedTuple):
     report: PassReport
     seconds: float
     budget: int | None = None
+    names: str | None = None
 
 
 class CacheBackend(Protocol):
@@ -105,6 +108,7 @@ class CacheSlot:
             "passes": report.to_json(),
             "budget": stages.budget,
             "targets": code.targets,
+            "names": names_digest(stages.local),
             "shipped": None if compilation.machine is None else compilation.program_key,
         }
         kept = self._cache.put(self._key, metadata, code.payload)
@@ -176,7 +180,7 @@ def load_entry(entry: Entry, layout: StateLayout, devices: Sequence[jax.Device])
         tuple(PassRow(**{**row, "notes": tuple(row["notes"])}) for row in facts["passes"])
     )
     seconds, budget = time.perf_counter() - start, facts.get("budget")
-    return Found(interface, compiled, fitting, report, seconds, budget)
+    return Found(interface, compiled, fitting, report, seconds, budget, facts.get("names"))
 
 
 def fitted(layout: StateLayout, buffers: Sequence[Buffer]) -> StateLayout | None:

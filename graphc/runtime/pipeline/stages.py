@@ -29,6 +29,8 @@ class Stages:
     Args:
         keep: called once with the stages and the compiled program, after compilation.
         budget: the budget of the executable in the cache, if there is a memory limit.
+        names: the `names_digest` of the program that the executable in the cache was compiled from.
+            It may be that of an equal program with other names.
     """
 
     def __init__(
@@ -37,7 +39,9 @@ class Stages:
         layout: StateLayout,
         keep: Callable[[Stages, jax.stages.Compiled], None] | None = None,
         budget: int | None = None,
+        names: str | None = None,
     ) -> None:
+        self.names = names
         self.compilation, self._layout, self._budget = compilation, layout, budget
         self._keep = keep
         self._seconds: dict[str, float] = {}

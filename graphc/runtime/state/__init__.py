@@ -1,1 +1,1 @@
-"""The values of variables: initial, live, and as users see them."""
+"""The values of variables: initial values, live state, and the state that users see."""

@@ -1,4 +1,4 @@
-"""The state that a session starts with: the initial values of variables, made on the host."""
+"""The state at the start of a session: the initial values of variables, computed on the host."""
 
 from __future__ import annotations
 
@@ -44,26 +44,31 @@ _HIDDEN: Final = {
 }
 
 
+def hidden_types() -> dict[str, TensorType]:
+    """The types of the hidden state: the random state and the scale of the loss."""
+    return dict(_HIDDEN)
+
+
 def state_types(graph: Graph) -> dict[str, TensorType]:
-    """The types of all state of a graph by name, hidden state included: that of random numbers
-    and of the scale of the loss."""
+    """The types of all state of a graph by name, including the hidden state (the random state and
+    the scale of the loss)."""
     types = {name: v.type for name, v in graph.variables.items()}
     return {**types, **_HIDDEN}
 
 
 class InitialValues:
-    """The initial values of a graph's variables, each made when it is taken.
+    """The initial values of a graph's variables. Each is computed when it is taken.
 
-    A variable whose initial value is a tensor gets it from the initial values of the variables
-    that tensor reads, in whatever order they were made. Such a value stays in memory until the
-    last tensor that reads it is computed, and longer if it came from a function of the user's,
-    which may return another value when it is called again.
+    If an initial value is a tensor, it is computed from the initial values of the variables that
+    the tensor reads, regardless of the order in which they were created. Such values stay in memory
+    until the last tensor that reads them is computed. If a value came from a function of the user,
+    it stays longer, because another call of the function may return another value.
 
     Args:
-        before: those of the same graph before it got more variables.
+        before: the initial values of the same graph before it got more variables.
 
     Raises:
-        GraphError: initial values that depend on each other in a circle.
+        GraphError: initial values depend on each other in a cycle.
     """
 
     def __init__(self, graph: Graph, before: InitialValues | None = None) -> None:
@@ -76,15 +81,15 @@ class InitialValues:
         self._read = frozenset(self._readers)
         self._kept: dict[str, Array] = {} if before is None else dict(before._kept)
         self._taken: set[str] = set() if before is None else set(before._taken)
-        self._computed: set[str] = set()  # of those that are tensors
+        self._computed: set[str] = set()  # the variables among them whose initial value is a tensor
         for name in () if before is None else before._computed:
             self._count(name)
 
     def take(self, name: str) -> Array:
-        """The initial value of a variable, hidden ones included.
+        """The initial value of a variable or of hidden state.
 
         Raises:
-            ShapeError, DTypeError: what a function of the user's returned does not fit.
+            ShapeError, DTypeError: the result of the user's function does not fit.
         """
         made = self._made_first(name)
         for needed in made:
@@ -97,7 +102,7 @@ class InitialValues:
         return value
 
     def _made_first(self, name: str) -> list[str]:
-        """What must be computed for `name`, in order, `name` itself last."""
+        """The values that must be computed for `name`, in order; `name` itself comes last."""
         wanted, pending = dict[str, None](), [name]
         while pending:
             current = pending.pop()
@@ -117,7 +122,7 @@ class InitialValues:
             self._kept[name] = initial_value(self._graph.variables[name], self._graph.seed)
 
     def _count(self, name: str) -> None:
-        """Notes that the tensor of a variable was computed, once however often it is."""
+        """Records that the tensor of a variable was computed. Repeated calls count once."""
         if name not in self._computed:
             self._computed.add(name)
             self._readers.subtract(self._needs[name])
@@ -136,7 +141,7 @@ class InitialValues:
 
 @without_collection()
 def initial_values(graph: Graph) -> dict[str, Array]:
-    """The initial value of every variable by name, hidden state included: see `InitialValues`."""
+    """The initial value of every variable and of the hidden state, by name: see `InitialValues`."""
     values = InitialValues(graph)
     return {name: values.take(name) for name in state_types(graph)}
 
@@ -152,7 +157,7 @@ def _hidden_values(seed: int) -> dict[str, Array]:
 
 
 def _derived(graph: Graph) -> dict[str, Program]:
-    """The programs that compute the initial values which are tensors, by variable."""
+    """The programs that compute initial values which are tensors, by variable."""
     return {
         name: Functionalize().run(capture(graph, [v.initial], [], READ_VARIABLE)).program
         for name, v in graph.variables.items()
@@ -161,7 +166,7 @@ def _derived(graph: Graph) -> dict[str, Program]:
 
 
 def _in_order(graph: Graph, derived: Mapping[str, Program]) -> dict[str, Program]:
-    """The same, each after those that it reads."""
+    """The programs in an order in which each comes after those that it reads."""
     left, ordered = dict(derived), dict[str, Program]()
     while left:
         ready = [name for name, program in left.items() if left.keys().isdisjoint(_needs(program))]
@@ -180,7 +185,8 @@ def _needs(program: Program) -> set[str]:
 
 
 def _evaluated(program: Program, values: Mapping[str, Array]) -> Array:
-    """The one output of a program: by NumPy where every operator has a fold, else by JAX."""
+    """The one output of a program. NumPy computes it if every operator has a fold; otherwise JAX
+    does."""
     folded = _fold(program, values)
     if folded is not None:
         return folded

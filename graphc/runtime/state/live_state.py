@@ -16,7 +16,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
-from graphc.runtime.buffers.layout import Buffer, Slot, StateLayout, public_names
+from graphc.runtime.buffers.layout import OWN, Buffer, Slot, StateLayout, public_names
 from graphc.runtime.buffers.packing import (
     LARGE,
     Members,
@@ -35,7 +35,7 @@ from graphc.runtime.state.initial import InitialValues, state_types
 from graphc.runtime.state.state import State
 from graphc.runtime.targets.executors import ONE_AT_A_TIME
 
-# Where an executable wants the buffers that it touches.
+# The shardings that an executable needs for the buffers that it uses.
 Homes = Mapping[Buffer, jax.sharding.Sharding]
 
 Array = np.ndarray[Any, Any]
@@ -59,15 +59,15 @@ class LiveState(Uncopied):
     is lost or closed.
 
     Attributes:
-        layout: how they lie.
-        buffers: in the order of the layout. Each is None until its initial value is needed, and
-            on the host until an executable that touches it says where. Executables put new ones
-            in their places.
+        layout: the layout of the buffers.
+        buffers: in the order of the layout. Each is None until its initial value is needed. It is
+            on the host until an executable that uses it determines its place. Executables replace
+            buffers with new ones.
         lock: held by a thread while it changes or reads the state. It is reentrant: a signal
             handler, or a function that garbage collection calls, may use the session.
-        broken: why the state is lost, if it is.
+        broken: why the state is lost, or None.
         closed: whether `close` was called.
-        shared: whether others hold the buffers too, so that none is written over.
+        shared: whether other code holds the buffers too, so that none may be overwritten.
     """
 
     instead = "send session.values()"
@@ -75,15 +75,15 @@ class LiveState(Uncopied):
     def __init__(self, graph: Graph) -> None:
         self.layout = StateLayout({})
         self.buffers: list[Any] = []
-        self._initial: InitialValues  # from the first variables on
+        self._initial: InitialValues  # set when the first variables are added
         self.lock = RLock()
         self.broken: str | None = None
         self.closed = False
         self.shared = False
         self._graph = graph
         self._homes: dict[Buffer, jax.sharding.Sharding] = {}
-        # Whether a step may have taken the state without storing the new one: set before each step,
-        # and cleared after it. So an exception needs no cleanup to set it.
+        # Whether a step may have consumed the state without storing the new one. It is set before
+        # each step and cleared after it, so an exception needs no cleanup to set it.
         self._uncertain = False
 
     # -- running ----------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class LiveState(Uncopied):
 
         Raises:
             StateError: this run or an earlier one lost the state, or the state is closed.
-            ExecutionError, FeedError: the run failed; the state is as it was.
+            ExecutionError, FeedError: the run failed; the state is unchanged.
         """
         if self._uncertain or self.closed or self.broken is not None:
             self.check()
@@ -125,7 +125,7 @@ class LiveState(Uncopied):
             )
 
     def _check_values(self) -> None:
-        """As `check`, after waiting for all steps, so that none can still fail."""
+        """Like `check`, but waits for all steps first, so that none can still fail."""
         self._uncertain = True
         self.check()
 
@@ -143,15 +143,15 @@ class LiveState(Uncopied):
             self.closed = True
             self.buffers.clear()
 
-    # -- where it lies ----------------------------------------------------------------------
+    # -- placement --------------------------------------------------------------------------
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has all variables that the graph has by now."""
+        """Whether it has all current variables of the graph."""
         return self.layout.with_variables(state_types(self._graph)) is self.layout
 
     def grow(self) -> None:
-        """Adds the variables that the graph got since (all of them, the first time)."""
+        """Adds the variables that the graph got since the last call; at first, all of them."""
         with self.lock:
             layout = self.layout.with_variables(state_types(self._graph))
             if layout is self.layout:
@@ -163,7 +163,7 @@ class LiveState(Uncopied):
             uninterrupted(self._have, layout, [*self.buffers, *[None] * new], self._homes)
 
     def _made(self, number: int) -> Any:
-        """A buffer, with its initial value on the host if it has none yet."""
+        """A buffer. If it has no value yet, its initial value is made on the host."""
         if self.buffers[number] is None:
             made = filled(self.layout.buffers[number], self._initial.take, None)
             self.buffers[number] = made
@@ -180,11 +180,11 @@ class LiveState(Uncopied):
     ) -> None:
         """Puts the values into the buffers of another layout of the same variables.
 
-        A large state is moved in portions. Each frees what it leaves before the next takes memory.
-        If one cannot be moved, those before it have been.
+        A large state is moved in portions. Each portion frees its old buffers before the next one
+        allocates memory. If one cannot be moved, those before it have been moved.
 
         Args:
-            homes: where an executable wants the buffers that it touches.
+            homes: the shardings that an executable needs for the buffers that it uses.
             then: updates all executables for a layout. The buffers and the executables change
                 together.
 
@@ -216,7 +216,7 @@ class LiveState(Uncopied):
         homes: dict[Buffer, jax.sharding.Sharding],
         then: Callable[[StateLayout], None],
     ) -> None:
-        """Makes the buffers of a layout, then has them instead of the present ones."""
+        """Makes the buffers of a layout, then replaces the present ones with them."""
         value_of = Members(self.layout, self.buffers, self._initial.take)
         buffers = [self._moved(buffer, value_of, homes.get(buffer)) for buffer in layout.buffers]
 
@@ -246,7 +246,7 @@ class LiveState(Uncopied):
         self.buffers[:] = buffers
 
     def agrees(self, homes: Homes) -> bool:
-        """Whether these buffers lie where an executable wants them."""
+        """Whether these buffers are where an executable needs them."""
         return all(self._homes.get(buffer) == home for buffer, home in homes.items())
 
     def snapshot(self) -> tuple[StateLayout, tuple[Any, ...]]:
@@ -258,7 +258,7 @@ class LiveState(Uncopied):
 
     def get(self, name: str | Variable) -> jax.Array:
         """A copy of one value: see `Session.get`."""
-        with self.lock, ONE_AT_A_TIME.lock:  # it may be in pieces on several devices
+        with self.lock, ONE_AT_A_TIME.lock:  # the value may be in pieces on several devices
             self._check_values()
             found, slot = self._slot(name)
             value, buffer = self._made(slot.buffer), self.layout.buffers[slot.buffer]
@@ -283,12 +283,12 @@ class LiveState(Uncopied):
             return {name: found[name] for name in wanted}
 
     def copy(self) -> State:
-        """All of it, as an executable takes it."""
+        """A copy of all state, as an executable takes it."""
         with self.lock, jax.enable_x64(True):
             self._check_values()
             return State(self.layout, [jnp.array(b, copy=True) for b in self._all_made()])
 
-    def set(self, values: Mapping[Any, Any]) -> None:
+    def set(self, values: Mapping[Any, Any], *, copy: bool = True) -> None:
         """New values of some variables, one write for each buffer: see `Session.set_all`."""
         checked = {}
         for name, value in values.items():
@@ -300,24 +300,28 @@ class LiveState(Uncopied):
             for name, array in checked.items():
                 by_buffer.setdefault(self._slot(name)[1].buffer, {})[name] = array
             self._uncertain = True
-            uninterrupted(self._write, by_buffer)
+            uninterrupted(self._write, by_buffer, copy)
             self._uncertain = False
 
-    def _write(self, by_buffer: Mapping[int, Mapping[str, Array]]) -> None:
+    def _write(self, by_buffer: Mapping[int, Mapping[str, Array]], copy: bool) -> None:
         """Writes new values; in place if a buffer also holds other variables."""
-        made = {i: self._written(i, m) for i, m in by_buffer.items() if not self._in_place(i, m)}
+        made = {
+            number: self._written(number, members, copy)
+            for number, members in by_buffer.items()
+            if not self._in_place(number, members)
+        }
         for number, buffer in made.items():
             self.buffers[number] = buffer
         for number, members in by_buffer.items():
             if number not in made:
-                self.buffers[number] = self._written(number, members)
+                self.buffers[number] = self._written(number, members, copy)
 
     def _in_place(self, number: int, members: Mapping[str, Array]) -> bool:
-        """Whether a program on the device writes one member among several."""
+        """Whether a program on the device is used, which writes one member of several."""
         on_device = isinstance(self.buffers[number], jax.Array)
         return on_device and len(members) == 1 < len(self.layout.buffers[number].members)
 
-    def _written(self, number: int, members: Mapping[str, Array]) -> Any:
+    def _written(self, number: int, members: Mapping[str, Array], copy: bool) -> Any:
         """A buffer with new values of some of its members."""
         buffer, old = self.layout.buffers[number], self.buffers[number]
         if self._in_place(number, members):
@@ -328,7 +332,8 @@ class LiveState(Uncopied):
             members = {**unpack(buffer, self._made(number)), **members}
         home = self._homes.get(buffer)
         value = filled(buffer, members.__getitem__, home)
-        return np.array(value) if home is None else value
+        is_the_callers = home is None and buffer.kind == OWN
+        return np.array(value) if is_the_callers and copy else value
 
     def _slot(self, name: str | Variable) -> tuple[str, Slot]:
         found: Any = name.name if isinstance(name, Variable) else name
@@ -343,10 +348,10 @@ class LiveState(Uncopied):
         return found, self.layout.slot(found)
 
     def _checked(self, name: str, value: Any) -> Array:
-        """A value for a variable as an array of the variable's type, perhaps the caller's.
+        """A value for a variable, as an array of the variable's type. It may be the caller's array.
 
         Raises:
-            ShapeError, DTypeError: it does not fit.
+            ShapeError, DTypeError: the value does not fit.
         """
         variable = self._graph.variables.get(name)
         source = variable.source if variable is not None else None

@@ -1,4 +1,4 @@
-"""State behind names: what buffers hold a variable's value, no user sees."""
+"""The state as a mapping from names to values. The physical buffers are hidden from users."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class State(Mapping[str, jax.Array], Uncopied):
         self.layout = layout
         self._buffers = buffers
         self._consumed_by: str | None = None
-        self._shares = False  # some buffers with another state, which may be consumed
+        self._shares = False  # some buffers, with another state that may be consumed
         self.lock = RLock()
         self.uncertain = False
-        self.settled: object = None  # the executor whose buffers lie here where it wants them
+        self.settled: object = None  # the executor that needs no buffer of it to be moved
 
     @property
     def buffers(self) -> list[jax.Array]:
-        """The physical buffers, for executors: in the order of the layout.
+        """The physical buffers in the order of the layout, for executors.
 
         Raises:
             StateError: the state was consumed, or the step that made it failed.
@@ -82,7 +82,7 @@ class State(Mapping[str, jax.Array], Uncopied):
         return self._buffers
 
     def consume(self, by: str) -> None:
-        """Marks the state as given away."""
+        """Marks the state as consumed."""
         self._consumed_by = by
 
     def revive(self, buffers: list[jax.Array]) -> None:
@@ -112,7 +112,7 @@ class State(Mapping[str, jax.Array], Uncopied):
         """Moves the values into the buffers of another layout of the same variables, in place.
 
         Args:
-            home_of: where a buffer is wanted.
+            home_of: returns the sharding that a buffer needs.
         """
         uninterrupted(self._have, repack(self.layout, self.buffers, layout, home_of), layout)
 
@@ -133,7 +133,7 @@ class State(Mapping[str, jax.Array], Uncopied):
 
         Raises:
             UnknownNameError: no such variable.
-            ShapeError, DTypeError: the value is not of its type.
+            ShapeError, DTypeError: the value does not fit the variable.
             StateError: see `buffers`.
 
         Examples:
@@ -166,7 +166,7 @@ class State(Mapping[str, jax.Array], Uncopied):
         return self.followed_by(buffers)
 
     def followed_by(self, buffers: list[jax.Array], settled: object = None) -> State:
-        """A state of the same layout, some of whose buffers may be this one's."""
+        """A state of the same layout. It may share some buffers with this one."""
         other = State(self.layout, buffers)
         other.settled = settled
         self._shares = other._shares = self._consumed_by is None

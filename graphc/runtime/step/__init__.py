@@ -1,1 +1,1 @@
-"""Executables and plans: what a call of a step does."""
+"""Executables and plans: compiling and calling a step."""

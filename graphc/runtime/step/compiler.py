@@ -288,7 +288,7 @@ def make(
     """
     found = slot.find()
     if found is not None and (grow or found.layout.buffers == layout.buffers):
-        stages = Stages(compilation, found.layout, budget=found.budget)
+        stages = Stages(compilation, found.layout, budget=found.budget, names=found.names)
         executor = Executor(
             found.interface,
             lambda: found.compiled,

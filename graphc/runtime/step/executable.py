@@ -220,7 +220,7 @@ class Executable(Inspected, Uncopied):
         feeds: Sequence[jax.Array | np.ndarray[Any, Any]],
         places: Places | None = None,
     ) -> Fetched:
-        """Runs on `buffers`, replaces them by the new ones, and returns the fetched values.
+        """Runs on `buffers`, replaces them with the new ones, and returns the fetched values.
 
         Args:
             places: the positions of state in `buffers`, if its layout is not this executable's.
@@ -385,6 +385,19 @@ class Executable(Inspected, Uncopied):
         self.executor.compiled  # noqa: B018  reading it compiles
         self.is_compiled = True
         return self
+
+    def finish(self) -> None:
+        """Waits until the runs that were started have ended.
+
+        Raises:
+            StateError, ExecutionError: one of them failed.
+
+        Examples:
+            >>> step = gc.compile(graph, gc.constant(1) + 1)
+            >>> value, state = step(step.init())
+            >>> step.finish()
+        """
+        self.executor.finish()
 
     def timeline(self, state: State, feeds: Feeds | None = None) -> list[Span]:
         """The times, in seconds, when each cluster of a program on several devices would run in a

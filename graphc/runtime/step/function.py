@@ -159,7 +159,7 @@ def _as_fed(value: Any, port: Port) -> Any:
         raise DTypeError(
             f"feed {port.name!r} must be {port.tensor.type}, got {array.dtype.name}",
             source=current_source(),
-            hint="convert it: casts within a kind alone are made for you",
+            hint="convert it: only casts within a kind are automatic",
         )
     return array.astype(dtype)
 

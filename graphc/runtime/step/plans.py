@@ -158,5 +158,5 @@ def _nest_key(fetches: Any) -> Any:
         return (type(fetches), *items)
     leaves, tree = jax.tree.flatten(fetches)
     if tree == _LEAF:
-        return id(fetches)  # not a fetch at all: refused when it is resolved
+        return id(fetches)  # not a fetch: rejected when it is resolved
     return (tree, *map(fetch_key, leaves))  # a class that JAX knows as a nest

@@ -1,1 +1,1 @@
-"""What runs a compiled program: one device, replicas, a mesh, programs in parts."""
+"""Runs compiled programs: on one device, on replicas, on a mesh, or in parts."""

@@ -1,8 +1,8 @@
-"""What runs a compiled program, on one device or replicated on several.
+"""Runs a compiled program on one device or on several.
 
-An executor takes the buffers of state that the program assigns (donated), those it only reads,
-and the feeds; and gives the fetched values and the new buffers. It needs no program: see
-`runtime.interface`.
+An executor takes the state buffers that the program assigns (donated), those that it only reads,
+and the feeds. It returns the fetched values and the new buffers. It does not need the program
+itself; see `runtime.targets.interface`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from graphc.runtime.targets.room import SMALL, Need, has_room, is_limited, need_
 
 AXIS_NAME = "replica"
 
-# Held while a program over several devices is dispatched. If two threads dispatched at once, one
-# device could get the first program first and another the second, and each would wait for ever
-# for the other's part of a collective.
+# Held while a program over several devices is dispatched. If two threads dispatched at the same
+# time, one device could get the first program first and another device the second. Each would then
+# wait forever for the other's part of a collective.
 ONE_AT_A_TIME = SharedLock()
 
 
 class Places(NamedTuple):
-    """The numbers of the buffers that a step takes and assigns, in its own order."""
+    """The numbers of the buffers that a step takes and assigns, in the step's order."""
 
     written: list[int]
     read: list[int]
@@ -45,17 +45,18 @@ class Places(NamedTuple):
 
 
 class Executor:
-    """Runs a compiled program; any thread may.
+    """Runs a compiled program. Any thread may call it.
 
     Args:
-        interface: what the program takes and gives.
-        compile: gives what takes the arrays that `interface` lists and gives a list likewise:
-            a `jax.stages.Compiled`, made at the first call if not before.
-        devices: as many as it has replicas.
-        max_in_flight: how many runs may be dispatched and not finished.
+        interface: the arguments and results of the program.
+        compile: returns the compiled program, a `jax.stages.Compiled` that takes and returns the
+            arrays that `interface` lists. It compiles at the first call, unless this was done
+            before.
+        devices: one per replica.
+        max_in_flight: the number of runs that may be dispatched and not finished.
 
     Attributes:
-        homes: how each buffer of state lies that it touches.
+        homes: the sharding of each buffer of state that the program uses.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Executor:
         self.interface = interface
         self._compile = compile
         self._compiled: Any = None
-        self._need: Need | None = None  # known with the compiled program
+        self._need: Need | None = None  # set together with the compiled program
         self._turn = None if interface.kind == SINGLE else ONE_AT_A_TIME
         self.devices = tuple(devices)
         self.homes, self._default, self._feeds = shardings(interface, devices)
@@ -77,10 +78,10 @@ class Executor:
     @property
     @within_stack
     def compiled(self) -> Any:
-        """The compiled program, waited for if it is still being made.
+        """The compiled program. Waits while it is being compiled.
 
         Raises:
-            ExecutionError: XLA refuses it.
+            ExecutionError: XLA rejects it.
             StateError: it is not compiled, and this process cannot use devices.
         """
         if self._compiled is None:
@@ -89,21 +90,21 @@ class Executor:
         return self._compiled
 
     def place(self, value: Any, buffer: Buffer) -> jax.Array:
-        """The value of a buffer of state where this executor wants it, if it touches it."""
+        """The value of a buffer of state, placed where this executor needs it if it uses it."""
         return place_on(value, self.home(buffer))
 
     def home(self, buffer: Buffer) -> jax.sharding.Sharding:
-        """Where a buffer of state lies for this executor."""
+        """The sharding of a buffer of state in this executor."""
         return self.homes.get(buffer, self._default)
 
     @property
     def feed_homes(self) -> list[jax.sharding.Sharding]:
-        """Where it takes each of the feeds."""
+        """The sharding of each feed."""
         return list(self._feeds)
 
     @property
     def need(self) -> Need:
-        """The host's memory that a run allocates."""
+        """The host memory that a run allocates."""
         if self._need is None:
             self._need = need_of(self.compiled, self.interface, self.devices)
             self._in_flight.waited_for = self._need.blocks >= SMALL
@@ -115,10 +116,11 @@ class Executor:
         return (self._need or self.need).blocks >= SMALL and is_limited()
 
     def has_room(self) -> bool:
-        """Whether the system has memory for one more run now, or when all earlier runs have ended.
+        """Whether the system has memory for one more run, now or after all earlier runs have
+        finished.
 
         Raises:
-            StateError, ExecutionError: what runs now failed: see `InFlight.wait`.
+            StateError, ExecutionError: an earlier run failed: see `InFlight.wait`.
         """
         if has_room(self.need.blocks):
             return True
@@ -129,7 +131,7 @@ class Executor:
         """(fetched values, assigned state). Feeds have their global shapes.
 
         Raises:
-            ExecutionError: there is no room for what it needs; nothing has run.
+            ExecutionError: there is not enough memory; nothing has run.
         """
         if self._turn is None:
             return self._call(written, read, feeds)
@@ -137,12 +139,12 @@ class Executor:
             return self._call(written, read, feeds)
 
     def update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
-        """Runs on `buffers`, replaces them by the new ones, and returns the fetched values.
+        """Runs on `buffers`, replaces them with the new ones, and returns the fetched values.
 
         An interrupt takes effect before or after this call, never during it.
 
         Raises:
-            ExecutionError: there is no room for what it needs; nothing has run.
+            ExecutionError: there is not enough memory; nothing has run.
         """
         if self._turn is None:
             return self._update(buffers, places, feeds)
@@ -153,12 +155,20 @@ class Executor:
         """Waits until one more run may be dispatched.
 
         Raises:
-            StateError, ExecutionError: an earlier one failed: see `InFlight.wait`.
+            StateError, ExecutionError: an earlier run failed: see `InFlight.wait`.
         """
         self._in_flight.wait()
 
+    def finish(self) -> None:
+        """Waits until no run is in flight.
+
+        Raises:
+            StateError, ExecutionError: a run failed: see `InFlight.wait`.
+        """
+        self._in_flight.finish()
+
     def copies(self, buffers: Sequence[Any]) -> list[Any]:
-        """Copies of buffers of state, waited for."""
+        """Copies of buffers of state. Returns when they are complete."""
         with nullcontext() if self._turn is None else self._turn.lock, jax.enable_x64(True):
             return copies_of(buffers)
 
@@ -186,7 +196,7 @@ class Executor:
         return uninterrupted(self._hand_over, buffers, places, feeds)
 
     def _hand_over(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
-        """From the time that the old state is gone until the new one is there."""
+        """Starts the run and puts the new state in place of the old one."""
         written, read, assigned = places
         old = [buffers[i] for i in written]
         constant = [buffers[i] for i in read]
@@ -202,7 +212,7 @@ class Executor:
         return fetched
 
     def _spread(self, feeds: Sequence[Any]) -> Sequence[Any]:
-        """The feeds, those that are on devices moved to where they belong."""
+        """The feeds. Those that are on devices are moved to where the program needs them."""
         for value in feeds:
             if type(value) is not np.ndarray:
                 rows = zip(feeds, self._feeds, strict=True)
@@ -210,34 +220,34 @@ class Executor:
         return feeds
 
     def _find_room(self, buffers: Sequence[Any]) -> None:
-        """Sees to it that there is memory for the large blocks of one more run.
+        """Makes sure that there is memory for the large blocks of one more run.
 
-        Also for the small ones where devices wait for each other: if one of them found none, the
-        others would wait until XLA ends the process.
+        If the devices wait for each other, this includes the small blocks: if one device found no
+        memory, the others would wait until XLA ends the process.
 
         Args:
-            buffers: those that the run takes are among these.
+            buffers: include those that the run takes.
 
         Raises:
-            ExecutionError: there is none.
+            ExecutionError: there is not enough memory.
         """
         size = self.need.large
         if self.interface.kind not in (SINGLE, PARTITIONED) and is_limited():
             size = self.need.blocks
         if size and not has_room(size):
-            self._in_flight.finish()  # what runs now gives its memory back
+            self._in_flight.finish()  # earlier runs free their memory
             jax.block_until_ready(list(buffers))
             if not has_room(size):
                 raise no_room(size)
 
 
 class Shardings(NamedTuple):
-    """How the arrays of an executable lie.
+    """The shardings of the arrays of an executable.
 
     Attributes:
-        homes: each buffer of state that it touches.
-        default: any other.
-        feeds: in order.
+        homes: the sharding of each buffer of state that it uses.
+        default: the sharding of any other buffer.
+        feeds: the shardings of the feeds, in order.
     """
 
     homes: Mapping[Buffer, jax.sharding.Sharding]
@@ -246,7 +256,7 @@ class Shardings(NamedTuple):
 
 
 def shardings(interface: Interface, devices: Sequence[jax.Device]) -> Shardings:
-    """How state and each of the feeds lie on the devices."""
+    """The shardings of the state and of each feed."""
     default: jax.sharding.Sharding = jax.sharding.SingleDeviceSharding(devices[0])
     feeds: Sequence[jax.sharding.Sharding] = [default] * len(interface.feeds)
     mesh = None
@@ -272,14 +282,15 @@ def shardings(interface: Interface, devices: Sequence[jax.Device]) -> Shardings:
 
 
 def cut_along(mesh: Mesh, axis: int | None) -> NamedSharding:
-    """Shared by the devices of a mesh along an axis; None: whole on each."""
+    """The sharding of a value that is split along an axis over the devices of a mesh; with None,
+    the value is whole on each device."""
     spec = () if axis is None else (*[None] * axis, AXIS_NAME)
     return NamedSharding(mesh, PartitionSpec(*spec))
 
 
 def copies_of(arrays: Sequence[Any]) -> list[Any]:
-    """Copies of arrays where they are, waited for. Nothing is compiled for it, which might find
-    no memory either."""
+    """Copies of arrays on their devices. Returns when they are complete. Nothing is compiled for
+    this, because compilation might find no memory either."""
     made = [
         jax.device_put(array, array.sharding, may_alias=False)
         if isinstance(array, jax.Array)
@@ -291,49 +302,51 @@ def copies_of(arrays: Sequence[Any]) -> list[Any]:
 
 
 def put_on(values: Sequence[Any], where: Sequence[jax.sharding.Sharding]) -> list[jax.Array]:
-    """Arrays that nobody writes to, on their way to where they belong, 64-bit dtypes kept; what
-    lies there already stays as it is."""
+    """Starts to move arrays to the given shardings and keeps 64-bit dtypes. An array that is
+    already there is not copied. Nothing may write to the arrays."""
     with jax.enable_x64(True):
         placed: list[jax.Array] = jax.device_put(list(values), list(where))
         return placed
 
 
 def spread(value: Any, where: jax.sharding.Sharding) -> Any:
-    """A feed that is on devices already, moved to where its pieces belong."""
+    """A feed. If it is already on devices, its pieces are moved to where they are needed."""
     if isinstance(value, jax.Array) and value.sharding != where:
-        with jax.enable_x64(True):  # without it JAX would take a 64-bit array for a 32-bit one
+        with jax.enable_x64(True):  # otherwise JAX would treat a 64-bit array as a 32-bit one
             return jax.device_put(value, where)
     return value
 
 
 class InFlight:
-    """Bounds the steps whose results are not there yet: `wait`, dispatch, `split`.
+    """Limits the number of steps that are not finished. Call `wait`, dispatch the step, then call
+    `split`.
 
-    The waiting comes first: an interrupt (Ctrl-C) then finds all state in its place. Threads that
-    wait at the same time may each dispatch one step more.
+    The wait comes first, so that an interrupt (Ctrl-C) finds all state in its place. Threads that
+    wait at the same time may each dispatch one more step.
 
-    With collectives on virtual CPU devices an unbounded queue can starve a rendezvous and abort
-    the process; elsewhere it would let memory grow.
+    With collectives on virtual CPU devices, an unbounded queue can starve a rendezvous and abort
+    the process. On other devices it would let the memory use grow.
     """
 
     def __init__(self, bound: int, interface: Interface) -> None:
         self._assigned = len(interface.assigned)
         self._bound = bound
-        self.waited_for = False  # whether each step is, where memory is limited
+        self.waited_for = False  # if memory is limited: whether the caller waits for each step
         self._waiting: deque[Any] = deque()
         sizes = [_bytes(value.type) for value in interface.fetches] or [0]
         fetched = self._assigned + len(interface.fetches)
         self._of_state, self._of_fetches = slice(self._assigned), slice(self._assigned, fetched)
         watched = self._assigned + sizes.index(min(sizes))
         self._watched = slice(watched, watched + 1)
-        if interface.kind == PARTITIONED:  # a token of each device: see `runtime.scripts`
+        if interface.kind == PARTITIONED:  # one token per device: see `runtime.targets.scripts`
             self._watched = slice(fetched, None)
 
     def wait(self) -> None:
         """Waits until one more step may be dispatched.
 
         Raises:
-            StateError, ExecutionError: an earlier step failed, with or without what it assigned.
+            StateError, ExecutionError: an earlier step failed; it is a StateError if the step
+                assigns state.
         """
         while len(self._waiting) >= self._bound:
             self._wait_for_the_oldest()
@@ -342,21 +355,21 @@ class InFlight:
         """Waits until no step is in flight.
 
         Raises:
-            StateError, ExecutionError: one failed, as for `wait`.
+            StateError, ExecutionError: a step failed, as for `wait`.
         """
         while self._waiting:
             self._wait_for_the_oldest()
 
     def forget(self) -> None:
-        """Waits for none of the steps in flight any more."""
+        """Stops waiting for the steps in flight."""
         self._waiting.clear()
 
     def _wait_for_the_oldest(self) -> None:
         waiting = self._waiting
         try:
-            step = waiting.popleft()  # first, so that no other thread takes it too
+            step = waiting.popleft()  # first, so that no other thread removes it too
         except IndexError:
-            return  # others took them all
+            return  # other threads removed all of them
         try:
             for value in step:
                 if not value.is_deleted():  # by the caller
@@ -364,15 +377,15 @@ class InFlight:
         except RUN_FAILED as error:
             waiting.clear()
             if self.waited_for and is_limited():
-                return  # the call that dispatched the step reports it, and it alone
+                return  # only the call that dispatched the step reports it
             kind = StateError if self._assigned else ExecutionError
             raise kind(f"an earlier run failed: {error}") from error
-        except BaseException:  # what a signal's handler raised: no failure of the step
+        except BaseException:  # raised by a signal handler: the step did not fail
             waiting.appendleft(step)
             raise
 
     def split(self, outputs: Sequence[Any]) -> tuple[Any, Any]:
-        """(fetched values, assigned state) of a step just dispatched."""
+        """(fetched values, assigned state) of a step that was just dispatched."""
         self._waiting.append(outputs[self._watched])
         return outputs[self._of_fetches], outputs[self._of_state]
 

@@ -1,7 +1,7 @@
-"""`Interface`: everything that running a compiled program needs to know of it, as plain data.
+"""`Interface`: everything that is needed to run a compiled program, as plain data.
 
-With the compiled program and the devices it makes an `Executor`; nothing of the graph or of the
-program is needed for that, so it can be read from a file.
+An interface, the compiled program and the devices make an `Executor`. The graph and the program are
+not needed, so the interface can be read from a file.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ SHARDED = "sharded"
 
 @dataclass(frozen=True)
 class Home:
-    """Where a buffer of state lies, of the devices that a program runs on.
+    """Where a buffer of state resides among the devices of a program.
 
     Attributes:
-        device: the number of the one that has it; None: all have it, or a piece of it.
-        spec: what each of its axes is cut along, of the axes of the devices' mesh; shorter than
-            its rank: the rest is whole.
+        device: the number of the device that has the buffer; None if all devices have it or a piece
+            of it.
+        spec: for each axis of the buffer, the mesh axes that it is split along. Axes beyond the end
+            of `spec` are not split.
     """
 
     device: int | None = None
     spec: Spec = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The home as plain values."""
         return {"device": self.device, "spec": self.spec}
 
     @staticmethod
@@ -43,7 +44,7 @@ class Home:
 
 
 def _spec(data: Sequence[Any]) -> Spec:
-    """What JSON made lists of."""
+    """A spec read from JSON, which has lists in place of tuples."""
     return tuple([tuple(entry) if isinstance(entry, list) else entry for entry in data])
 
 
@@ -52,11 +53,11 @@ class Value:
     """A feed or a fetched value.
 
     Attributes:
-        name: of the feed as users know it, for errors; of a fetch, for print-outs.
+        name: the user's name of the feed, for errors; the name of a fetch, for print-outs.
         type: dtype and global shape.
-        axis: what the replicas share it along; None where each has the whole.
-        spec: what its axes are cut along, where it lies on a mesh.
-        device: the number of the device that takes it first, where each has nodes of its own.
+        axis: the axis that is split over the replicas; None if each replica has the whole value.
+        spec: for each axis, the mesh axes that it is split along, if the value is on a mesh.
+        device: the number of the device that uses it first, if the nodes are on several devices.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Value:
     device: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The value as plain values."""
         return {
             "name": self.name,
             "type": str(self.type),
@@ -84,28 +85,29 @@ class Value:
 
 @dataclass(frozen=True)
 class Interface:
-    """What a compiled program takes and gives, in its own order: the state that it writes, the
-    state it reads, feeds; and the state it assigns, the fetched values, a token if there are none.
+    """The arguments and results of a compiled program, in its own order. The arguments are the
+    state that it writes, the state that it only reads, and the feeds. The results are the state
+    that it assigns and the fetched values, or a token if nothing is fetched.
 
     Attributes:
-        name: of the program.
-        kind: "single": on one device; "replicated": one replica on each of several;
-            "partitioned": each of several has nodes of its own; "sharded": one program over a
-            mesh of them.
-        replicas: how many devices it runs on.
-        wide: whether it holds 64-bit values, so that JAX must be told.
-        donate: whether the buffers in `written` are given away.
+        name: the name of the program.
+        kind: "single": on one device; "replicated": one replica on each of several devices;
+            "partitioned": each of several devices has its own nodes; "sharded": one program over a
+            mesh of devices.
+        replicas: the number of devices that it runs on.
+        wide: whether it has 64-bit values, so that JAX must enable them.
+        donate: whether the buffers in `written` are donated.
         written: buffers of state that it takes and assigns.
-        read: buffers that it takes only.
-        assigned: buffers that it gives: those of `written` first, in the same order.
-        feeds, fetches: the values from and for the caller.
-        nodes: how many nodes it has, for print-outs.
-        notes: what could not be done as asked, one line each.
-        checks: what stands at the places of which the last fetched value speaks, where numerics
-            are checked (see `passes.check_numerics`); None where they are not.
-        homes: where each of `buffers` lies, in their order; none given: on the one device, or
-            whole on each of several.
-        mesh: the axes of the mesh with their sizes; none elsewhere.
+        read: buffers that it only takes.
+        assigned: buffers that it returns; those of `written` come first, in the same order.
+        feeds, fetches: the values that the caller passes and receives.
+        nodes: the number of its nodes, for print-outs.
+        notes: the parts of the request that could not be followed, one line each.
+        checks: if numerics are checked, the table of the nodes that the last fetched value refers
+            to (see `passes.check_numerics`); otherwise None.
+        homes: the home of each of `buffers`, in their order. If it is empty, each buffer is on the
+            one device, or whole on each of several devices.
+        mesh: the axes of the mesh with their sizes; empty without a mesh.
     """
 
     name: str
@@ -126,26 +128,26 @@ class Interface:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """All buffers of state that it touches, each once."""
+        """All buffers of state that it uses, each once."""
         return tuple(dict.fromkeys((*self.written, *self.read, *self.assigned)))
 
     @property
     def consumes(self) -> bool:
-        """Whether a run takes away the state it is given."""
+        """Whether a run consumes the state that it is given."""
         return self.donate and bool(self.written)
 
     @property
     def arguments(self) -> int:
-        """How many arrays the compiled program takes."""
+        """The number of arrays that the compiled program takes."""
         return len(self.written) + len(self.read) + len(self.feeds)
 
     @property
     def results(self) -> int:
-        """How many it gives."""
+        """The number of arrays that the compiled program returns."""
         return len(self.assigned) + (len(self.fetches) or 1)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, which `from_json` reads back."""
+        """The interface as plain values, which `from_json` reads."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -169,7 +171,7 @@ class Interface:
         """The interface that `to_json` wrote.
 
         Raises:
-            GraphError: it did not write this.
+            GraphError: `to_json` did not write this data.
         """
         try:
             buffers: dict[str, Any] = {
@@ -189,4 +191,4 @@ class Interface:
             mesh = tuple([(str(name), int(size)) for name, size in data["mesh"]])
             return Interface(**plain, **buffers, **values, **more, mesh=mesh)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise GraphError(f"this is no interface of a program: {error}") from error
+            raise GraphError(f"this is not the interface of a program: {error}") from error

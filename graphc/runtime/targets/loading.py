@@ -1,8 +1,8 @@
-"""XLA executables as bytes, and back: what a cache entry holds beside its facts.
+"""Converts XLA executables to bytes and back. A cache entry holds these bytes and its metadata.
 
-The bytes are a pickle and native code. They are only ever loaded from an entry whose owner and
-digest were checked (`store.files`) and whose key says that this process would compile
-the same, and never before this process is ready for the functions that they call (`custom_calls`).
+The bytes are a pickle and native code. They are loaded only from an entry whose owner and digest
+were checked (`store.files`) and whose key says that this process would compile the same program.
+They are loaded only after this process has prepared the functions that they call (`custom_calls`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from graphc.runtime.hlo.custom_calls import check_known, make_ready, targets_of
 
 @contextmanager
 def noting_reuse() -> Iterator[list[str]]:
-    """Collects what JAX takes meanwhile, in this thread, from a persistent cache of its own.
+    """Collects the hits in JAX's own persistent cache, in this thread, while the context is active.
 
-    That must not go through `to_bytes`: on CPU, what was loaded once is written without its code,
-    which nobody notices before it runs.
+    An executable from that cache must not go through `to_bytes`: on CPU, an executable that was
+    loaded once is written without its code, and this is noticed only when it runs.
     """
     _listen()
     found: list[str] = []
@@ -65,10 +65,10 @@ class Code(NamedTuple):
 
 
 def to_bytes(compiled: jax.stages.Compiled, device: jax.Device) -> Code:
-    """A compiled function of flat arguments that gives a list.
+    """The bytes of a compiled function that takes flat arguments and returns a list.
 
     Args:
-        device: one that it runs on.
+        device: one of the devices that the function runs on.
 
     Raises:
         CacheError: this backend or this program cannot be serialised, or it calls a function that
@@ -79,24 +79,24 @@ def to_bytes(compiled: jax.stages.Compiled, device: jax.Device) -> Code:
     try:
         payload: bytes
         payload, *trees = serialize(compiled)
-    except Exception as error:  # each backend has its own kinds
+    except Exception as error:  # the type depends on the backend
         raise CacheError(f"a compiled program cannot be stored: {error}") from error
     arguments, results = (tree.num_leaves for tree in trees)
     if trees != list(_trees(arguments, results)):
-        raise CacheError("a compiled program cannot be stored: it takes or gives nests")
+        raise CacheError("a compiled program cannot be stored: it has nested arguments or results")
     return Code(payload, targets)
 
 
 def from_bytes(
     code: Code, arguments: int, results: int, devices: Sequence[jax.Device]
 ) -> jax.stages.Compiled:
-    """The compiled function again, on the same devices. Prepares the functions that it calls.
+    """The compiled function, loaded on the same devices. Prepares the functions that it calls.
 
     Args:
-        arguments, results: how many arrays it takes and gives.
+        arguments, results: the number of arrays that it takes and returns.
 
     Raises:
-        CacheError: it does not load here, or calls an unknown function.
+        CacheError: it cannot be loaded here, or it calls an unknown function.
     """
     make_ready(code.targets, platform_of(devices[0]))
     try:
@@ -106,7 +106,7 @@ def from_bytes(
             backend=devices[0].client,
             execution_devices=devices,
         )
-    except Exception as error:  # whatever a pickle or a backend raises: it is compiled anew
+    except Exception as error:  # a pickle or a backend may raise anything
         raise CacheError(f"a stored program does not load: {error}") from error
     return loaded
 

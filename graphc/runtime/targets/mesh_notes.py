@@ -19,9 +19,9 @@ _MOST = 5  # notes of one kind
 
 
 def uneven_notes(program: Program, mesh: Mapping[str, int]) -> list[str]:
-    """Notes on the nodes that turn an axis which the mesh divides into one that it does not divide.
+    """Notes on nodes where the mesh divides the size of an operand's axis, but not the result's.
 
-    Such an axis is whole on each device from there on (see `lowering.even_shards`), so the devices
+    The axis is whole on each device from that node on (see `lowering.even_shards`), so the devices
     no longer share the work along it.
 
     Args:

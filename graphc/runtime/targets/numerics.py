@@ -1,5 +1,5 @@
 """`CompileOptions(check_numerics=True)`: the error for a run that made a NaN or an infinity, or
-got an integer out of range."""
+that got an integer out of range."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ STEPS = "steps"  # the loop of `run_steps`
 def checked(
     program: Program, options: CompileOptions, stage: Stage = "bound"
 ) -> tuple[Program, Table | None]:
-    """What is lowered, and what stands where in it: with checks, where the options ask for them."""
+    """The program to lower, with checks if the options request them, and the table of its nodes for
+    error texts."""
     if not options.check_numerics:
         return program, None
     places = table(program)
@@ -45,7 +46,7 @@ class _Line(NamedTuple):
 
 
 def complaint(faults: Any, places: Table) -> NumericsError | None:
-    """The error of a run, of what its last output says; None where all is well."""
+    """The error that the last output of a run reports; None if there is none."""
     found = _decode(faults)
     if found is None:
         return None
@@ -95,11 +96,11 @@ def _range_told(entry: Table, value: int) -> tuple[str, str]:
 
 
 def _decode(faults: Any) -> tuple[int, int, list[int], list[int]] | None:
-    """What is wrong, the integer out of range, the path to the node, and the replicas that found it
-    there first; None if nothing is wrong.
+    """The kind of fault, the integer out of range, the path to the node, and the replicas that
+    found this fault there first; None if there is no fault.
 
     Args:
-        faults: [width], or a row for each replica.
+        faults: [width], or one row per replica.
     """
     rows = np.atleast_2d(np.asarray(jax.device_get(faults)))
     found = {i: row for i, row in enumerate(rows.tolist()) if row[0] > 0}
@@ -112,11 +113,11 @@ def _decode(faults: Any) -> tuple[int, int, list[int], list[int]] | None:
 
 
 def _of_turn(entry: Table, loops: Sequence[tuple[int, int | None]]) -> Table:
-    """What stands in the turn where it happened, of a node that stands for several.
+    """The table entry for the iteration where the fault occurred, if the node represents several.
 
     Args:
-        loops: that it lies in, from the outermost: the turn, and how many there are. The turns of
-            such a node may have been made those of two loops, one in the other.
+        loops: the loops that contain the node, outermost first: the iteration, and the number of
+            iterations. The iterations of such a node may be those of two nested loops.
     """
     turns = entry.get("turns", ())
     index, count = 0, 1
@@ -129,12 +130,12 @@ def _of_turn(entry: Table, loops: Sequence[tuple[int, int | None]]) -> Table:
 
 
 def _around(entry: Table, turn: int) -> str:
-    """One of the nodes that the culprit lies in."""
+    """The description of one of the nodes that contain the faulty node."""
     if entry["node"] == f"Scan {STEPS!r}" and not entry["line"]:
         return f"in step {turn} of this run_steps, counted from 0"
     at = f" at {entry['line']}" if entry["line"] else ""
     if entry["op"] in ("Scan", "While"):
-        return f"in turn {turn}, counted from 0, of {entry['node']}{at}"
+        return f"in iteration {turn}, counted from 0, of {entry['node']}{at}"
     if entry["op"] == "Map":
         return f"in row {turn}, counted from 0, of {entry['node']}{at}"
     return f"in {entry['node']}{at}"

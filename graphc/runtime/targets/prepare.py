@@ -107,7 +107,7 @@ def prepare(
     captured = capture(graph, fetches, feeds, READ_VARIABLE)
     _check_needed(captured, feeds)
     COUNTERS.add(captures=1)
-    # No gradient is taken from here on, so what only defines one is dropped.
+    # No gradient is computed from here on, so nodes that only define one are dropped.
     functional = Functionalize().run(DropGradientRules().run(captured).program).program
     for a_pass in adding_state(options):
         functional = a_pass.run(functional).program
@@ -121,7 +121,7 @@ def prepare(
 
 
 class UnusedFeedError(FeedError):
-    """Nothing fetched depends on some of the feeds.
+    """The error for feeds that no fetch depends on.
 
     Args:
         feeds: these feeds. Also an attribute.

@@ -1,9 +1,10 @@
-"""Whether a run will get the memory that it needs, asked before the run takes any state.
+"""Checks that a run will get the memory that it needs, before the run consumes any state.
 
-XLA allocates memory when a step is carried out. By then the step has taken its state, and without
-memory the state is lost. Therefore a run asks the system for its large blocks beforehand, and gives
-them back at once. A smaller block may fit between blocks that are in use, so asking for it says
-nothing. Where the memory of the process is limited, a run that needs such blocks is waited for.
+XLA allocates memory when a step is executed. By then the step has consumed its state, and the state
+is lost if the allocation fails. Therefore a run first requests its large blocks from the system and
+returns them at once. A test of smaller blocks would prove nothing, because they may fit between
+blocks that are in use. If the memory of the process is limited, the caller waits for a run that
+needs such blocks.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ try:
 except ImportError:  # Windows
     resource = None
 
-LARGE = 32 * 2**20  # glibc takes blocks of this size from the system, one by one
-SMALL = 2**18  # where the process has not even this much, Python itself fails
+LARGE = 32 * 2**20  # glibc requests each block of this size from the system separately
+SMALL = 2**18  # if the process cannot get even this much, Python itself fails
 
 
 class Need(NamedTuple):
     """The host's memory that a run allocates, in bytes.
 
     Attributes:
-        blocks: in all.
-        large: in blocks of at least `LARGE`.
+        blocks: the total.
+        large: the part in blocks of at least `LARGE`.
     """
 
     blocks: int
@@ -43,11 +44,11 @@ class Need(NamedTuple):
 
 
 def need_of(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) -> Need:
-    """What a run needs; nothing where the program runs on devices with memory of their own."""
+    """The memory that a run needs; zero if the program runs on devices with their own memory."""
     if devices[0].platform != "cpu" or not hasattr(mmap, "MAP_PRIVATE"):
         return Need(0, 0)
     analysis = compiled.memory_analysis()
-    if analysis is None:  # a backend that does not say
+    if analysis is None:  # the backend does not report it
         return Need(0, 0)
     temporaries = int(analysis.temp_size_in_bytes)
     results = int(analysis.output_size_in_bytes - analysis.alias_size_in_bytes)
@@ -63,9 +64,9 @@ def need_of(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) 
 
 
 def has_room(size: int) -> bool:
-    """Whether the process can have so many bytes more, in one piece.
+    """Whether the process can get `size` more bytes in one piece.
 
-    Free memory that a heap of malloc keeps is not counted: only its own thread can use it.
+    Free memory in a heap of malloc does not count, because only the thread of that heap can use it.
     """
     try:
         mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
@@ -75,7 +76,7 @@ def has_room(size: int) -> bool:
 
 
 def is_limited() -> bool:
-    """Whether the system may refuse memory to this process, instead of ending it."""
+    """Whether the system may refuse memory to this process instead of killing it."""
     if resource is None:
         return False
     limit, none = resource.getrlimit, resource.RLIM_INFINITY
@@ -88,7 +89,8 @@ def is_limited() -> bool:
 
 @cache
 def _is_counted() -> bool:
-    """Whether Linux refuses what it could not provide if each process used all that it has."""
+    """Whether Linux refuses memory that it could not provide if each process used all its
+    memory."""
     try:
         return Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "2"
     except OSError:
@@ -96,10 +98,10 @@ def _is_counted() -> bool:
 
 
 def no_room(size: int) -> ExecutionError:
-    """The error of a run that was not begun."""
+    """The error for a run that was not started."""
     return ExecutionError(
-        f"the run failed before it began: it needs {size / 2**20:.0f} MiB of memory more, which "
-        "this process cannot have",
+        f"the run failed before it began: it needs {size / 2**20:.0f} MiB more memory, which "
+        "this process cannot get",
         details=[
             "temporaries and results, as XLA counts them",
             "nothing has run; the state is as it was",

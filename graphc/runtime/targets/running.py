@@ -1,4 +1,4 @@
-"""One run of a compiled step on buffers of state, so that no failure loses more than it must."""
+"""One run of a compiled step on buffers of state. A failed run loses no more state than it must."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from graphc.runtime.targets.numerics import complaint
 
 
 def run_step(executor: Executor, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
-    """Runs a step and puts the new buffers in their places; gives the fetched values.
+    """Runs a step, puts the new buffers into their places, and returns the fetched values.
 
     An exception that a signal handler raises passes through.
 
     Raises:
         StateError: the run failed after it had consumed state.
-        ExecutionError: it failed, and the buffers are as they were.
-        NumericsError: it made a NaN or an infinity, likewise.
+        ExecutionError: the run failed, and the buffers are unchanged.
+        NumericsError: the run made a NaN or an infinity, and the buffers are unchanged.
     """
     try:
         if executor.interface.consumes:
@@ -31,8 +31,8 @@ def run_step(executor: Executor, buffers: list[Any], places: Places, feeds: Sequ
             return executor.update(buffers, places, feeds)
         if not places.assigned:
             return _run_beside(executor, buffers, places, feeds)
-        # A signal handler may run a step of its own. It must run before or after this one,
-        # which computes its results from the buffers that it finds when it begins.
+        # A signal handler may run a step of its own. That step must run before or after this one,
+        # because this one computes its results from the buffers that it finds when it begins.
         executor.wait()
         return uninterrupted(_run_beside, executor, buffers, places, feeds)
     except RUN_FAILED as error:
@@ -49,8 +49,8 @@ def run_step(executor: Executor, buffers: list[Any], places: Places, feeds: Sequ
 def _run_beside(
     executor: Executor, buffers: list[Any], places: Places, feeds: Sequence[Any]
 ) -> Any:
-    """One run that does not consume the buffers it is given. If it succeeds, it puts all new
-    buffers into their places at once."""
+    """One run that does not consume its input buffers. If it succeeds, it puts all new buffers into
+    their places at once."""
     written, read, assigned = places
     fetched, new = executor([buffers[i] for i in written], [buffers[i] for i in read], feeds)
     if executor.may_be_refused or (assigned and executor.need.large):
@@ -75,10 +75,10 @@ def _run_beside(
 def _update_in_short_memory(
     executor: Executor, buffers: list[Any], places: Places, feeds: Sequence[Any]
 ) -> Any:
-    """One run that assigns state, where the system may refuse it memory.
+    """One run that assigns state, in a process that the system may refuse memory.
 
-    It is waited for, so that this call reports its failure. Where the memory seems not to
-    suffice, it consumes a copy of the state, so that a failure leaves the state as it was.
+    The call waits for the run, so that it reports a failure itself. If the memory is probably too
+    small, the run consumes a copy of the state, so that a failure leaves the state unchanged.
     """
     if not executor.has_room():
         return uninterrupted(_run_on_copies, executor, buffers, places, feeds)
@@ -94,8 +94,8 @@ def _update_in_short_memory(
 def _run_on_copies(
     executor: Executor, buffers: list[Any], places: Places, feeds: Sequence[Any]
 ) -> Any:
-    """One run that consumes copies of the buffers. They take the place of the old ones if it
-    succeeds."""
+    """One run that consumes copies of the buffers. If it succeeds, the results replace the old
+    buffers."""
     after = list(buffers)
     copies = executor.copies([buffers[i] for i in places.written])
     for i, copy in zip(places.written, copies, strict=True):

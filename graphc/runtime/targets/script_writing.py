@@ -1,4 +1,4 @@
-"""Writes the script of a partition, and says which executables it starts."""
+"""Writes the script of a partition and determines the executables that it starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphc.runtime.targets.scripts import Script, Step
 
 
 class Kernel(NamedTuple):
-    """One executable to be: clusters that are alike share it."""
+    """One executable that will be compiled. Equal clusters share it."""
 
     device: int
     cluster: Cluster
@@ -47,7 +47,7 @@ class ScriptWriter:
         self._last_on_device = set(last.values())
 
     def script(self) -> Script:
-        """The script; the kernels are known then."""
+        """The script. After this call, `kernels` is complete."""
         parts, number = self._parts, self._number
         arguments = {p.tensor for p in parts.program.inputs}
         for port in parts.program.inputs:
@@ -56,7 +56,7 @@ class ScriptWriter:
         targets: dict[Tensor, list[int]] = {}
         for send in parts.sends:
             targets.setdefault(send.tensor, []).append(number[send.target])
-        for send in parts.sends:  # of what there is from the start
+        for send in parts.sends:  # copies of values that exist from the start
             if send.tensor in arguments:
                 self._copy(send.tensor, number[send.source], number[send.target])
         for position in range(len(self._order)):
@@ -78,7 +78,7 @@ class ScriptWriter:
         )
 
     def device_of_feed(self, name: str) -> int:
-        """The number of the device that takes a feed first."""
+        """The number of the device that uses a feed first."""
         (tensor,) = [
             p.tensor for p in self._parts.program.inputs if (p.name, p.kind) == (name, "feed")
         ]
@@ -91,7 +91,7 @@ class ScriptWriter:
         return self._places - 1
 
     def _all_users(self) -> dict[tuple[Tensor, str], list[int]]:
-        """The clusters that take a value on a device, by their positions in the order."""
+        """For each value on a device, the positions in the order of the clusters that use it."""
         found: dict[tuple[Tensor, str], list[int]] = {}
         for position, index in enumerate(self._order):
             cluster = self._parts.clusters[index]
@@ -134,8 +134,9 @@ class ScriptWriter:
             self._results.setdefault(tensor, []).append((place, device))
 
     def _donated(self, cluster: Cluster, position: int) -> tuple[int, ...]:
-        """The arguments that a cluster may write over: state that is assigned, if it is the last
-        to take it, and what it alone takes; but no more of a type than it gives."""
+        """The arguments that a cluster may overwrite: assigned state, if the cluster is the last
+        user, and values that no other cluster uses. Of each type, there are at most as many as the
+        cluster has results of that type."""
         room = Counter(tensor.type for tensor in cluster.gives)
         found = []
         for i, tensor in enumerate(cluster.takes):
@@ -158,7 +159,7 @@ class ScriptWriter:
         return self._found[key]
 
     def _freeing(self, results: Sequence[int]) -> tuple[Step, ...]:
-        """The steps, each letting go of what none after it takes."""
+        """The steps. Each step frees the values that no later step uses."""
         kept, steps = set(results), []
         for step in reversed(self._steps):
             frees = [p for p in dict.fromkeys((*step.takes, *step.gives)) if p not in kept]

@@ -1,4 +1,4 @@
-"""How the host runs a program over several devices: executables and copies, one after the other."""
+"""How the host runs a program over several devices: it starts executables and copies in order."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ _IN_FLIGHT = 4  # steps of one call that are dispatched and not finished
 
 
 class Step(NamedTuple):
-    """One thing that the host does in a run.
+    """One action of the host in a run.
 
     Attributes:
-        executable: which one it starts; None: it copies values to a device.
+        executable: the index of the executable that it starts; None if it copies values to a
+            device.
         device: the number of the device.
-        takes, gives: the places of the values.
-        frees: places that nothing needs any more.
+        takes, gives: the places of the operands and results.
+        frees: the places of values that no later step uses.
     """
 
     executable: int | None
@@ -40,18 +41,19 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Script:
-    """A run as the host carries it out. Arguments have the first places.
+    """The actions of the host in a run. The arguments have the first places.
 
     Attributes:
-        steps: in order.
-        places: how many values there are in all.
-        results: the places of what is given back.
-        sizes: of each executable, how many arrays it takes and gives, and the number of its device.
-        tokens: how many of the last results are for waiting only: one of each device, given by the
-            last executable that runs there.
-        waited: the executables that call back, which are waited for: so they do it in order.
-        turns: where a call makes several steps, how many, and how many buffers of state a step
-            writes, reads only, and assigns.
+        steps: the actions, in order.
+        places: the total number of values.
+        results: the places of the results.
+        sizes: for each executable, the number of arrays that it takes, the number that it returns,
+            and the number of its device.
+        tokens: the number of results at the end that only serve for waiting: one per device,
+            returned by the last executable that runs there.
+        waited: the executables that call back. The host waits for each, so that they call in order.
+        turns: None, or for a call that makes several steps: the number of steps, and the number of
+            state buffers that a step writes, only reads, and assigns.
     """
 
     steps: tuple[Step, ...]
@@ -84,13 +86,14 @@ class Script:
 
 
 def in_parts(stages: Sequence[Any]) -> str:
-    """The texts of several stages, one after the other."""
+    """The texts of several stages, concatenated."""
     rows = [f"// executable {i}\n{stage.as_text()}" for i, stage in enumerate(stages)]
     return "\n".join(rows)
 
 
 class CompiledPartition:
-    """Executables and the script that runs them; takes and gives flat lists as one would."""
+    """Executables and the script that runs them. It takes and returns flat lists, as one executable
+    does."""
 
     def __init__(
         self, script: Script, executables: Sequence[Any], devices: Sequence[jax.Device]
@@ -102,7 +105,7 @@ class CompiledPartition:
         return self.step(arguments) if self.script.turns is None else self._steps(arguments)
 
     def _steps(self, arguments: Sequence[Any]) -> list[Any]:
-        """Several steps; feeds and fetched values have a leading axis of them."""
+        """Several steps. Feeds and fetched values have a leading axis for the steps."""
         turns, written, read, assigned = self.script.turns or (1, 0, 0, 0)
         state, constant = list(arguments[:written]), arguments[written : written + read]
         feeds, rows = arguments[written + read :], []
@@ -126,7 +129,8 @@ class CompiledPartition:
         """One step.
 
         Args:
-            started: starts an executable and gives its results; by default it is just called.
+            started: starts an executable and returns its results; by default, the executable is
+                called.
         """
         script = self.script
         values: list[Any] = [*arguments, *[None] * (script.places - len(arguments))]
@@ -135,8 +139,9 @@ class CompiledPartition:
             if executable is None:
                 results = jax.device_put(operands, self._shardings[device])
             else:
-                # What calls back runs alone. A call that raised later than it was dispatched would
-                # spoil JAX's token for the order of effects, and with it all programs that call.
+                # An executable that calls back runs alone. If it raised an error after its
+                # dispatch, the error would invalidate JAX's token for ordered effects, and with it
+                # all programs that call back.
                 calls = executable in script.waited
                 if calls:
                     jax.block_until_ready(operands)
@@ -152,11 +157,11 @@ class CompiledPartition:
         return [values[i] for i in script.results]
 
     def as_text(self) -> str:
-        """The HLO of each executable, one after the other."""
+        """The HLO of all executables, concatenated."""
         return in_parts(self.executables)
 
     def cost_analysis(self) -> dict[str, float]:
-        """XLA's estimates for one run, summed over all that is started."""
+        """XLA's estimates for one run, summed over all executables that are started."""
         found: Counter[str] = Counter()
         runs = Counter(step.executable for step in self.script.steps)
         for number, executable in enumerate(self.executables):
@@ -167,7 +172,7 @@ class CompiledPartition:
         return dict(found)
 
     def hlo_cost(self) -> HloCost:
-        """What one run costs all devices together, counted from the HLO text. Copies between
+        """The cost of one run on all devices together, computed from the HLO text. Copies between
         devices do not count."""
         turns = 1 if self.script.turns is None else self.script.turns[0]
         runs = Counter(step.executable for step in self.script.steps)
@@ -177,8 +182,8 @@ class CompiledPartition:
         )
 
     def memory_analysis(self) -> Memory:
-        """Bytes on the device that needs most: those of its executables together, but temporaries
-        of the one that takes most."""
+        """The bytes on the device that needs most. They are summed over its executables, except for
+        temporaries: those of the executable with the most count."""
         on: dict[int, Memory] = {}
         for executable, (_, _, device) in zip(self.executables, self.script.sizes, strict=True):
             own = Memory(*[getattr(executable.memory_analysis(), name) for name in Memory._fields])
@@ -189,8 +194,8 @@ class CompiledPartition:
         return max(on.values(), key=sum)
 
     def host_bytes(self) -> int:
-        """About what a run allocates where all devices are in the host's memory. Copies between
-        devices count as arguments of the executable that takes them."""
+        """The approximate number of bytes that a run allocates if all devices use the host's
+        memory. Copies between devices count as arguments of the executable that takes them."""
         analyses = [executable.memory_analysis() for executable in self.executables]
         return sum(
             int(a.temp_size_in_bytes + a.output_size_in_bytes + a.argument_size_in_bytes)
@@ -198,7 +203,7 @@ class CompiledPartition:
         )
 
     def to_bytes(self) -> Code:
-        """What `from_bytes` reads. Its targets are one list for each executable.
+        """The executables as `from_bytes` reads them. The targets are one list per executable.
 
         Raises:
             CacheError: an executable cannot be stored.
@@ -211,15 +216,15 @@ class CompiledPartition:
 
     @staticmethod
     def from_bytes(code: Code, devices: Sequence[jax.Device]) -> CompiledPartition:
-        """The same on the same devices.
+        """The stored executables, loaded on the same devices.
 
         Raises:
-            CacheError: it does not load here, or calls an unknown function.
+            CacheError: they cannot be loaded here, or they call an unknown function.
         """
         script_text, *parts = _framed(code.payload)
         script, targets = Script.from_json(json.loads(script_text)), code.targets
         if not isinstance(targets, list) or len(targets) != len(parts):
-            raise CacheError("a stored program does not record what each of its parts calls")
+            raise CacheError("a stored program does not record the functions its parts call")
         executables = [
             from_bytes(Code(part, called), arguments, results, [devices[device]])
             for part, called, (arguments, results, device) in zip(
@@ -230,7 +235,7 @@ class CompiledPartition:
 
 
 class Memory(NamedTuple):
-    """XLA's figures of one executable, under its names."""
+    """XLA's memory figures for one executable, under XLA's names."""
 
     argument_size_in_bytes: int
     output_size_in_bytes: int

@@ -1,4 +1,4 @@
-"""Which buffers of state are cut into pieces, one for each replica: those of optimizers' slots."""
+"""Chooses the state buffers that are split over the replicas: those that hold optimizer slots."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from graphc.runtime.targets.interface import Home
 def slot_pieces(
     layout: StateLayout, names: Iterable[str], replicas: int
 ) -> tuple[dict[str, Sharded], list[str]]:
-    """How those of the buffers called `names` lie that are cut; and a note on what is not, though
-    it holds slots alone.
+    """The layouts of the buffers among `names` that are split, and notes on the buffers that hold
+    only slots but cannot be split.
 
-    It depends on nothing but the layout, so all programs of a session agree.
+    The result depends on the layout alone, so all programs of a session agree.
     """
     asked = set(names)
     cut: dict[str, Sharded] = {}
@@ -39,8 +39,8 @@ def slot_pieces(
 
 
 def is_slot(name: str, variables: Container[str]) -> bool:
-    """Whether a variable stands under the name of another one, as what `minimize` keeps for it
-    does: `hidden/kernel/train/0/mu` under `hidden/kernel`."""
+    """Whether the name of a variable is below the name of another one, as for the variables that
+    `minimize` creates: `hidden/kernel/train/0/mu` is below `hidden/kernel`."""
     above = name.rpartition("/")[0]
     while above:
         if above in variables:
@@ -50,7 +50,7 @@ def is_slot(name: str, variables: Container[str]) -> bool:
 
 
 def homes_of(buffers: Sequence[Buffer], cut: Mapping[str, Sharded]) -> tuple[Home, ...]:
-    """Where buffers lie of which these are cut; none given where none is."""
+    """The homes of `buffers`, given those that are `cut`; empty if none is cut."""
     if not cut:
         return ()
     return tuple([_home(cut.get(buffer.name)) for buffer in buffers])
@@ -61,7 +61,7 @@ def _home(layout: Sharded | None) -> Home:
 
 
 def _first_cut(shape: Sequence[object], replicas: int) -> int | None:
-    """The first axis that divides into a piece for each replica."""
+    """The first axis whose size is divisible by the number of replicas."""
     for axis, size in enumerate(shape):
         if isinstance(size, int) and size and size % replicas == 0:
             return axis

@@ -1,6 +1,6 @@
-"""The search of `gc.tune` for a machine that is not here: each variant compiled, and ranked by an
-estimate of its time from the compiled text. Nothing runs, so nothing is checked by results, and
-nothing is kept for later compilations."""
+"""The search of `gc.tune` for a machine that is not present. Each variant is compiled and ranked by
+an estimate of its time from the compiled text. Nothing runs, so no results are compared, and
+nothing is stored for later compilations."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class Estimates:
     """One search.
 
     Args:
-        make: the executable of a `Compilation`, looked up in and given to a place.
-        compilation: under the given options, for a machine.
-        gpu: the model of its GPUs.
-        end: the time, by `time.perf_counter`, after which no compilation begins.
+        make: returns the executable of a `Compilation`; it looks it up in a `CacheBackend` and
+            stores it there.
+        compilation: the compilation with the given options, for the machine.
+        gpu: the model of the machine's GPUs.
+        end: the time, by `time.perf_counter`, after which no compilation is started.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Estimates:
         self._rows: list[TuningRow] = []
 
     def run(self, progress: bool) -> Tuning:
-        """Tries everything that there is time for."""
+        """Tries all variants for which there is time."""
         target, options = self._compilation.target, self._compilation.options
         variants = list(variants_for(self._step.program, target, options))
         found: list[tuple[float, Choice]] = []
@@ -71,7 +72,7 @@ class Estimates:
         )
 
     def _try(self, choice: Choice, found: list[tuple[float, Choice]]) -> None:
-        """Adds the choice to `found` if it gains something; and a row."""
+        """Adds a row for the choice. Adds the choice to `found` if it is faster."""
         ratio = seconds = None
         try:
             step = self._make(
@@ -98,7 +99,7 @@ class Estimates:
         return "faster" if ratio <= GAIN else "not faster"
 
     def _combined(self, faster: list[tuple[float, Choice]]) -> tuple[float, Choice] | None:
-        """The fastest, with the others that gain something beside it."""
+        """The fastest choice, combined with the others that make it faster still."""
         if not faster:
             return None
         best = faster[0]
@@ -112,7 +113,7 @@ class Estimates:
         return best
 
     def _reason_against(self, step: Executable) -> str | None:
-        """Why it is not worth compiling, if it is not."""
+        """The reason not to compile a variant, or None if it is worth compiling."""
         identity = identity_of(step)
         if identity in self._identities:
             return "the same program"
@@ -126,7 +127,8 @@ class Estimates:
 
 
 def _without_names(step: Executable) -> tuple[object, ...]:
-    """What the kernels of a step do, and in which order: equal for what XLA made alike."""
+    """The kernels of a step in order, without names: equal for programs that XLA compiled to the
+    same kernels."""
     return tuple(
         (k.opcode, k.target, k.bytes, tuple(k.matrix_flops.items()), k.beside, k.times)
         for k in step.hlo_cost().launches

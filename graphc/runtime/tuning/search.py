@@ -1,8 +1,8 @@
-"""The search of `gc.tune`: each variant compiled, checked and timed beside the options as they are.
+"""The search of `gc.tune`: each variant is compiled, checked, and timed against the given options.
 
-Times are measured in turns, so that whatever else the machine does hits both sides, and judged by
-the ratio of each pair: a few pairs first; then the likely winner again, by more and new ones, since
-the best of many measured is also the luckiest.
+The two are timed alternately, so that other activity of the machine affects both. The ratio of each
+pair decides. A few pairs are measured first. Then the likely winner is measured again with new and
+more pairs, because the best of many measurements is also the luckiest.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from graphc.runtime.tuning.trials import (
 from graphc.runtime.tuning.tuning_report import Tuning, TuningRow
 from graphc.runtime.tuning.variants import variants_for
 
-_FIRST, _AGAIN, _LEAST = 5, 15, 6  # pairs
-_HOPELESS = 1.1  # slower than that in each of the first pairs: no more are measured
-GAIN = 0.98  # no more of the time than that, with 95 % confidence, or all stays as it is
-_LOOKS = 2  # so often the winner is measured again, if it is still in doubt: each has half the risk
-_MEMORY, _LITTLE = 1.25, 64 * 2**20  # so many times as much, or so many bytes more, at most
-_TRIED_AGAIN = 3  # of those that were fastest at first
-_PER_NODE = 0.005  # seconds of compiling, where nothing is known of the program
+_FIRST, _AGAIN, _LEAST = 5, 15, 6  # numbers of pairs
+_HOPELESS = 1.1  # if each of the first pairs is slower than this, measuring stops
+GAIN = 0.98  # a choice must take at most this part of the time, with 95 % confidence
+_LOOKS = 2  # times that a doubtful winner is measured again; each gets half the risk
+_MEMORY, _LITTLE = 1.25, 64 * 2**20  # at most this factor of memory, or this many bytes more
+_TRIED_AGAIN = 3  # how many of the choices that were fastest at first are measured again
+_PER_NODE = 0.005  # seconds of compilation, if nothing is known about the program
 
 
 class Candidate:
-    """A choice that gives the right results.
+    """A choice that gives correct results.
 
     Attributes:
-        choice: what it changes.
-        making: what its executable is made from.
-        trial: its executable, to be run.
-        ratio: its time as a part of that of the options as they are; NaN before it is known.
+        choice: the changes that it makes.
+        making: the compilation that its executable comes from.
+        trial: its executable, ready to run.
+        ratio: its time relative to the given options; NaN until it is known.
     """
 
     def __init__(self, choice: Choice, compilation: Compilation, trial: Trial, held: Held) -> None:
@@ -61,21 +61,21 @@ class Candidate:
 
 
 class Held:
-    """Takes an executable as a shelf would, for the case that it wins."""
+    """Keeps an executable as a cache slot would, in case it wins."""
 
     def __init__(self) -> None:
         self._given: tuple[Stages, jax.stages.Compiled] | None = None
 
     def find(self) -> Found | None:
-        """Nothing: each trial is compiled here."""
+        """Returns None, so that each trial is compiled here."""
         return None
 
     def keep(self, stages: Stages, compiled: jax.stages.Compiled) -> None:
-        """Takes it."""
+        """Keeps the executable."""
         self._given = stages, compiled
 
     def pass_on(self, slot: CacheSlot) -> None:
-        """Gives it to a shelf that has none."""
+        """Stores the executable in a slot that has none."""
         if self._given is not None and slot.find() is None:
             slot.keep(*self._given)
 
@@ -84,13 +84,14 @@ class Search:
     """One search.
 
     Args:
-        make: the executable of a `Compilation`, looked up in and given to a place.
-        compilation: under the given options.
-        layout: of state that no executable has touched.
+        make: returns the executable of a `Compilation`; it looks it up in a `CacheBackend` and
+            stores it there.
+        compilation: the compilation with the given options.
+        layout: the layout of state that no executable has used.
         state: the values of all state by name.
-        feeds: those of one call.
+        feeds: the feeds of one call.
         tolerance: see `tune`.
-        end: the time, by `time.perf_counter`, after which no compilation begins.
+        end: the time, by `time.perf_counter`, after which no compilation is started.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Search:
             self._pair_seconds = 2 * self._base.calls * self._base.seconds()
 
     def run(self, progress: bool) -> Tuning:
-        """Tries everything that there is time for, and keeps what won."""
+        """Tries all variants for which there is time, and stores the winner."""
         before = find_tuned(self._compilation, self._layout)
         choices = [] if before is None else [before.choice]
         program, target = self._step.program, self._compilation.target
@@ -143,7 +144,8 @@ class Search:
     # -- trying -----------------------------------------------------------------------------
 
     def _try(self, choice: Choice, found: list[Candidate]) -> None:
-        """Adds the choice to `found`, if it gives the right results in time; and a row."""
+        """Adds a row for the choice. Adds the choice to `found` if it gives correct results in
+        time."""
         compiled: float | None = None
         ratio: float | None = None
         try:
@@ -175,7 +177,7 @@ class Search:
         return base.under(options)
 
     def _reason_against(self, step: Executable) -> str | None:
-        """Why it is not worth compiling, if it is not."""
+        """The reason not to compile a variant, or None if it is worth compiling."""
         identity = identity_of(step)
         if identity in self._seen:
             return "the same program"
@@ -186,12 +188,12 @@ class Search:
         return None
 
     def _measure(self, trial: Trial, count: int) -> list[float]:
-        """Ratios of the times of pairs: `count`, or at least some where time runs out."""
+        """The time ratios of `count` pairs. If time runs out, there may be only `_LEAST` pairs."""
         ratios: list[float] = []
         trial.calls = self._base.calls
         collect_garbage()
         with self._base.started(), trial.started():
-            trial.seconds(), self._base.seconds()  # the first are slower
+            trial.seconds(), self._base.seconds()  # the first calls are slower
             for number in range(count):
                 order = (trial, self._base) if number % 2 else (self._base, trial)
                 seconds = {each: each.seconds() for each in order}
@@ -203,7 +205,7 @@ class Search:
         return ratios
 
     def _combine(self, found: list[Candidate]) -> None:
-        """Tries what was faster by itself together, the fastest first."""
+        """Combines the variants that were faster by themselves, beginning with the fastest."""
         faster = sorted((c for c in found if c.ratio < GAIN), key=lambda each: each.ratio)
         best = faster[0] if faster else None
         for other in faster[1:]:
@@ -217,7 +219,8 @@ class Search:
     # -- deciding ---------------------------------------------------------------------------
 
     def _decide(self, found: list[Candidate], before: Tuned | None) -> Tuning:
-        """Measures the fastest again, and keeps the first that is clearly faster."""
+        """Measures the fastest candidates again, and stores the first one that is clearly
+        faster."""
         likely = sorted((c for c in found if c.ratio < GAIN), key=lambda each: each.ratio)
         for candidate in likely[:_TRIED_AGAIN]:
             ratios: list[float] = []
@@ -233,7 +236,8 @@ class Search:
                 return self._keep(candidate)
         kept = before
         if before is None or any(each.choice == before.choice for each in found):
-            # What it was, it is no more; but what cannot be removed goes on being used.
+            # The earlier winner is no longer faster. If its record cannot be removed, it stays in
+            # use.
             kept = None if keep_tuned(self._compilation, None, self._step.interface) else before
         return self._tuning(kept, kept is not None)
 
@@ -265,18 +269,19 @@ class Search:
 
 
 def identity_of(step: Executable) -> tuple[str, str]:
-    """Equal for what XLA would compile to the same: what each device runs, and XLA's options."""
+    """What each device runs, and XLA's options. Equal identities compile to the same executable."""
     made = step.stages.in_jax
     options = made.xla_options(step.stages.compilation.options)
     return fingerprint(made.local), repr(sorted(options.items()))
 
 
 def is_too_large(step: Executable, base: Executable) -> str | None:
-    """Whether a step takes so much more memory than another that the user might miss it."""
+    """A text if a step uses so much more memory than `base` that the user might lack it, or
+    None."""
     wanted, most = _memory(step), _memory(base)
     if wanted <= max(_MEMORY * most, most + _LITTLE):
         return None
-    return f"takes {wanted / 2**20:.0f} MiB, the options as they are {most / 2**20:.0f}"
+    return f"takes {wanted / 2**20:.0f} MiB; the given options take {most / 2**20:.0f}"
 
 
 def _memory(step: Executable) -> int:
@@ -285,12 +290,12 @@ def _memory(step: Executable) -> int:
 
 
 def nodes_of(step: Executable) -> int:
-    """How many nodes each device runs."""
+    """The number of nodes that each device runs."""
     return sum(1 for _ in step.stages.in_jax.local.walk()) or 1
 
 
 def _compile_seconds(compilation: Compilation, step: Executable) -> float:
-    """What compiling it took, in this process or in the one that kept it."""
+    """The compile time of the executable, in this process or in the one that stored it."""
     if not step.cached:
         return sum(step.seconds.values())
     cache = cache_for(compilation)

@@ -1,4 +1,4 @@
-"""Executables run for their time and their results: what `gc.tune` judges by."""
+"""Runs executables for their times and results, by which `gc.tune` judges them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from graphc.runtime.targets.executors import shardings
 
 Array = np.ndarray[Any, Any]
 _LEAST_SECONDS = 0.02  # of one measurement: the clock and the caller cost less than 1 % of it
-_RUNS = 2  # until results are compared: the second takes what the first left in all its state
-_NOTHING = 1e-6  # what is smaller throughout is compared with this
-_NOISE = 8  # how much more than a change of the inputs by rounding may a variant change
+_RUNS = 2  # before results are compared: the second run uses all state that the first one left
+_NOTHING = 1e-6  # values that are smaller throughout are compared with this
+_NOISE = 8  # a variant may change results this many times as much as rounding of the inputs does
 
 
 class Trial:
-    """One executable with state and feeds of its own.
+    """One executable with its own state and feeds.
 
     Args:
-        values: of all state by name; read only.
-        feeds: of one call, as the executable takes them.
+        values: the values of all state by name; they are only read.
+        feeds: the feeds of one call, as the executable takes them.
     """
 
     def __init__(self, step: Executable, values: Mapping[str, Array], feeds: Sequence[Any]) -> None:
@@ -44,7 +44,7 @@ class Trial:
 
     @contextmanager
     def started(self) -> Iterator[None]:
-        """Has state on the devices meanwhile."""
+        """A context during which the state is on the devices."""
         layout = self.step.layout
         self._buffers = [self.step.place(pack(b, self._values), b) for b in layout.buffers]
         try:
@@ -53,7 +53,7 @@ class Trial:
             self._buffers = []
 
     def results(self) -> dict[str, Array]:
-        """The fetched values of two runs, and all state after them, by names for people."""
+        """The fetched values of two runs, and all state after them, under readable names."""
         found: dict[str, Array] = {}
         with self.started():
             for run in range(_RUNS):
@@ -66,12 +66,13 @@ class Trial:
         return found
 
     def warm_up(self) -> None:
-        """Runs until it is known how many calls make a measurement long enough."""
+        """Runs until the number of calls that makes a measurement long enough is known."""
         self.seconds()
         self.calls = max(1, math.ceil(_LEAST_SECONDS / max(self.seconds(), 1e-6)))
 
     def seconds(self) -> float:
-        """Seconds of one call, its result waited for: the mean of `calls`."""
+        """The mean duration of one call in seconds, over `calls` calls, including the wait for its
+        result."""
         was_enabled = garbage.isenabled()
         garbage.disable()
         start = time.perf_counter()
@@ -96,7 +97,7 @@ def collect_garbage() -> None:
 
 
 def nudged(values: Sequence[Any], seed: int) -> list[Array]:
-    """The values with every float changed by its last bits, as rounding otherwise would."""
+    """The values with the last bits of every float changed, as rounding might change them."""
     rng = np.random.default_rng(seed)
     return [_nudged(np.asarray(value), rng) for value in values]
 
@@ -117,32 +118,34 @@ def disagreement(
     nearby: Mapping[str, Array],
     tolerance: float | None,
 ) -> str | None:
-    """Which result differs by more than rounding, in words; None if none does.
+    """Describes a result that differs by more than rounding; None if there is none.
 
-    What may differ is a part of the largest magnitude of the value, or some times what a change of
-    the inputs by their last bits made of it: the sign of a gradient that is zero but for
-    rounding moves a parameter by a whole step of adam.
+    A result may differ by a part of the largest magnitude of the value, or by a multiple of the
+    difference that a change in the last bits of the inputs made. The second rule is needed because,
+    for example, the sign of a gradient that is zero except for rounding moves a parameter by a
+    whole step of adam.
 
     Args:
-        nearby: what the inputs gave when they were `nudged`.
-        tolerance: that part; None: by dtype, 1e-4 of float32.
+        nearby: the results for inputs that were `nudged`.
+        tolerance: that part; with None it depends on the dtype: 1e-4 for float32.
     """
     for name, want in wanted.items():
         value = got.get(name)
         if value is None or (value.dtype, value.shape) != (want.dtype, want.shape):
-            return f"{name} is not there, or of another type"
+            return f"{name} is missing, or has another type"
         error = _error(want, value)
         allowed = _NOISE * _error(want, nearby[name])
         if is_floating(want.dtype) or is_complex(want.dtype):
             part = tolerance_of(want.dtype) if tolerance is None else tolerance
             allowed = max(allowed, part * _largest(want))
         if not error <= allowed:
-            return f"{name} differs by {error:.3g}, and {allowed:.3g} is rounding"
+            return f"{name} differs by {error:.3g}; rounding explains {allowed:.3g}"
     return None
 
 
 def _error(a: Array, b: Array) -> float:
-    """The largest difference; infinite where only one is not finite, or they are not alike."""
+    """The largest difference; infinite if only one array is finite somewhere, or if shapes or
+    dtypes differ."""
     wide = np.complex128 if is_complex(a.dtype) else np.float64
     x, y = a.astype(wide), b.astype(wide)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -158,13 +161,14 @@ def _largest(value: Array) -> float:
 
 
 def upper_bound(ratios: Sequence[float], confidence: float) -> float:
-    """What the median of the ratios lies below, with that confidence; infinite for too few.
+    """An upper bound of the median of the ratios, with that confidence; infinite if there are too
+    few ratios.
 
     By order statistics, for noise of any distribution: David & Nagaraja, Order Statistics,
     3rd ed. 2003, section 7.1.
     """
     count = len(ratios)
-    below = 0.0  # the probability that at most so many of them are below the median
+    below = 0.0  # the probability that at most this many ratios are below the median
     for number, ratio in enumerate(sorted(ratios)):
         below += math.comb(count, number) / 2**count
         if below >= confidence:

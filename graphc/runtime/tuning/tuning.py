@@ -179,7 +179,7 @@ def _refuse_callbacks(prepared: Prepared) -> None:
     if calls_back(prepared.functional):
         raise GraphError(
             "a program that calls back into Python is not tuned: each trial would call it",
-            hint="tune fetches that do without gc.print and host functions",
+            hint="tune fetches that need no gc.print and no host functions",
         )
 
 
@@ -203,10 +203,10 @@ def _check_number(name: str, value: Any, above: bool = True) -> None:
 
 
 def _as_fed(tensor: Tensor, given: Any) -> Any:
-    """A value in the dtype of its feed, as a run would make it; anything else as it is."""
+    """A value in the dtype of its feed, as a run would convert it; anything else unchanged."""
     values: tuple[type, ...] = (np.ndarray, np.generic, jax.Array)
     if tensor.ndim == 0:
-        values += (int, float, complex)  # no shape of a scalar
+        values += (int, float, complex)  # a scalar has no shape to be given
     if not isinstance(given, values):
         return given
     source = tensor.node.source

@@ -1,4 +1,4 @@
-"""What `gc.tune` gives: the options it found, and what came of each variant it tried."""
+"""The result of `gc.tune`: the options that it found, and the outcome of each variant."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from graphc.config import CompileOptions
 
 @dataclass(frozen=True)
 class TuningRow:
-    """What came of one variant.
+    """The outcome of one variant.
 
     Attributes:
-        name: what it changes.
-        ratio: its time as a part of that of the options as they are: median of the pairs; None
-            where it was not measured.
-        compile_seconds: what compiling it took; None where it was not compiled.
-        outcome: in words.
+        name: the name of the change.
+        ratio: its time relative to the given options, as the median of the pairs; None if it was
+            not measured.
+        compile_seconds: the time to compile it; None if it was not compiled.
+        outcome: a description of the outcome.
     """
 
     name: str
@@ -28,17 +28,17 @@ class TuningRow:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What `gc.tune` found. `print(tuning)` shows a table.
+    """The result of `gc.tune`. `print(tuning)` shows a table.
 
     Attributes:
-        options: those to compile with; the ones given where nothing was clearly faster.
-        name: of what they change, or None for nothing.
-        ratio: the time with them as a part of the time without; 1.0 for no change.
-        seconds: of a call without them.
-        kept: whether later compilations take them unasked.
-        rows: what came of each variant.
-        estimated: whether times are estimates, for a machine that is not here: nothing has run, and
-            nothing is kept.
+        options: the options to compile with; the given ones if nothing was clearly faster.
+        name: the name of the change that they make, or None for no change.
+        ratio: the time with these options relative to the given ones; 1.0 for no change.
+        seconds: the duration of a call with the given options.
+        kept: whether later compilations use the options automatically.
+        rows: the outcome of each variant.
+        estimated: whether the times are estimates, for a machine that is not present. In that case
+            nothing has run and nothing is stored.
     """
 
     options: CompileOptions
@@ -50,7 +50,7 @@ class Tuning:
     estimated: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values; of the options what `rows` do not say."""
+        """The report as plain values. Of the options, it contains only what `rows` do not."""
         return {
             "name": self.name,
             "ratio": self.ratio,
@@ -73,7 +73,7 @@ class Tuning:
         elif self.estimated:
             lines.append(
                 f"{self.name}: {self.ratio:.2f} of {_time(self.seconds)}; "
-                "to compile so, pass these options; to be sure, tune on the machine"
+                "to compile this way, pass these options; to verify, tune on the machine"
             )
         else:
             lines.append(

@@ -1,7 +1,7 @@
-"""The ways of compiling that `gc.tune` tries: one table, to which whoever writes a pass or an
-option with two sides adds a row.
+"""The ways of compiling that `gc.tune` tries, as one table. Add a row for a new pass or option that
+is faster for some programs and slower for others.
 
-A variant changes how fast a program is, and nothing that it means but rounding.
+A variant changes the speed of a program, and its results only by rounding.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Variant:
     """One way of compiling.
 
     Attributes:
-        choice: what it changes.
-        wanted: whether it may make a difference to a program, bound and optimised by default,
-            for these devices.
+        choice: the changes that it makes.
+        wanted: whether it may make a difference for a program, bound and optimised by default, on
+            these devices.
     """
 
     choice: Choice
@@ -34,10 +34,11 @@ class Variant:
 
 
 def variants_for(program: Program, target: Target, options: CompileOptions) -> Iterator[Variant]:
-    """Those worth a trial, the likeliest to gain first. What the user has set stays as it is.
+    """The variants that are worth a trial, those most likely to be faster first. Options that the
+    user set stay unchanged.
 
     Args:
-        program: bound and optimised as `options` say.
+        program: bound, and optimised under `options`.
     """
     free = {f.name for f in fields(options) if getattr(options, f.name) == _default(f)}
     for variant in VARIANTS:
@@ -57,7 +58,8 @@ def _always(program: Program, target: Target) -> bool:
 
 
 def _on(platform: str, *operators: str) -> Wanted:
-    """On one platform; with operators, for programs that have one of them."""
+    """A condition: the platform is this one and, if operators are given, the program has one of
+    them."""
     return lambda program, target: (
         target.platform == platform and (not operators or _has(program, *operators))
     )
@@ -120,19 +122,22 @@ VARIANTS: Final[tuple[Variant, ...]] = (
         pipeline="O3",
         without_passes=("cpu-winograd",),
     ),
-    # Side by side where there is memory for it, in loops over queries where there is not.
+    # Scores are computed for all queries at once if memory suffices, and otherwise in loops over
+    # queries.
     _row("attention as written", _has_attention, fuse_attention=False),
     _row("attention at once", _has_attention, without_passes=("step-attention",)),
-    # Tables of few rows are updated faster as a whole.
+    # Tables with few rows are updated faster as a whole.
     _row("dense updates", _has_rows, sparse_updates="off"),
-    # Convolutions go to Eigen, which is faster at the gradients of large ones; products stay.
+    # Convolutions use Eigen, which computes the gradients of large ones faster. Products stay in
+    # YNN.
     _row(
         "YNN without convolutions",
         _on("cpu", *_CONVOLUTIONS),
         {_YNN: "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_REDUCE"},
     ),
     _row("no YNN", _on("cpu"), {_YNN: ""}),
-    # Loops over blocks cost time a turn and save compiling; few blocks are faster side by side.
+    # Each iteration of a loop over blocks costs time, but a loop compiles faster. A few blocks are
+    # faster without a loop.
     _row("no loops", _has_loops, without_passes=("group-alike", "roll-repeats")),
     _row("loops, ungrouped", _has_groups, without_passes=("group-alike",)),
     _row("loops of 2 turns", _has_loops, unroll=2),
@@ -148,9 +153,10 @@ VARIANTS: Final[tuple[Variant, ...]] = (
         _on("cpu"),
         {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_CONCURRENCY_OPTIMIZED"},
     ),
-    # Products by cuBLAS only, where the autotuner took Triton's for faster than they are in place.
+    # All products use cuBLAS. The autotuner may choose a Triton product that is slower in the
+    # program than in its measurement.
     _row("no Triton products", _on("gpu"), {"xla_gpu_enable_triton_gemm": False}),
-    # What is compiled for GPUs that are not here goes to cuBLAS unless this is asked for.
+    # By default, a program for GPUs that are not present uses cuBLAS.
     _row("Triton products", _on("gpu"), {"xla_gpu_enable_triton_gemm": True}),
     _row("no command buffers", _on("gpu"), {"xla_gpu_enable_command_buffer": ""}),
     _row("cuBLASLt", _on("gpu", "MatMul", "DotGeneral"), {"xla_gpu_enable_cublaslt": True}),
@@ -180,7 +186,7 @@ VARIANTS: Final[tuple[Variant, ...]] = (
         _parallel_loops_on_gpu,
         without_passes=("exchange-in-loops",),
     ),
-    # As large as the buckets of a strategy by default, see `devices.bucketing`.
+    # The buckets of a strategy have this size by default, see `devices.bucketing`.
     _row(
         "all-reduces of 2 MiB",
         _parallel_on("gpu"),

@@ -1,4 +1,4 @@
-"""`ParameterServer`: the state that several threads read whole, and update one after the other."""
+"""`ParameterServer`: state that several threads read as a whole and update one after the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Snapshot(NamedTuple):
-    """All state between two updates. Its arrays are never written to: an update makes others."""
+    """All state between two updates. Its arrays are never overwritten: an update makes new ones."""
 
     layout: StateLayout
     buffers: Sequence[Any]
@@ -23,12 +23,13 @@ class Snapshot(NamedTuple):
 class ParameterServer:
     """Gives workers snapshots, and applies their updates to the live state, one at a time.
 
-    An update computes outside of the workers' lock, from the state as it is, into new buffers,
-    which take the places of the old ones all at once when they are there: readers get
-    the old ones until then, and if an update fails, nothing changes.
+    An update computes outside the workers' lock. It reads the current state and writes new buffers,
+    which replace the old ones together when they are complete. Until then readers get the old ones.
+    If an update fails, nothing changes.
 
     Args:
-        state: others may change it between updates; workers see the change after the next update.
+        state: other code may change it between updates; workers see the change after the next
+            update.
         bound: see `Staleness`.
     """
 
@@ -45,12 +46,12 @@ class ParameterServer:
 
     @property
     def updates(self) -> int:
-        """How many were applied."""
+        """The number of updates that were applied."""
         return self._staleness.version
 
     @property
     def stopping(self) -> bool:
-        """Whether workers are to end."""
+        """Whether the workers have to end."""
         return self._stopping
 
     @property
@@ -59,14 +60,15 @@ class ParameterServer:
         return self._snapshot
 
     def stop(self) -> None:
-        """Lets no worker read any more; those that have may still apply."""
+        """Forbids further reads. Workers that have read may still apply."""
         self._stopping = True
         with self._turn:
             self._turn.notify_all()
 
     def settle(self, build: Callable[[bool], T]) -> T:
-        """What `build` gives, which is told whether it may move the state into other buffers:
-        before anybody has read, and then nobody does until it is done."""
+        """The result of `build`. Its argument says whether it may move the state into other
+        buffers. It may if no worker has read yet; in that case no worker reads before it
+        returns."""
         with self._turn:
             if not self._has_been_read:
                 result = build(True)
@@ -75,11 +77,11 @@ class ParameterServer:
         return build(False)
 
     def read(self, worker: int, ticket: int) -> Snapshot | None:
-        """The state for a worker that is going to compute; None where it is to end.
+        """The state for a worker that is about to compute; None if the worker has to end.
 
         Args:
-            ticket: the how-manieth batch it has. Readers wait in that order, so nobody is passed
-                over, and with a bound of 0 the updates have the order of the batches.
+            ticket: the number of its batch. Readers wait in this order, so that no worker is
+                skipped. With a bound of 0, the updates have the order of the batches.
         """
         with self._turn:
             self._turn.wait_for(lambda: self._stopping or self._admits(ticket))
@@ -102,17 +104,18 @@ class ParameterServer:
         update: Callable[[StateLayout, list[Any]], T],
         done: Callable[[int, int, T], None],
     ) -> None:
-        """Applies the update of a worker that has read, as soon as that keeps all others fresh.
+        """Applies the update of a worker that has read, as soon as this makes no other update too
+        stale.
 
         Args:
-            update: puts new buffers in the places of old ones and gives what else there is,
-                when all of it has been computed.
-            done: is told the number of the update, from 0, its staleness, and what `update` gave.
+            update: replaces old buffers with new ones and returns its other results, once all of
+                them are computed.
+            done: gets the number of the update, from 0, its staleness, and the result of `update`.
                 No other update is applied meanwhile.
         """
         with self._turn:
             self._turn.wait_for(lambda: not self._is_updating and self._staleness.may_apply(worker))
-            self._is_updating = True  # readers who come now are behind: they forbid nothing
+            self._is_updating = True  # readers that come now are behind it and do not block it
         try:
             with self._state.lock:
                 self._state.check()
@@ -132,7 +135,7 @@ class ParameterServer:
                 self._turn.notify_all()
 
     def leave(self, worker: int) -> None:
-        """A worker ends; what it has not applied is dropped."""
+        """Removes a worker that ends, and drops the update that it has not applied."""
         with self._turn:
             self._staleness.leave(worker)
             self._turn.notify_all()

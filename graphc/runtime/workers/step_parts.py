@@ -1,4 +1,4 @@
-"""The halves of a step compiled: the worker's for the device of each worker, the server's once."""
+"""The compiled halves of a step: the worker's half once per worker device, the server's once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from graphc.runtime.workers.parameter_server import ParameterServer
 
 
 class Part:
-    """A half of a step on one device, for one thread at a time."""
+    """A half of a step on one device. Only one thread may use it at a time."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -36,7 +36,7 @@ class Part:
         self._known: tuple[StateLayout, Places] | None = None  # of the last layout that fitted
 
     def fits(self, layout: StateLayout) -> bool:
-        """Whether state that lies so has the buffers it was compiled for."""
+        """Whether state with this layout has the buffers that the half was compiled for."""
         known = self._known
         if known is None or known[0] is not layout:
             return layout.has(self._executor.interface.buffers)
@@ -53,24 +53,24 @@ class Part:
         return known[1]
 
     def wait(self) -> None:
-        """Returns when it is compiled.
+        """Returns when the half is compiled.
 
         Raises:
-            ExecutionError: XLA refuses the program.
+            ExecutionError: XLA rejects the program.
         """
-        self._executor.compiled  # noqa: B018  asking makes it
+        self._executor.compiled  # noqa: B018  reading it compiles
 
     def __call__(
         self, layout: StateLayout, buffers: MutableSequence[Any], feeds: Sequence[Any]
     ) -> list[Any]:
-        """What it fetches, computed to the end; new state is put into its places in `buffers`.
+        """The fetched values, when they are complete. Puts new state into its places in `buffers`.
 
         Args:
-            layout: of the buffers, one that fits.
+            layout: the layout of `buffers`; it must fit.
 
         Raises:
-            ExecutionError: it failed, and nothing was put anywhere.
-            NumericsError: it made a NaN or an infinity, likewise.
+            ExecutionError: the run failed, and `buffers` is unchanged.
+            NumericsError: the run made a NaN or an infinity, and `buffers` is unchanged.
         """
         written, read, assigned = self._places_in(layout)
         interface, here = self._executor.interface, self._here
@@ -98,13 +98,13 @@ class Part:
 
 
 class StepParts:
-    """The parts of a step with feeds of given shapes: those that are asked for.
+    """The parts of a step for feeds of given shapes. Each is compiled when it is first needed.
 
-    Neither half is given its state: others may be reading it. What nodes ask for with `gc.device`
-    does not count.
+    Neither half consumes its state, because other workers may be reading it. Requests of nodes by
+    `gc.device` are ignored.
 
     Args:
-        adopt: puts the state into another layout, its buffers where executables want them.
+        adopt: puts the state into another layout, with its buffers where executables need them.
 
     Attributes:
         halves: the programs.
@@ -132,11 +132,11 @@ class StepParts:
         self._server_half = Prepared(self.halves.server, {}, self._options)
         self._lock = Lock()
         self._made: dict[jax.Device | None, Made] = {}  # None: the server's half
-        self._parts: dict[int | None, Part] = {}  # by worker
+        self._parts: dict[int | None, Part] = {}  # by worker; None: the server's part
 
     def ensure(self, worker: int, server: ParameterServer) -> None:
-        """Sees to it that what this worker needs is compiled. The first to come decides how state
-        lies, as any step does that is compiled; the others take it as it is."""
+        """Makes sure that the parts that this worker needs are compiled. The first call determines
+        the layout of the state, as any compiled step does; the other calls keep that layout."""
         layout = server.snapshot.layout
         parts = self._parts.get(worker), self._parts.get(None)
         if all(part is not None and part.fits(layout) for part in parts):
@@ -158,7 +158,7 @@ class StepParts:
         self._part(None, layout)
 
     def part(self, worker: int | None, layout: StateLayout) -> Part:
-        """The part of a worker, or of the server, for state that lies as `layout` says."""
+        """The part of a worker, or of the server (None), for state with this layout."""
         part = self._parts.get(worker)
         if part is not None and part.fits(layout):
             return part
@@ -170,7 +170,8 @@ class StepParts:
         if part is None or not part.fits(layout):
             device = None if worker is None else self._workers[worker]
             made = self._make(device, layout, grow=False)
-            # Each has an executor of its own: those bound the steps in flight of one thread.
+            # Each part has its own executor, because an executor limits the steps in flight of one
+            # thread.
             executor = Executor(
                 made.executor.interface,
                 lambda: made.executor.compiled,

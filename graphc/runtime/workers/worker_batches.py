@@ -1,4 +1,4 @@
-"""What the workers of `Session.run_workers` are fed: one iterable for all, or one for each."""
+"""The feeds of the workers of `Session.run_workers`: one iterable for all, or one per worker."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from graphc.runtime.feeds.batches import Batch
 
 
 class WorkerBatches:
-    """Batches with their tickets: each goes to one worker.
+    """Batches with their tickets. Each batch goes to one worker.
 
     Args:
-        batches: an iterable of feeds, which the workers share; or a list of as many iterables as
-            there are workers.
-        workers: how many there are.
+        batches: an iterable of feeds that the workers share, or a list of one iterable per worker.
+        workers: the number of workers.
 
     Raises:
-        FeedError: neither.
+        FeedError: `batches` is neither.
     """
 
     def __init__(self, batches: Any, workers: int) -> None:
@@ -36,12 +35,13 @@ class WorkerBatches:
         self._tickets = count()
 
     def take(self, worker: int, stopping: Callable[[], bool]) -> tuple[int, Batch] | None:
-        """The next batch for a worker and its ticket; None at the end. What `next` raises passes.
+        """The next batch for a worker and its ticket; None at the end. Passes on what `next`
+        raises.
 
-        Tickets are 0, 1, ... in the order of the batches, for those that share them.
+        If workers share the batches, tickets are 0, 1, ... in the order of the batches.
 
         Raises:
-            FeedError: it is no mapping.
+            FeedError: the batch is not a mapping.
         """
         batches, lock = self._rows[worker]
         with lock:
@@ -60,7 +60,7 @@ class WorkerBatches:
 
 
 def _rows(batches: Any, workers: int) -> list[Iterable[Any]] | None:
-    """The iterables, one a worker; None where they share one."""
+    """The iterables, one per worker; None if the workers share one."""
     if not _is_iterable(batches):
         raise FeedError(
             f"run_workers: batches must be an iterable of feeds, got {type(batches).__name__}",

@@ -1,4 +1,4 @@
-"""One call of `Session.run_workers`: a thread a worker."""
+"""One call of `Session.run_workers`, with one thread per worker."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from graphc.runtime.workers.worker_steps import WorkerSteps
 
 @dataclass(frozen=True)
 class WorkerStep:
-    """One step of one worker, just applied: what `on_step` is told.
+    """One step of one worker, just applied. It is passed to `on_step`.
 
     Attributes:
-        worker: its number, from 0.
-        step: which of its steps in this call, from 0.
-        update: which update of all workers in this call, from 0.
-        staleness: how many updates of others came between its read and this one.
-        values: those of the fetches.
+        worker: the number of the worker, from 0.
+        step: the number of the step among the worker's steps in this call, from 0.
+        update: the number of the update among all updates in this call, from 0.
+        staleness: the number of updates by other workers between its read and this update.
+        values: the values of the fetches.
     """
 
     worker: int
@@ -44,15 +44,15 @@ class WorkerStep:
 
 @dataclass(frozen=True)
 class WorkersRun:
-    """What `Session.run_workers` did.
+    """The result of `Session.run_workers`.
 
     Attributes:
-        steps: how many steps each worker made.
-        updates: how many were applied: their sum.
-        staleness: how many updates had each staleness, ascending.
+        steps: the number of steps that each worker made.
+        updates: the number of updates that were applied, which is the sum of `steps`.
+        staleness: staleness -> the number of updates that had it, in ascending order.
         last: the fetched values of the last update; None if there was none.
-        values: those of all updates in the order in which they were applied, where the call said
-            `keep=True`.
+        values: the fetched values of all updates, in the order in which they were applied, if the
+            call had `keep=True`.
     """
 
     steps: tuple[int, ...]
@@ -84,8 +84,9 @@ class Run:
         self._last: Any = None
         self._values: list[Any] | None = [] if keep else None
         self._lock = Lock()
-        self._failed: tuple[int, BaseException] | None = None  # the first worker that did
-        # What draws are derived from: other numbers in each call, since updates count them.
+        self._failed: tuple[int, BaseException] | None = None  # the first worker that failed
+        # Random draws are derived from these. They differ in each call, because updates advance
+        # them.
         self._root = [_held(state, name) for name in (RNG_KEY, RNG_COUNTER)]
         self._keys: list[Any] = [None] * count
         settings = own_settings()
@@ -95,7 +96,7 @@ class Run:
                 target=under,
                 args=(settings, partial(self._work, worker)),
                 name=f"graphc-worker-{worker}",
-                daemon=True,  # one that waits for a batch for ever must not keep the process
+                daemon=True,  # one that waits forever for a batch must not keep the process
             )
             for worker in range(count)
         ]
@@ -106,16 +107,16 @@ class Run:
         return any(thread.ident is not None and not ended.is_set() for thread, ended in rows)
 
     def carry_out(self) -> None:
-        """Runs the workers to their end, or till one fails.
+        """Runs the workers until they end or one fails.
 
         Raises:
-            What a worker raised, with its traceback; or what stopped the caller.
+            The exception of a worker, with its traceback, or the one that interrupted the caller.
         """
         try:
             # If an interrupt came while a thread was being started, `_wait` would not wait for it.
             uninterrupted(self._start)
             self._wait()
-        finally:  # Ctrl-C comes here, in the caller's thread
+        finally:  # Ctrl-C arrives here, in the caller's thread
             self._server.stop()
             self._wait()
             for thread in self._threads:
@@ -126,29 +127,29 @@ class Run:
             device = name_of(self._compiled.devices[worker])
             error.add_note(
                 f"raised in worker {worker} of run_workers, on {device}, after "
-                f"{self._steps[worker]} steps of its own; the variables are as the "
-                f"{self._server.updates} updates that were applied left them"
+                f"{self._steps[worker]} steps of its own; the variables have the "
+                f"values after the {self._server.updates} updates that were applied"
             )
             try:
                 raise error
             finally:
-                del error  # whose traceback holds this frame
+                del error  # its traceback refers to this frame
 
     def _start(self) -> None:
         for thread in self._threads:
             thread.start()
 
     def _wait(self) -> None:
-        """Waits till no worker is going. Not by `Thread.join`, which takes a thread for ended when
-        Ctrl-C interrupts it (Python 3.11 and 3.12), and not at one stretch, through which a
-        signal would wait that the system hands to another thread."""
+        """Waits until no worker is running. `Thread.join` is not used, because it treats a thread
+        as ended when Ctrl-C interrupts it (Python 3.11 and 3.12). The wait has short intervals,
+        because a signal that the system delivers to another thread is only handled between them."""
         while self.is_going():
             for thread, ended in zip(self._threads, self._ended, strict=True):
                 if thread.ident is not None:
                     ended.wait(0.1)
 
     def result(self) -> WorkersRun:
-        """What was done."""
+        """The record of the call."""
         histogram = dict(sorted(self._staleness.items()))
         return WorkersRun(
             tuple(self._steps), self._server.updates, histogram, self._last, self._values
@@ -157,7 +158,7 @@ class Run:
     # -- in the threads of workers --------------------------------------------------------------
 
     def _work(self, worker: int) -> None:
-        """Steps of a worker, till there are no more batches."""
+        """Runs the steps of a worker until there are no more batches."""
         try:
             while not self._server.stopping and self._step(worker):
                 pass
@@ -174,7 +175,7 @@ class Run:
         self._server.stop()
 
     def _step(self, worker: int) -> bool:
-        """One step; False where there is none to make."""
+        """Runs one step. Returns False if there is none left."""
         server = self._server
         taken = self._source.take(worker, lambda: server.stopping)
         if taken is None:
@@ -190,7 +191,7 @@ class Run:
             return False
         compute = parts.part(worker, snapshot.layout)
         given = compute(snapshot.layout, list(snapshot.buffers), values)
-        del snapshot, values  # old state is held no longer than it is needed
+        del snapshot, values  # old state is not kept longer than needed
         own = parts.halves.on_server.count(False)
         crossing = given[own:]
 
@@ -206,7 +207,7 @@ class Run:
         return True
 
     def _note(self, worker: int, update: int, staleness: int, values: Any) -> None:
-        """Records an update; one at a time comes here, in order."""
+        """Records an update. The calls come one at a time, in the order of the updates."""
         step = self._steps[worker]
         self._steps[worker] += 1
         self._staleness[staleness] += 1
@@ -217,8 +218,8 @@ class Run:
             self._on_step(WorkerStep(worker, step, update, staleness, values))
 
     def _draws(self, worker: int, names: Sequence[str]) -> list[Any]:
-        """What a worker's random numbers are made from in its next step: a key of its own, with
-        its number folded in, and the number of its step in place of the run's."""
+        """The values from which a worker's random numbers are derived in its next step: its own
+        key, which has its number folded in, and the number of its step in place of the run's."""
         if not names:
             return []
         if self._keys[worker] is None:

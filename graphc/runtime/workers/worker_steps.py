@@ -1,4 +1,4 @@
-"""The steps that workers make, compiled: found by fetches, feeds and shapes."""
+"""The compiled steps of workers, looked up by fetches, feeds and shapes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from graphc.runtime.workers.step_parts import StepParts
 
 
 class WorkerSteps:
-    """What is compiled for the workers of a session; for any thread.
+    """The compiled steps of the workers of a session. Any thread may use it.
 
     Args:
-        devices: of the workers.
-        server: the server's.
+        devices: the devices of the workers.
+        server: the device of the server.
         adopt: see `StepParts`.
     """
 

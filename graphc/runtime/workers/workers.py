@@ -1,5 +1,5 @@
-"""`Session.run_workers`: workers that read, compute and have their updates applied without waiting
-for each other."""
+"""`Session.run_workers`: workers that read, compute and apply updates without waiting for each
+other."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from graphc.runtime.workers.worker_steps import WorkerSteps
 
 
 class Workers:
-    """The workers of a session, with what is compiled for them.
+    """The workers of a session and their compiled steps.
 
     Args:
-        state: the session's.
+        state: the state of the session.
         adopt: see `StepParts`.
     """
 
@@ -41,7 +41,7 @@ class Workers:
         devices = strategy.resolve()
         self._steps = WorkerSteps(graph, devices, self.server_device, options, adopt)
         self._run: Run | None = None
-        state.shared = True  # by those who read, while others update
+        state.shared = True  # some threads read it while others update it
 
     def run(
         self,
@@ -50,7 +50,7 @@ class Workers:
         on_step: Callable[[WorkerStep], object] | None,
         keep: bool,
     ) -> WorkersRun:
-        """See `Session.run_workers`; the state has all variables of the graph by now."""
+        """See `Session.run_workers`. The state must already have all variables of the graph."""
         if self._run is not None and self._run.is_going():
             raise StateError(
                 "run_workers: workers of this session are running already",
@@ -63,7 +63,7 @@ class Workers:
                 source=current_source(),
                 hint="on_step=lambda step: print(step.update, step.values)",
             )
-        FetchNest(self._graph, fetches)  # what cannot be fetched: said now
+        FetchNest(self._graph, fetches)  # raises now if a value cannot be fetched
         source = WorkerBatches(batches, len(self._steps.devices))
         run = Run(self._steps, self._state, self._bound, fetches, source, on_step, keep)
         self._run = run
@@ -71,12 +71,12 @@ class Workers:
             run.carry_out()
         finally:
             if not run.is_going():
-                self._run = None  # with what it holds
+                self._run = None  # frees what it refers to
         return run.result()
 
 
 class HasWorkers:
-    """What a session can do that has workers."""
+    """The methods of a session that has workers."""
 
     _workers: Workers | None = None
 
@@ -91,33 +91,34 @@ class HasWorkers:
         on_step: Callable[[WorkerStep], object] | None = None,
         keep: bool = False,
     ) -> WorkersRun:
-        """Has the workers of an `AsyncDataParallel` session make steps, till batches run out.
+        """Runs the workers of an `AsyncDataParallel` session until the batches run out.
 
-        Each worker, in a thread of its own, takes a batch, reads all variables as they are between
-        two updates, computes, and has the server apply its update. The variables are then those
-        of the session, as after `run`.
+        Each worker has its own thread. It takes a batch, reads all variables as they are between
+        two updates, computes, and has the server apply its update. The variables are then those of
+        the session, as after `run`.
 
         Args:
-            fetches: as for `run`; a training step, and whatever else is assigned, is applied
-                once for each batch. What the update makes is fetched as it left it, all else as
-                the worker computed it.
-            batches: feeds as `run` takes them: an iterable that the workers share, each batch for
-                the next who is free; or a list of iterables, one for each worker. Iterators are
+            fetches: as for `run`. A training step, and any other assignment, is applied once for
+                each batch. Values that the update computes are fetched as the update left them; all
+                others as the worker computed them.
+            batches: feeds as for `run`: an iterable that the workers share, where each batch goes
+                to the next free worker; or a list of iterables, one for each worker. Iterators are
                 read by one thread at a time.
-            on_step: is told of each update when it is applied, in that order, by the worker's
-                thread; no other is applied meanwhile. It may run the session, set and get
-                variables. Workers see assignments of other threads after the next update.
-            keep: whether the values of all updates are kept.
+            on_step: called for each update when it is applied, in the order of the updates, in the
+                worker's thread. No other update is applied meanwhile. It may run the session, and
+                set and get variables. Workers see assignments of other threads after the next
+                update.
+            keep: whether to keep the values of all updates.
 
         Raises:
-            Whatever a worker raises, with its traceback and a note of which one it was. The
-            others finish the step that they are at, and batches that were taken beyond that are
-            lost; so it is after Ctrl-C. The variables are as the last update left them, and the
-            session goes on.
+            Any exception of a worker, with its traceback and a note that names the worker. The
+            other workers finish their current step, and other batches that were already taken are
+            lost. The same applies after Ctrl-C. The variables have the values of the last update,
+            and the session remains usable.
             AttributeValueError: the session has another strategy, or none.
             FeedError, FetchError, UnknownNameError: as for `run`.
             GraphError: the fetches assign nothing.
-            StateError: as for `run`; or its workers are running already.
+            StateError: as for `run`; or its workers are already running.
 
         Examples:
             >>> count = gc.variable(0, name="count")

@@ -163,7 +163,7 @@ def test_in_top_k() -> None:
             ShapeError,
             r"transitions \[tags, tags\]",
         ),
-        (lambda x: nn.crf_log_norm(x[:, :0], np.ones((4, 4), "f")), ShapeError, "with steps"),
+        (lambda x: nn.crf_log_norm(x[:, :0], np.ones((4, 4), "f")), ShapeError, "with a step"),
         (
             lambda x: nn.crf_log_likelihood(x, x, np.ones((4, 4), "f")),
             DTypeError,

@@ -92,9 +92,9 @@ def test_global_pools() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda x: nn.space_to_depth(x, 3), ShapeError, "a size of 4 has no blocks of 3"),
+        (lambda x: nn.space_to_depth(x, 3), ShapeError, "the size 4 does not divide by block=3"),
         (lambda x: nn.space_to_depth(x[0, 0], 2), ShapeError, "with spatial axes"),
-        (lambda x: nn.depth_to_space(x, 2), ShapeError, "3 channels of x are no blocks of 2"),
+        (lambda x: nn.depth_to_space(x, 2), ShapeError, "3 channels of x do not form blocks of 2"),
         (lambda x: nn.resize(x, (2,)), AttributeValueError, "a positive int or 2 of them"),
         (lambda x: nn.resize(x, 2, "cubic"), AttributeValueError, "(?s)'cubic'.*bicubic"),
         (

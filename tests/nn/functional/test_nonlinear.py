@@ -65,5 +65,5 @@ def test_prelu_learns_its_slopes() -> None:
 
 
 def test_glu_needs_halves() -> None:
-    with Graph(), pytest.raises(ShapeError, match="glu: a size of 3 has no halves"):
+    with Graph(), pytest.raises(ShapeError, match="glu: the size 3 is odd and cannot be halved"):
         nn.glu(placeholder((2, 3)))

@@ -278,7 +278,7 @@ def test_encodings() -> None:
             AttributeValueError, "features must be even and known, got 3",
         ),
         (lambda x: nn.TransformerBlock(0, 2), AttributeValueError, "units must be"),
-        (lambda x: nn.TransformerBlock(6, 2)(x), ShapeError, "must have 6 features, as the result"),
+        (lambda x: nn.TransformerBlock(6, 2)(x), ShapeError, "must have 6 features, like"),
         (lambda x: nn.sinusoidal_encoding([0], 3), AttributeValueError, "even and known, got 3"),
         (lambda x: nn.rotary_encoding(x), ShapeError, r"must be \[batch, time, heads, depth\]"),
         (lambda x: nn.SinusoidalEncoding()(x[0]), ShapeError, r"must be \[batch, time, features"),

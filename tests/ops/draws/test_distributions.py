@@ -156,7 +156,7 @@ def test_classes_do_not_depend_on_the_number_of_replicas() -> None:
         (
             lambda x: random.choice(3, 2, replace=False, p=[0.0, 1.0, 0.0]),
             AttributeValueError,
-            "cannot choose 2 without replacement, as p is positive for 1",
+            "cannot choose 2 without replacement, because p is positive for 1",
         ),
         (lambda x: random.choice(x, 4, p=[0.5, 0.5]), ShapeError, "p must hold 3 probabilities"),
         (lambda x: random.choice(x, 4, axis=2), AttributeValueError, "axis 2 is out of range"),

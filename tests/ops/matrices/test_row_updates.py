@@ -63,11 +63,11 @@ def test_text_and_bytes_there_and_back() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("rows=2", "rows=4", "part the product's rows"),
+        ("rows=2", "rows=4", "divide the number of rows of the product"),
         ("states=2", "states=7", "7 states among 4 operands"),
         ("states=2", "states=1", "a body for the product and each state"),
         ("m: f32[6, 4]", "m: f32[4, 6]", "the shape of the product"),
-        ("return w = %2", "return w = rate", "must give state 1 anew"),
+        ("return w = %2", "return w = rate", "must return state 1 only"),
         ("rate: f32[]) {", "rate: f32[2]) {", "takes f32.* and gets"),
     ],
 )

@@ -70,9 +70,9 @@ def test_named_sizes() -> None:
         (lambda x: linalg.block_diag(x, [[[1.0]]]), ShapeError, "block 1 must be a matrix"),
         (lambda x: linalg.block_diag(), AttributeValueError, "one or more"),
         (lambda x: linalg.khatri_rao(x, x[0]), ShapeError, "must be matrices"),
-        (lambda x: linalg.khatri_rao(x, x[:, :2]), ShapeError, "as many columns"),
+        (lambda x: linalg.khatri_rao(x, x[:, :2]), ShapeError, "same number of columns"),
         (lambda x: linalg.tensorsolve(x, x), ShapeError, "as many numbers again"),
-        (lambda x: linalg.tensorinv(x, 1), ShapeError, "as many numbers as the others"),
+        (lambda x: linalg.tensorinv(x, 1), ShapeError, "as many elements as the others"),
         (lambda x: linalg.tensorinv(x, 0), AttributeValueError, "ind must be a positive int"),
     ],
 )

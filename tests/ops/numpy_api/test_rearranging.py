@@ -238,7 +238,7 @@ REFUSED = [
     (lambda x: gc.diagonal(x[0]), ShapeError, "must be a matrix"),
     (lambda x: gc.diag(x[None]), ShapeError, "a vector or a matrix"),
     (lambda x: gc.meshgrid(x[0], indexing="yx"), AttributeValueError, 'must be "xy" or "ij"'),
-    (lambda x: gc.block([x, [x]]), ShapeError, "equally deep"),
+    (lambda x: gc.block([x, [x]]), ShapeError, "equal depths"),
     (lambda x: gc.broadcast_arrays(x, x[:, :2]), ShapeError, "do not broadcast together"),
     (lambda x: gc.array_split(x, 0), AttributeValueError, "into 0 pieces"),
     (lambda x: gc.pad(x, 1, mode="mean"), AttributeValueError, '"edge", "reflect"'),

@@ -132,7 +132,7 @@ def test_quantiles_that_are_refused() -> None:
             lambda: gc.nanquantile([1.0, 2.0], [0.5, -0.1]),
             lambda: gc.percentile([1.0, 2.0], 101),
         ):
-            with pytest.raises(AttributeValueError, match="shares must be from 0 to"):
+            with pytest.raises(AttributeValueError, match="q must be from 0 to"):
                 call()
         with pytest.raises(ShapeError, match="there are no elements"):
             gc.median(np.zeros((2, 0), np.float32), axis=1)

@@ -165,7 +165,7 @@ def test_open_sizes_are_named() -> None:
     from graphc.runtime.targets.prepare import prepare
 
     program = prepare(graph, [y], [x], gc.CompileOptions()).program
-    with pytest.raises(ShapeError, match="costs need sizes, and batch are open"):
+    with pytest.raises(ShapeError, match="costs need sizes, which these names do not have: batch"):
         costs.program_costs(program)
 
 

@@ -35,7 +35,8 @@ EXAMPLES = 200  # by hand: thousands
 # What has to come up among the examples, so that a path of the passes is not left untried.
 PATHS = (
     "a loop", "a loop in reverse", "a loop that shares a value", "a loop of two carries",
-    "a loop that stacks its carry", "a loop in a loop", "a node of two results in a loop",
+    "a loop that stacks its carry", "a loop that holds a carry for two turns",
+    "a loop in a loop", "a node of two results in a loop",
     "a stack", "an unstack", "a part of a stack", "a stack turned around",
     "a map", "two maps", "a map that shares a value", "a node of two results in a map",
 )  # fmt: skip
@@ -86,6 +87,9 @@ def paths_of_loop(node: Node) -> Iterator[str]:
         yield "a loop of two carries"
     if not set(body.input_tensors()).isdisjoint(body.output_tensors()[carries:]):
         yield "a loop that stacks its carry"
+    entering = body.input_tensors()[node.attrs["consts"] :][:carries]
+    if not set(entering).isdisjoint(body.output_tensors()[:carries]):
+        yield "a loop that holds a carry for two turns"
     if any(inner.op.name == "Scan" for inner in body.nodes):
         yield "a loop in a loop"
     if any(inner.op.name == "Split" for inner in body.nodes):

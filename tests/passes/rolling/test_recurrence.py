@@ -148,18 +148,49 @@ def test_a_turn_wired_otherwise_in_the_middle_makes_two() -> None:
     assert names(after.stacks[0]) == ["%1", "w3", "w4"]  # what its first turn takes
 
 
-def test_values_of_two_turns_back_make_no_long_loop() -> None:
-    found = of(
+def test_a_value_of_two_turns_back_follows_from_a_carry() -> None:
+    (found,) = of(
         """
         %0 = Add(x, y) : f32[2]
         %1 = Add(%0, x) : f32[2]
         %2 = Add(%1, %0) : f32[2]
         %3 = Add(%2, %1) : f32[2]
-        %4 = Add(%3, %2) : f32[2]
         """,
         period=1,
     )
-    assert all(len(each.turns) == 2 for each in found)
+    assert len(found.turns) == 4 and found.operands == [[Carried(0), Carried(1)]]
+    assert [each.following for each in found.carries] == [Inner(0, 0), Carried(0)]
+    assert [each.initial.name for each in found.carries] == ["x", "y"]
+
+
+def test_a_value_of_two_turns_back_may_begin_as_another_carry() -> None:
+    """The second turn takes w0, where the first result would be if the pattern went on."""
+    (found,) = of(
+        """
+        %0 = Add(x, y) : f32[2]
+        %1 = Add(%0, w0) : f32[2]
+        %2 = Add(%1, %0) : f32[2]
+        %3 = Add(%2, %1) : f32[2]
+        """,
+        period=1,
+    )
+    assert len(found.turns) == 4 and found.operands == [[Carried(0), Carried(2)]]
+    assert [each.following for each in found.carries] == [Inner(0, 0), Inner(0, 0), Carried(1)]
+    assert [each.initial.name for each in found.carries] == ["x", "w0", "y"]
+
+
+def test_values_of_three_turns_back_end_the_stretch() -> None:
+    first, *_ = of(
+        """
+        %0 = Add(x, y) : f32[2]
+        %1 = Add(%0, w0) : f32[2]
+        %2 = Add(%1, x) : f32[2]
+        %3 = Add(%2, %0) : f32[2]
+        %4 = Add(%3, %1) : f32[2]
+        """,
+        period=1,
+    )
+    assert len(first.turns) == 3 and first.operands == [[Carried(0), Stacked(0)]]
 
 
 def test_turns_without_a_carry_are_a_recurrence_too() -> None:

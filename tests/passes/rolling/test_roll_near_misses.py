@@ -103,14 +103,14 @@ def test_an_inner_value_that_is_fed_cuts_the_chain() -> None:
         f"""
         {layers("ab")}
         %4 = Multiply(%3, c) : f32[2]
-        {layers("def", "z", 5)}
-        return y = %10, cut = %4
+        {layers("defg", "z", 5)}
+        return y = %12, cut = %4
         """,
         f"""
         {layers("ab")}
         %4 = Multiply(%3, c) : f32[2]
-        %5 = Stack(d, e, f) : f32[3, 2]
-        %6 = Scan(z, %5) {{consts=0, carries=1, length=3}} : f32[2] {LAYER}
+        %5 = Stack(d, e, f, g) : f32[4, 2]
+        %6 = Scan(z, %5) {{consts=0, carries=1, length=4}} : f32[2] {LAYER}
         return y = %6, cut = %4
         """,
     )
@@ -121,15 +121,23 @@ def test_a_value_fed_in_the_middle_leaves_a_loop_on_either_side() -> None:
     assert loops(program(text(before))) == [(3, 2), (4, 2)]
 
 
-def test_what_goes_back_two_turns_needs_twice_as_many() -> None:
-    """Of six such sums three turns of two are made: `test_roll_repeats.py`."""
+def test_layers_outside_that_are_more_than_half_as_many_leave_no_loop() -> None:
+    """The kernels of a layer are compiled for the two outside anyway."""
+    cut = f"{layers('ab')}\n%4 = Multiply(%3, c) : f32[2]"
+    assert loops(program(text(f"{cut}\n{layers('defg', 'z', 5)}\nreturn y = %12, cut = %4"))) == [
+        (4, 2)
+    ]
+    stays(f"{cut}\n{layers('def', 'z', 5)}\nreturn y = %10, cut = %4")
+
+
+def test_what_goes_back_three_turns_stays_flat() -> None:
     stays(
         """
         %0 = Add(x, y) : f32[2]
-        %1 = Add(%0, x) : f32[2]
-        %2 = Add(%1, %0) : f32[2]
-        %3 = Add(%2, %1) : f32[2]
-        %4 = Add(%3, %2) : f32[2]
+        %1 = Add(%0, z) : f32[2]
+        %2 = Add(%1, x) : f32[2]
+        %3 = Add(%2, %0) : f32[2]
+        %4 = Add(%3, %1) : f32[2]
         return y = %4
         """
     )

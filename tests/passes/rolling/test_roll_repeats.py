@@ -177,7 +177,7 @@ def test_one_value_is_carried_twice_where_it_begins_as_two() -> None:
     )
 
 
-def test_what_goes_back_two_values_makes_turns_of_two() -> None:
+def test_a_value_of_two_turns_back_is_carried_twice() -> None:
     rolls(
         """
         %0 = Add(x, y) : f32[2]
@@ -186,16 +186,44 @@ def test_what_goes_back_two_values_makes_turns_of_two() -> None:
         %3 = Add(%2, %1) : f32[2]
         %4 = Add(%3, %2) : f32[2]
         %5 = Add(%4, %3) : f32[2]
-        return y = %5
+        return y = %5, before = %4, first = %0
         """,
         """
-        %0, %1 = Scan(x, y) {consts=0, carries=2, length=3, unroll=4} : f32[2], f32[2]
+        %0, %1, %2 = Scan(x, y) {consts=0, carries=2, length=6, unroll=4}
+            : f32[2], f32[2], f32[6, 2]
             with body(a0: f32[2], a1: f32[2]) {
           %0 = Add(a0, a1) : f32[2]
-          %1 = Add(%0, a0) : f32[2]
-          return r0 = %1, r1 = %0
+          return r0 = %0, r1 = a0, r2 = %0
         }
-        return y = %0
+        %3, %4, %5, %6, %7, %8 = Unstack(%2)
+            : f32[2], f32[2], f32[2], f32[2], f32[2], f32[2]
+        return y = %0, before = %7, first = %3
+        """,
+    )
+
+
+def test_layers_that_take_the_value_of_the_last_but_one() -> None:
+    """As the couplings of a normalising flow do."""
+    turns = [
+        f"%{2 * i} = Multiply(%{2 * i - 1}, {w}) : f32[2]\n"
+        f"%{2 * i + 1} = Add(%{2 * i - 3}, %{2 * i}) : f32[2]"
+        for i, w in enumerate("abcdefg")
+    ]
+    names = {"%-1": "x", "%-3": "y"}
+    lines = "\n".join(turns)
+    for name, instead in names.items():
+        lines = lines.replace(f"{name},", f"{instead},").replace(f"({name}", f"({instead}")
+    rolls(
+        f"{lines}\nreturn y = %13",
+        """
+        %0 = Stack(a, b, c, d, e, f, g) : f32[7, 2]
+        %1, %2 = Scan(x, y, %0) {consts=0, carries=2, length=7} : f32[2], f32[2]
+            with body(a0: f32[2], a1: f32[2], a2: f32[2]) {
+          %0 = Multiply(a0, a2) : f32[2]
+          %1 = Add(a1, %0) : f32[2]
+          return r0 = %1, r1 = a0
+        }
+        return y = %1
         """,
     )
 

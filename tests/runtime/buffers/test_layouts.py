@@ -222,7 +222,7 @@ def test_an_interface_is_enough_to_run() -> None:
         assert value == wanted
         np.testing.assert_array_equal(state["w0"], other["w0"])
         assert repr(again) == repr(step) and "ENTRY" in again.hlo()
-    with pytest.raises(gc.errors.GraphError, match="no interface"):
+    with pytest.raises(gc.errors.GraphError, match="not the interface"):
         Interface.from_json({"name": "x"})
 
 

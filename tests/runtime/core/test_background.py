@@ -71,8 +71,10 @@ def test_what_is_wrong_with_the_program_is_said_at_once() -> None:
     graph, x, y, loss, train = model()
     with pytest.raises(FeedError, match="got shape"):
         gc.compile_async(graph, loss, {x: (8, 4)})
+    with graph.extend():
+        doubled = gc.placeholder((3,), name="fixed") * 2
     with pytest.raises(LayoutError, match="no feed has a batch axis"):
-        gc.compile_async(graph, graph.variable("scale0"), strategy=DataParallel(2))
+        gc.compile_async(graph, doubled, {"fixed": (3,)}, strategy=DataParallel(2))
 
 
 def test_what_xla_refuses_comes_with_the_future() -> None:

@@ -19,6 +19,8 @@ from graphc.runtime.core.counters import COUNTERS
 from tests.near import assert_near
 
 ROWS, WIDTH, BLOCKS, TURNS = 64, 16, 8, 96
+# Without a limit, the loops of these models stack everything: `stack-less` alone would fit.
+STACKED: dict[str, Any] = {"cache": None, "without_passes": ("stack-less",)}
 
 
 class Model(NamedTuple):
@@ -107,7 +109,7 @@ def feed(model: Model) -> dict[str, np.ndarray]:
 
 def compiled(model: Model, limit: Any = None, **more: Any) -> gc.Executable:
     how = {name: more.pop(name) for name in ("strategy", "steps") if name in more}
-    options = gc.CompileOptions(**{"cache": None, "memory_limit": limit, **more})
+    options = gc.CompileOptions(**{**STACKED, "memory_limit": limit, **more})
     feeds = {"x": model.shape}
     return gc.compile(model.graph, [model.train, model.loss], feeds, options=options, **how)
 
@@ -150,6 +152,16 @@ def test_it_fits_and_gives_the_same_numbers(build: Any, share: float) -> None:
     model, free = unlimited(build, "float64")
     limit = limit_of(free, share)
     tight = compiled(model, limit)
+    assert taken(tight) <= limit < taken(free)
+    assert_near(losses(tight, model), losses(free, model), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("build", "share"), [(attending, 0.8), (recurrent, 0.5)])
+def test_it_fits_after_loops_stack_less(build: Any, share: float) -> None:
+    model = build("float64")
+    free = compiled(model, without_passes=())
+    limit = limit_of(free, share)
+    tight = compiled(model, limit, without_passes=())
     assert taken(tight) <= limit < taken(free)
     assert_near(losses(tight, model), losses(free, model), rtol=1e-12)
 
@@ -253,7 +265,7 @@ def test_a_session_obeys_it() -> None:
     model, free = unlimited(blocks)
     limit = limit_of(free, 0.55)
     session, other = (
-        gc.Session(model.graph, options=gc.CompileOptions(cache=None, memory_limit=each))
+        gc.Session(model.graph, options=gc.CompileOptions(**STACKED, memory_limit=each))
         for each in (limit, None)
     )
     before = COUNTERS.snapshot()
@@ -358,7 +370,7 @@ def test_few_small_blocks_are_loops_forward_too() -> None:
         train = gc.minimize(loss, optax.sgd(0.1), name="train")
 
     def step(limit: int | None) -> gc.Executable:
-        options = gc.CompileOptions(cache=None, memory_limit=limit)
+        options = gc.CompileOptions(**STACKED, memory_limit=limit)
         return gc.compile(graph, [train, loss], {x: (rows, time, width)}, options=options)
 
     free, loops = step(None), step(2**30)

@@ -265,6 +265,22 @@ def test_a_restored_session_goes_on_as_the_first_one(size: str) -> None:
         assert np.array_equal(value, third.values()[name]), name
 
 
+@pytest.mark.parametrize("copy", [True, False])
+def test_values_that_are_set_are_copied_unless_they_are_given_away(copy: bool) -> None:
+    graph = gc.Graph()
+    with graph:
+        v = gc.variable(np.zeros((100, 100), np.float32), name="v")
+        step = v.assign_add(gc.ones_like(v))
+    session = gc.Session(graph)
+    given = np.ones((100, 100), np.float32)
+    session.set_all({"v": given}, copy=copy)
+    held = session._state.buffers[0]
+    assert np.shares_memory(held, given) is not copy
+    session.run(step)
+    assert (session.values()["v"] == 2).all()
+    assert (given == 1).all()  # the step does not write into it
+
+
 def test_replicas_hold_the_initial_values(size: str) -> None:
     if len(jax.devices()) < 2:
         pytest.skip("one device")

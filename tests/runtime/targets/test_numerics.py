@@ -99,18 +99,18 @@ MADE: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "behind moves": (
         lambda x: gc.log(gc.reshape(gc.transpose(x), (2,)), name="bad"), [[0.0, 1.0]], "Log 'bad'",
     ),
-    "scan": (scanned, [0.0, 0.5, 3.0, 4.0], r"Sqrt 'root'.*\n  in turn 2, .*of Scan"),
+    "scan": (scanned, [0.0, 0.5, 3.0, 4.0], r"Sqrt 'root'.*\n  in iteration 2, .*of Scan"),
     "scan in reverse": (
-        lambda x: scanned(x, reverse=True), [0.0, 3.0, 0.5, 0.5], r"in turn 2, .*of Scan",
+        lambda x: scanned(x, reverse=True), [0.0, 3.0, 0.5, 0.5], r"in iteration 2, .*of Scan",
     ),
     "nested scans": (
         nested, [[1.0, 1, 1], [1, 0, 0], [0, 1, 1]],
-        r"Log 'bad'.*\n  in turn 1, .*of Scan.*\n  in turn 1, .*of Scan",
+        r"Log 'bad'.*\n  in iteration 1, .*of Scan.*\n  in iteration 1, .*of Scan",
     ),
-    "while": (while_, [2.0], r"Log 'bad' made a NaN.*\n  in turn 2, .*of While"),
+    "while": (while_, [2.0], r"Log 'bad' made a NaN.*\n  in iteration 2, .*of While"),
     "branch": (chosen, [-1.0], r"Log 'bad'.*\n  in Switch 'cond' at test_numerics"),
     "second branch, with a loop": (
-        switched, [1.0, 1.0, 0.0], r"Log 'bad'.*\n  in Switch.*\n  in turn 2, .*of Scan",
+        switched, [1.0, 1.0, 0.0], r"Log 'bad'.*\n  in Switch.*\n  in iteration 2, .*of Scan",
     ),
     "function, second caller": (called, [0.0], r"Log 'bad'.*\n  in Call 'twice_1'"),
     "gradient": (gradient, [0.0, 1.0], "made an infinity"),
@@ -257,7 +257,7 @@ def test_repeated_layers_that_became_a_loop() -> None:
         start = start**2 + 1  # sqrt(start - 1), five times, is 1; then 0; the seventh is NaN
     with pytest.raises(NumericsError, match=r"Sqrt.*made a NaN") as caught:
         session.run([train, loss], {x: np.full((4, 64), start, "f")})
-    assert "in turn 6, counted from 0, of Scan" in str(caught.value)
+    assert "in iteration 6, counted from 0, of Scan" in str(caught.value)
     assert "gc.sqrt(gc.tanh(layer(h)) + h - 1)" in str(caught.value)
     assert "Sqrt 'Sqrt_6' made a NaN" in str(caught.value)
 
@@ -301,7 +301,7 @@ def test_the_turns_of_repeated_layers_have_lines(bad: int, value: float, text: s
     with pytest.raises(NumericsError, match=text.format(bad)) as caught:
         session.run(fetches, {"x": np.ones((256, 64), "f")})
     assert f'lambda h: gc.sqrt(h, name="root{bad}")' in str(caught.value)
-    assert "in turn " in str(caught.value)
+    assert "in iteration " in str(caught.value)
 
 
 def test_the_turns_of_a_loop_that_was_cut_in_two_have_lines() -> None:

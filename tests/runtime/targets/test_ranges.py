@@ -149,8 +149,12 @@ CAUGHT: dict[str, tuple[Build, list[Any], str]] = {
     "known lengths": (
         lambda x: nn.GRU(2)(x, lengths=np.array([3, 4])), [STEPS], "lengths out of range: 4 is",
     ),
-    "a loop": (in_loop, [TABLE, ints(0, 1, 7, 9)], r"(?s)7 is not in.*in turn 2, counted"),
-    "a while loop": (in_while, [TABLE, ints(0, 1, 2, 9)], "(?s)9 is not in.*in turn 3, counted"),
+    "a loop": (in_loop, [TABLE, ints(0, 1, 7, 9)], r"(?s)7 is not in.*in iteration 2, counted"),
+    "a while loop": (
+        in_while,
+        [TABLE, ints(0, 1, 2, 9)],
+        "(?s)9 is not in.*in iteration 3, counted",
+    ),
     "a branch": (in_branch, [TABLE, ints(0, 1, 2, 9)], r"(?s)9 is not in.*in Switch 'cond'"),
     "a function": (in_function, [TABLE, ints(0, 9)], r"(?s)9 is not in.*in Call 'look_up"),
 }  # fmt: skip

@@ -415,9 +415,9 @@ def test_what_cannot_be_spread_is_refused() -> None:
 def test_variables_are_annotated_once_and_before_the_first_run() -> None:
     graph = mlp()
     bias = graph.variable("out/bias")
-    with pytest.raises(AttributeValueError, match=r"'hidden/bias' lies .*'model',.* already"):
+    with pytest.raises(AttributeValueError, match=r"'hidden/bias' has .*'model',.* already"):
         gc.shard(graph.variable("hidden/bias"), (None,))
     assert gc.shard(graph.variable("hidden/bias"), ("model",)) is graph.variable("hidden/bias")
     gc.compile(graph, "loss:0", {"x": (8, 12), "y": (8,)})
-    with pytest.raises(GraphFinalizedError, match="variable 'out/bias' lies somewhere"):
+    with pytest.raises(GraphFinalizedError, match="variable 'out/bias' already has a layout"):
         gc.shard(bias, ("model",))

@@ -287,7 +287,7 @@ def test_what_needs_much_more_memory_is_refused(
     monkeypatch.setattr(search, "_memory", memory)
     tuning = Model().tune()
     assert tuning.name is None
-    assert tuning.rows[0].outcome == "takes 1331 MiB, the options as they are 1024"
+    assert tuning.rows[0].outcome == "takes 1331 MiB; the given options take 1024"
 
 
 def test_the_users_own_options_of_xla_stay() -> None:
