@@ -1,5 +1,4 @@
-"""Arguments of functions in TensorFlow, Keras, PyTorch and NumPy that have another name, or none, in
-graphc."""
+"""Arguments of TensorFlow, Keras, PyTorch and NumPy that have another name, or none, in graphc."""
 
 from typing import Final
 
