@@ -14,7 +14,7 @@ from graphc.collection import without_collection
 
 @pytest.fixture(autouse=True)
 def collecting() -> Iterator[None]:
-    """Each test begins with a collector that runs, and so does what comes after it."""
+    """Each test begins and ends with the collector enabled."""
     gc.enable()
     yield
     gc.enable()

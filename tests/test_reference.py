@@ -1,4 +1,4 @@
-"""Laws of the reference: every public name is documented, has an example, and stands on one page.
+"""Laws of the reference: every public name is documented, has an example, and is on one page.
 
 The examples themselves run as doctests.
 """
@@ -120,7 +120,7 @@ def _parts(value: object) -> list[object]:
 
 
 def _is_vague(annotation: object) -> bool:
-    """Whether it says `Any` elsewhere than in the type of a callable, of an array or of a type."""
+    """Whether it contains `Any` outside the type of a callable, an array or a type."""
     text = re.sub(r"\b(ndarray|dtype|type)\[[^\[\]]*\]", "", str(annotation))
     text = re.sub(r"\bCallable\[(\.\.\.|\[[^\]]*\]), [^\]]*\]+", "", text)
     return annotation is inspect.Parameter.empty or re.search(r"\bAny\b", text) is not None

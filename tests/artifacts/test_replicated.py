@@ -59,7 +59,7 @@ np.savez(sys.argv[2], losses=losses, logits=logits, kernel=state["out/kernel"])
 
 
 def test_ten_steps_in_another_process_are_those_of_the_session(saved, tmp_path: Path) -> None:
-    """Twenty steps in one session are ten, a file, and ten; dropout's stream goes on too."""
+    """Twenty steps in one session equal ten steps, a file, and ten more. Dropout continues too."""
     session, losses, path = saved
     out = tmp_path / "out.npz"
     subprocess.run([sys.executable, "-c", RESUME, str(path), str(out)], check=True)
@@ -168,7 +168,7 @@ def test_what_cannot_be_saved_replicated(tmp_path: Path) -> None:
 def test_native_code_for_several_devices(tmp_path: Path) -> None:
     graph, signatures = classifier()
     train = dataclasses.replace(signatures["train"], sizes={"batch": 8}, replicated=True)
-    options = gc.CompileOptions(check_numerics=True)  # what is found no file could tell
+    options = gc.CompileOptions(check_numerics=True)  # no file contains this
     session = gc.Session(graph, strategy=gc.devices.DataParallel(2), options=options)
     gc.save(session, tmp_path / "m.gcx", signatures={"train": train}, native=True)
     losses = []

@@ -1,4 +1,4 @@
-"""The command line, in this process: what each command does, and how bad input is told."""
+"""The command line, in this process: each command, and errors for invalid input."""
 
 import json
 import re
@@ -377,7 +377,7 @@ def test_run_prints_or_writes(run: Run, artifact: Path, tmp_path: Path) -> None:
     assert code == 0 and out.startswith("y: f32[3, 1]\n[[")
     facts = json.loads(run(*command, "--json")[1])
     np.testing.assert_array_equal(np.float32(facts["outputs"]["y"]["values"]), expected)
-    written = tmp_path / "results"  # named as the user says
+    written = tmp_path / "results"  # the name that the user gave
     code, out, _ = run(*command, "--output", written)
     assert out == f"y: f32[3, 1]\nwrote {written}\n"
     with np.load(written) as results:

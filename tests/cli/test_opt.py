@@ -1,4 +1,4 @@
-"""`graphc opt`: passes on the text form of a program, and how bad input is told."""
+"""`graphc opt`: passes on the text form of a program, and errors for invalid input."""
 
 import io
 import sys

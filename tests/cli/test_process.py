@@ -1,4 +1,4 @@
-"""The command line as a process of its own: start-up, virtual devices, pipes."""
+"""The command line in a separate process: start-up, virtual devices, pipes."""
 
 import json
 import os

@@ -148,7 +148,7 @@ def test_in_bodies_too() -> None:
 
 
 def test_pieces_go_together_in_rows() -> None:
-    """One row of the gradients for each replica, in which its pieces lie one after the other."""
+    """One row of gradients for each replica. The row contains the replica's pieces in order."""
     check(
         BucketCollectives(),
         """
@@ -382,7 +382,7 @@ def test_training_equals_one_device(build: object) -> None:
 
 
 def test_large_arrays_go_as_they_are() -> None:
-    """Beside small ones that are laid in a row: in one bucket all the same."""
+    """Small arrays are joined in a row. The large array is in the same bucket."""
     local = program(
         """
         program p(a: f64[32769], b: f64[3], c: f64[2, 2], d: f64[32768]) {

@@ -1,4 +1,4 @@
-"""The transformer against the same one in plain JAX: its training steps, and what it writes."""
+"""The transformer against the same model in plain JAX: training steps and generated text."""
 
 import math
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Equalities between sizes: what stands for what, and what cannot be."""
+"""Equalities between sizes: representatives, and contradictions."""
 
 import time
 

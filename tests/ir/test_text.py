@@ -1,4 +1,4 @@
-"""The text form of programs: what it looks like, what it means, and its errors."""
+"""The text form of programs: its syntax, its meaning, and its errors."""
 
 from __future__ import annotations
 

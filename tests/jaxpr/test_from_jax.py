@@ -1,4 +1,4 @@
-"""`from_jax`: named sizes, nests, specs, sources, derivatives, and what it refuses."""
+"""`from_jax`: named sizes, nests, specs, sources, derivatives, and errors."""
 
 from __future__ import annotations
 

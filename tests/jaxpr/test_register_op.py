@@ -241,7 +241,7 @@ def kept_in(folder: Any) -> gc.CompileOptions:
 
 @pytest.mark.parametrize("late", ["value", "slope"])
 def test_what_a_function_closes_over_may_change(tmp_path: Any, late: str) -> None:
-    """The cache is asked for what is lowered, not for what was traced when the node was made."""
+    """The cache key contains the lowered function, not the one traced when the node was made."""
     scale = [2.0]
     op = gc.register_op("Scaled", lambda x: x * scale[0])
 

@@ -1,5 +1,5 @@
-"""What a program means, in NumPy: node by node, by the `fold` of each operator; loops turn by
-turn."""
+"""Evaluates a program in NumPy: node by node by the `fold` of each operator, and loops iteration by
+iteration."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ def test_a_loop_of_steps_from_jax_carries_the_table() -> None:
 
 
 def recurrent(optimizer: Any) -> Built:
-    """A recurrence that looks its inputs up in each turn."""
+    """A recurrence that looks up its inputs in each iteration."""
     graph = gc.Graph(seed=0)
     with graph:
         ids = gc.placeholder((None, 4), "int32", name="ids")

@@ -231,7 +231,7 @@ def test_a_variable_assigned_in_a_cond_in_a_loop(graph) -> None:
 
 
 def conditional_training():
-    """A step with a cond on a mean over the batch, each branch with a mean of its own."""
+    """A step with a cond on a mean over the batch. Each branch has another mean."""
     rng = np.random.default_rng(0)
     graph = gc.Graph(seed=0)
     with graph:

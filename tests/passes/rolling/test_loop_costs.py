@@ -1,4 +1,4 @@
-"""How many turns a loop takes at once: what is estimated, and that it is done."""
+"""How many iterations of a loop are compiled as one: the estimate and its use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.passes.check import program
 
 
 def unroll(shape: str, weights: str, state: str = "state") -> int:
-    """How many turns at once the loop over `x * w` takes."""
+    """How many iterations of the loop over `x * w` are compiled as one."""
     lines, x = [], "x"
     for place, w in enumerate(weights):
         lines.append(f"%{place} = Multiply({x}, {w}) : f32[{shape}]")

@@ -26,13 +26,13 @@ def found(items: str, turns: int = 2, saved: int = 1) -> list[tuple[str, int]]:
         ("abcdef", []),
         ("aa", [("aa", 1)]),
         ("ababab", [("ababab", 2)]),
-        ("xababay", [("ababa", 2)]),  # cut short: turns may begin at either letter
+        ("xababay", [("ababa", 2)]),  # cut short: iterations may begin at either letter
         ("abcabcabc", [("abcabcabc", 3)]),
         ("aabaabaab", [("aabaabaab", 3), ("aa", 1), ("aa", 1), ("aa", 1)]),
         ("abxababab", [("ababab", 2)]),  # one that differs ends a repeat
         ("ababxabab", [("abab", 2), ("abab", 2)]),
         ("ababcdcd", [("abab", 2), ("cdcd", 2)]),
-        ("abcbabcbabcb", [("abcbabcbabcb", 4)]),  # two kinds that alternate are one turn
+        ("abcbabcbabcb", [("abcbabcbabcb", 4)]),  # two kinds that alternate are one iteration
     ],
 )
 def test_what_is_found(items: str, expected: list[tuple[str, int]]) -> None:

@@ -1,4 +1,4 @@
-"""RollRepeats: blocks that differ, and what is not worth a loop."""
+"""RollRepeats: blocks that differ, and repetitions that are too small for a loop."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ CHAIN = f"{layers('abcd')}\nreturn y = %7"
 
 
 def test_too_few_turns_nodes_or_elements_are_not_worth_a_loop() -> None:
-    """Four turns of two nodes and of two elements each."""
+    """Four iterations of two nodes with two elements each."""
     for worth in (ROLL, RollRepeats(4, 6, 4)):
         assert loops(program(text(CHAIN)), worth) == [(4, 2)]
     for not_worth in (RollRepeats(5, 6, 4), RollRepeats(4, 7, 4), RollRepeats(4, 6, 5)):
@@ -170,7 +170,7 @@ def test_a_node_on_another_device_is_no_part_of_a_turn(place: int) -> None:
 def test_nodes_with_effects_are_never_rolled(
     shown: list[int], rolled: list[tuple[int, int]]
 ) -> None:
-    """What stands after or between them may be."""
+    """Nodes after them or between them may be rolled."""
     start = program(text(CHAIN))
     shows = replace(start.nodes[1].op, effects=Effects.HOST)
     nodes = [
@@ -207,7 +207,7 @@ def test_turns_that_begin_in_the_middle_do_not_need_each_other_for_that() -> Non
 
 
 def test_a_sum_that_grows_from_turn_to_turn_makes_no_loop() -> None:
-    """A norm over many parameters, say: one node of four needs the turn before."""
+    """For example a norm over many parameters: one node of four needs the iteration before."""
     nodes, total = [], "x"
     for i, w in enumerate("abcdef"):
         p = 4 * i

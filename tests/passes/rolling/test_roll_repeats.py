@@ -59,7 +59,7 @@ def test_two_kinds_that_alternate_are_one_turn() -> None:
 
 
 def test_turns_begin_where_the_fewest_values_pass() -> None:
-    """Not at the first Add, which is like those that end a turn."""
+    """Not at the first Add, which is like those at the end of an iteration."""
     rolls(
         """
         %0 = Negative(d) : f32[2]
@@ -361,7 +361,7 @@ def test_names_say_what_a_node_stands_for() -> None:
 
 
 def parameters(layer: str, shared: int) -> list[tuple[int, int]]:
-    """(turns, nodes of a turn) of the loops over four layers, forward and backward."""
+    """(iterations, nodes of one) of the loops over four layers, forward and backward."""
     states = ", ".join(f"{name}: state f32[2, 2]" for name in "abcd")
     lines, h = [], "x"
     for name in "abcd":
@@ -394,7 +394,7 @@ def test_small_loops_over_parameters_that_another_loop_stacks() -> None:
 
 
 def test_turns_that_share_their_parameters_may_be_fewer() -> None:
-    """Four turns over x and y; four over variables of their own."""
+    """Four iterations over x and y; four over separate variables."""
     nodes = []
     for i, weight in enumerate([*"yyyy", *"abcd"]):
         activation = "Sigmoid" if i < 4 else "Tanh"
@@ -409,7 +409,7 @@ def test_turns_that_share_their_parameters_may_be_fewer() -> None:
 
 
 def test_a_loop_over_parameters_that_another_one_stacks_may_have_a_turn_less() -> None:
-    """Four layers forward and three of them back, where four turns are asked for."""
+    """Four layers forward and three of them backward, where the minimum is four iterations."""
     nodes = [layers("abcd"), "%30 = Negative(%7) : f32[2]", layers("dcb", "%30", 40, "Sigmoid")]
     before = program(text("\n".join([*nodes, "return y = %45"])))
     for steps, lengths in ((None, [4]), (4, [3, 3])):

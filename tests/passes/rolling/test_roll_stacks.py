@@ -8,7 +8,7 @@ from tests.passes.rolling.models import ROLL, layers, rolls, text
 
 
 def test_the_backward_pass_takes_what_the_forward_pass_saved_as_it_lies() -> None:
-    """Backwards: the reverse scan. Both what a turn made and the carry as it entered."""
+    """The reverse scan takes results of each iteration and the carry at its start."""
     rolls(
         """
         %0 = Multiply(x, a) : f32[2]
@@ -51,7 +51,7 @@ def test_the_backward_pass_takes_what_the_forward_pass_saved_as_it_lies() -> Non
 
 
 def test_tied_weights_are_shared_and_the_sum_of_their_gradients_is_carried() -> None:
-    """The gradient of the last layer is the first of the sum, so its turn stays outside."""
+    """The gradient of the last layer starts the sum, so its iteration stays outside."""
     rolls(
         f"""
         {layers("aaaa")}
@@ -275,7 +275,7 @@ def test_a_later_loop_over_fewer_turns_takes_a_part() -> None:
 
 
 def test_where_orders_differ_the_one_of_most_stacks_wins_and_the_others_are_turned() -> None:
-    """The last loop takes u t s and %5 %3 %1 as they lie, backwards, and %0 %2 %4 turned."""
+    """The last loop takes u t s and %5 %3 %1 without a copy, backwards, and %0 %2 %4 reversed."""
     rolls(
         """
         %0 = Tanh(x) : f32[2]
@@ -316,7 +316,7 @@ def test_where_orders_differ_the_one_of_most_stacks_wins_and_the_others_are_turn
 
 
 def test_with_as_many_stacks_each_way_a_loop_goes_forwards() -> None:
-    """The second one takes a b c as they lie and x %1 %3 turned."""
+    """The second one takes a b c without a copy and x %1 %3 reversed."""
     rolls(
         f"""
         {layers("abc")}

@@ -1,4 +1,4 @@
-"""Eliminate common subexpressions: what is equal, and what only looks so."""
+"""Eliminate common subexpressions: equal nodes, and nodes that only look equal."""
 
 from __future__ import annotations
 

@@ -326,7 +326,7 @@ def test_what_cannot_be_frozen(do: Any, error: type[GraphcError], text: str) -> 
 
 
 def _in_bodies(x: Any, flag: Any, w: Any) -> dict[str, Any]:
-    """One thing in many places: x times a function of w, and more where the flag says so."""
+    """x times a function of w in several bodies, and more if the flag is true."""
 
     def step(h: Any) -> Any:
         scale = gc.exp(w) / gc.sqrt(gc.reduce_sum(gc.square(w)))

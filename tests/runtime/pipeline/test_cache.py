@@ -1,4 +1,4 @@
-"""The cache of compiled programs on disk, by itself: what it keeps, refuses and survives."""
+"""The cache of compiled programs on disk: entries it keeps, refuses, and damage it survives."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_a_file_that_is_open_to_others_is_not_loaded(cache: ExecutableCache, mod
 
 @pytest.fixture
 def another_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Makes this process somebody else, as far as it asks who it is."""
+    """Makes this process appear to belong to another user."""
     return lambda: monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
 
 

@@ -24,7 +24,7 @@ ONE, FOUR = ["/cpu:0"] * 4, [f"/cpu:{i}" for i in range(4)]
 def layered(
     places: list[str], dtype: str = "float64", **minimize: Any
 ) -> tuple[gc.Graph, gc.Tensor, gc.Tensor, gc.Tensor, gc.Node]:
-    """Four layers, each on a device of its own; the loss where the last one is."""
+    """Four layers, each on another device; the loss is on the device of the last layer."""
     g = gc.Graph(seed=0)
     with g:
         x = gc.placeholder((None, 6), dtype, name="x")

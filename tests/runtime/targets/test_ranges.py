@@ -96,7 +96,7 @@ def ints(*values: int, dtype: str = "int32") -> Any:
 
 
 OK = ints(1, 2)
-# build, feeds with one integer out of its range, and what the error says of it.
+# build, feeds with one integer out of its range, and the text of the error.
 CAUGHT: dict[str, tuple[Build, list[Any], str]] = {
     "take": (gc.take, [TABLE, ints(0, 5)], "^take: indices out of range: 5 is not in -5 to 4"),
     "take from the end": (gc.take, [TABLE, ints(-6)], "-6 is not in -5 to 4"),

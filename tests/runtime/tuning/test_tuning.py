@@ -1,4 +1,4 @@
-"""`gc.tune`: what it tries, what it refuses, what it keeps, and who finds that later."""
+"""`gc.tune`: its trials, rejected variants, the stored result, and its later use."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the pipeline "O3", what is fetched is a little too large."""
+    """With the pipeline "O3", the fetched values are slightly too large."""
     results = trials.Trial.results
 
     def altered(trial: trials.Trial) -> dict[str, np.ndarray[Any, Any]]:
@@ -177,7 +177,7 @@ def test_what_is_not_clearly_faster_changes_nothing(clock: Any, table: Any, rati
 
 
 def test_luck_does_not_win(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
-    """What is fast five times and then as slow as the rest was only lucky."""
+    """A variant that is fast five times and then as slow as the others does not win."""
     table(FAST)
     calls = 0
 
@@ -369,7 +369,7 @@ def test_state_that_lies_otherwise_takes_the_options_as_they_are(clock: Any, tab
     assert tuning.name == "fast"
     stacked = model.compile(options=gc.CompileOptions(tuned=False))
     assert any(buffer.kind == "stacked" for buffer in stacked.layout.buffers)
-    step = model.compile()  # its state lies as that of the step before
+    step = model.compile()  # its state has the layout of the step before
     assert step.notes == [] and step.layout == stacked.layout
 
 
@@ -506,7 +506,7 @@ def test_the_table_changes_what_there_is() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.choice.name)
 def test_xla_knows_the_options_of_the_table(variant: Variant) -> None:
-    """Those of other platforms too: XLA reads all options wherever it runs."""
+    """Also those of other platforms: XLA reads all options on each platform."""
     graph = gc.Graph()
     with graph:
         y = gc.exp(gc.constant(np.ones(3, "float32")))
