@@ -7,7 +7,7 @@ from typing import Any
 
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
-from graphc.ops.arrays.shape import along, broadcast_to, reshape
+from graphc.ops.arrays.shape import broadcast_to, one_axis, reshape
 from graphc.ops.core.checks import as_dims
 from graphc.ops.core.emit import convert
 from graphc.typing import TensorLike
@@ -41,7 +41,7 @@ def repeat(x: Any, repeats: Dim, axis: int | None = None, *, name: str | None = 
 
     Source: numpy.repeat.
     """
-    x, place = along("BroadcastTo", x, axis)
+    x, place = one_axis("BroadcastTo", x, axis)
     (times,) = as_dims("BroadcastTo", (repeats,))
     before, after = x.type.shape[: place + 1], x.type.shape[place + 1 :]
     apart = broadcast_to(reshape(x, (*before, 1, *after)), (*before, times, *after))

@@ -198,7 +198,7 @@ def squeeze(
     return reshape(x, tuple(dim for i, dim in enumerate(shape) if i not in axes), name=name)
 
 
-def along(op: str, x: TensorLike, axis: int | None) -> tuple[Tensor, int]:
+def one_axis(op: str, x: TensorLike, axis: int | None) -> tuple[Tensor, int]:
     """`x` and the position of `axis`. If `axis` is None, `x` is raveled first, as in NumPy.
 
     Args:
