@@ -36,7 +36,7 @@ CALLABLE = {
 USED = {n: e for n, e in CALLABLE.items() if not n.startswith("gc.errors.")}
 
 
-def test_every_public_name_stands_on_one_page() -> None:
+def test_every_public_name_is_on_one_page() -> None:
     pages = REFERENCE.pages()
     names = [n for page in pages.values() for e in page for n in (e.name, *e.others)]
     assert len(names) == len(set(names))

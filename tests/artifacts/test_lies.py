@@ -196,7 +196,7 @@ LIES: dict[str, tuple[Change, str | None]] = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_lies(whole: Path, tmp_path: Path, name: str) -> None:
+def test_false_contents(whole: Path, tmp_path: Path, name: str) -> None:
     change, text = LIES[name]
     path = tmp_path / "model.gcx"
     forge(whole, path, change)

@@ -142,7 +142,7 @@ except gc.errors.DeviceError as error:
 
 
 @pytest.mark.slow
-def test_too_few_devices_are_told_by_number(saved) -> None:
+def test_too_few_devices_are_reported_with_their_number(saved) -> None:
     command = [sys.executable, "-c", FEWER, str(saved[2])]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "'train' was saved for 4 devices, but only 2 are available" in text

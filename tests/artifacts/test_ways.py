@@ -357,7 +357,7 @@ def relabelled(data: bytes, **fields: Any) -> bytes:
     return bytes(dataclasses.replace(found, **fields).serialize())
 
 
-def test_a_program_whose_record_lies_is_refused(whole: Path, tmp_path: Path) -> None:
+def test_a_program_with_a_false_record_is_refused(whole: Path, tmp_path: Path) -> None:
     def honest(w: jax.Array, x: jax.Array) -> list[jax.Array]:
         return [x @ w]
 

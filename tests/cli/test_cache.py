@@ -128,7 +128,9 @@ def test_help_has_an_example(run: Run) -> None:
         ("size --folder {folder}/open", "; chmod 700 {folder}/open"),
     ],
 )
-def test_bad_input_is_told_in_one_line(run: Run, tmp_path: Path, arguments: str, text: str) -> None:
+def test_invalid_input_is_reported_in_one_line(
+    run: Run, tmp_path: Path, arguments: str, text: str
+) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o755)
     code, out, err = run(*arguments.format(folder=tmp_path).split())

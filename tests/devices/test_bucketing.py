@@ -56,7 +56,7 @@ def test_gradients_fill_buckets_in_the_order_in_which_they_get_ready() -> None:
     )
 
 
-def test_what_fills_a_bucket_stands_alone_and_the_open_one_stays_open() -> None:
+def test_an_array_that_fills_a_bucket_is_alone_and_the_open_one_stays_open() -> None:
     check(
         BucketCollectives(16),
         """

@@ -88,7 +88,7 @@ def test_a_chain_is_cut_where_it_changes_the_device() -> None:
     assert shape(parts(CHAIN, [A] * 5)) == [(A, ["Exp", "Tanh", "Sin", "Cos", "Add"])]
 
 
-def test_clusters_are_joined_where_nothing_lies_between() -> None:
+def test_clusters_are_joined_if_no_node_is_between_them() -> None:
     # If only levels counted, the cosine would be a separate cluster.
     text = """
     program p(x: f32[2], z: f32[2]) {

@@ -195,7 +195,7 @@ def test_what_assigns_nothing_has_no_halves() -> None:
         halves_of(make)
 
 
-def test_nobody_calls_the_host_twice() -> None:
+def test_the_host_is_never_called_twice() -> None:
     def make():
         graph = gc.Graph()
         with graph:

@@ -329,7 +329,7 @@ def test_declared_types_of_pieces() -> None:
     assert_near(got, [np.sin(value), np.cos(value)], rtol=1e-5)
 
 
-def test_what_cannot_be_told_is_not_kept() -> None:
+def test_functions_that_cannot_be_identified_are_not_cached() -> None:
     def opaque(x: Any) -> Any:
         return x * int(x.shape[0])  # JAX's named sizes are no ints
 

@@ -240,7 +240,7 @@ program p(
         (Group("flat", ("w1", "b", "w0")), Group("stacked", ("new", "a"))),
     ],
 )
-def test_a_loop_keeps_what_lies_stacked(groups) -> None:
+def test_a_loop_keeps_stacked_state(groups) -> None:
     step = parse_program(STEP, CATALOGUE)
     ports = (*step.ports("state"), *step.new_state())
     layout = StateLayout({p.name: p.tensor.type for p in ports}).with_groups(groups)

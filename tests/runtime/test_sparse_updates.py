@@ -167,7 +167,7 @@ def test_nor_in_loops_or_on_replicas(steps: int | None, replicas: int) -> None:
 
 
 @pytest.mark.parametrize("optimizer", [optax.sgd(0.1, momentum=0.9), optax.adam(0.1)])
-def test_momentum_and_adam_stay_dense_unless_asked(optimizer: Any) -> None:
+def test_momentum_and_adam_stay_dense_by_default(optimizer: Any) -> None:
     built = build(optimizer)
     exact = trained(built, "exact")
     assert "ScatterNd" not in of_tables(exact.program)

@@ -266,7 +266,7 @@ def test_on_two_devices_as_on_one() -> None:
 # -- in a program ---------------------------------------------------------------------------
 
 
-def test_prune_takes_results_that_nobody_uses_and_what_only_they_needed() -> None:
+def test_prune_removes_unused_results_and_their_operands() -> None:
     check(
         Prune(),
         """

@@ -89,7 +89,7 @@ def test_a_map_runs_all_turns_at_once() -> None:
 
 
 @pytest.mark.parametrize("unused", ["%1 = Softmax(x) {axis=0} : f32[64]", ""])
-def test_what_nobody_uses_is_gone_at_once(unused: str) -> None:
+def test_unused_values_are_freed_at_once(unused: str) -> None:
     nodes = f"""
       {unused}
       %0 = Softmax(x) {{axis=0}} : f32[64]

@@ -32,7 +32,7 @@ def test_only_tiny_turns_without_parameters_of_their_own_are_unrolled() -> None:
     assert unroll("n", "aaaa") == 1  # may be large
 
 
-def test_what_is_asked_for_reaches_the_compiled_loop() -> None:
+def test_the_requested_unrolling_reaches_the_compiled_loop() -> None:
     start = program(
         """
         program p(x: f32[2]) {

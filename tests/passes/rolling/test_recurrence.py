@@ -74,7 +74,7 @@ def test_one_carry_used_twice_is_one() -> None:
     assert found.operands == [[Carried(0), Carried(0)]] and len(found.carries) == 1
 
 
-def test_the_second_result_of_a_node_is_told_from_the_first() -> None:
+def test_the_second_result_of_a_node_is_distinguished_from_the_first() -> None:
     (found,) = of(
         """
         %0, %1 = Split(x) {axis=0, sizes=[1, 1]} : f32[1], f32[1]

@@ -343,7 +343,7 @@ def test_bodies_are_rolled_too() -> None:
     )
 
 
-def test_names_say_what_a_node_stands_for() -> None:
+def test_loops_and_their_nodes_have_common_names() -> None:
     nodes, x = [], "x"
     for i, w in enumerate("abc"):
         nodes.append(f'%{2 * i} = Multiply({x}, {w}) : f32[2] as "block{i}/Multiply"')

@@ -7,7 +7,7 @@ from tests.passes.check import check, program
 from tests.passes.rolling.models import ROLL, layers, rolls, text
 
 
-def test_the_backward_pass_takes_what_the_forward_pass_saved_as_it_lies() -> None:
+def test_the_backward_pass_takes_the_stacks_of_the_forward_pass_without_a_copy() -> None:
     """The reverse scan takes results of each iteration and the carry at its start."""
     rolls(
         """

@@ -159,7 +159,7 @@ def proposed(text):
     return layout, physical(program, layout)
 
 
-def test_what_lies_as_it_is_used_costs_nothing() -> None:
+def test_state_in_the_used_layout_costs_nothing() -> None:
     layout, local = proposed(ROLLED)
     assert groups_of(layout.buffers) == [Group(STACKED, ("w0", "w1"))]
     assert ops(local) == ["Multiply", "ReduceSum"]

@@ -78,7 +78,7 @@ def test_batch_norm_goes_into_the_layer_before_it(layer: str, training: bool, lo
     assert_near(got, want, rtol=1e-4, atol=1e-5)
 
 
-def test_what_stands_between_keeps_them_apart() -> None:
+def test_nodes_in_between_prevent_folding() -> None:
     with gc.Graph() as g:
         x = gc.placeholder((None, 4), name="x")
         norm = gc.nn.BatchNorm(name="norm")

@@ -296,7 +296,7 @@ def test_a_second_start_searches_nothing(tmp_path: Any) -> None:
 # -- what does not fit -----------------------------------------------------------------------
 
 
-def test_the_least_limit_is_told_and_is_enough() -> None:
+def test_the_least_limit_is_reported_and_is_enough() -> None:
     model, free = unlimited(blocks)
     with pytest.raises(ExecutionError, match="it takes at least") as caught:
         compiled(model, "100KiB")

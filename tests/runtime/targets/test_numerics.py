@@ -149,7 +149,7 @@ FINE: dict[str, tuple[Callable[[Any], Any], Any]] = {
 
 
 @pytest.mark.parametrize(("build", "feed"), FINE.values(), ids=FINE)
-def test_what_is_nobodys_fault(build: Any, feed: Any) -> None:
+def test_cases_that_raise_no_error(build: Any, feed: Any) -> None:
     feed = np.asarray(feed, getattr(feed, "dtype", "f"))
     plain = run(build, feed, gc.CompileOptions(cache=None))
     np.testing.assert_array_equal(run(build, feed), plain)

@@ -314,7 +314,7 @@ def test_later_steps_compile_nothing_and_leave_nothing() -> None:
     assert len(jax.live_arrays()) == arrays
 
 
-def test_what_takes_nothing_is_where_it_was_asked_to_be() -> None:
+def test_nodes_without_operands_are_on_the_requested_device() -> None:
     with gc.Graph() as g:
         with gc.device("/cpu:1"):
             v = gc.variable(np.ones(3), name="v")

@@ -358,7 +358,7 @@ def test_values_that_mean_something_pass() -> None:
             np.testing.assert_array_equal(found[name], wanted, err_msg=name)
 
 
-def test_nothing_is_told_of_values_in_range() -> None:
+def test_values_in_range_are_not_reported() -> None:
     """The first and the last allowed value, where others are caught."""
     with gc.Graph() as g:
         i = gc.placeholder((2,), "int32")

@@ -101,7 +101,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- what wins ------------------------------------------------------------------------------
 
 
-def test_the_fastest_is_used_unasked(clock: Any, table: Any) -> None:
+def test_the_fastest_is_used_by_default(clock: Any, table: Any) -> None:
     clock({"O2": 1.0, "O0": 0.5})
     table(FAST)
     model = Model()
@@ -153,7 +153,7 @@ def test_values_are_taken_as_a_run_would_take_them(clock: Any, table: Any) -> No
         model.tune()
 
 
-def test_who_wants_the_options_as_they_are_gets_them(clock: Any, table: Any) -> None:
+def test_tuned_options_can_be_ignored(clock: Any, table: Any) -> None:
     clock({"O2": 1.0, "O0": 0.5})
     table(FAST)
     model = Model()
@@ -267,7 +267,7 @@ def test_a_variant_that_makes_no_difference_is_not_compiled(clock: Any, table: A
     assert row.compile_seconds is None and row.outcome in ("the same program", "not faster")
 
 
-def test_an_option_that_xla_does_not_know_is_told(clock: Any, table: Any) -> None:
+def test_an_option_that_xla_does_not_know_is_reported(clock: Any, table: Any) -> None:
     clock({"O2": 1.0, "O0": 0.5})
     table(UNKNOWN, FAST)
     tuning = Model().tune()
@@ -360,7 +360,7 @@ def test_a_record_that_is_no_record_is_not_used(clock: Any, table: Any) -> None:
     assert model.compile().notes != []
 
 
-def test_state_that_lies_otherwise_takes_the_options_as_they_are(clock: Any, table: Any) -> None:
+def test_state_with_another_layout_uses_the_options_unchanged(clock: Any, table: Any) -> None:
     """The tuned step was timed on state in its own buffers; in others it might be slower."""
     clock({"O2": 1.0, "O0": 0.5})
     model = Model(layers=24)
