@@ -72,7 +72,7 @@ def test_steps_in_a_call_are_a_loop_around_the_loop() -> None:
     assert rest.inputs[0] is loop.outputs[2]
 
 
-def test_small_turns() -> None:
+def test_small_iterations() -> None:
     """Here, the slices of an iteration have 1 MB."""
     text = BEFORE.replace("1024", "512")
     check_stays(ExchangeInLoops(turn=2**20 + 1), text)

@@ -51,7 +51,7 @@ class _Known:
 
     Attributes:
         frozen: vectors of state and constants alone.
-        rows: vectors that hold the number of the turn.
+        rows: vectors that hold the number of the iteration.
         functions: of two vectors.
     """
 

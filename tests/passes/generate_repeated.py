@@ -1,9 +1,9 @@
 """Random programs that hold repeated blocks, forward and backward, with near misses.
 
-As deep networks come: a chain of turns with parameters, constants and shared values; then, for
-some, more chains over all or some of the same turns, forward or backward, that take what the
-earlier ones made; then an update of each parameter. Turns may differ, or be of two alternating
-kinds, and values of single turns may be fetched.
+They resemble deep networks: a chain of blocks with parameters, constants and shared values; in some
+programs, more chains over all or some of the same blocks, forward or backward, that use values of
+the earlier ones; then an update of each parameter. Blocks may differ, or two kinds may alternate.
+Values of single blocks may be fetched.
 """
 
 from __future__ import annotations

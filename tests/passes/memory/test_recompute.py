@@ -136,7 +136,7 @@ def test_the_narrowest_place_is_saved() -> None:
     )
 
 
-def test_a_carry_of_many_turns_is_kept_of_some() -> None:
+def test_a_carry_of_many_iterations_is_kept_of_some() -> None:
     """For 16 iterations in segments of 4: 4 carries are kept, and each segment stacks 4 more."""
     check(
         LEAST,

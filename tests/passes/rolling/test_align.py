@@ -36,7 +36,7 @@ FOUR_LAYERS = """
 """
 
 
-def test_a_turn_that_the_backward_pass_does_not_have_stays_out_of_the_forward_loop() -> None:
+def test_an_iteration_that_the_backward_pass_does_not_have_stays_out_of_the_forward_loop() -> None:
     rolls(
         FOUR_LAYERS,
         """
@@ -122,7 +122,7 @@ def aligned(*chains: str, worth: int = 2) -> list[str]:
     ],
     ids=str,
 )
-def test_which_turns_stay(before: list[str], after: list[str]) -> None:
+def test_which_iterations_stay(before: list[str], after: list[str]) -> None:
     assert aligned(*before) == after
 
 

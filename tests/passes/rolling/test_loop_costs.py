@@ -24,7 +24,7 @@ def unroll(shape: str, weights: str, state: str = "state") -> int:
     return turns
 
 
-def test_only_tiny_turns_without_parameters_of_their_own_are_unrolled() -> None:
+def test_only_tiny_iterations_without_parameters_of_their_own_are_unrolled() -> None:
     assert unroll("4", "aaaa") == 4
     assert unroll("4", "abcd", state="feed") == 4
     assert unroll("4", "abcd") == 1

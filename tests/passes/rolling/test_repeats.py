@@ -49,14 +49,14 @@ def test_the_best_comes_first_and_of_equals_the_shorter_period() -> None:
     assert found("abababab")[0] == ("abababab", 2)  # 6; with period 4 it is 4
 
 
-def test_few_turns_and_small_savings_are_left_out() -> None:
+def test_few_iterations_and_small_savings_are_left_out() -> None:
     assert found("ababab", turns=3) == [("ababab", 2)]
     assert found("abab", turns=3) == []
     assert found("ababab", saved=4) == [("ababab", 2)]
     assert found("ababab", saved=5) == []
 
 
-def test_turns_and_what_is_saved_count_whole_turns() -> None:
+def test_iterations_and_what_is_saved_count_whole_iterations() -> None:
     repeat = Repeat(start=2, length=11, period=3)
     assert (repeat.turns, repeat.saved) == (3, 6)
 

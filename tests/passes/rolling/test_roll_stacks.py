@@ -91,7 +91,7 @@ def test_tied_weights_are_shared_and_the_sum_of_their_gradients_is_carried() -> 
     )
 
 
-def test_constants_of_the_turns_become_one_constant() -> None:
+def test_constants_of_the_iterations_become_one_constant() -> None:
     """As the keys of dropout in each layer, which fold in another number."""
     check(
         ROLL,
@@ -150,7 +150,7 @@ def test_of_constants_and_state_a_stack_is_made() -> None:
     )
 
 
-def test_values_of_single_turns_are_cut_from_a_stack_but_the_last_carry_is_there() -> None:
+def test_values_of_single_iterations_are_cut_from_a_stack_but_the_last_carry_is_there() -> None:
     rolls(
         f"""
         {layers("abc")}
@@ -173,7 +173,7 @@ def test_values_of_single_turns_are_cut_from_a_stack_but_the_last_carry_is_there
     )
 
 
-def test_a_value_of_one_turn_may_be_shared_by_a_later_loop() -> None:
+def test_a_value_of_one_iteration_may_be_shared_by_a_later_loop() -> None:
     rolls(
         f"""
         {layers("aaa")}
@@ -234,7 +234,7 @@ def test_each_result_of_a_node_is_stacked_by_itself() -> None:
     )
 
 
-def test_a_later_loop_over_fewer_turns_takes_a_part() -> None:
+def test_a_later_loop_over_fewer_iterations_takes_a_part() -> None:
     rolls(
         """
         %0 = Tanh(x) : f32[2]
@@ -355,8 +355,8 @@ def test_two_loops_over_the_same_parameters_share_a_stack() -> None:
 
 
 def test_loops_over_the_same_layers_begin_at_the_same_layer() -> None:
-    """The first half of the first layer differs, so forward turns could begin in the middle of a
-    layer, with as few carries. The backward loop would then take stacks in pieces."""
+    """The first half of the first layer differs, so forward iterations could begin in the middle of
+    a layer, with as few carries. The backward loop would then take stacks in pieces."""
     count = 6
     lines, x = [], "x"
     for i in range(count):

@@ -25,7 +25,7 @@ HEAD = "h: f32[2, 9], x: f32[4, 2, 8], u: f32[4, 2, 9]"
 
 def loop(body: str, results: str = "h = %h, g = %g, y = %y", start: str = "0.0") -> str:
     """A program with a loop that carries h and a matrix g from `start`, over x and u, and stacks
-    %d; `body` makes %g of a turn."""
+    %d; `body` makes %g of an iteration."""
     return f"""program p({HEAD}) {{
   %0 = Constant() {{value=f32[] {start}}} : f32[]
   %1 = BroadcastTo(%0) {{shape=[8, 9]}} : f32[8, 9]
@@ -108,7 +108,7 @@ def test_casts_come_after_the_loop() -> None:
     check(HoistProducts(), loop(NARROW), NARROW_HOISTED)
 
 
-def test_two_products_in_a_turn() -> None:
+def test_two_products_in_an_iteration() -> None:
     check(HoistProducts(), loop(TWICE), TWICE_HOISTED)
 
 

@@ -294,7 +294,7 @@ def alike(bad: int, value: float) -> tuple[gc.Graph, list[Any]]:
     [(-1.0, "Sqrt 'root{}' made a NaN"), (0.0, "Divide '.*root{}/.*' made an infinity")],
 )
 @pytest.mark.parametrize("bad", [1, 6])
-def test_the_turns_of_repeated_layers_have_lines(bad: int, value: float, text: str) -> None:
+def test_the_iterations_of_repeated_layers_have_lines(bad: int, value: float, text: str) -> None:
     """Forward and backward."""
     g, fetches = alike(bad, value)
     session = gc.Session(g, options=CHECK)
@@ -304,7 +304,7 @@ def test_the_turns_of_repeated_layers_have_lines(bad: int, value: float, text: s
     assert "in iteration " in str(caught.value)
 
 
-def test_the_turns_of_a_loop_that_was_cut_in_two_have_lines() -> None:
+def test_the_iterations_of_a_loop_that_was_cut_in_two_have_lines() -> None:
     """As under a memory limit: loops of 3 and 2 iterations instead of one of 6, in a step."""
     layers = [{"node": f"Sqrt 'root{i}'", "line": f"net.py:{i}", "code": ""} for i in range(6)]
     layer = {"node": "Sqrt 'root*'", "line": "net.py:0", "code": "", "types": ["f32[2]"]}
