@@ -1,4 +1,4 @@
-"""What JAX and XLA do not promise is still so: one test for each fact."""
+"""Facts about JAX and XLA that they do not guarantee: one test for each."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def modules_of(root: Path) -> dict[str, Path]:
 
 
 class _Reader(ast.NodeVisitor):
-    """Collects what one module imports."""
+    """Collects the imports of one module."""
 
     def __init__(self, module: str, path: Path, root: Path, known: Iterable[str]) -> None:
         self.module = module

@@ -1,4 +1,4 @@
-"""Files whose checksums fit, and that are not what `gc.save` wrote."""
+"""Files with correct checksums that `gc.save` did not write."""
 
 import copy
 import hashlib

@@ -1,4 +1,4 @@
-"""What `gc.save` writes and `gc.load` gives back: values, sizes, states, platforms."""
+"""`gc.save` and `gc.load`: values, sizes, states, platforms."""
 
 import subprocess
 import sys

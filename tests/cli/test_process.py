@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def graphc(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
-    """Runs `graphc` without what the tests' own process set."""
+    """Runs `graphc` without the environment variables of the test process."""
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     environment |= {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "graphc.cli", *map(str, arguments)]

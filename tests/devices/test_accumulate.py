@@ -1,4 +1,4 @@
-"""Gradients over micro-batches: the same step as the large batch's, and what cannot be one."""
+"""Gradients over micro-batches: the step equals that of the large batch; unsupported steps."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from tests.passes.check import check, check_stays, program
 
 
 def test_gradients_fill_buckets_in_the_order_in_which_they_get_ready() -> None:
-    """Of 16, 8, 16 and 4 bytes in buckets of 24: the first two, and the others."""
+    """For 16, 8, 16 and 4 bytes in buckets of 24: the first two, and the others."""
     check(
         BucketCollectives(24),
         """
@@ -78,7 +78,7 @@ def test_an_array_that_fills_a_bucket_is_alone_and_the_open_one_stays_open() -> 
 
 
 def test_batch_statistics_do_not_wait_for_gradients() -> None:
-    """What another sum waits for goes with its like alone: here both moments of a batch."""
+    """Sums that another sum needs are joined only with each other: here both moments of a batch."""
     check(
         BucketCollectives(),
         """
@@ -340,7 +340,7 @@ def all_reduces(hlo: str) -> int:
 
 @pytest.mark.parametrize("build", [perceptron, convolutional])
 def test_few_all_reduces(build: object) -> None:
-    """In what each device runs, in what JAX lowers it to, and in what XLA makes of that."""
+    """In each device's program, in JAX's lowered program, and in XLA's compiled program."""
     job: Job = build()  # type: ignore[operator]
     trained = [v for v in job[0].variables.values() if v.trainable]
     total = sum(math.prod(map(int, v.shape)) * v.dtype.itemsize for v in trained)

@@ -39,7 +39,7 @@ def shape(found: Partition) -> list[tuple[str, list[str]]]:
 
 
 def run(found: Partition, inputs: list[Any]) -> list[Any]:
-    """The clusters one after the other, each taking only what its device has or was sent."""
+    """Runs the clusters in order. Each uses only values that its device has or has received."""
     at: dict[Any, Any] = {}
     for port, value in zip(found.program.inputs, inputs, strict=True):
         at[port.tensor, found.homes.get(port.name)] = value
@@ -134,7 +134,7 @@ def test_nodes_of_passes_follow_their_operands_and_constants_their_users() -> No
 
 
 def test_what_only_a_later_cluster_needs_is_computed_there() -> None:
-    """So state is read where it is updated, and nothing made of it waits in between."""
+    """State is therefore read where it is updated, and no derived value is kept in between."""
     text = """
     program p(x: f32[2], v: state f32[2]) {
       %0 = Exp(x) : f32[2]

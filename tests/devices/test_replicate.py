@@ -1,4 +1,4 @@
-"""Replicate, in pairs of programs: the global one, and what each of four replicas runs."""
+"""Replicate, in pairs of programs: the global one, and that of each of four replicas."""
 
 from __future__ import annotations
 

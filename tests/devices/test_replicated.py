@@ -1,4 +1,4 @@
-"""Programs run on several devices mean what they mean on one."""
+"""Programs on several devices give the same values as on one."""
 
 from __future__ import annotations
 

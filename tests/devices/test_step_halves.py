@@ -60,7 +60,7 @@ def marked():
 
 
 def two_steps():
-    """The second step's forward pass takes what the first one updates."""
+    """The forward pass of the second step uses variables that the first step updates."""
     graph = gc.Graph(seed=1)
     with graph:
         x = gc.placeholder((None, 4), "float64", name="x")
@@ -75,7 +75,7 @@ def two_steps():
 
 
 def in_a_loop():
-    """What a loop with the forward pass in it assigns."""
+    """The assignments of a loop that contains the forward pass."""
     graph = gc.Graph(seed=1)
     with graph:
         x = gc.placeholder((None, 4), "float64", name="x")

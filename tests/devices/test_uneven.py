@@ -1,4 +1,4 @@
-"""Batches that do not divide by the replicas mean what they mean on one device."""
+"""Batches that do not divide by the replicas give the same values as on one device."""
 
 from __future__ import annotations
 

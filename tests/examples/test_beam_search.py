@@ -36,7 +36,7 @@ class InPython:
         self.guess = jax.jit(lambda params, tokens: jax.nn.log_softmax(network(params, tokens)))
 
     def followed(self, prompt, line):
-        """The logarithms of the probabilities of what follows a line."""
+        """The logarithms of the probabilities of the next token after a line."""
         # Padded to one size, so that one compilation is enough. The padding has no effect.
         tokens = np.zeros((1, 32), np.int32)
         known = [char_lstm.NEWLINE, *prompt, *line]

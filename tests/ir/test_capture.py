@@ -1,4 +1,4 @@
-"""What a fetch set chooses from a graph."""
+"""The nodes that a fetch set selects from a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serialised IR: what the manifest holds, and that nothing in it is trusted."""
+"""Serialised IR: the contents of the manifest, none of which are trusted."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class Scale:
 
 
 class Addressed(Scale):
-    """One whose text is an address, which another object may have later."""
+    """A static argument whose text is an address, which another object may have later."""
 
     __hash__ = Scale.__hash__
     __repr__ = object.__repr__

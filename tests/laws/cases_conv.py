@@ -90,7 +90,7 @@ ROUND = dict(padding=((1, 1), (0, 2)))
 
 
 def gradient_case(op, function, first, second, size, attrs, label, **how):
-    """One of the two gradient operators, which no function of the user's makes alone."""
+    """One of the two gradient operators, which no public function creates."""
     record = {"ConvInputGradient": ops.CONV_INPUT_GRADIENT}.get(op, ops.CONV_KERNEL_GRADIENT)
     full = plain(len(size), **attrs)
     return Case(

@@ -52,7 +52,7 @@ def _is_expression(part):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """What the advice calls by name."""
+    """The values of the names in suggestions."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.constant(np.full((4, 4), 0.5, "float32") + np.eye(4, dtype="float32"))
@@ -105,7 +105,7 @@ def world(tmp_path_factory):
 
 
 def arguments(expression, world):
-    """`world` with what this expression names differently."""
+    """`world` with the names that only this expression uses."""
     if "sparse_softmax" in expression:
         return {**world, "labels": np.arange(4)}
     if "broadcast_to" in expression:

@@ -77,7 +77,7 @@ def check_preserving(
 def preserved(
     a_pass: Pass, before: Program, seed: int, evaluate: Evaluator, exactly: bool
 ) -> tuple[Program, int]:
-    """What `a_pass` makes of a program, found valid and of the same meaning."""
+    """The result of `a_pass`, after a check that it is valid and has the same meaning."""
     verify(before, "functional")
     after, changed = a_pass.run(before)
     text = f"{print_program(before)}\n{print_program(after)}"

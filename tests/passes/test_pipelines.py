@@ -1,4 +1,4 @@
-"""Pipelines: their names, what they make of a whole program, and that they are quick."""
+"""Pipelines: their names, their effect on a whole program, and their speed."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def repeated_layers(depth: int) -> str:
 
 
 def test_what_the_default_makes_of_a_gradient() -> None:
-    """The adjoints of mean(square(x @ w)) as the rules write them, and what is left of them."""
+    """The adjoints of mean(square(x @ w)) from the rules, and after simplification."""
     before = program(
         """
         program p(x: f32[n, 4], w: f32[4, 1]) {

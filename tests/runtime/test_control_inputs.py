@@ -1,4 +1,4 @@
-"""What control dependencies choose, in loops and around them, and what they leave alone."""
+"""Control dependencies, in loops and around them: nodes that they add, and other nodes."""
 
 import numpy as np
 import pytest

@@ -32,7 +32,7 @@ def deep(
     dtype: str = "float32",
     **kept: Any,
 ) -> tuple[gc.Graph, Fetches]:
-    """Alike layers; and what a step of training fetches."""
+    """Equal layers, and the fetches of a training step."""
     graph = gc.Graph(seed=0, name="deep")
     with graph:
         x = gc.placeholder(("batch", width), dtype, name="x")
@@ -424,7 +424,7 @@ def test_stacks_are_written_in_place(optimizer: Any) -> None:
 
 
 def test_a_memory_limit() -> None:
-    """What the updates save is known to the pass that computes values again."""
+    """The recomputation pass takes into account the memory that the updates save."""
     graph, fetches = deep(optax.adam(1e-3), layers=12)
     shape = {"x": (512, WIDTH)}
     free = gc.compile(graph, fetches, shape, options=gc.CompileOptions(cache=None))

@@ -63,7 +63,7 @@ def test_each_device_has_its_own() -> None:
 
 @pytest.mark.parametrize("rows", [6, 7])
 def test_a_batch_that_does_not_divide(rows: int) -> None:
-    """Of 6 rows the fourth device has none, and no part in the averages; of 7 it has one."""
+    """With 6 rows the fourth device has none and does not count in averages; with 7 it has one."""
     (y, slope), state = run(True, X[:rows], strategy=gc.devices.DataParallel(4))
     parts = [X[i : min(i + 2, rows)] for i in range(0, rows, 2)]
     found, averages = pieces(parts)

@@ -186,7 +186,7 @@ def test_a_carry_of_many_iterations_is_kept_of_some() -> None:
 
 
 def test_bodies_are_looked_into() -> None:
-    """As `run_steps` makes them: the pair is in the body of a loop over steps."""
+    """As in `run_steps`: the pair is in the body of a loop over steps."""
     nodes = KEEPS_ALL[KEEPS_ALL.index("%0, %1") : KEEPS_ALL.rindex("return")]
     nodes = nodes.replace("(x, w)", "(a2, a0)").replace("(dy, w,", "(a1, a0,")
     start = program(

@@ -1,4 +1,4 @@
-"""What waits for whom before state is written over, and that XLA then copies nothing."""
+"""The order of nodes before state is overwritten; XLA then copies nothing."""
 
 from __future__ import annotations
 

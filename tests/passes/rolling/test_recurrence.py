@@ -1,4 +1,4 @@
-"""What a loop over repeated nodes would carry, take and share."""
+"""The carries, slices and shared values of a loop over repeated nodes."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_kind_that_changes_for_good_makes_two_loops() -> None:
 
 
 def test_an_inner_value_that_is_fed_cuts_the_chain() -> None:
-    """Here what would be %4 is given as z: there are two chains."""
+    """Here z takes the place of %4, so there are two chains."""
     rolls(
         f"""
         {layers("ab")}
@@ -189,7 +189,7 @@ def test_iterations_that_do_not_need_each_other_are_left_to_group_alike() -> Non
 
 
 def test_iterations_that_begin_in_the_middle_do_not_need_each_other_for_that() -> None:
-    """From the first Tanh to the last product there are three, which hand on the product."""
+    """From the first Tanh to the last product there are three iterations that carry the product."""
     stays(
         """
         %0 = Tanh(x) : f32[2]

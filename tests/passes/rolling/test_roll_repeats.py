@@ -1,4 +1,4 @@
-"""RollRepeats: what becomes a loop, as text before and after."""
+"""RollRepeats: repeated nodes become loops, as text before and after."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_a_value_of_two_iterations_back_is_carried_twice() -> None:
 
 
 def test_layers_that_take_the_value_of_the_last_but_one() -> None:
-    """As the couplings of a normalising flow do."""
+    """Like the couplings of a normalising flow."""
     turns = [
         f"%{2 * i} = Multiply(%{2 * i - 1}, {w}) : f32[2]\n"
         f"%{2 * i + 1} = Add(%{2 * i - 3}, %{2 * i}) : f32[2]"

@@ -1,4 +1,4 @@
-"""RollRepeats: what loops take stacked and give, from state, constants and each other."""
+"""RollRepeats: stacked operands and results of loops, from state, constants and other loops."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_tied_weights_are_shared_and_the_sum_of_their_gradients_is_carried() -> 
 
 
 def test_constants_of_the_iterations_become_one_constant() -> None:
-    """As the keys of dropout in each layer, which fold in another number."""
+    """Like the dropout keys of the layers, each of which folds in another number."""
     check(
         ROLL,
         """

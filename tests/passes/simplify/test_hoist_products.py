@@ -1,4 +1,4 @@
-"""Hoist products: products added into a carry are one after the loop, and what keeps them in."""
+"""Hoist products: products added into a carry become one after the loop; exceptions."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def in_loops(program: Program, loops: int = 0) -> list[tuple[int, ...]]:
 
 
 def exchanges(program: Program) -> list[tuple[str, tuple[int, ...]]]:
-    """The exchanges between replicas, and the shapes of what they give."""
+    """The exchanges between replicas, and the shapes of their results."""
     found: list[tuple[str, tuple[int, ...]]] = []
     for node in program.nodes:
         if node.op.name in EXCHANGES:

@@ -1,4 +1,4 @@
-"""Hoist sums: rows added into a carry are added after the loop, and what keeps them in it."""
+"""Hoist sums: rows added into a carry are added after the loop; exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State in shared buffers: what groups programs propose, and that they mean the same with them."""
+"""State in shared buffers: the groups that programs propose; the values do not change."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Freezing: a graph whose variables are constants gives what the session gave."""
+"""Freezing: a graph with constants for variables gives the results of the session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IMAGES = np.random.default_rng(0).standard_normal((4, 6, 6, 4)).astype("f")
 
 
 def kinds(graph: gc.Graph) -> list[str]:
-    """The operators, but for what enters and leaves."""
+    """The operators, without inputs and outputs."""
     ends = ("Placeholder", "ReadVariable", "Constant", "Identity")
     return [node.op.name for node in graph.nodes if node.op.name not in ends]
 
@@ -387,7 +387,7 @@ def test_narrow_layers_and_mixed_precision() -> None:
 
 
 def test_a_users_own_average_takes_nothings_place() -> None:
-    """Only what batch norm normalises by gives way to its average."""
+    """Only the statistics of batch norm are replaced by their averages."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((None, 3), name="x")

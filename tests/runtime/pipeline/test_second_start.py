@@ -1,4 +1,4 @@
-"""What one process compiled, another finds: no pass, trace, lowering or compile is repeated."""
+"""A second process finds compiled programs: no pass, trace, lowering or compile is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gc.compile`: executables, their state, and what they tell of themselves."""
+"""`gc.compile`: executables, their state, and their inspection."""
 
 import numpy as np
 import optax

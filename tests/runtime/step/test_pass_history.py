@@ -1,4 +1,4 @@
-"""What each pass did and what the program after it costs; and passes left out by name."""
+"""The effect of each pass, the cost of the program after it, and disabled passes."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ GOOD = np.ones((4, 3), "f")
 
 
 def run(build: Callable[[Any], Any], feed: Any, options: gc.CompileOptions = CHECK) -> Any:
-    """What `build` makes of one feed, run with checks."""
+    """The result of `build` for one feed, in a checked run."""
     feed = np.asarray(feed)
     with gc.Graph() as g:
         x = gc.placeholder(feed.shape, feed.dtype.name, name="x")

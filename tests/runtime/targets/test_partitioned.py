@@ -1,4 +1,4 @@
-"""Programs over several devices: results, state, the cache, loops of steps, and what goes wrong."""
+"""Programs over several devices: results, state, the cache, loops of steps, errors."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_random_streams_control_flow_and_statistics_cross_the_cut() -> None:
 
 
 def test_an_embedding_on_another_device_than_the_dense_part() -> None:
-    """Its table stays where it is: what travels are the rows looked up, and their gradients."""
+    """The table is not moved. Only the used rows and their gradients are transferred."""
     g = gc.Graph(seed=0)
     with g:
         ids = gc.placeholder((16,), "int32", name="ids")

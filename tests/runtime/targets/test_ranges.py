@@ -1,4 +1,4 @@
-"""Indices, labels and lengths out of range: what they give, and that checked runs name them."""
+"""Indices, labels and lengths out of range: their results, and errors of checked runs."""
 
 from __future__ import annotations
 
@@ -395,7 +395,7 @@ def test_known_indices_are_looked_at_while_the_graph_is_built() -> None:
 
 @pytest.mark.parametrize("rows", [8, 6], ids=["even", "uneven"])
 def test_replicas(rows: int) -> None:
-    """One label of the last replica's piece; padding behind an uneven batch is no label."""
+    """One label of the last replica's piece. The padding after an uneven batch is not a label."""
     with gc.Graph() as g:
         logits = gc.placeholder((None, 3), name="logits")
         labels = gc.placeholder((None,), "int32", name="labels")

@@ -1,4 +1,4 @@
-"""`run_workers`: whole snapshots, every update once, none too stale; and what stops a run."""
+"""`run_workers`: consistent snapshots, every update once, bounded staleness, and stops."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_others_go_on_while_one_computes_but_not_too_far() -> None:
     done = []
 
     def linger(x):
-        """For a batch of zeros, till another worker's update was applied."""
+        """For a batch of zeros, waits until another worker's update was applied."""
         before, end = len(done), time.monotonic() + 5
         while not x.any() and len(done) == before and time.monotonic() < end:
             time.sleep(0.001)
