@@ -8,7 +8,8 @@ from graphc.ir.operators import METHODS
 
 if TYPE_CHECKING:
     from graphc.ir.node import Tensor
-    from graphc.ir.operand import IndexLike, Operand, OperandLike
+    from graphc.ir.operand import Operand
+    from graphc.ir.operand_types import IndexLike, OperandLike
 
 
 class Places:

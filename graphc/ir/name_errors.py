@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from graphc.errors import UnknownAttributeError, nearest
-from graphc.ir.foreign_names import ASSIGNMENTS, ATTRIBUTES, FUNCTIONS, KEYWORDS, MEMBERS, REMARKS
+from graphc.ir.foreign_arguments import KEYWORDS, REMARKS
+from graphc.ir.foreign_names import ASSIGNMENTS, ATTRIBUTES, FUNCTIONS, MEMBERS
 from graphc.ir.source import current_source
 
 

@@ -9,7 +9,8 @@ import optax
 import pytest
 
 import graphc as gc
-from graphc.ir.foreign_names import ATTRIBUTES, FUNCTIONS, KEYWORDS, MEMBERS
+from graphc.ir.foreign_arguments import KEYWORDS
+from graphc.ir.foreign_names import ATTRIBUTES, FUNCTIONS, MEMBERS
 
 PACKAGES = (gc, gc.nn, gc.random, gc.data, gc.train, gc.linalg, gc.fft, gc.devices)
 TABLES = {"attributes": ATTRIBUTES, "functions": FUNCTIONS, **MEMBERS}

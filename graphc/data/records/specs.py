@@ -12,7 +12,7 @@ import numpy as np
 from graphc.errors import AttributeValueError, DTypeError, GraphcError
 from graphc.ir.dtypes import SHORT, as_dtype, is_complex, is_floating
 from graphc.ir.host_values import read
-from graphc.ir.operand import SupportsArray
+from graphc.ir.operand_types import SupportsArray
 from graphc.ir.source import current_source
 from graphc.typing import DTypeLike
 
