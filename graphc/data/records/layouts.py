@@ -159,7 +159,8 @@ class _Form:
 
     def __init__(self, names: tuple[bytes, ...], wanted: tuple[tuple[bytes, int], ...]) -> None:
         self.places = np.array([n for n, (name, _) in enumerate(wanted) if name in names], np.intp)
-        self._rows = np.array([names.index(wanted[n][0]) for n in self.places], np.intp)
+        rows = np.array([names.index(wanted[n][0]) for n in self.places], np.intp)
+        self._rows = slice(None) if rows.tolist() == [*range(len(names))] else rows
         self._tags = np.array([wanted[n][1] for n in self.places], np.uint8)[:, None]
         heads = [bytes((_ENTRY,)) + varint(len(name)) + name + b"\x12" for name in names]
         self._sizes = np.array([len(head) for head in heads])[:, None]
@@ -174,15 +175,13 @@ class _Form:
         size, digits = read(starts + 1)
         first = starts + 1 + digits
         good = (data.digits[starts] == _ENTRY) & (first + size == ends)
-        entries = self._entries(data.digit, first, ends)
+        entries, inner = self._entries(data.digit, first, ends)
         if (data.digits[entries[:-1] + 1] < 0x80).all():
             read = data.digit
         else:
-            entries = self._entries(read, first, ends)
+            entries, inner = self._entries(read, first, ends)
         good &= entries[-1] == ends
         fits = data.digits[entries[:-1]] == _ENTRY
-        _, digits = read(entries[:-1] + 1)
-        inner = entries[:-1] + 1 + digits
         value = inner + self._sizes
         for head, within in zip(self._heads, self._within, strict=True):
             fits &= data.words[inner] & within == head
@@ -191,23 +190,26 @@ class _Form:
         value += digits
         fits &= value + size == entries[1:]
         good &= fits.all(0)
-        lists, sizes, fits = self._lists(data, read, value[self._rows], entries[self._rows + 1])
+        rows = self._rows
+        lists, sizes, fits = self._lists(data, read, value[rows], entries[1:][rows])
         return good & fits.all(0), lists, sizes
 
-    def _entries(self, read: _Lengths, at: Array, ends: Array) -> Array:
-        """Where each entry begins, and where the last one ends: [features + 1, records]. Positions
-        after the end of a record are the first one after it."""
+    def _entries(self, read: _Lengths, at: Array, ends: Array) -> tuple[Array, Array]:
+        """Where each entry begins and the last one ends: [features + 1, records]; and where what is
+        in each begins. Positions after the end of a record are the first one after it."""
         entries = np.empty((len(self._sizes) + 1, len(at)), np.int64)
+        inner = np.empty((len(self._sizes), len(at)), np.int64)
         beyond = ends + 1
         entries[0] = at
-        for number in range(1, len(entries)):
+        for number in range(len(inner)):
             at = at + 1
             size, digits = read(at)
-            at += size
             at += digits
+            inner[number] = at
+            at += size
             np.minimum(at, beyond, out=at)
-            entries[number] = at
-        return entries
+            entries[number + 1] = at
+        return entries, inner
 
     def _lists(
         self, data: _Bytes, read: _Lengths, at: Array, ends: Array
