@@ -253,3 +253,26 @@ def test_the_same_name_twice_is_left_to_protobuf() -> None:
     ]
     assert left(twice, {"a": "int64_list"}) is None
     assert gc.data.parse_examples(twice, SPECS["a"])["a"].values.tolist() == list(range(1, 7))
+
+
+@pytest.mark.parametrize("size", range(1, 7))
+def test_lengths_with_more_bytes_than_they_need(size: int) -> None:
+    """protobuf takes up to 5."""
+
+    def long_field(number: int, value: bytes) -> bytes:
+        digits = [len(value) & 0x7F, *[0] * (size - 1)]
+        more = [digit | 0x80 for digit in digits[:-1]]
+        return bytes((number << 3 | 2, *more, digits[-1])) + value
+
+    records = [
+        field(
+            1,
+            long_field(
+                1, long_field(1, b"a") + long_field(2, long_field(3, long_field(1, bytes((n,)))))
+            ),
+        )
+        for n in range(6)
+    ]
+    check(records)
+    if size == 1:
+        assert left(records, {"a": "int64_list"}) == []

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import jax
 
+from graphc.data.core.checks import check_count
 from graphc.data.records.block import Block
 from graphc.data.records.framing import (
     FRAME,
@@ -199,6 +200,10 @@ class RecordIterator:
     def read_some(self, n: int) -> list[bytes]:
         """From 1 to `n` records, which is faster than `next`; none at the end.
 
+        Raises:
+            AttributeValueError: `n` is no int of at least 1.
+            DataError: see `gc.data.read_tfrecords`.
+
         Examples:
             >>> import os, tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
@@ -210,6 +215,7 @@ class RecordIterator:
             ...         items.read_some(2), items.read_some(2), items.read_some(2)
             ([b'one', b'two'], [b'three'], [])
         """
+        check_count("read_some: n", n, 1)
         while True:
             block = self._block
             records = list(islice(block.own, n))
