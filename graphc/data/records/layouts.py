@@ -69,20 +69,20 @@ def found(
             unusual += 1
             continue
         form = _form(names, wanted)
-        good, lists, inside = form.match(bytes_of, starts[left], ends[left])
+        good, begins, inside = form.match(bytes_of, starts[left], ends[left])
         if len(left) == count and len(form.places) == len(wanted) and good.all():
-            at, sizes, left = lists, inside, left[:0]
+            at, sizes, left = begins, inside, left[:0]
             break
         rows = left[good]
         where = np.ix_(form.places, rows)
-        at[where], sizes[where] = lists[:, good], inside[:, good]
+        at[where], sizes[where] = begins[:, good], inside[:, good]
         unusual += not good[unusual]
         left = left[~good]
     if len(left) == count:
         return None
-    there = sizes >= 0
-    spans = zip(kinds, at, np.maximum(sizes, 0), there, strict=True)
-    return {name: Spans(data, *each, {}) for name, *each in spans}, left.tolist()
+    lists = zip(kinds, at, np.maximum(sizes, 0), sizes >= 0, strict=True)
+    spans = {name: Spans(data, start, size, there, {}) for name, start, size, there in lists}
+    return spans, left.tolist()
 
 
 def _names(record: bytes) -> tuple[bytes, ...]:

@@ -10,7 +10,6 @@ from typing import Any, Literal, Self, TypeAlias
 
 import jax
 
-from graphc.data.core.checks import check_count
 from graphc.data.records.block import Block
 from graphc.data.records.framing import (
     FRAME,
@@ -215,7 +214,10 @@ class RecordIterator:
             ...         items.read_some(2), items.read_some(2), items.read_some(2)
             ([b'one', b'two'], [b'three'], [])
         """
-        check_count("read_some: n", n, 1)
+        if type(n) is not int or n < 1:
+            raise AttributeValueError(
+                f"read_some: n must be an int of at least 1, got {n!r}", source=current_source()
+            )
         while True:
             block = self._block
             records = list(islice(block.own, n))

@@ -186,7 +186,7 @@ class Inflated:
                 self._pending = self._raw.read_at(self._taken, _CHUNK)
                 self._taken += len(self._pending)
             try:
-                found = self._engine.decompress(self._pending, count)
+                found: bytes = self._engine.decompress(self._pending, count)
             except self._library.error as error:
                 raise self._error(f"the {self._name} data are damaged ({error})", DAMAGED) from None
             self._pending = self._engine.unconsumed_tail

@@ -59,13 +59,14 @@ def decode_single(data: bytes, starts: Array, sizes: Array) -> Array | None:
     if (last != np.uint64(1) << (8 * sizes - 1).view(np.uint64)).any():
         return None
     words &= last - 1
-    return _values(words, longest - 1).view(np.int64)
+    numbers: Array = _values(words, longest - 1).view(np.int64)
+    return numbers
 
 
 def _last(words: Array) -> Array:
     """The highest bit of the last byte of the varint with which each word begins; 0 if it does not
     end in the word. The bits below it are those of the varint."""
-    last = ~words & words.dtype.type(0x8080808080808080 >> 64 - 8 * words.itemsize)
+    last: Array = ~words & words.dtype.type(0x8080808080808080 >> 64 - 8 * words.itemsize)
     last &= ~last + 1
     return last
 
