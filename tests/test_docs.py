@@ -1,4 +1,4 @@
-"""The code in README and guide runs as it stands."""
+"""The code in README and guide runs unchanged."""
 
 import importlib.util
 import re

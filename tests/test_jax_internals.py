@@ -124,7 +124,7 @@ def test_targets_of_custom_calls_on_the_processor(name: str) -> None:
 
 
 def test_no_other_file_knows_them() -> None:
-    others = {"/artifacts/"}  # what foreign programs may call: a table of its own
+    others = {"/artifacts/"}  # the calls that foreign programs may make: a separate table
     texts = ["config.values", *(f'"{v}"' for v in FACTS.values() if isinstance(v, str))]
     texts.remove(f'"{jax_internals.TOP_K}"')  # also an operator of graphc's
     found = [

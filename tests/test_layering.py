@@ -150,7 +150,7 @@ def layer_of(module: str) -> str:
 
 
 def objection(edge: Import) -> str | None:
-    """What is wrong with one import by itself, or None."""
+    """The error of a single import, or None."""
     top = edge.target.partition(".")[0]
     if top in LINKED:
         return f"the bare name `{top}`: import graphc.{top}"
@@ -173,7 +173,7 @@ def objection(edge: Import) -> str | None:
 
 
 def inner_objection(edge: Import) -> str | None:
-    """What is wrong with an import inside one layer, or None."""
+    """The error of an import inside one layer, or None."""
     layer = layer_of(edge.source)
     rank = INNER_RANKS.get(layer)
     source, target = edge.source.split(".")[2:3], edge.target.split(".")[2:3]

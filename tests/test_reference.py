@@ -1,4 +1,4 @@
-"""Laws of the reference: every public name is documented, has an example, and stands on one page.
+"""Laws of the reference: every public name is documented, has an example, and is on one page.
 
 The examples themselves run as doctests.
 """
@@ -36,7 +36,7 @@ CALLABLE = {
 USED = {n: e for n, e in CALLABLE.items() if not n.startswith("gc.errors.")}
 
 
-def test_every_public_name_stands_on_one_page() -> None:
+def test_every_public_name_is_on_one_page() -> None:
     pages = REFERENCE.pages()
     names = [n for page in pages.values() for e in page for n in (e.name, *e.others)]
     assert len(names) == len(set(names))
@@ -120,7 +120,7 @@ def _parts(value: object) -> list[object]:
 
 
 def _is_vague(annotation: object) -> bool:
-    """Whether it says `Any` elsewhere than in the type of a callable, of an array or of a type."""
+    """Whether it contains `Any` outside the type of a callable, an array or a type."""
     text = re.sub(r"\b(ndarray|dtype|type)\[[^\[\]]*\]", "", str(annotation))
     text = re.sub(r"\bCallable\[(\.\.\.|\[[^\]]*\]), [^\]]*\]+", "", text)
     return annotation is inspect.Parameter.empty or re.search(r"\bAny\b", text) is not None

@@ -1,4 +1,4 @@
-"""`memory_limit` of what is saved: each form of a program keeps to it."""
+"""`memory_limit` of a saved program: every form of the program observes it."""
 
 import re
 from pathlib import Path

@@ -328,7 +328,7 @@ def test_a_random_stream_is_state(tmp_path: Path) -> None:
     gc.save(session, tmp_path / "m.gcx", signatures={"draw": gc.Signature({}, {"noise": noise})})
     model = gc.load(tmp_path / "m.gcx")
     state = model.state()
-    assert len(state) == 0  # what is hidden stays hidden
+    assert len(state) == 0  # hidden variables stay hidden
     for _ in range(3):
         outputs, state = model.signatures["draw"](state)
         np.testing.assert_array_equal(outputs["noise"], session.run(noise))

@@ -1,4 +1,4 @@
-"""The command line as a process of its own: start-up, virtual devices, pipes."""
+"""The command line in a separate process: start-up, virtual devices, pipes."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_the_processor_is_split_into_devices(script: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_what_was_asked_of_xla_is_left_alone(script: Path, tmp_path: Path) -> None:
+def test_the_users_xla_flags_are_kept(script: Path, tmp_path: Path) -> None:
     environment = os.environ | {
         "PYTHONPATH": str(REPOSITORY),
         "JAX_PLATFORMS": "cpu",

@@ -56,7 +56,7 @@ def test_gradients_fill_buckets_in_the_order_in_which_they_get_ready() -> None:
     )
 
 
-def test_what_fills_a_bucket_stands_alone_and_the_open_one_stays_open() -> None:
+def test_an_array_that_fills_a_bucket_is_alone_and_the_open_one_stays_open() -> None:
     check(
         BucketCollectives(16),
         """
@@ -148,7 +148,7 @@ def test_in_bodies_too() -> None:
 
 
 def test_pieces_go_together_in_rows() -> None:
-    """One row of the gradients for each replica, in which its pieces lie one after the other."""
+    """One row of gradients for each replica. The row contains the replica's pieces in order."""
     check(
         BucketCollectives(),
         """
@@ -382,7 +382,7 @@ def test_training_equals_one_device(build: object) -> None:
 
 
 def test_large_arrays_go_as_they_are() -> None:
-    """Beside small ones that are laid in a row: in one bucket all the same."""
+    """Small arrays are joined in a row. The large array is in the same bucket."""
     local = program(
         """
         program p(a: f64[32769], b: f64[3], c: f64[2, 2], d: f64[32768]) {

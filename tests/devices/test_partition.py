@@ -88,8 +88,8 @@ def test_a_chain_is_cut_where_it_changes_the_device() -> None:
     assert shape(parts(CHAIN, [A] * 5)) == [(A, ["Exp", "Tanh", "Sin", "Cos", "Add"])]
 
 
-def test_clusters_are_joined_where_nothing_lies_between() -> None:
-    # By levels alone the cosine would be a cluster of its own.
+def test_clusters_are_joined_if_no_node_is_between_them() -> None:
+    # If only levels counted, the cosine would be a separate cluster.
     text = """
     program p(x: f32[2], z: f32[2]) {
       %0 = Exp(x) : f32[2]
@@ -170,7 +170,7 @@ def test_a_body_for_two_devices_is_an_error_but_for_micro_batches() -> None:
     inputs = [rng.normal(size=p.tensor.type.shape).astype(np.float32) for p in start.inputs]
     for got, expected in zip(run(found, inputs), evaluate(start, inputs), strict=True):
         assert_near(got, expected, rtol=1e-6)
-    # All turns are alike, so that they share executables.
+    # All iterations have the same nodes, so they share executables.
     texts = {str(c.program).split("{", 1)[1] for c in found.clusters if c.micro_batch is not None}
     assert len(texts) == 2
     with pytest.raises(DeviceError, match=r"contains nodes for /device:CPU:0, /device:CPU:1"):

@@ -1,4 +1,4 @@
-"""The heat and the wave equation against what is known of their solutions."""
+"""The heat and the wave equation against known properties of their solutions."""
 
 import heat_and_wave
 import numpy as np

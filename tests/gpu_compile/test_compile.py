@@ -1,5 +1,4 @@
-"""Steps compiled for machines that are not here: all strategies, what is said of them, and what is
-refused."""
+"""Steps compiled for machines that are not present: all strategies, reports, and errors."""
 
 import re
 from collections import Counter

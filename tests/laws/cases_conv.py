@@ -85,7 +85,7 @@ STRIDED = dict(strides=(2, 1), padding=((1, 2), (0, 1)), dilation=(1, 2))
 GROUPED = dict(strides=(1, 2), padding=((0, 1), (1, 0)), dilation=(2, 1), groups=2)
 
 
-TILES = dict(tiles=(2, 3), images=2)  # how, which no function of the user's says
+TILES = dict(tiles=(2, 3), images=2)  # how; no function of the user has this argument
 ROUND = dict(padding=((1, 1), (0, 2)))
 
 

@@ -320,7 +320,7 @@ CROPS = (
         lambda x, b, i: crop(x, b, i, (2, 2), False, 0.0),
         FLOATS,
         label="channels cut",
-        gradient=False,  # the boxes lie on the edge
+        gradient=False,  # the boxes touch the edge
     ),
 )  # fmt: skip
 

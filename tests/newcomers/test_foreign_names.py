@@ -1,4 +1,4 @@
-"""The table of other libraries' names: what it advises exists and runs."""
+"""The table of other libraries' names: the suggested names exist and run."""
 
 import inspect
 import re

@@ -53,10 +53,10 @@ def check_preserving(
     """`a_pass` preserves the meaning of `programs`, and changes something in many.
 
     Args:
-        least: in what part of them.
-        exactly: to the last bit; else up to rounding, as in `check_meaning`.
-        settled: what it has changed it does not change again.
-        compared: looks at each program that was changed, before and after.
+        least: the fraction of programs that must change.
+        exactly: results must be equal bit by bit; otherwise up to rounding, as in `check_meaning`.
+        settled: a second run of the pass must change nothing.
+        compared: called with each changed program, before and after.
     """
     counts = []
 

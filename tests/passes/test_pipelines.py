@@ -41,10 +41,10 @@ def test_every_pipeline_of_the_options_is_there(name: str) -> None:
         (Target("any"), None, None, 3),
     ],
 )
-def test_of_how_many_turns_a_loop_is_made(
+def test_the_least_number_of_iterations_of_a_loop(
     target: Target, limit: str | None, unroll: int | None, turns: int
 ) -> None:
-    """Few turns are faster flat; little memory asks for what loops keep."""
+    """A few iterations are faster without a loop. With little memory, loops are needed."""
     passes = after_binding(CompileOptions(memory_limit=limit, unroll=unroll), target)
     (rolling,) = (a_pass for a_pass in passes if isinstance(a_pass, RollRepeats))
     assert rolling.turns == turns

@@ -117,7 +117,7 @@ def growth(folder: Path) -> dict[str, float]:
 
 
 def is_one_curve(folder: Path) -> bool:
-    """Whether each logged step stands once in the file of the CSV logger, in order."""
+    """Whether the file of the CSV logger contains each logged step once, in order."""
     rows = (folder / "log.csv").read_text().splitlines()[1:]
     steps = [int(row.split(",")[0]) for row in rows if row.split(",")[0].isdigit()]
     return len(steps) > 1 and all(a < b for a, b in pairwise(steps))

@@ -99,7 +99,7 @@ class Page:
             time.sleep(0.02)
 
     def frame(self) -> None:
-        """Until what was asked for is drawn."""
+        """Waits until the requested frame is drawn."""
         self.eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:

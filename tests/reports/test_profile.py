@@ -353,7 +353,7 @@ def test_update_of_a_scope_that_is_no_optimizer() -> None:
     assert (node.phase, node.caller) == ("forward", None)
 
 
-def test_gradients_have_the_line_that_asked_for_them() -> None:
+def test_gradients_have_the_line_that_requested_them() -> None:
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((64, 64), name="x")

@@ -154,7 +154,7 @@ def test_trace(profile: Profile, tmp_path: Path) -> None:
     assert others == [(1, 1), (2, 0)], "the first overlaps exp.1"
 
 
-def test_what_is_in_a_loop_lies_below_it_in_the_trace(profile: Profile, tmp_path: Path) -> None:
+def test_events_in_a_loop_are_below_it_in_the_trace(profile: Profile, tmp_path: Path) -> None:
     rows = [("loop", 0, 100), ("a", 10, 40), ("b", 20, 30), ("c", 50, 90), ("d", 95, 120)]
     runs = [Run("m", name, 0, start, end, "t") for name, start, end in rows]
     looped = replace(profile, recording=Recording(runs, []), containers=frozenset([("m", "loop")]))

@@ -7,8 +7,7 @@ from typing import Any
 
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
-from graphc.ops.arrays.shape import broadcast_to, ravel, reshape
-from graphc.ops.core.axes import normalize_axis
+from graphc.ops.arrays.shape import broadcast_to, one_axis, reshape
 from graphc.ops.core.checks import as_dims
 from graphc.ops.core.emit import convert
 from graphc.typing import TensorLike
@@ -42,11 +41,8 @@ def repeat(x: Any, repeats: Dim, axis: int | None = None, *, name: str | None = 
 
     Source: numpy.repeat.
     """
-    if axis is None:
-        x, axis = ravel(x), 0
-    x = convert(x)
-    place = normalize_axis("BroadcastTo", x, axis) + 1
+    x, place = one_axis("BroadcastTo", x, axis)
     (times,) = as_dims("BroadcastTo", (repeats,))
-    before, after = x.type.shape[:place], x.type.shape[place:]
+    before, after = x.type.shape[: place + 1], x.type.shape[place + 1 :]
     apart = broadcast_to(reshape(x, (*before, 1, *after)), (*before, times, *after))
     return reshape(apart, (*before[:-1], before[-1] * times, *after), name=name)

@@ -198,6 +198,21 @@ def squeeze(
     return reshape(x, tuple(dim for i, dim in enumerate(shape) if i not in axes), name=name)
 
 
+def one_axis(op: str, x: TensorLike, axis: int | None) -> tuple[Tensor, int]:
+    """`x` and the position of `axis`. If `axis` is None, `x` is raveled first, as in NumPy.
+
+    Args:
+        op: the name of the operator, for the error.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+    """
+    tensor = convert(x)
+    if axis is None:
+        return ravel(tensor), 0
+    return tensor, normalize_axis(op, tensor, axis)
+
+
 # -- Transpose -------------------------------------------------------------------------------
 
 

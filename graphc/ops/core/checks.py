@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from graphc.errors import AttributeValueError, GraphcError, ShapeError
+from graphc.errors import AttributeValueError, GradientError, GraphcError, ShapeError
 from graphc.ir.dims import Dim, DimExpr, Shape
-from graphc.ir.node import Tensor, describe_tensors
+from graphc.ir.node import Node, Tensor, describe_tensors
+from graphc.ir.opdef import GradientContext
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 
@@ -27,6 +28,19 @@ def refuse(
         source=AMBIENT.source or current_source(),
         hint=hint,
     )
+
+
+def no_gradient(words: Callable[[Node], str], hint: str) -> Callable[..., NoReturn]:
+    """The gradient rule of an operator that gradients must not pass: it raises `GradientError`.
+
+    Args:
+        words: gives the message for a node.
+    """
+
+    def gradient(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> NoReturn:
+        raise GradientError(words(node), source=node.source, hint=hint)
+
+    return gradient
 
 
 def same_shape(a: Shape, b: Shape, of: Tensor) -> bool:

@@ -46,7 +46,7 @@ def test_on_one_device_it_is_batch_norm() -> None:
 
 
 def pieces(rows: list[Any]) -> tuple[Any, dict[str, Any]]:
-    """What each piece gives by itself, joined and averaged."""
+    """The results of the single pieces, joined and averaged."""
     runs = [run(False, piece) for piece in rows]
     return [r[0] for r in runs], {n: np.mean([r[1][n] for r in runs], axis=0) for n in runs[0][1]}
 

@@ -1,4 +1,4 @@
-"""Carry shifted: which stacks a loop carries, which it takes, and that it means the same."""
+"""Carry shifted: which stacks a loop carries, which it takes; the values do not change."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.passes.preserving import check_preserving, for_all, preserved
 
 CARRY = CarryShifted()
 HEAD = "program p(x: f32[2, 2], d: f32[2, 2], w: f32[4, 2, 2], s: f32[4, 2, 2])"
-# Stacks what each layer takes and what it gives.
+# Stacks the input and the output of each layer.
 FORWARD = """%h, %in, %out = Scan(x, w) {consts=0, carries=1, length=4}
     : f32[2, 2], f32[4, 2, 2], f32[4, 2, 2] with layer(a0: f32[2, 2], a1: f32[2, 2]) {
     %0 = MatMul(a0, a1) : f32[2, 2]
     %1 = Tanh(%0) : f32[2, 2]
     return r0 = %1, r1 = a0, r2 = %1
   }"""
-# Takes the slope from what the layer gave, and the gradient from what it took.
+# Takes the derivative from the layer's output, and the gradient from its input.
 BACKWARD = """%b, %g = Scan(d, IN, OUT) {consts=0, carries=1, length=4, reverse=true}
     : f32[2, 2], f32[4, 2, 2] with slopes(a0: f32[2, 2], a1: f32[2, 2], a2: f32[2, 2]) {
     %0 = Square(a2) : f32[2, 2]

@@ -1,4 +1,4 @@
-"""GroupAlike: what is left as it is, and how far rows are followed."""
+"""GroupAlike: nodes that stay unchanged, and how far rows are followed."""
 
 from __future__ import annotations
 

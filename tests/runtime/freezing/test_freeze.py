@@ -78,7 +78,7 @@ def test_batch_norm_goes_into_the_layer_before_it(layer: str, training: bool, lo
     assert_near(got, want, rtol=1e-4, atol=1e-5)
 
 
-def test_what_stands_between_keeps_them_apart() -> None:
+def test_nodes_in_between_prevent_folding() -> None:
     with gc.Graph() as g:
         x = gc.placeholder((None, 4), name="x")
         norm = gc.nn.BatchNorm(name="norm")
@@ -326,7 +326,7 @@ def test_what_cannot_be_frozen(do: Any, error: type[GraphcError], text: str) -> 
 
 
 def _in_bodies(x: Any, flag: Any, w: Any) -> dict[str, Any]:
-    """One thing in many places: x times a function of w, and more where the flag says so."""
+    """x times a function of w in several bodies, and more if the flag is true."""
 
     def step(h: Any) -> Any:
         scale = gc.exp(w) / gc.sqrt(gc.reduce_sum(gc.square(w)))

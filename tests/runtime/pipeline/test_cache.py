@@ -1,4 +1,4 @@
-"""The cache of compiled programs on disk, by itself: what it keeps, refuses and survives."""
+"""The cache of compiled programs on disk: entries it keeps, refuses, and damage it survives."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_a_file_that_is_open_to_others_is_not_loaded(cache: ExecutableCache, mod
 
 @pytest.fixture
 def another_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Makes this process somebody else, as far as it asks who it is."""
+    """Makes this process appear to belong to another user."""
     return lambda: monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
 
 
@@ -347,7 +347,7 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), OSError(30, "x")])
 @pytest.mark.parametrize("call", ["replace", "utime", "mkdir"])
-def test_what_cannot_be_written_is_told_once(
+def test_entries_that_cannot_be_written_are_reported_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fault: OSError, call: str
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -431,7 +431,7 @@ def test_the_default_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert cache.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_default_folder_that_is_refused_is_told_once() -> None:
+def test_a_refused_default_folder_is_reported_once() -> None:
     default_folder().mkdir(parents=True)
     default_folder().chmod(0o777)
     with pytest.warns(RuntimeWarning, match=r"not kept: .* open to other users .*; chmod") as told:

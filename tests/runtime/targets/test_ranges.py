@@ -96,7 +96,7 @@ def ints(*values: int, dtype: str = "int32") -> Any:
 
 
 OK = ints(1, 2)
-# build, feeds with one integer out of its range, and what the error says of it.
+# build, feeds with one integer out of its range, and the text of the error.
 CAUGHT: dict[str, tuple[Build, list[Any], str]] = {
     "take": (gc.take, [TABLE, ints(0, 5)], "^take: indices out of range: 5 is not in -5 to 4"),
     "take from the end": (gc.take, [TABLE, ints(-6)], "-6 is not in -5 to 4"),
@@ -358,7 +358,7 @@ def test_values_that_mean_something_pass() -> None:
             np.testing.assert_array_equal(found[name], wanted, err_msg=name)
 
 
-def test_nothing_is_told_of_values_in_range() -> None:
+def test_values_in_range_are_not_reported() -> None:
     """The first and the last allowed value, where others are caught."""
     with gc.Graph() as g:
         i = gc.placeholder((2,), "int32")

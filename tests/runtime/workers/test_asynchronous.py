@@ -33,7 +33,7 @@ CPU = jax.devices("cpu")
 
 
 def model(dtype: str = "float64"):
-    """Linear regression with what goes beside it: batch norm, counters, a pair that is equal."""
+    """Linear regression with batch norm, counters and a pair of equal variables."""
     graph = gc.Graph(seed=2)
     with graph:
         x = gc.placeholder((None, 3), dtype, name="x")
@@ -160,7 +160,7 @@ def test_draws_differ_from_worker_to_worker_and_from_step_to_step() -> None:
         feeds = islice(repeat({x: 0}), 12)
         run = session.run_workers([keep, shown], feeds, keep=True)
         values += [tuple(np.asarray(v[1]).tolist()) for v in run.values or ()]
-        # The last writer wins, with what it drew itself, and has used elsewhere.
+        # The last writer wins, with the values that it drew and used elsewhere.
         assert tuple(session.get("kept").tolist()) == values[-1]
     values.append(tuple(np.asarray(session.run(drawn)).tolist()))
     assert len(set(values)) == 25
@@ -180,7 +180,7 @@ def test_on_step_may_run_the_session_and_set_variables() -> None:
             session.set("bias", 0.25)
             session.set("count", 1000 + step.update)
             assert not any(buffer.is_deleted() for buffer in held)
-            session.run(train, probe)  # an update more, of nobody's
+            session.run(train, probe)  # one more update, by no worker
 
     session.run_workers(train, batches(40), on_step=told)
     counts = [count for _, count in found]
@@ -310,7 +310,7 @@ def test_an_interrupt_stops_the_workers() -> None:
     def told(step) -> None:
         applied.append(step.update)
         # Python handles it in the main thread; where that is just in a callback of the garbage
-        # collector (JAX has one), the interrupt is lost, and the user asks again.
+        # collector (JAX has one), the interrupt is lost, and the user repeats it.
         if step.update % 1000 == 20:
             signal.raise_signal(signal.SIGINT)
 
