@@ -27,7 +27,7 @@ ATTRIBUTES: Final[dict[str, str]] = {
     "expand_dims": "gc.expand_dims(x, axis)",
     "fill": "gc.full_like(x, value)",
     "float": 'x.astype("float32")',
-    "get_shape": "x.shape",
+    "get_shape": "x.shape, a tuple of numbers: x.shape[0]",
     "grad": "gc.gradients(loss, variables)",
     "half": 'x.astype("float16")',
     "index_add": "x.at[index].add(values)",
