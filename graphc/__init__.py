@@ -112,7 +112,7 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would otherwise accept
         if home is None and _is_operator(name):
             home = "ops"
         if home is None:
-            if _is_private(name):
+            if _is_private(name) and name != "optim":  # which people look for
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
             from graphc.ir.name_errors import no_function
 

@@ -138,7 +138,11 @@ def gradients(
     y_list = [convert(y) for y in _as_list(ys)]
     x_list = _as_list(xs)
     if not y_list:
-        raise GradientError("there is nothing to differentiate: ys is empty", source=source)
+        raise GradientError(
+            "there is nothing to differentiate: ys is empty",
+            source=source,
+            hint="the loss comes first: gc.gradients(loss, variables)",
+        )
     seeds = [None] * len(y_list) if grad_ys is None else _as_list(grad_ys)
     graph = AMBIENT.graphs[-1] if AMBIENT.graphs else y_list[0].graph
     if graph is None:
@@ -153,6 +157,7 @@ def _check_unconnected(unconnected: object) -> None:
         raise AttributeValueError(
             f'unconnected must be "error", "zero" or "none", got {unconnected!r}',
             source=current_source(),
+            hint='"zero" gives zeros where no path leads to a variable, "none" gives None',
         )
 
 
@@ -240,6 +245,7 @@ def _checked_seed(y: Tensor, seed: Any) -> Tensor | None:
             f"the adjoint of {y.name!r} must be {y.type}, got {tensor.type}",
             details=describe_tensors({"y": y, "grad_y": tensor}),
             source=current_source(),
+            hint="grad_ys has the shape and the dtype of ys",
         )
     return tensor
 

@@ -94,6 +94,7 @@ def _as_batch_axis(axis: Any, dims: Shape) -> int | None:
             f"placeholder: batch_axis must be an axis of ({', '.join(map(str, dims))}) or None, "
             f"got {axis!r}",
             source=current_source(),
+            hint="it is the axis that data parallelism divides, often 0",
         )
     return axis % len(dims)
 

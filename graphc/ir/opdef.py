@@ -18,6 +18,7 @@ from graphc.ir.dim_constraints import DimConstraints
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import DType, is_complex
 from graphc.ir.functions import Functions
+from graphc.ir.hints import usual_hint
 from graphc.ir.layouts import LayoutRule, is_of_elements
 from graphc.ir.node import EMPTY, Tensor, describe_tensors
 from graphc.ir.rows import ByRows, by_rows
@@ -182,7 +183,7 @@ class InferContext:
             f"{self.op.name}: {what}",
             details=describe_tensors(labelled),
             source=self.source,
-            hint=hint,
+            hint=hint or usual_hint(what, error),
         )
 
 

@@ -105,6 +105,7 @@ class Session(HasVariables, HasWorkers, Uncopied):
             raise AttributeValueError(
                 f'Session: unused_feeds must be "warn", "ignore" or "error", got {unused_feeds!r}',
                 source=current_source(),
+                hint='"warn" gives one warning for each set of feeds, "error" refuses them',
             )
         self.graph = graph
         self.options = checked_options(options)

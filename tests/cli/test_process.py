@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ def script(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"], ["trian"]])
-def test_help_is_quick_and_loads_nothing(arguments: list[str]) -> None:
+def test_help_loads_nothing(arguments: list[str]) -> None:
     script = """
 import sys
 from graphc.cli import main
@@ -42,9 +41,7 @@ except SystemExit:
 others = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
 assert not others & {"jax", "numpy", "optax", "tqdm"}, others
 """
-    start = time.perf_counter()
     subprocess.run([sys.executable, "-c", script, *arguments], check=True, cwd=REPOSITORY)
-    assert time.perf_counter() - start < 5  # about 0.1 s where nothing else runs
 
 
 def test_the_processor_is_split_into_devices(script: Path, tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ def world(tmp_path_factory):
         metric = gc.multiply(loss, 2.0, name="metric")
         mask = x > 1
     session = gc.Session(graph)
-    path = tmp_path_factory.mktemp("advice") / "values.npz"
+    folder = tmp_path_factory.mktemp("advice")
+    path = folder / "values.npz"
     np.savez(path, **session.values())
     return {
         **{"gc": gc, "np": np, "optax": optax, "graph": graph, "session": session, "layer": layer},
@@ -78,6 +79,7 @@ def world(tmp_path_factory):
             "values": np.ones(4, "float32"),
             "initial": np.ones(3),
             "init": x,
+            "folder": folder / "logs",
         },
         **{"axis": 0, "axes": (1, 0), "shape": (2, 8), "sections": 2, "k": 2, "dtype": "float32"},
         **{"labels": x, "logits": x, "p": 0.5, "rate": 0.1, "momentum": 0.9, "decay": 0.9},

@@ -506,7 +506,7 @@ ROWS = [
         errors.UnknownAttributeError,
         [
             "module 'graphc' has no attribute 'summary'",
-            "write gc.print(x), or session.run(x) and a logger of your choice",
+            "write gc.train.SummaryWriter(folder)",
         ],
         True,
     ),
@@ -524,7 +524,7 @@ ROWS = [
         "tf_layers_call",
         lambda m: nn.dense(m.c, 4),
         errors.UnknownAttributeError,
-        ["module 'graphc.nn' has no attribute 'dense'", "did you mean 'Dense'?"],
+        ["module 'graphc.nn' has no attribute 'dense'", "write gc.nn.Dense"],
         True,
     ),
     Row(
@@ -1015,7 +1015,7 @@ ROWS = [
         "torch_clamp",
         lambda m: gc.clamp(m.c, 0, 1),
         errors.UnknownAttributeError,
-        ["module 'graphc' has no attribute 'clamp'", "did you mean 'clip'?"],
+        ["module 'graphc' has no attribute 'clamp'", "write gc.clip"],
         True,
     ),
     Row(

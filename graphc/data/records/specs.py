@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -199,6 +200,7 @@ class RaggedArray(NamedTuple):
         return found
 
 
+@lru_cache(maxsize=1024)
 def kind_of(spec: Spec) -> str:
     """The name of the list that the feature must have."""
     if isinstance(spec, Raw) or spec.dtype in (bytes, str):

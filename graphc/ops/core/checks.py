@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from graphc.errors import AttributeValueError, GradientError, GraphcError, ShapeError
 from graphc.ir.dims import Dim, DimExpr, Shape
+from graphc.ir.hints import usual_hint
 from graphc.ir.node import Node, Tensor, describe_tensors
 from graphc.ir.opdef import GradientContext
 from graphc.ir.scopes import AMBIENT
@@ -26,7 +27,7 @@ def refuse(
         what,
         details=describe_tensors(tensors),
         source=AMBIENT.source or current_source(),
-        hint=hint,
+        hint=hint or usual_hint(what, error),
     )
 
 

@@ -63,7 +63,11 @@ def _infer_uniform(
 ) -> TensorType:
     check_key(ctx, key)
     if not minval < maxval:
-        ctx.fail(f"minval {minval} must be less than maxval {maxval}", error=AttributeValueError)
+        ctx.fail(
+            f"minval {minval} must be less than maxval {maxval}",
+            error=AttributeValueError,
+            hint="minval is the least value; maxval is above all values",
+        )
     if is_integer(dtype):
         bounds = np.iinfo(dtype)
         whole = type(minval) is int and type(maxval) is int
@@ -71,6 +75,7 @@ def _infer_uniform(
             ctx.fail(
                 f"minval {minval} and maxval {maxval} must be ints that fit {dtype.name}",
                 error=AttributeValueError,
+                hint=f"{dtype.name} has values from {bounds.min} to {bounds.max}",
             )
     return TensorType(dtype, shape)
 

@@ -178,7 +178,11 @@ def py_callback(
 
 def _check_function(fn: Any, pure: bool, results: Sequence[Any], source: Source | None) -> None:
     if not callable(fn):
-        raise AttributeValueError(f"py_callback: {fn!r} is not a function", source=source)
+        raise AttributeValueError(
+            f"py_callback: {fn!r} is not a function",
+            source=source,
+            hint="the function comes first: gc.py_callback(f, results, x)",
+        )
     if pure and not results:
         raise AttributeValueError(
             "py_callback: a pure function without results does nothing",
@@ -213,7 +217,9 @@ def _on_arrays(
         leaves, got = jax.tree.flatten(returned)
         if got != tree:
             raise AttributeValueError(
-                f"py_callback: the function returned {got}, declared is {tree}", source=source
+                f"py_callback: the function returned {got}, declared is {tree}",
+                source=source,
+                hint="return the results in the form of the declaration, or change the declaration",
             )
         return [_result(*row, source) for row in zip(leaves, types, strict=True)]
 
@@ -226,7 +232,9 @@ def _result(value: Any, type: TensorType, source: Any) -> Array:
     array = np.asarray(value, None if hasattr(value, "dtype") else type.dtype)
     if array.dtype != type.dtype:
         raise DTypeError(
-            f"py_callback: the function returned {array.dtype}, declared is {type}", source=source
+            f"py_callback: the function returned {array.dtype}, declared is {type}",
+            source=source,
+            hint=f'return value.astype("{type.dtype.name}"), or declare "{array.dtype.name}"',
         )
     same = len(array.shape) == type.rank and all(
         size == dim
@@ -237,6 +245,7 @@ def _result(value: Any, type: TensorType, source: Any) -> Array:
         raise ShapeError(
             f"py_callback: the function returned shape {array.shape}, declared is {type}",
             source=source,
+            hint="declare the shape that the function returns",
         )
     return array
 

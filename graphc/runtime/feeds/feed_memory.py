@@ -9,7 +9,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-_ALIGNMENT = 64  # bytes
+_ALIGNMENT = 64  # bytes. JAX (0.10 to 0.12) on CPUs aliases arrays that begin at a multiple of it.
 _LARGE = 1 << 18  # bytes: from this size on, a copy takes longer than allocating aligned memory
 
 
@@ -21,6 +21,11 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     start = -memory.ctypes.data % _ALIGNMENT
     array: Array = memory[start : start + count].view(dtype).reshape(shape)
     return array
+
+
+def is_aligned(array: Array) -> bool:
+    """Whether JAX on CPUs uses the memory of an array directly."""
+    return bool(array.ctypes.data % _ALIGNMENT == 0)
 
 
 def own(array: Array) -> Array:
