@@ -34,7 +34,7 @@ class History:
         start: the step after which the loop began: 0, or the step of the checkpoint.
         epochs: how many epochs are complete.
         stopped: why the loop ended before its last step; None if it did not.
-        every: `metrics` has the values of the first step and of every so many steps after it.
+        every: `metrics` has the values of the first step and of every `every`-th step after it.
 
     Examples:
         >>> history = gc.train.History(3, {"loss": np.array([4.0, 2.0, 1.0])}, 0.01, 1.5)

@@ -42,7 +42,7 @@ def _aligned_copy(array: Array) -> Array:
 
 
 def cannot_change(array: Any) -> bool:
-    """Whether it is certain that nobody can write to an array's memory.
+    """Whether it is certain that an array's memory cannot be written to.
 
     A read-only array proves nothing: the owner of its memory can make it writeable again, and a
     read-only view shows what is written to a bytearray, to a mapped file or to the array behind it.
