@@ -22,7 +22,7 @@ _HEAD = struct.Struct("<QI")
 _FOOT = struct.Struct("<I")
 _MASK = 0xA282EAD8
 _CACHED = 4096  # heads
-_ALIKE = 8  # records: for fewer, NumPy is slower than Python
+_ALIKE = 100  # records: for fewer, NumPy is slower than Python
 
 Checksum = Callable[[bytes], int]
 Ends = np.ndarray[tuple[int], np.dtype[np.int64]]

@@ -17,10 +17,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphc.data.records.alike import alike
 from graphc.data.records.spans import Spans
-from graphc.data.records.wire import NUMBERS, Malformed, length_at, varint
+from graphc.data.records.wire import FIRST, SECOND, TAGS, Malformed, length_at, varint
 
 Array: TypeAlias = np.ndarray[Any, Any]
+_Wanted: TypeAlias = tuple[tuple[bytes, int], ...]  # names of features and tags of their lists
 _Lengths: TypeAlias = Callable[[Array], tuple[Array, Any]]
 
 _FEW = 4  # records: for fewer, NumPy is slower than protobuf
@@ -28,9 +30,6 @@ _FORMS = 4  # of the records of a batch: more are left to protobuf
 _MOST = 1000  # features of a record: more are left to protobuf, since the arrays would be large
 _LONGEST = 255  # bytes of a name
 _MARGIN = 2 * _LONGEST  # zeros after the last record: what is read beyond it before that is seen
-_BYTES = 2  # wire type
-_ENTRY = 1 << 3 | _BYTES  # the tag of every field but a value and its list
-_ELEMENTS = NUMBERS["bytes_list"] << 3 | _BYTES
 _PAIR = 1 << 14
 _TOO_LONG = 1 << 40  # a length that no record has
 
@@ -51,15 +50,34 @@ def found(
     count = len(records)
     if count < _FEW or not kinds:
         return None
-    wanted = tuple((name.encode(), NUMBERS[kind] << 3 | _BYTES) for name, kind in kinds.items())
+    wanted = tuple((name.encode(), TAGS[kind]) for name, kind in kinds.items())
     data = b"".join([*records, bytes(_MARGIN)])
     lengths = np.fromiter(map(len, records), np.int64, count)
     ends = np.cumsum(lengths)
     starts = ends - lengths
-    bytes_of = _Bytes(data)
-    at = np.zeros((len(wanted), count), np.int64)
-    sizes = np.full(at.shape, -1)
-    left = np.arange(count)
+    same = alike(records, data, dict(wanted)) if (lengths == lengths[0]).all() else None
+    if same is not None:
+        places = np.array(same)[..., None]
+        begins, left = starts + places[:, 0], np.empty(0, np.intp)
+        sizes = np.broadcast_to(places[:, 1] - places[:, 0], begins.shape)
+    else:
+        begins, sizes, left = _by_forms(records, data, wanted, starts, ends)
+    if len(left) == count:
+        return None
+    lists = zip(kinds, begins, np.maximum(sizes, 0), sizes >= 0, strict=True)
+    spans = {name: Spans(data, start, size, there, {}) for name, start, size, there in lists}
+    return spans, left.tolist()
+
+
+def _by_forms(
+    records: list[bytes], data: bytes, wanted: _Wanted, starts: Array, ends: Array
+) -> tuple[Array, Array, Array]:
+    """Where the lists of features begin and how long they are (-1: there is none), both [features,
+    records]; and the numbers of the records that are left."""
+    begins = np.zeros((len(wanted), len(records)), np.int64)
+    sizes = np.full(begins.shape, -1)
+    view = _Bytes(data)
+    left = np.arange(len(records))
     unusual = 0  # records at the beginning of `left`, which have been tried
     for _ in range(_FORMS):
         if unusual == len(left):
@@ -69,20 +87,14 @@ def found(
             unusual += 1
             continue
         form = _form(names, wanted)
-        good, begins, inside = form.match(bytes_of, starts[left], ends[left])
-        if len(left) == count and len(form.places) == len(wanted) and good.all():
-            at, sizes, left = begins, inside, left[:0]
-            break
-        rows = left[good]
-        where = np.ix_(form.places, rows)
-        at[where], sizes[where] = begins[:, good], inside[:, good]
+        good, at, inside = form.match(view, starts[left], ends[left])
+        if len(left) == len(records) and len(form.places) == len(wanted) and good.all():
+            return at, inside, left[:0]
+        where = np.ix_(form.places, left[good])
+        begins[where], sizes[where] = at[:, good], inside[:, good]
         unusual += not good[unusual]
         left = left[~good]
-    if len(left) == count:
-        return None
-    lists = zip(kinds, at, np.maximum(sizes, 0), sizes >= 0, strict=True)
-    spans = {name: Spans(data, start, size, there, {}) for name, start, size, there in lists}
-    return spans, left.tolist()
+    return begins, sizes, left
 
 
 def _names(record: bytes) -> tuple[bytes, ...]:
@@ -157,12 +169,12 @@ class _Form:
         places: which of the wanted features are in the records.
     """
 
-    def __init__(self, names: tuple[bytes, ...], wanted: tuple[tuple[bytes, int], ...]) -> None:
+    def __init__(self, names: tuple[bytes, ...], wanted: _Wanted) -> None:
         self.places = np.array([n for n, (name, _) in enumerate(wanted) if name in names], np.intp)
         rows = np.array([names.index(wanted[n][0]) for n in self.places], np.intp)
         self._rows = slice(None) if rows.tolist() == [*range(len(names))] else rows
         self._tags = np.array([wanted[n][1] for n in self.places], np.uint8)[:, None]
-        heads = [bytes((_ENTRY,)) + varint(len(name)) + name + b"\x12" for name in names]
+        heads = [bytes((FIRST,)) + varint(len(name)) + name + bytes((SECOND,)) for name in names]
         self._sizes = np.array([len(head) for head in heads])[:, None]
         self._heads = _as_words(heads)
         self._within = _as_words([b"\xff" * len(head) for head in heads])
@@ -174,14 +186,14 @@ class _Form:
         read: _Lengths = data.pair if longest < _PAIR else data.four
         size, digits = read(starts + 1)
         first = starts + 1 + digits
-        good = (data.digits[starts] == _ENTRY) & (first + size == ends)
+        good = (data.digits[starts] == FIRST) & (first + size == ends)
         entries, inner = self._entries(data.digit, first, ends)
         if (data.digits[entries[:-1] + 1] < 0x80).all():
             read = data.digit
         else:
             entries, inner = self._entries(read, first, ends)
         good &= entries[-1] == ends
-        fits = data.digits[entries[:-1]] == _ENTRY
+        fits = data.digits[entries[:-1]] == FIRST
         value = inner + self._sizes
         for head, within in zip(self._heads, self._within, strict=True):
             fits &= data.words[inner] & within == head
@@ -221,9 +233,9 @@ class _Form:
         fits = (data.digits[at] == self._tags) & (inner + size == ends)
         length, digits = read(inner + 1)
         lists = inner + 1 + digits
-        full = (data.digits[inner] == _ENTRY) & (lists + length == ends)
+        full = (data.digits[inner] == FIRST) & (lists + length == ends)
         if not full.all():
-            empty = (inner == ends) & (self._tags != _ELEMENTS)  # no numbers
+            empty = (inner == ends) & (self._tags != TAGS["bytes_list"])  # no numbers
             lists = np.where(empty, ends, lists)
             absent = at == ends
             lists = np.where(absent, ends + 1, lists)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 KINDS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
 NUMBERS = {kind: number for number, kind in KINDS.items()}
 _VARINT, _FIXED64, _BYTES, _START, _END, _FIXED32 = range(6)
+FIRST, SECOND = (number << 3 | _BYTES for number in (1, 2))  # tags of fields of bytes
+TAGS = {kind: number << 3 | _BYTES for kind, number in NUMBERS.items()}
 LONGEST = 10  # bytes of a varint
 _CACHED = 4096  # prefixes
 UINT64 = (1 << 64) - 1
