@@ -11,7 +11,7 @@ from graphc.checkpoints import folder as folders
 from graphc.checkpoints.contents import Saved
 from graphc.checkpoints.manifest import MANIFEST
 from graphc.checkpoints.selection import RestoreReport, Selection, check_session, put
-from graphc.errors import CheckpointError
+from graphc.errors import AttributeValueError, CheckpointError
 from graphc.ir.calls import explained
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
@@ -62,7 +62,7 @@ def restore(
     Raises:
         CheckpointError: there is no checkpoint at `path`, or it does not fit; nothing was set.
         CheckpointCorruptError: it is damaged; nothing was set.
-        AttributeValueError: a pattern is of another type, or matches nothing.
+        AttributeValueError: `path` is no path; a pattern is of another type, or matches nothing.
         StateError: the session is closed or has lost its state.
 
     Examples:
@@ -88,7 +88,7 @@ def restore(
         >>> folder.cleanup()
     """
     check_session(session, "restore")
-    saved = Saved(_one(Path(path)))
+    saved = Saved(_one(path))
     selection = Selection(
         session, saved, include=include, exclude=exclude, rename=rename, strict=strict
     )
@@ -96,8 +96,14 @@ def restore(
     return selection.report
 
 
-def _one(path: Path) -> Path:
+def _one(given: object) -> Path:
     """The folder of a checkpoint, from that or from the folder of several."""
+    if not isinstance(given, (str, os.PathLike)) or isinstance(os.fspath(given), bytes):
+        raise AttributeValueError(
+            f"restore: path must be the path of a folder, got {given!r:.80}",
+            source=current_source(),
+        )
+    path = Path(given)
     if (path / MANIFEST).is_file():
         return path
     if path.is_file():

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from graphc import train as train_namespace
 from graphc.artifacts import save
 from graphc.checkpoints.checkpointer import Checkpointer
 from graphc.cli.report import amount, duration, print_json, table
@@ -29,6 +28,7 @@ from graphc.train.evaluation import Validation
 from graphc.train.fitting import fit
 from graphc.train.history import History
 from graphc.train.job import Job
+from graphc.train.tensorboard.callback import TensorBoard
 
 _LAST = 20
 
@@ -128,10 +128,11 @@ def callbacks_of(job: Job, options: argparse.Namespace) -> list[Callback]:
         found.append(TimeLimit(options.time_limit))
     if options.log_dir is not None:
         folder = Path(options.log_dir)
-        found += [CsvLogger(folder / "log.csv"), JsonLinesLogger(folder / "log.jsonl")]
-        tensorboard = vars(train_namespace).get("TensorBoard")
-        if tensorboard is not None:
-            found.append(tensorboard(folder))
+        found += [
+            CsvLogger(folder / "log.csv"),
+            JsonLinesLogger(folder / "log.jsonl"),
+            TensorBoard(folder),
+        ]
     return found
 
 

@@ -54,7 +54,7 @@ class Rows:
     weights: Array
 
     def feeds(self, rows: Array, real: Array, shape: tuple[int, ...]) -> dict[str, jax.Array]:
-        """The feeds of these rows, in batches of `shape`. Only those that are `real` have weight."""
+        """The feeds of these rows, in batches of `shape`. Only `real` rows have weight."""
         weights = np.where(real, self.weights[rows], self.weights.dtype.type(0))
         found = {FEATURES: _taken(self.x, rows), WEIGHTS: weights}
         if self.y is not None:

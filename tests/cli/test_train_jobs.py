@@ -88,6 +88,13 @@ def test_validation_early_stop_and_logs(run, validated, tmp_path):
     assert "has not improved for 2 validations" in still["stopped"]
 
 
+def test_a_folder_of_logs_that_cannot_be_made(run, plain, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = run("train", plain, "--steps", 2, "--log-dir", tmp_path / "file" / "log")
+    assert code != 0
+    assert "CsvLogger: cannot write" in err and "Traceback" not in err
+
+
 @pytest.mark.parametrize("option", ["--validate-every", "--early-stop"])
 def test_options_of_a_validation_need_one(run, plain, option):
     code, _, err = run("train", plain, option, 3)

@@ -91,7 +91,7 @@ class Page:
             raise RuntimeError("\n".join(self._errors))
         return answer["result"].get("value")
 
-    def wait(self, condition: str, seconds: float = 20.0) -> None:
+    def wait(self, condition: str, seconds: float = 60.0) -> None:
         until = time.monotonic() + seconds
         while not self.eval(condition):
             if time.monotonic() > until:

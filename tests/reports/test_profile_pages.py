@@ -121,7 +121,7 @@ def test_page_in_a_browser(profile: Profile, tmp_path: Path) -> None:
         *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
         *(f"--user-data-dir={tmp_path / 'user'}", "--dump-dom", page.as_uri()),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     text = done.stdout
     assert text.count('class="inside"') == 3
     assert "its backward pass was asked for at train &lt;1&gt;.py:5" in text

@@ -112,13 +112,22 @@ def test_every_update_is_applied_once(bound: int | None) -> None:
 @pytest.mark.slow
 def test_the_others_go_on_while_one_computes_but_not_too_far() -> None:
     done = []
+    lingering = threading.Event()
 
     def linger(x):
         """For a batch of zeros, waits until another worker's update was applied."""
-        before, end = len(done), time.monotonic() + 5
-        while not x.any() and len(done) == before and time.monotonic() < end:
-            time.sleep(0.001)
+        if not x.any():
+            before, end = len(done), time.monotonic() + 60
+            lingering.set()
+            while len(done) == before and time.monotonic() < end:
+                time.sleep(0.001)
         return x
+
+    def batches_of_a_fast_worker():
+        for i in range(1, 21):
+            if i == 3:
+                lingering.wait(60)
+            yield {x: np.full(3, float(i))}
 
     graph = gc.Graph()
     with graph:
@@ -127,7 +136,7 @@ def test_the_others_go_on_while_one_computes_but_not_too_far() -> None:
         seen = gc.py_callback(linger, gc.TensorSpec((3,), "float32"), x)
         train = gc.minimize(gc.reduce_sum(gc.square(w - seen)), optax.sgd(0.1), name="train")
     session = gc.Session(graph, strategy=AsyncDataParallel(3, staleness=3))
-    fast = [[{x: np.full(3, float(i))} for i in range(1, 21)] for _ in range(2)]
+    fast = [batches_of_a_fast_worker() for _ in range(2)]
     slow = [{x: np.ones(3)}, {x: np.zeros(3)}]
     run = session.run_workers(train, [*fast, slow], on_step=done.append)
     assert run.steps == (20, 20, 2) and run.updates == 42
