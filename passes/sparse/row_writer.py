@@ -13,12 +13,17 @@ from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program, is_pure
 from graphc.ir.rewrite import sort_nodes, used_from
 from graphc.ops.arrays.indexing import SCATTER_ADD, TAKE
+from graphc.ops.arrays.joining import SPLIT
 from graphc.ops.arrays.scattering_nd import SCATTER_ND
 from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE
+from graphc.ops.arrays.slicing import SLICE
+from graphc.ops.arrays.stacking import UNSTACK
 from graphc.ops.arrays.unique_rows import UNIQUE_ROWS
 from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.rowwise import ByRows, attrs_of, by_rows, resized
 from graphc.passes.sparse.row_analysis import Group, RowAnalysis
+
+_PIECES = (SLICE, SPLIT, UNSTACK)
 
 Along = tuple[Tensor, int]  # a value, and the axis of its rows
 
@@ -78,10 +83,23 @@ class RowWriter:
             [tensor for tensor, _ in indices],
             size=self._group.rows,
             clipped=sum(mode == "clip" for _, mode in indices),
+            pieces=any(self._is_piece(tensor) for tensor, _ in indices),
         )
         self._used = results[0]
         self._places = dict(zip(indices, results[1:], strict=True))
         (self._count,) = self._used.type.shape
+
+    def _is_piece(self, tensor: Tensor) -> bool:
+        """Whether a kernel that computes `tensor` reads a piece of another tensor."""
+        stack, seen = [tensor], {tensor}
+        while stack:
+            node = self._made.get(stack.pop())
+            if node is not None and node.op in _PIECES:
+                return True
+            if node is not None and (node.op.is_elementwise or node.op is RESHAPE):
+                stack += [each for each in node.inputs if each not in seen]
+                seen.update(node.inputs)
+        return False
 
     # -- needed values -------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from graphc.ops.core.layout_rules import replicated
 
 
 def _infer(
-    ctx: InferContext, *indices: TensorType, size: Dim, clipped: int
+    ctx: InferContext, *indices: TensorType, size: Dim, clipped: int, pieces: bool
 ) -> tuple[TensorType, ...]:
     ctx.require(bool(indices), "there must be indices")
     ctx.require_dtype(indices, is_integer, "integers")
@@ -48,19 +48,25 @@ def _row(indices: Any, size: Any, clip: bool) -> Any:
     return lax.select((places < first) | (places > last), jnp.zeros_like(rows) + size, rows)
 
 
-def _lower(ctx: LowerContext, *indices: Any, size: Dim, clipped: int) -> tuple[Any, ...]:
+def _lower(
+    ctx: LowerContext, *indices: Any, size: Dim, clipped: int, pieces: bool
+) -> tuple[Any, ...]:
     count = ctx.dim(size)
     rows = jnp.concatenate([_row(x, count, i < clipped) for i, x in enumerate(indices)])
-    numbers = lax.broadcasted_iota(jnp.int32, rows.shape, 0)
-    rows = lax.platform_dependent(rows, numbers, cpu=_stored, default=lambda rows, _: rows)
+    numbers = _numbers(rows.shape[0])
+    if pieces:
+        rows = lax.platform_dependent(rows, numbers, cpu=_stored, default=lambda rows, _: rows)
     sizes = (count, rows.shape[0])
     known = all(isinstance(n, int) for n in sizes) and count <= _FEW_ROWS * rows.shape[0]
     by_table = known and functools.partial(_first_by_table, count=count)
     first = _first(rows, numbers, by_table or _first_by_sort)
-    named = rows < count
+    is_first, places = first == numbers, first
+    if clipped < len(indices):
+        named = rows < count
+        is_first &= named
+        places = lax.select(named, first, jnp.zeros_like(first) + rows.shape[0])
     # An entry without a row gets a unique number that is out of range.
-    unique = lax.select((first == numbers) & named, rows, numbers + count)
-    places = lax.select(named, first, jnp.zeros_like(first) + rows.shape[0])
+    unique = lax.select(is_first, rows, numbers + count)
     results, start = [], 0
     for x in indices:
         stop = start + x.size
@@ -69,13 +75,28 @@ def _lower(ctx: LowerContext, *indices: Any, size: Dim, clipped: int) -> tuple[A
     return unique, *results
 
 
+def _numbers(count: Any) -> Any:
+    """0, 1, ... int32. A few are a constant: XLA would compile an iota as a kernel, and sometimes
+    writes it twice into other kernels, which then differ from those of the next table."""
+    if isinstance(count, int) and count <= _FEW_NUMBERS:
+        return jnp.asarray(np.arange(count, dtype=np.int32))
+    return lax.broadcasted_iota(jnp.int32, (count,), 0)
+
+
+_FEW_NUMBERS = 4096
+
+
 def _stored(rows: Any, numbers: Any) -> Any:
     """The rows in a separate buffer.
 
     XLA fuses the indices' expression into every kernel that reads the rows. If the indices of
     several tables are slices of one array, these kernels differ in an offset, and each of them is
-    compiled. It never fuses a scatter, and it removes `lax.optimization_barrier` before it fuses.
+    compiled. It never fuses a sort or a scatter, and it removes `lax.optimization_barrier` before
+    it fuses. A sort by ascending numbers leaves the rows as they are. It compiles in a fifth of the
+    time of a scatter, but takes more time to run.
     """
+    if isinstance(rows.shape[0], int) and rows.shape[0] <= _FEW_ON_CPU:
+        return lax.sort((numbers, rows), num_keys=1)[1]
     dims = lax.ScatterDimensionNumbers((), (0,), (0,))
     zeros = jnp.zeros_like(rows)
     return lax.scatter(
@@ -121,8 +142,12 @@ def _first_by_comparison(rows: Any, numbers: Any) -> Any:
 
 def _first_by_table(rows: Any, numbers: Any, count: int) -> Any:
     """`_first` by a table of all rows."""
-    first = jnp.full((count + 1,), rows.shape[0], jnp.int32).at[rows].min(numbers)
-    return first[rows]
+    first = jnp.full((count + 1,), rows.shape[0], jnp.int32)
+    places, axis = rows[:, None], (0,)
+    to = lax.ScatterDimensionNumbers((), axis, axis)
+    first = lax.scatter_min(first, places, numbers, to, mode="promise_in_bounds")
+    out_of = lax.GatherDimensionNumbers((), axis, axis)
+    return lax.gather(first, places, out_of, (1,), mode="promise_in_bounds")
 
 
 def _first_by_sort(rows: Any, numbers: Any) -> Any:
@@ -133,7 +158,7 @@ def _first_by_sort(rows: Any, numbers: Any) -> Any:
     return jnp.zeros_like(rows).at[origin].set(origin[begin])
 
 
-def _fold(*indices: Any, size: int, clipped: int) -> tuple[Any, ...]:
+def _fold(*indices: Any, size: int, clipped: int, pieces: bool) -> tuple[Any, ...]:
     found = [
         np.where(counts, places, size).ravel()
         for i, x in enumerate(indices)
@@ -171,6 +196,12 @@ UNIQUE_ROWS = OpDef(
             must="not be negative",
             doc="for this number of first operands, an index out of range is clamped; for the "
             "others it is ignored",
+        ),
+        "pieces": Attr(
+            "bool",
+            default=False,
+            doc="whether indices are pieces of another tensor; on CPU, the rows are then stored, "
+            "so that kernels that read them do not depend on the offset of a piece",
         ),
     },
     infer=_infer,

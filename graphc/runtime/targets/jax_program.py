@@ -23,7 +23,7 @@ from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.structure.lowered import check_platform
 from graphc.passes.core.base import Pass
-from graphc.passes.cpu.xla_options import suited_options
+from graphc.passes.cpu.xla_options import quicker_options, suited_options
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pass_filter import without
 from graphc.passes.pipelines import on_device
@@ -180,13 +180,16 @@ _WITHOUT_TIMING: Mapping[str, str | int | bool | float] = {
 def chosen_xla_options(
     program: Program, options: CompileOptions, device: jax.Device
 ) -> dict[str, str | int | bool | float]:
-    """The XLA options for the program of one device. They contain the user's options. At O3, they
-    also contain options that suit the program, if this XLA supports them. The user's options take
-    precedence."""
-    suited = suited_options(program, device.platform) if options.pipeline == "O3" else {}
-    if suited and not _understood(tuple(sorted(suited.items()))):
-        suited = {}
-    return {**suited, **options_for_absent(device), **options.xla_options}
+    """The XLA options for the program of one device. They contain the user's options, which take
+    precedence. At O3, they also contain options that suit the program, if this XLA supports them;
+    at O1 and O2, those that shorten the compilation."""
+    chosen: Mapping[str, str | int] = {}
+    if options.pipeline == "O3":
+        suited = suited_options(program, device.platform)
+        chosen = suited if suited and _understood(tuple(sorted(suited.items()))) else {}
+    elif options.pipeline != "O0":
+        chosen = quicker_options(device.platform)
+    return {**chosen, **options_for_absent(device), **options.xla_options}
 
 
 def options_for_absent(device: jax.Device) -> Mapping[str, str | int | bool | float]:

@@ -24,6 +24,13 @@ def test_all_ways_find_the_same(count: int, rows: int) -> None:
         assert found.dtype == jnp.int32 and np.array_equal(found, want)
 
 
+@pytest.mark.parametrize("count", [0, 1, 256, 257])
+def test_stored_rows_keep_their_order(count: int) -> None:
+    rows = np.random.default_rng(count).integers(0, 50, count).astype(np.int32)
+    found = unique_rows._stored(jnp.asarray(rows), jnp.arange(count, dtype=jnp.int32))
+    assert np.array_equal(found, rows)
+
+
 @pytest.mark.parametrize(("lookups", "sorts"), [(8192, False), (8193, True)])
 def test_few_lookups_are_not_sorted_on_gpus(lookups: int, sorts: bool) -> None:
     def first(rows: jax.Array) -> jax.Array:

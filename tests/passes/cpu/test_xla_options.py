@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.passes.cpu.xla_options import suited_options
+from graphc.passes.cpu.xla_options import quicker_options, suited_options
 from tests.passes.check import pair, program
 
 ATTRS = "strides=[1, 1], padding=[[0, 0], [0, 0]], dilation=[1, 1]"
@@ -27,6 +27,7 @@ FORWARD = pair(
     => stays
     """
 )[0]
+LEVEL = "xla_backend_optimization_level"
 OPTION, SCHEDULER = "xla_cpu_experimental_ynn_fusion_type", "xla_cpu_scheduler_type"
 
 
@@ -37,6 +38,27 @@ def test_gradients_of_convolutions_on_cpu_have_two() -> None:
     in_tiles = FORWARD.replace("dilation=[1, 1]", "dilation=[1, 1], tiles=[2, 2]")
     assert list(suited_options(program(in_tiles), "cpu")) == [SCHEDULER]
     assert suited_options(program(in_tiles), "gpu") == {}
+
+
+def options_seen(monkeypatch: pytest.MonkeyPatch, options: gc.CompileOptions) -> dict[str, object]:
+    """The XLA options with which a step that trains a convolution is compiled."""
+    seen: list[dict[str, object] | None] = []
+    compile = jax.stages.Lowered.compile
+
+    def watched(
+        self: jax.stages.Lowered, compiler_options: dict[str, object] | None = None
+    ) -> object:
+        seen.append(compiler_options)
+        return compile(self, compiler_options)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", watched)
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((2, 6, 6, 3), "float32", name="x")
+        w = gc.variable(np.ones((3, 3, 3, 4), np.float32), name="w")
+        (slope,) = gc.gradients(gc.reduce_sum(gc.square(gc.nn.conv2d(x, w))), [w])
+    gc.Session(graph, options=options).run(slope, {"x": np.ones((2, 6, 6, 3), np.float32)})
+    return seen[-1] or {}
 
 
 @pytest.mark.parametrize(
@@ -50,19 +72,26 @@ def test_gradients_of_convolutions_on_cpu_have_two() -> None:
 def test_o3_takes_it_and_the_users_win(
     monkeypatch: pytest.MonkeyPatch, pipeline: str, given: dict[str, str], wanted: str | None
 ) -> None:
-    seen: list[dict[str, str] | None] = []
-    compile = jax.stages.Lowered.compile
-
-    def watched(self: jax.stages.Lowered, compiler_options: dict[str, str] | None = None) -> object:
-        seen.append(compiler_options)
-        return compile(self, compiler_options)
-
-    monkeypatch.setattr(jax.stages.Lowered, "compile", watched)
-    graph = gc.Graph(seed=0)
-    with graph:
-        x = gc.placeholder((2, 6, 6, 3), "float32", name="x")
-        w = gc.variable(np.ones((3, 3, 3, 4), np.float32), name="w")
-        (slope,) = gc.gradients(gc.reduce_sum(gc.square(gc.nn.conv2d(x, w))), [w])
     options = gc.CompileOptions(pipeline=pipeline, cache=None, xla_options=given)
-    gc.Session(graph, options=options).run(slope, {"x": np.ones((2, 6, 6, 3), np.float32)})
-    assert wanted == (seen[-1] or {}).get(OPTION)
+    assert wanted == options_seen(monkeypatch, options).get(OPTION)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "given", "wanted"),
+    [("O0", {}, None), ("O2", {}, 2), ("O2", {LEVEL: 1}, 1), ("O3", {}, None)],
+)
+def test_below_o3_llvm_compiles_quicker_and_the_users_level_wins(
+    monkeypatch: pytest.MonkeyPatch, pipeline: str, given: dict[str, int], wanted: int | None
+) -> None:
+    options = gc.CompileOptions(pipeline=pipeline, cache=None, xla_options=given)
+    assert wanted == options_seen(monkeypatch, options).get(LEVEL)
+
+
+def test_the_level_is_for_cpu_and_that_of_the_environment_wins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    assert quicker_options("cpu") == {LEVEL: 2}
+    assert quicker_options("gpu") == {}
+    monkeypatch.setenv("XLA_FLAGS", f"--{LEVEL}=0")
+    assert quicker_options("cpu") == {}

@@ -79,6 +79,41 @@ FOLDS = {
           }
           return out = %0
     """,
+    "integers computed across positions of an iota": """
+        x: i32[4]
+          %0 = Constant() {value=i32[] 2} : i32[]
+          %1 = Iota() {shape=[4], axis=0, dtype=i32} : i32[4]
+          %2 = Multiply(%0, %1) : i32[4]
+          %3 = CumSum(%2) {axis=0} : i32[4]
+          %4 = Negative(%3) : i32[4]
+          %5 = Add(x, %4) : i32[4]
+          %6 = Add(%5, %2) : i32[4]
+          return out = %6
+        =>
+          %0 = Constant() {value=i32[] 2} : i32[]
+          %1 = Iota() {shape=[4], axis=0, dtype=i32} : i32[4]
+          %2 = Multiply(%0, %1) : i32[4]
+          %3 = Constant() {value=i32[4] [0, -2, -6, -12]} : i32[4]
+          %4 = Add(x, %3) : i32[4]
+          %5 = Add(%4, %2) : i32[4]
+          return out = %5
+    """,
+    "but not sums of floats": """
+        x: f32[4]
+          %0 = Iota() {shape=[4], axis=0, dtype=f32} : f32[4]
+          %1 = CumSum(%0) {axis=0} : f32[4]
+          %2 = Add(x, %1) : f32[4]
+          return out = %2
+        => stays
+    """,
+    "nor many integers": """
+        x: i32[4097]
+          %0 = Iota() {shape=[4097], axis=0, dtype=i32} : i32[4097]
+          %1 = CumSum(%0) {axis=0} : i32[4097]
+          %2 = Add(x, %1) : i32[4097]
+          return out = %2
+        => stays
+    """,
     "a repeated scalar stays small": """
         x: f32[2]
           %0 = Constant() {value=f32[] 2.0} : f32[]

@@ -12,6 +12,7 @@ from graphc.ir.program import Program
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.text import print_program
 from graphc.ir.verify import verify
+from graphc.ops.arrays.unique_rows import UNIQUE_ROWS
 from graphc.passes.core.base import Pass
 from graphc.passes.simplify.eliminate_common import EliminateCommon
 from graphc.passes.sparse.sparse_gradients import SparseGradients
@@ -208,6 +209,28 @@ def test_updates_that_are_all_finite_or_none() -> None:
         USED,
     )
     check(ALWAYS, before, after)
+
+
+def test_rows_of_a_piece_of_the_indices_are_stored() -> None:
+    head = HEAD.replace("i: i32[2, 2]", "ids: i32[2, 6]")
+    update = """
+  %r = Constant() {value=f32[] -0.5} : f32[]
+  %n = Constant() {value=i32[] 50} : i32[]
+  %p = Slice(ids) {starts=[0, 2], limits=[2, 4], strides=[1, 1]} : i32[2, 2]
+  %i = Add(%p, %n) : i32[2, 2]
+"""
+    before = whole(
+        GRADIENT.replace(", i, u", ", %i, u")
+        + """
+  %3 = Multiply(%r, %2) : f32[50, 3]
+  %4 = Add(t, %3) : f32[50, 3]
+  return state t = %4""",
+        update,
+        head,
+    )
+    result = ALWAYS.run(program(before))
+    (node,) = [node for node in result.program.nodes if node.op is UNIQUE_ROWS]
+    assert node.attrs["pieces"]
 
 
 def test_several_lookups_of_one_table_are_one_set_of_rows() -> None:
