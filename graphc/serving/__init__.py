@@ -1,0 +1,1 @@
+"""The model server: TensorFlow Serving's protocol for artifacts of graphc."""
