@@ -18,6 +18,7 @@ from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, ne
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
+from graphc.runtime.buffers.layout import public_names
 from graphc.runtime.core.failures import RUN_FAILED, in_words
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.interrupts import uninterrupted
@@ -47,6 +48,8 @@ class EntryPoint(Uncopied):
         inputs: argument name -> type. Open sizes appear by name.
         outputs: result name -> type.
         updates_state: whether it takes a state and returns a new one.
+        assigned: the variables that it assigns. It is empty although `updates_state` is True if
+            only a random stream advances.
         devices: the number of devices that it was saved for.
     """
 
@@ -64,6 +67,7 @@ class EntryPoint(Uncopied):
         self.inputs = {value.name: value.type for value in entry.inputs}
         self.outputs = {output.value.name: output.value.type for output in entry.outputs}
         self.updates_state = bool(entry.assigned)
+        self.assigned = tuple(public_names(entry.assigned))
         self.devices = entry.devices
         self._entry = entry
         self._saved = saved

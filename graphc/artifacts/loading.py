@@ -16,6 +16,7 @@ from graphc.artifacts.entry_point import EntryPoint
 from graphc.artifacts.limits import Limits
 from graphc.artifacts.manifest import Entry, Manifest
 from graphc.artifacts.manifest_read import parse_manifest
+from graphc.artifacts.sharing import Sharing
 from graphc.artifacts.state import ModelState, Saved
 from graphc.artifacts.ways import Source
 from graphc.artifacts.weights import WEIGHTS, Weights
@@ -164,17 +165,37 @@ def load(
         (['double'], {'y': Array([2., 4.], dtype=float32)})
     """
     _check_arguments(device, strategy, trust_native, limits)
+    return open_model(path, device, strategy, trust_native, limits)
+
+
+def open_model(
+    path: str | os.PathLike[str],
+    device: jax.Device | None = None,
+    strategy: DataParallel | None = None,
+    trust_native: bool = False,
+    limits: Limits | None = None,
+    sharing: Sharing | None = None,
+) -> Model:
+    """`load`, for callers that load several artifacts.
+
+    Args:
+        sharing: what the artifacts share; None shares nothing.
+    """
     manifest, members = read(path)
     FORKING.use_devices()
     where = device or jax.local_devices()[0]
     _check_platform(manifest, platform_of(where))
     types = {row.value.name: row.value.type for row in manifest.variables}
-    saved = Saved(types, Weights(manifest.variables, members), SingleDeviceSharding(where))
+    weights = Weights(manifest.variables, members)
+    arrays = None if sharing is None else sharing.arrays
+    cache = None if sharing is None else sharing.cache
+    saved = Saved(types, weights, SingleDeviceSharding(where), arrays)
 
     def entry_point(name: str, entry: Entry) -> EntryPoint:
         devices, lacking = _devices(name, entry, where, strategy)
         loaded = (name, entry, manifest, members, devices, platform_of(devices[0]))
-        return EntryPoint(Source(*loaded, trust_native, limits or Limits()), saved, lacking=lacking)
+        source = Source(*loaded, trust_native, limits or Limits(), cache)
+        return EntryPoint(source, saved, lacking=lacking)
 
     points = {name: entry_point(name, entry) for name, entry in manifest.signatures.items()}
     return Model(manifest, members, points, saved)

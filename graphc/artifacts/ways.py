@@ -30,6 +30,7 @@ from graphc.artifacts.lowering import (
 )
 from graphc.artifacts.manifest import Entry, Manifest
 from graphc.artifacts.safe_reading import UnreadableError, read_program, try_compile
+from graphc.artifacts.sharing import through_cache
 from graphc.artifacts.stablehlo import (
     check_convention,
     check_program,
@@ -55,6 +56,7 @@ from graphc.errors import (
 from graphc.ir.types import TensorType
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.targets.loading import Code, from_bytes
+from graphc.store.folder import ExecutableCache
 
 NATIVE, STABLEHLO, GRAPH = "native", "stablehlo", "graph"
 
@@ -70,6 +72,7 @@ class Source:
         platform: the platform of the devices, in the notation of `gc.save`.
         trust_native: whether native code may be run.
         limits: bounds for the other forms.
+        cache: where compiled programs are stored; None stores none.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Source:
     platform: str
     trust_native: bool
     limits: Limits = _NONE
+    cache: ExecutableCache | None = None
 
     @property
     def types(self) -> dict[str, TensorType]:
@@ -340,13 +344,24 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
 def _compiled(
     source: Source, form: str, digest: str, shapes: Shapes, lower: Callable[[], Any]
 ) -> Any:
-    key = {
-        "program": digest,
-        "form": form,
-        "shapes": str(list(shapes)),
-        "replicated": str(source.replicated),
-    }
-    compiled = compiled_program(key, lower, source.devices)
+    def compile() -> Any:
+        return compiled_program(lower, source.devices)
+
+    # With a memory limit, a program is compiled for several budgets; with limits on resources,
+    # the checks are part of the compilation.
+    if source.cache is None or source.entry.memory_limit is not None or source.limits != _NONE:
+        compiled = compile()
+    else:
+        key = {
+            "program": source.name,
+            "digest": digest,
+            "form": form,
+            "shapes": list(shapes),
+            "entry": source.entry.to_json(),
+            "variables": {name: str(type) for name, type in source.types.items()},
+        }
+        counts = source.arguments, source.results
+        compiled = through_cache(source.cache, key, counts, source.devices, compile)
     source.limits.check_compiled(source.name, compiled)
     return compiled
 
