@@ -182,6 +182,7 @@ def compiled_within(
 
 
 def compiled_program(
+    key: Mapping[str, str],
     lower: Callable[[], Any],
     devices: Sequence[jax.Device],
     xla_options: Mapping[str, str | int | bool | float] = EMPTY,
@@ -189,6 +190,8 @@ def compiled_program(
     """Compiles `lower()` with XLA. All programs of artifacts are compiled here.
 
     Args:
+        key: what `lower` depends on besides the environment: the checksum of the program, its form,
+            and its sizes.
         devices: the devices for which it is compiled.
         xla_options: options of XLA's compiler by name.
 

@@ -89,7 +89,7 @@ def native_code_of(
 
 def compiled_for(function: Function, devices: Sequence[jax.Device]) -> Any:
     """Compiles an entry point's function with XLA."""
-    return compiled_program(function.lower, devices, function.xla_options)
+    return compiled_program({}, function.lower, devices, function.xla_options)
 
 
 def limit_of(options: CompileOptions) -> int | None:

@@ -94,7 +94,7 @@ def through_cache(
     """The executable from the cache, or `compile()`, which is then stored.
 
     Args:
-        key: what the program depends on besides the environment, with its name as "program".
+        key: what the program depends on besides the environment, and its name as "name".
         counts: the number of arrays that the program takes and returns.
     """
     environment = environment_of(devices)
@@ -117,7 +117,7 @@ def through_cache(
             warn_once(error.what)
             return compiled
         metadata = {
-            "program": key["program"],
+            "program": key["name"],
             "environment": environment,
             "seconds": {"compile": time.perf_counter() - start},
             "targets": code.targets,

@@ -344,24 +344,31 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
 def _compiled(
     source: Source, form: str, digest: str, shapes: Shapes, lower: Callable[[], Any]
 ) -> Any:
-    def compile() -> Any:
-        return compiled_program(lower, source.devices)
-
+    key = {
+        "program": digest,
+        "form": form,
+        "shapes": str(list(shapes)),
+        "replicated": str(source.replicated),
+    }
     # With a memory limit, a program is compiled for several budgets; with limits on resources,
     # the checks are part of the compilation.
     if source.cache is None or source.entry.memory_limit is not None or source.limits != _NONE:
-        compiled = compile()
+        compiled = compiled_program(key, lower, source.devices)
     else:
-        key = {
-            "program": source.name,
-            "digest": digest,
-            "form": form,
-            "shapes": list(shapes),
+        facts = {
+            **key,
+            "name": source.name,
             "entry": source.entry.to_json(),
             "variables": {name: str(type) for name, type in source.types.items()},
         }
         counts = source.arguments, source.results
-        compiled = through_cache(source.cache, key, counts, source.devices, compile)
+        compiled = through_cache(
+            source.cache,
+            facts,
+            counts,
+            source.devices,
+            lambda: compiled_program(key, lower, source.devices),
+        )
     source.limits.check_compiled(source.name, compiled)
     return compiled
 

@@ -115,9 +115,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
     compile = lowering.compiled_program
 
-    def counting(lower, devices, **options):
+    def counting(key, lower, devices):
         done.append("compiled")
-        return compile(lower, devices, **options)
+        return compile(key, lower, devices)
 
     monkeypatch.setattr("graphc.artifacts.ways.compiled_program", counting)
     return done
