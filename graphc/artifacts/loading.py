@@ -96,6 +96,11 @@ class Model(Uncopied):
         return device
 
     @property
+    def path(self) -> str:
+        """The file's path, as it was opened."""
+        return self._members.path
+
+    @property
     def variables(self) -> dict[str, TensorType]:
         """The types of the variables by name, in the order of the graph."""
         types = self._saved.types

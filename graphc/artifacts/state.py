@@ -130,6 +130,11 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
                 hint="continue with the state that call returned",
             )
 
+    @property
+    def is_consumed(self) -> bool:
+        """Whether an entry point has consumed the state."""
+        return self._consumed_by is not None
+
     def consume(self, by: str) -> None:
         """Marks the state as consumed."""
         self._consumed_by = by

@@ -84,6 +84,8 @@ class ModelConfig:
         where = f"model {self.name!r}"
         if not isinstance(self.base_path, (str, os.PathLike)) or not os.fspath(self.base_path):
             _refuse(f"{where}: base_path must be a path, got {self.base_path!r}")
+        if "\0" in str(os.fspath(self.base_path)):
+            _refuse(f"{where}: base_path contains a NUL character")
         object.__setattr__(self, "base_path", os.fspath(self.base_path))
         if not isinstance(self.policy, (Latest, All, Specific)):
             _refuse(
