@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import chain
 
 import jax
 
@@ -12,10 +13,9 @@ from graphc.artifacts.limits import Limits
 from graphc.artifacts.loading import open_model
 from graphc.artifacts.sharing import Sharing
 from graphc.errors import ArtifactError
-from graphc.serving.failures import Failure
-from graphc.serving.models.servable import LOG, Servable
+from graphc.serving.models.servable import Servable
 from graphc.serving.models.versions import Found
-from graphc.serving.models.warmup import Request, recorded, zeros
+from graphc.serving.models.warmup import recorded, zeros
 
 
 @dataclass(frozen=True)
@@ -64,20 +64,9 @@ class Loader:
         return servable
 
     def _warm_up(self, servable: Servable, found: Found) -> None:
-        for request in recorded(found.folder):
-            self._run(servable, request)
+        requests = [recorded(found.folder)]
         for name, point in servable.signatures.items():
             if servable.refusal(name) is None:
-                for request in zeros(point, servable.sizes(name)):
-                    self._run(servable, request)
-
-    def _run(self, servable: Servable, request: Request) -> None:
-        """Runs a request on each replica. Zeros of a size that the program rejects are not an
-        error: open sizes may have conditions that nothing states."""
-        name = request.signature or servable.default
-        try:
-            servable.run_everywhere(name, request.inputs)
-        except Failure as failure:
-            if request.recorded or failure.code != "INVALID_ARGUMENT":
-                raise
-            LOG.info("%s: no warm-up of %r: %s", servable.name, name, failure.message)
+                requests.append(zeros(point, servable.sizes(name)))
+        for signature, inputs in chain.from_iterable(requests):
+            servable.run_everywhere(signature or servable.default, inputs)

@@ -355,7 +355,7 @@ def _problem(served: Served) -> Failure | None:
         if version.error_code != "OK":
             what = f"version {version.number} of model {served.name}: {version.error_message}"
             return Failure(version.error_code, what)
-    if not served.available:
+    if not served.available or not served.asked:
         return Failure("NOT_FOUND", f"Could not find any versions of model {served.name}")
     return None
 

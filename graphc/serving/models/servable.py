@@ -143,18 +143,17 @@ class Servable:
         self, signature: str, inputs: Arrays, deadline: float | None = None
     ) -> Future[dict[str, Array]]:
         """The results in the future, which has the failure otherwise. Until the request runs,
-        `cancel` removes it.
+        `cancel` removes it. The caller is one of the users.
 
         Args:
             deadline: in seconds of `time.monotonic()`. A request that begins later is not run.
         """
         refused = self.refusal(signature)
-        if refused is None and not self.uses.enter(counted=False):
-            refused = Failure("UNAVAILABLE", f"version {self.version} was unloaded")
         if refused is not None:
             failed: Future[dict[str, Array]] = Future()
             failed.set_exception(refused)
             return failed
+        self.uses.join()  # the caller may leave before the request has run
         try:
             batcher = self._batchers.get(signature)
             if batcher is not None:

@@ -18,21 +18,17 @@ class Uses:
         self._closed = False
         self.total = 0
 
-    def enter(self, counted: bool = True) -> bool:
-        """Adds a user. Returns False, and adds none, if it is closed.
-
-        Args:
-            counted: whether `total` counts it.
-        """
+    def enter(self) -> bool:
+        """Adds a user. Returns False, and adds none, if it is closed."""
         with self._condition:
             if self._closed:
                 return False
             self._count += 1
-            self.total += counted
+            self.total += 1
             return True
 
     def join(self) -> None:
-        """Adds a user beside one that is still there, so that closing does not matter."""
+        """Adds a helper of a user that is still there, even if it is closed."""
         with self._condition:
             self._count += 1
 

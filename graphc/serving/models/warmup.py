@@ -25,12 +25,10 @@ class Request(NamedTuple):
 
     Attributes:
         signature: None for the default one.
-        recorded: whether the user recorded it, so that the version must be able to answer it.
     """
 
     signature: str | None
     inputs: Mapping[str, np.ndarray[Any, Any]]
-    recorded: bool = True
 
 
 def recorded(folder: str) -> Iterator[Request]:
@@ -61,7 +59,8 @@ def zeros(point: EntryPoint, sizes: Sequence[int]) -> Iterator[Request]:
     """Inputs of zeros for an entry point: one request for each batch size.
 
     Args:
-        sizes: the batch sizes. Other open sizes are 1. If no size is open, there is one request.
+        sizes: the batch sizes. Other open sizes are 1, which every artifact allows. If no size is
+            open, there is one request.
     """
     batch = {as_symbol(t.shape[0]) for t in point.inputs.values() if t.shape}
     batch.discard(None)
@@ -74,5 +73,4 @@ def zeros(point: EntryPoint, sizes: Sequence[int]) -> Iterator[Request]:
                 name: np.zeros(type.bind(bindings).sizes, type.dtype)
                 for name, type in point.inputs.items()
             },
-            recorded=False,
         )
