@@ -101,6 +101,23 @@ class EntryPoint(Uncopied):
         """Why earlier forms were not used, one line each. Available after a call."""
         return list(self._chain.notes)
 
+    def program(self) -> Program | None:
+        """The program with open sizes, for analyses. Its fetches are the results, in the order of
+        `outputs`. None if the file, of an early version, does not contain it.
+
+        Raises:
+            ArtifactError: it cannot be read, or does not match the manifest.
+        """
+        program = self._chain.program()
+        if program is None:
+            return None
+        count = len(self._entry.assigned)
+        fetches = [
+            program.outputs[count + output.index]._replace(name=output.value.name)
+            for output in self._entry.outputs
+        ]
+        return program.replace(outputs=(*program.outputs[:count], *fetches))
+
     def _check_devices(self) -> None:
         if self._lacking is not None:
             raise self._lacking()

@@ -53,6 +53,7 @@ from graphc.errors import (
     LayoutError,
     MemoryLimitError,
 )
+from graphc.ir.program import Program
 from graphc.ir.types import TensorType
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.targets.loading import Code, from_bytes
@@ -139,6 +140,19 @@ class Chain:
     @property
     def way(self) -> str | None:
         return None if self._way is None else self._way.name
+
+    def program(self) -> Program | None:
+        """The program in graphc's own format, whichever way is chosen; None if the file has none.
+
+        Raises:
+            ArtifactError: it cannot be read, or does not match the manifest.
+        """
+        source, member = self._source, self._source.entry.graph
+        if member is None:
+            return None
+        program = from_data(source.name, source.members[member], source.entry, source.types)
+        source.limits.check_operations(source.name, sum(1 for _ in program.walk()))
+        return program
 
     def choose(self) -> str:
         """Chooses the way if none is chosen yet. Returns its name.
