@@ -147,6 +147,8 @@ class Waiting:
         self._count -= len(queue) - len(kept)
         if kept:
             self._queues[key] = kept
+            last = kept[-1]
+            last.is_open = not last.alone and last.rows < self._most_rows
         else:
             del self._queues[key]
 
