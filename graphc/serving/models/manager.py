@@ -14,9 +14,9 @@ from graphc.artifacts.limits import Limits
 from graphc.artifacts.sharing import Sharing
 from graphc.config import DEFAULT, CompileOptions, Default
 from graphc.errors import GraphcError
-from graphc.serving.config import ModelConfig, Specific, check_names
+from graphc.serving.config import BatchingConfig, ModelConfig, Specific, check_names
 from graphc.serving.failures import Failure
-from graphc.serving.models.loader import Loader
+from graphc.serving.models.loader import Loader, Observe
 from graphc.serving.models.servable import LOG, Servable, error_code, text_of
 from graphc.serving.models.served import Served, Version
 from graphc.serving.models.versions import Found, VersionStatus, find, select
@@ -34,6 +34,8 @@ class Manager:
 
     Args:
         configs: the models.
+        batching: how requests are joined to batches; None runs each request alone.
+        observe: called after each batch with the model, the signature and the report.
         poll_seconds: the time between two searches for new versions; 0 searches only in `start`
             and `reload`.
         threads: how many requests run at the same time without batching.
@@ -69,6 +71,8 @@ class Manager:
         self,
         configs: Sequence[ModelConfig],
         *,
+        batching: BatchingConfig | None = None,
+        observe: Observe | None = None,
         poll_seconds: float = 1.0,
         threads: int = 4,
         warm_up: bool = True,
@@ -84,7 +88,14 @@ class Manager:
         self.sharing = Sharing(cache=kept)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="graphc-request")
         self._loader = Loader(
-            self._pool, tuple(devices), self.sharing, warm_up, trust_native, limits
+            self._pool,
+            tuple(devices),
+            self.sharing,
+            batching,
+            observe or (lambda model, signature, report: None),
+            warm_up,
+            trust_native,
+            limits,
         )
         self._lock = threading.Lock()  # held for moments: requests take it
         self._work = threading.Lock()  # held while versions are loaded

@@ -40,10 +40,11 @@ class Batched(Protocol):
     """What joins requests of one signature to batches: `graphc.serving.batching`.
 
     Attributes:
-        sizes: the batch sizes at which it runs.
+        sizes: the batch sizes at which it runs; empty if it joins no requests.
     """
 
-    sizes: Sequence[int]
+    @property
+    def sizes(self) -> Sequence[int]: ...
 
     def submit(self, inputs: Arrays, deadline: float | None) -> Future[dict[str, Array]]:
         """The result of one request."""
@@ -150,9 +151,7 @@ class Servable:
         """
         refused = self.refusal(signature)
         if refused is not None:
-            failed: Future[dict[str, Array]] = Future()
-            failed.set_exception(refused)
-            return failed
+            return _failed(refused)
         self.uses.join()  # the caller may leave before the request has run
         try:
             batcher = self._batchers.get(signature)
@@ -160,8 +159,10 @@ class Servable:
                 future = batcher.submit(inputs, deadline)
             else:
                 future = self._executor.submit(self._run_in_time, signature, inputs, deadline)
-        except BaseException:
+        except BaseException as error:
             self.uses.leave()
+            if isinstance(error, Failure):
+                return _failed(error)
             raise
         future.add_done_callback(lambda _: self.uses.leave())
         return future
@@ -200,7 +201,7 @@ class Servable:
     def sizes(self, signature: str) -> Sequence[int]:
         """The batch sizes at which a signature runs, as far as they are known."""
         batcher = self._batchers.get(signature)
-        return (1,) if batcher is None else batcher.sizes
+        return (1,) if batcher is None else batcher.sizes or (1,)
 
     # -- batching and closing -------------------------------------------------------------------
 
@@ -272,6 +273,12 @@ def error_code(error: Exception) -> str:
     if isinstance(error, Failure):
         return error.code
     return "FAILED_PRECONDITION" if isinstance(error, ArtifactError) else "INTERNAL"
+
+
+def _failed(failure: Failure) -> Future[dict[str, Array]]:
+    future: Future[dict[str, Array]] = Future()
+    future.set_exception(failure)
+    return future
 
 
 def _default(names: Sequence[str]) -> str:
