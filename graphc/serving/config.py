@@ -82,19 +82,14 @@ class ModelConfig:
     def __post_init__(self) -> None:
         _check_name(self.name)
         where = f"model {self.name!r}"
-        if not isinstance(self.base_path, (str, os.PathLike)) or not os.fspath(self.base_path):
-            _refuse(f"{where}: base_path must be a path, got {self.base_path!r}")
-        if "\0" in str(os.fspath(self.base_path)):
-            _refuse(f"{where}: base_path contains a NUL character")
-        object.__setattr__(self, "base_path", os.fspath(self.base_path))
+        object.__setattr__(self, "base_path", _checked_path(where, self.base_path))
         if not isinstance(self.policy, (Latest, All, Specific)):
             _refuse(
                 f"{where}: policy must be Latest, All or Specific, got {self.policy!r}",
                 "Latest(2)",
             )
         for label, version in self.labels.items():
-            if not isinstance(label, str) or not label:
-                _refuse(f"{where}: a label must be a str that is not empty, got {label!r}")
+            _check_text(f"{where}: a label", label)
             check_version(f"{where}: label {label!r}", version)
         _check_traffic(where, self.traffic, self.labels)
         object.__setattr__(self, "labels", MappingProxyType(dict(self.labels)))
@@ -204,8 +199,8 @@ class ServerConfig:
             _check_seconds(name, getattr(self, name))
         for name in ("warm_up", "status_page"):
             _check_bool(name, getattr(self, name))
-        if not all(isinstance(token, str) and token for token in self.tokens):
-            _refuse("tokens must be strings that are not empty")
+        for token in self.tokens:
+            _check_text("a token", token)
         if (self.tls_certificate is None) != (self.tls_key is None):
             _refuse("tls_certificate and tls_key must be given together")
         if self.tls_client_ca is not None and self.tls_certificate is None:
@@ -256,6 +251,19 @@ def _check_traffic(where: str, traffic: Any, labels: Mapping[str, int]) -> None:
     total = math.fsum(traffic.values())
     if traffic and not math.isclose(total, 100, abs_tol=1e-6):
         _refuse(f"{where}: the traffic percentages must have the sum 100, got {total:g}")
+
+
+def _checked_path(where: str, path: Any) -> str:
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        _refuse(f"{where}: base_path must be a path, got {path!r}")
+    if "\0" in str(os.fspath(path)):
+        _refuse(f"{where}: base_path contains a NUL character")
+    return os.fspath(path)
+
+
+def _check_text(what: str, text: Any) -> None:
+    if not isinstance(text, str) or not text:
+        _refuse(f"{what} must be a str that is not empty, got {text!r}")
 
 
 def _check_int(name: str, value: Any, least: int) -> None:

@@ -260,7 +260,7 @@ class Manager:
         return finished
 
     def _poll_forever(self) -> None:
-        while not self._closed:
+        while True:
             self._wake.wait(self._poll_seconds or None)
             self._wake.clear()
             if self._closed:
