@@ -11,8 +11,9 @@ import jax
 import numpy as np
 
 from graphc.artifacts.lowering import Places, x64
+from graphc.artifacts.source import Source
 from graphc.artifacts.state import ModelState, Saved
-from graphc.artifacts.ways import Chain, Source
+from graphc.artifacts.ways import Chain
 from graphc.copying import Uncopied
 from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, nearest
 from graphc.ir.dtypes import as_dtype

@@ -17,8 +17,8 @@ from graphc.artifacts.limits import Limits
 from graphc.artifacts.manifest import Entry, Manifest
 from graphc.artifacts.manifest_read import parse_manifest
 from graphc.artifacts.sharing import Sharing
+from graphc.artifacts.source import Source
 from graphc.artifacts.state import ModelState, Saved
-from graphc.artifacts.ways import Source
 from graphc.artifacts.weights import WEIGHTS, Weights
 from graphc.copying import Uncopied
 from graphc.devices.discovery import platform_of
@@ -192,14 +192,16 @@ def open_model(
     _check_platform(manifest, platform_of(where))
     types = {row.value.name: row.value.type for row in manifest.variables}
     weights = Weights(manifest.variables, members)
-    arrays = None if sharing is None else sharing.arrays
-    cache = None if sharing is None else sharing.cache
+    arrays = cache = most_steps = None
+    if sharing is not None:
+        arrays, cache, most_steps = sharing.arrays, sharing.cache, sharing.most_steps
     saved = Saved(types, weights, SingleDeviceSharding(where), arrays)
 
     def entry_point(name: str, entry: Entry) -> EntryPoint:
         devices, lacking = _devices(name, entry, where, strategy)
         loaded = (name, entry, manifest, members, devices, platform_of(devices[0]))
-        source = Source(*loaded, trust_native, limits or Limits(), cache)
+        bounds = limits or Limits()
+        source = Source(*loaded, trust_native, bounds, cache, most_steps)
         return EntryPoint(source, saved, lacking=lacking)
 
     points = {name: entry_point(name, entry) for name, entry in manifest.signatures.items()}

@@ -78,10 +78,12 @@ class Sharing:
     Attributes:
         arrays: weights by content.
         cache: where compiled programs are stored for later processes; None stores none.
+        most_steps: for how many sizes each entry point keeps its compiled program; None: for all.
     """
 
     arrays: SharedArrays = field(default_factory=SharedArrays)
     cache: ExecutableCache | None = None
+    most_steps: int | None = None
 
 
 def through_cache(

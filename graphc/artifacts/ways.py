@@ -8,19 +8,17 @@ used is chosen, and notes state why earlier forms cannot be used.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 
-from graphc.artifacts.container import Members
 from graphc.artifacts.graphs import bound, from_data, largest
 from graphc.artifacts.kernel_contracts import CHANGING
 from graphc.artifacts.limits import Limits, not_compiled
 from graphc.artifacts.lowering import (
     Function,
-    Places,
     compiled_program,
     compiled_within,
     for_one,
@@ -28,9 +26,9 @@ from graphc.artifacts.lowering import (
     places_on,
     x64,
 )
-from graphc.artifacts.manifest import Entry, Manifest
 from graphc.artifacts.safe_reading import UnreadableError, read_program, try_compile
 from graphc.artifacts.sharing import through_cache
+from graphc.artifacts.source import Source
 from graphc.artifacts.stablehlo import (
     check_convention,
     check_program,
@@ -39,6 +37,7 @@ from graphc.artifacts.stablehlo import (
     deserialize,
     serialized,
 )
+from graphc.artifacts.steps import Shapes, Sizes, Step, Steps
 from graphc.config import CompileOptions
 from graphc.devices.environment import environment_of
 from graphc.devices.targets import target_of
@@ -54,63 +53,10 @@ from graphc.errors import (
     MemoryLimitError,
 )
 from graphc.ir.program import Program
-from graphc.ir.types import TensorType
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.targets.loading import Code, from_bytes
-from graphc.store.folder import ExecutableCache
 
 NATIVE, STABLEHLO, GRAPH = "native", "stablehlo", "graph"
-
-Shapes = Sequence[tuple[int, ...]]
-_NONE = Limits()
-
-
-@dataclass(frozen=True)
-class Source:
-    """One signature in an open artifact, and the devices for it.
-
-    Attributes:
-        platform: the platform of the devices, in the notation of `gc.save`.
-        trust_native: whether native code may be run.
-        limits: bounds for the other forms.
-        cache: where compiled programs are stored; None stores none.
-    """
-
-    name: str
-    entry: Entry
-    manifest: Manifest
-    members: Members
-    devices: tuple[jax.Device, ...]
-    platform: str
-    trust_native: bool
-    limits: Limits = _NONE
-    cache: ExecutableCache | None = None
-
-    @property
-    def types(self) -> dict[str, TensorType]:
-        """The types of the variables."""
-        return {row.value.name: row.value.type for row in self.manifest.variables}
-
-    @property
-    def replicated(self) -> bool:
-        return self.entry.devices > 1
-
-    @property
-    def arguments(self) -> int:
-        """The number of arrays that the program takes."""
-        return len(self.entry.written) + len(self.entry.read) + len(self.entry.inputs)
-
-    @property
-    def results(self) -> int:
-        """The number of arrays that it returns."""
-        return len(self.entry.assigned) + (self.entry.fetches or 1)
-
-
-class Step(NamedTuple):
-    """A program for one set of sizes, ready to be called with flat arrays."""
-
-    compiled: Any
-    places: Places
 
 
 class Way(NamedTuple):
@@ -133,7 +79,7 @@ class Chain:
         self._source = source
         self._rest = iter(_WAYS)
         self._way: Way | None = None
-        self._steps: dict[tuple[tuple[int, ...], ...], Step] = {}
+        self._steps = Steps(source.most_steps)
         self._lock = threading.Lock()
         self.notes: list[str] = []
 
@@ -161,10 +107,13 @@ class Chain:
             ArtifactVersionError: no way can be used.
             ArtifactCorruptError: the file is altered or inconsistent.
         """
+        chosen = self._way
+        if chosen is not None:  # without the lock: another thread may be compiling
+            return chosen.name
         with self._lock:
             return (self._way or self._next()).name
 
-    def step(self, shapes: tuple[tuple[int, ...], ...]) -> Step:
+    def step(self, shapes: Sizes) -> Step:
         """The program for inputs of these shapes.
 
         Raises:
@@ -175,17 +124,17 @@ class Chain:
         if found is not None:
             return found
         with self._lock:
-            while shapes not in self._steps:
+            while (found := self._steps.get(shapes)) is None:
                 way = self._way or self._next()
                 try:
-                    self._steps[shapes] = way.step(shapes)
+                    self._steps.put(shapes, way.step(shapes))
                 except ExecutionError as error:
                     self._note(way.name, error)
                     try:
                         self._next()
                     except ArtifactVersionError:
                         raise error from error.__cause__  # other sizes may still work
-            return self._steps[shapes]
+            return found
 
     def _next(self) -> Way:
         for name, open_way in self._rest:
@@ -366,7 +315,7 @@ def _compiled(
     }
     # With a memory limit, a program is compiled for several budgets; with limits on resources,
     # the checks are part of the compilation.
-    if source.cache is None or source.entry.memory_limit is not None or source.limits != _NONE:
+    if source.cache is None or source.entry.memory_limit is not None or source.limits != Limits():
         compiled = compiled_program(key, lower, source.devices)
     else:
         facts = {

@@ -12,6 +12,7 @@ import graphc as gc
 from graphc.artifacts import lowering
 from graphc.artifacts.loading import open_model
 from graphc.artifacts.sharing import Content, SharedArrays, Sharing
+from graphc.artifacts.steps import Steps
 from graphc.errors import ArtifactCorruptError
 from graphc.store.folder import ExecutableCache
 from tests.artifacts.models import linear
@@ -168,3 +169,33 @@ def test_gc_load_shares_and_stores_nothing(two: tuple[Path, Path], compiled: lis
     call(first), call(second)
     assert len(compiled) == 2
     assert first.state()["body"] is not second.state()["body"]
+
+
+def test_programs_of_many_sizes_do_not_fill_the_memory(two: tuple[Path, Path]) -> None:
+    model = open_model(two[0], sharing=Sharing(most_steps=3))
+    steps = model.signatures["predict"]._chain._steps
+    for size in (1, 2, 3, 4, 3, 2, 1):
+        y = model.signatures["predict"](x=X[:size], unused=0)["y"]
+        np.testing.assert_array_equal(y, (BODY @ HEADS[0])[:size])
+        assert len(steps) <= 3
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_what_is_used_stays(limit: int) -> None:
+    """A size that is used between all others is never removed, if there is room for two."""
+    steps = Steps(limit)
+    steps.put(((0,),), "often")
+    for size in range(1, 50):
+        if limit > 1:
+            assert steps.get(((0,),)) == "often"
+        steps.put(((size,),), size)
+        assert steps.get(((size,),)) == size and len(steps) <= limit
+
+
+def test_a_program_stays_if_all_are_used() -> None:
+    steps = Steps(2)
+    for size in (1, 2, 3):
+        steps.put(((size,),), size)
+        for used in steps:
+            assert steps.get(used) == used[0][0]
+    assert len(steps) == 2 and steps.get(((3,),)) == 3

@@ -22,6 +22,8 @@ from graphc.serving.models.served import Served, Version
 from graphc.serving.models.versions import Found, VersionStatus, find, select
 from graphc.store.folder import ExecutableCache, open_cache
 
+_MOST_STEPS = 256  # compiled sizes of each signature: clients must not fill the memory
+
 
 class Manager:
     """The models of a server. Thread-safe.
@@ -85,7 +87,7 @@ class Manager:
         self._models = {config.name: Served(config) for config in configs}
         self._poll_seconds = poll_seconds
         kept = open_cache(CompileOptions()) if isinstance(cache, Default) else cache
-        self.sharing = Sharing(cache=kept)
+        self.sharing = Sharing(cache=kept, most_steps=_MOST_STEPS)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="graphc-request")
         self._loader = Loader(
             self._pool,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import graphc as gc
+from graphc.artifacts import ways
 from graphc.artifacts.loading import open_model
 from graphc.artifacts.sharing import Sharing
 from graphc.errors import ExecutionError
@@ -189,3 +190,27 @@ def test_the_default_signature(tmp_path: Path, names: tuple[str, ...], default: 
     gc.save(gc.Session(graph), tmp_path / "m.gcx", signatures=signatures, platforms=["cpu"])
     servable = Servable("m", 1, [open_model(tmp_path / "m.gcx")], ThreadPoolExecutor(1))
     assert servable.default == default
+
+
+def test_a_new_size_does_not_hold_up_the_others(servable: Servable, monkeypatch) -> None:
+    """One request compiles; requests of a size that is compiled go on meanwhile."""
+    servable.run("predict", {"x": X})
+    compiling, go_on = threading.Event(), threading.Event()
+    compile = ways.compiled_program
+
+    def slow(key, *arguments):
+        compiling.set()
+        assert go_on.wait(60)
+        return compile(key, *arguments)
+
+    monkeypatch.setattr(ways, "compiled_program", slow)
+    with ThreadPoolExecutor(2) as pool:
+        new = pool.submit(servable.run, "predict", {"x": X[:1]})
+        assert compiling.wait(60)
+        try:
+            old = pool.submit(servable.run, "predict", {"x": X}).result(60)
+            np.testing.assert_array_equal(old["y"], expected(1))
+            assert not new.done()
+        finally:
+            go_on.set()
+        np.testing.assert_array_equal(new.result(60)["y"], expected(1)[:1])
