@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from graphc._version import __version__
+from graphc.cli.serve_arguments import add_serve_arguments
 from graphc.cli.shared_arguments import (
     SCRIPT,
     action,
@@ -398,4 +399,5 @@ _COMMANDS: dict[str, Callable[[_Parser], None]] = {
     "devices": _devices,
     "cache": _cache,
     "opt": _opt,
+    "serve": add_serve_arguments,
 }

@@ -23,7 +23,7 @@ from graphc.serving.protocol.tensors import decode_all, encode
 Array = np.ndarray[Any, Any]
 _LIMIT = 1 << 40
 _PROTOBUF = "application/x-protobuf"
-_CODES = {status: code for code, status in reversed(HTTP_STATUS.items())} | {
+_CODES = {status: code for code, status in reversed(list(HTTP_STATUS.items()))} | {
     408: "DEADLINE_EXCEEDED",
     405: "UNIMPLEMENTED",
 }

@@ -57,8 +57,8 @@ class Server:
         ...     model = gc.serving.ModelConfig("double", path)
         ...     config = gc.serving.ServerConfig((model,), port=None, rest_port=0)
         ...     with gc.serving.Server(config) as server:
-        ...         client = gc.serving.Client(f"http://127.0.0.1:{server.rest_port}")
-        ...         y = client.predict("double", x=np.float32([1, 2]))["y"]
+        ...         with gc.serving.Client(f"http://127.0.0.1:{server.rest_port}") as client:
+        ...             y = client.predict("double", x=np.float32([1, 2]))["y"]
         >>> y
         array([2., 4.], dtype=float32)
     """
@@ -87,13 +87,23 @@ class Server:
 
     # -- use ------------------------------------------------------------------------------------
 
-    def run(self) -> None:
+    def run(self, started: Callable[[], None] | None = None) -> None:
         """Serves until SIGTERM or SIGINT.
+
+        Args:
+            started: called when the models are loaded.
 
         Raises:
             OSError: a port is in use.
         """
-        asyncio.run(self.serve(signals=(signal.SIGTERM, signal.SIGINT)))
+        asyncio.run(self.serve(signals=(signal.SIGTERM, signal.SIGINT), started=started))
+
+    def available(self) -> dict[str, list[int]]:
+        """The available versions of each model."""
+        return {
+            name: [row.version for row in self._manager.status(name) if row.state == "AVAILABLE"]
+            for name in self._manager.names()
+        }
 
     def __enter__(self) -> Self:
         self._background = _Background(self)
@@ -308,6 +318,10 @@ def asgi(manager: AnyManager, *, metrics: Metrics | None = None, **limits: Any) 
 def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
     return Manager(
         config.models,
+        batching=config.batching,
+        observe=lambda model, signature, report: metrics.batch(
+            model, signature, report.rows, report.padded_to, report.reason
+        ),
         poll_seconds=config.poll_seconds,
         threads=config.threads,
         warm_up=config.warm_up,

@@ -17,10 +17,10 @@ class AccessLog:
     """
 
     def __init__(self, path: str) -> None:
-        self._file: IO[str] = (
-            sys.stdout if path == "-" else open(path, "a", encoding="utf-8", buffering=1)
-        )
         self._own = path != "-"
+        self._file: IO[str] = sys.stdout
+        if self._own:
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
         self._lock = threading.Lock()
 
     def write(self, **fields: Any) -> None:

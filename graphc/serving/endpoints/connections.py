@@ -32,7 +32,7 @@ def http_server(
     import uvicorn
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    class Protocol(HttpToolsProtocol):
+    class Protocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         """Closes connections whose next request does not begin and arrive in time."""
 
         _timer: asyncio.TimerHandle | None = None
@@ -68,7 +68,7 @@ def http_server(
                 self.transport.write(_SLOW)
                 self.transport.close()
 
-    class Server(uvicorn.Server):
+    class Server(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         """A server that leaves signals to us."""
 
         @contextmanager

@@ -86,8 +86,8 @@ class Metrics:
         >>> from graphc.serving.endpoints.metrics import Metrics
         >>> metrics = Metrics()
         >>> metrics.request("digits", 3, "Predict", "OK", 0.002)
-        >>> b':tensorflow:serving:request_count{model_name="digits",status="OK"} 1' in metrics.text()
-        True
+        >>> metrics.request_count.value("digits", "OK")
+        1
     """
 
     def __init__(self) -> None:

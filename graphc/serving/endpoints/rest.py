@@ -55,7 +55,6 @@ class RestApplication:
         ready: whether the server takes requests, for `/health/ready`.
         max_body_bytes: the largest body.
         metrics_path: of the Prometheus metrics, or None.
-        extra: further paths: (method, path) -> handler.
     """
 
     def __init__(

@@ -193,7 +193,8 @@ class Service:
             entry = servable.signatures.get(name)
             if entry is None:
                 known = ", ".join(servable.signatures)
-                raise Failure("INVALID_ARGUMENT", f"no signature {name!r:.80}; there are: {known}")
+                text = f'Serving signature key "{name:.80}" not found; there are: {known}'
+                raise Failure("FAILED_PRECONDITION", text)
             call.signature = name
             if call.bytes_in > _LARGE:
                 arrays = await asyncio.to_thread(read, entry.inputs)

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from graphc.ir.types import TensorType
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages
 from graphc.serving.protocol.tensors import name_of, number_of
 
 PREDICT: Final = "tensorflow/serving/predict"
 METADATA_TYPE: Final = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
-STATES: Final = {"UNKNOWN": 0, "START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50}  # fmt: skip
+STATES: Final = {
+    "UNKNOWN": 0, "START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50,
+}  # fmt: skip
 # google.rpc.Code
 CODES: Final = {
     "OK": 0, "CANCELLED": 1, "UNKNOWN": 2, "INVALID_ARGUMENT": 3, "DEADLINE_EXCEEDED": 4,
@@ -98,8 +99,3 @@ def status_json(versions: list[Any]) -> dict[str, Any]:
 def code_number(code: str) -> int:
     """The number of a code; "" is OK."""
     return CODES[code or "OK"]
-
-
-def code_of_status(failure: Failure) -> int:
-    """The number of the code of a failure."""
-    return CODES[failure.code]

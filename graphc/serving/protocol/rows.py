@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphc.ir.dtypes import is_floating
 from graphc.ir.types import TensorType
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.checks import Types, check_names, listed
+from graphc.serving.protocol.tensors import STRING
 from graphc.serving.protocol.values import Array, from_array, invalid, to_array
 
 
@@ -136,7 +138,8 @@ def _only(types: Types, where: str) -> str:
 def _check_finite(body: Body, arrays: Mapping[str, Array]) -> None:
     """Rejects numbers that overflow, such as 1e999. NaN and Infinity, written so, are values."""
     for array in arrays.values():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        floats = array.dtype != STRING and is_floating(array.dtype)
+        if floats and not np.isfinite(array.astype(np.float64, copy=False)).all():
             _read_json(body.data, parse_float=_finite)
             return
 

@@ -31,7 +31,7 @@ def to_array(value: Any, dtype: DType, where: str, *, careful: bool = True) -> A
         Failure: INVALID_ARGUMENT: the lists are ragged, an element has another type or is out of
             the range of the dtype. The error names the element.
     """
-    if is_complex_type(dtype):
+    if dtype != STRING and is_complex(dtype):
         raise invalid(f"{where}: JSON has no {shown(dtype)}; use gRPC or a protobuf body")
     if dtype == STRING:
         return _strings(value, where)
@@ -39,10 +39,6 @@ def to_array(value: Any, dtype: DType, where: str, *, careful: bool = True) -> A
     if found is None:
         found = _element_by_element(value, dtype, where)
     return _cast(found, dtype, where)
-
-
-def is_complex_type(dtype: DType) -> bool:
-    return dtype != STRING and is_complex(dtype)
 
 
 def _at_once(value: Any, dtype: DType) -> Array | None:
