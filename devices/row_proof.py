@@ -43,6 +43,7 @@ from graphc.ops.arrays.creation import IOTA
 from graphc.ops.arrays.shape import BROADCAST_TO
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.core.layout_rules import replicated
+from graphc.passes.simplify.drop_marks import DropGradientRules
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ def prove_rows(program: Program, size: str, *, anywhere: bool = False) -> RowPro
         >>> proof.holds, proof.refusal.op, proof.refusal.node
         (False, 'Softmax', 'wrong')
     """
+    program = DropGradientRules().run(program).program
     inputs: dict[str, int] = {}
     refusal = _refused_ports(program, size, inputs)
     if refusal is not None:

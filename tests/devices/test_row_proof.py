@@ -8,6 +8,7 @@ import pytest
 import graphc as gc
 from graphc import nn
 from graphc.devices.row_proof import RowProof, Rows, prove_rows
+from graphc.ops.control.custom_gradient import with_gradient
 from tests.laws.harness import functional
 
 
@@ -46,6 +47,10 @@ def centred(x):
     return x - gc.reduce_mean(x, 0, name="middle")
 
 
+def clipped(x):
+    return with_gradient([gc.minimum(x, 1)], [x], lambda xs, dys: [dys[0]])[0]
+
+
 @gc.function
 def scaled(x):
     return x * 2 + gc.zeros(x.shape)
@@ -61,6 +66,7 @@ ACCEPTED = {
     "sort over classes": (lambda x: gc.sort(x, 1), ("batch", 6)),
     "broadcast zeros": (lambda x: x + gc.zeros(x.shape), ("batch", 6)),
     "loop": (doubled, ("batch", 6)),
+    "custom gradient": (clipped, ("batch", 6)),
     "function": (scaled, ("batch", 6)),
     "cond": (lambda x: gc.cond(gc.constant(1) > 0, lambda: x + 1, lambda: x * 2), ("batch", 6)),
 }

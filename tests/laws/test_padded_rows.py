@@ -176,6 +176,7 @@ def found(op: str) -> list[Claim]:
     return CLAIMS[op]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", sorted(BY_OP))
 def test_appended_rows_change_no_other_row(op: str) -> None:
     claims = found(op)
