@@ -357,3 +357,65 @@ def test_closing_waits_for_requests(tmp_path: Path, managing) -> None:
         np.testing.assert_array_equal(servable.run("predict", {"x": X})["y"], expected(1))
         assert refused(manager).code == "NOT_FOUND"
     assert manager.close(timeout=60)
+
+
+def test_new_versions_are_found_by_polling(tmp_path: Path, monkeypatch, caplog) -> None:
+    """An error of one search does not end the searches."""
+    put(tmp_path, 1, 1)
+    manager = Manager([ModelConfig("m", tmp_path)], poll_seconds=0.01, cache=None)
+    poll, polled, failed = manager.poll, threading.Semaphore(0), []
+
+    def noting() -> None:
+        if not failed and manager._thread is not None:
+            failed.append(1)
+            raise RuntimeError("once")
+        poll()
+        polled.release()
+
+    monkeypatch.setattr(manager, "poll", noting)
+    with caplog.at_level(logging.CRITICAL, "graphc.serving"):
+        manager.start()
+        try:
+            put(tmp_path, 2, 2)
+            while polled.acquire(blocking=False):
+                pass
+            for _ in range(2):  # the second one began after the version was there
+                assert polled.acquire(timeout=60)
+            assert failed
+            check(manager, 2)
+        finally:
+            assert manager.close(60)
+
+
+def test_flipped_bits_displace_nothing(tmp_path: Path, managing) -> None:
+    """A version with one wrong bit is refused, or the bit means nothing: answers stay right."""
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path), warm_up=True)
+    data = put(tmp_path, 2, 1).read_bytes()
+    rng = np.random.default_rng(0)
+    for version, place in enumerate(rng.integers(0, len(data), 12), 3):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << int(rng.integers(8))
+        path = put(tmp_path, version, 1)
+        path.write_bytes(flipped)
+        manager.poll()
+        check(manager, 1)
+    assert any(status.state == "END" and status.error_message for status in manager.status("m"))
+
+
+def test_what_appears_while_it_is_written(tmp_path: Path, managing) -> None:
+    """A copy that is not atomic: each poll sees more of the file; the last one loads it."""
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path))
+    whole = put(tmp_path / "aside", 2, 2).read_bytes()
+    (tmp_path / "2").mkdir()
+    manager.poll()
+    with open(tmp_path / "2" / "model.gcx", "wb") as file:
+        for part in (whole[:0], whole[:100], whole[100:-1]):
+            file.write(part)
+            file.flush()
+            manager.poll()
+            check(manager, 1)
+        file.write(whole[-1:])
+    manager.poll()
+    check(manager, 2)
