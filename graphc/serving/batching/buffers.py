@@ -30,7 +30,8 @@ class Buffers:
         """The inputs of a batch of `rows` rows, padding included, and the buffers to give back."""
         first = pieces[0]
         if len(pieces) == 1 and first.rows == rows and not self._is_padded(first):
-            return self._cut(first), None
+            values = first.request.inputs.items()
+            return {name: self._rows(name, value, first) for name, value in values}, None
         key = (first.request.sizes.shapes, rows)
         with self._lock:
             free = self._free.get(key)
@@ -57,15 +58,9 @@ class Buffers:
         sizes = piece.request.sizes
         return any(sizes.real[size.name] != sizes.run[size.name] for size in self._form.padded)
 
-    def _cut(self, piece: Piece) -> Arrays:
-        request = piece.request
-        if len(request.pieces) == 1:
-            return request.inputs
-        return {name: self._rows(name, value, piece) for name, value in request.inputs.items()}
-
     def _rows(self, name: str, value: Array, piece: Piece) -> Array:
         axis = self._form.batch_axis(name)
-        if axis is None:
+        if axis is None or len(piece.request.pieces) == 1:
             return value
         return value[(slice(None),) * axis + (slice(piece.start, piece.stop),)]
 
@@ -83,24 +78,25 @@ class Buffers:
 
     def _fill(self, name: str, buffer: Array, pieces: Sequence[Piece]) -> None:
         """Copies the rows of all pieces. The rest is zero."""
+        values = [self._rows(name, piece.request.inputs[name], piece) for piece in pieces]
         axis = self._form.batch_axis(name)
+        if axis is None:  # padded along another axis: equal in all requests
+            buffer[...] = 0
+            buffer[tuple(map(slice, values[0].shape))] = values[0]
+            return
+        rows = sum(piece.rows for piece in pieces)
+        before = (slice(None),) * axis
+        buffer[(*before, slice(rows, None))] = 0
+        if not self._form.padded:
+            np.concatenate(values, axis, out=buffer[(*before, slice(rows))])
+            return
         row = 0
-        for piece in pieces:
-            value = self._rows(name, piece.request.inputs[name], piece)
-            place = [slice(0, size) for size in value.shape]
-            if axis is not None:
-                place[axis] = slice(row, row + piece.rows)
-            if value.shape != tuple(
-                piece.rows if i == axis else size for i, size in enumerate(buffer.shape)
-            ):  # shorter along another axis
-                whole = [slice(None)] * buffer.ndim
-                if axis is not None:
-                    whole[axis] = place[axis]
-                buffer[tuple(whole)] = 0
-            buffer[tuple(place)] = value
+        for piece, value in zip(pieces, values, strict=True):
+            part = buffer[(*before, slice(row, row + piece.rows))]
+            if value.shape != part.shape:
+                part[...] = 0
+            part[tuple(map(slice, value.shape))] = value
             row += piece.rows
-        if axis is not None and row < buffer.shape[axis]:
-            buffer[(slice(None),) * axis + (slice(row, None),)] = 0
 
 
 def results_of(

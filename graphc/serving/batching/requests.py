@@ -117,7 +117,11 @@ class Form:
     def key(self, inputs: Arrays, sizes: Sizes) -> tuple[Any, ...]:
         """Requests with equal keys can be joined: they have the same shapes, and the same values
         for inputs without rows."""
-        same = [inputs[name].tobytes() for name in inputs if self.batch_axis(name) is None]
+        same = [
+            (value.shape, value.tobytes())
+            for name, value in ((name, inputs[name]) for name in self.axes.inputs)
+            if self.batch_axis(name) is None
+        ]
         return (sizes.shapes, *same)
 
 
@@ -192,17 +196,20 @@ class Request:
         self.future.set_result(parts[0] if len(parts) == 1 else _joined(parts, form))
 
 
-class Piece(NamedTuple):
-    """The rows from `start` to before `stop` of a request."""
+class Piece:
+    """The rows from `start` to before `stop` of a request.
 
-    request: Request
-    start: int
-    stop: int
+    Attributes:
+        rows: the number of rows.
+    """
 
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return self.stop - self.start
+    __slots__ = ("request", "rows", "start", "stop")
+
+    def __init__(self, request: Request, start: int, stop: int) -> None:
+        self.request = request
+        self.start = start
+        self.stop = stop
+        self.rows = stop - start
 
 
 def _joined(parts: Sequence[dict[str, Array]], form: Form) -> dict[str, Array]:
