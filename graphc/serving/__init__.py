@@ -4,6 +4,9 @@
 The extra `serve` holds what it needs: `pip install 'graphc[serve]'`.
 """
 
+import typing
+
+from graphc.ir.namespaces import namespace as _namespace
 from graphc.serving.client import AsyncClient as AsyncClient
 from graphc.serving.client import Client as Client
 from graphc.serving.config import All as All
@@ -16,3 +19,6 @@ from graphc.serving.failures import Failure as Failure
 from graphc.serving.models.manager import Manager as Manager
 from graphc.serving.server import Server as Server
 from graphc.serving.server import asgi as asgi
+
+if not typing.TYPE_CHECKING:  # type checkers read the imports
+    __all__, __dir__, __getattr__ = _namespace("graphc.serving", globals())

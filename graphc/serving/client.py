@@ -8,11 +8,13 @@ import json
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from graphc.errors import AttributeValueError
 from graphc.serving.failures import HTTP_STATUS, Failure
@@ -74,7 +76,7 @@ class Client:
     def predict(
         self,
         model: str,
-        inputs: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, ArrayLike] | None = None,
         /,
         *,
         version: int | None = None,
@@ -82,7 +84,7 @@ class Client:
         signature: str = "",
         outputs: Sequence[str] = (),
         timeout: float | None = None,
-        **named: Any,
+        **named: ArrayLike,
     ) -> dict[str, Array]:
         """The outputs of a signature.
 
@@ -129,7 +131,7 @@ class AsyncClient:
     """`Client` for asyncio: the same methods, to be awaited. Calls run in threads.
 
     Args:
-        address, options: as for `Client`.
+        address, token, timeout, tls, authority: as for `Client`.
 
     Examples:
         >>> async def ask(images):
@@ -137,14 +139,41 @@ class AsyncClient:
         ...         return await client.predict("digits", x=images)
     """
 
-    def __init__(self, address: str, **options: Any) -> None:
-        self._client = Client(address, **options)
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str | None = None,
+        timeout: float = 30.0,
+        tls: ssl.SSLContext | None = None,
+        authority: str | None = None,
+    ) -> None:
+        self._client = Client(address, token=token, timeout=timeout, tls=tls, authority=authority)
 
     async def predict(
-        self, model: str, inputs: Mapping[str, Any] | None = None, /, **options: Any
+        self,
+        model: str,
+        inputs: Mapping[str, ArrayLike] | None = None,
+        /,
+        *,
+        version: int | None = None,
+        label: str | None = None,
+        signature: str = "",
+        outputs: Sequence[str] = (),
+        timeout: float | None = None,
+        **named: ArrayLike,
     ) -> dict[str, Array]:
         """See `Client.predict`."""
-        return await asyncio.to_thread(self._client.predict, model, inputs, **options)
+        arrays = {**(inputs or {}), **named}
+        call = partial(
+            self._client.predict,
+            version=version,
+            label=label,
+            signature=signature,
+            outputs=outputs,
+            timeout=timeout,
+        )
+        return await asyncio.to_thread(call, model, arrays)
 
     async def status(self, model: str) -> dict[int, str]:
         """See `Client.status`."""

@@ -17,7 +17,15 @@ LARGEST_VERSION = 2**63 - 1
 
 @dataclass(frozen=True)
 class Latest:
-    """Serve the `count` largest versions."""
+    """Serve the `count` largest versions.
+
+    Raises:
+        AttributeValueError: `count` is not an int of at least 1.
+
+    Examples:
+        >>> gc.serving.ModelConfig("digits", "/models/digits", gc.serving.Latest(2)).policy
+        Latest(count=2)
+    """
 
     count: int = 1
 
@@ -27,12 +35,25 @@ class Latest:
 
 @dataclass(frozen=True)
 class All:
-    """Serve every version."""
+    """Serve every version.
+
+    Examples:
+        >>> gc.serving.ModelConfig("digits", "/models/digits", gc.serving.All()).policy
+        All()
+    """
 
 
 @dataclass(frozen=True)
 class Specific:
-    """Serve these versions."""
+    """Serve these versions.
+
+    Raises:
+        AttributeValueError: there is none, or one is not a version.
+
+    Examples:
+        >>> gc.serving.ModelConfig("digits", "/models/digits", gc.serving.Specific((3, 4))).policy
+        Specific(versions=(3, 4))
+    """
 
     versions: tuple[int, ...]
 
@@ -112,6 +133,10 @@ class BatchingConfig:
 
     Raises:
         AttributeValueError: a value is not valid.
+
+    Examples:
+        >>> gc.serving.BatchingConfig(max_batch_size=32).batch_timeout_micros
+        1000
     """
 
     max_batch_size: int = 64
@@ -163,6 +188,11 @@ class ServerConfig:
 
     Raises:
         AttributeValueError: a value is not valid.
+
+    Examples:
+        >>> model = gc.serving.ModelConfig("digits", "/models/digits")
+        >>> gc.serving.ServerConfig((model,), tokens=("secret",)).rest_port
+        8501
     """
 
     models: tuple[ModelConfig, ...]

@@ -298,21 +298,32 @@ class _Background:
             self._ready.set()
 
 
-def asgi(manager: AnyManager, *, metrics: Metrics | None = None, **limits: Any) -> RestApplication:
+def asgi(
+    manager: AnyManager,
+    *,
+    metrics: Metrics | None = None,
+    max_concurrent: int = 256,
+    request_seconds: float = 30.0,
+) -> RestApplication:
     """The REST endpoint as an ASGI application, to mount inside a user's own service.
 
     Args:
         manager: the models; the caller starts and closes it.
         metrics: counts the requests.
-        limits: `max_concurrent` and `request_seconds`, as in `ServerConfig`.
+        max_concurrent, request_seconds: as in `ServerConfig`.
 
     Examples:
-        >>> from graphc.serving.models.manager import Manager
-        >>> manager = Manager([])
+        >>> manager = gc.serving.Manager([])
         >>> application = gc.serving.asgi(manager, max_concurrent=32)
         >>> # with Starlette: Mount("/models", application)
     """
-    return RestApplication(Service(manager, metrics or Metrics(), **limits))
+    service = Service(
+        manager,
+        metrics or Metrics(),
+        max_concurrent=max_concurrent,
+        request_seconds=request_seconds,
+    )
+    return RestApplication(service)
 
 
 def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
