@@ -3,7 +3,7 @@
 Each case of the catalogue is built with an open size along each axis in turn. Where the proof
 holds, the case runs with its own rows, and with more rows that hold garbage, NaN or the largest
 numbers. The rows of the case must stay the same, also at another position where the proof allows
-that.
+that. If only the content of the appended rows differs, every bit must stay the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from graphc.build.placeholders import placeholder
-from graphc.devices.row_proof import RowProof, Rows, prove_rows
+from graphc.devices.row_proof import RowProof, prove_rows
 from graphc.errors import GraphcError
 from graphc.ir.dtypes import is_complex, is_integer
 from graphc.ir.graph import Graph
@@ -44,6 +44,8 @@ APPENDED = 3
 # The fewest operators that must be proved for some axis. It can only fail if the proof becomes
 # weaker: add layout rules, not refusals.
 PROVED_AT_LEAST = 200
+# JAX iterates until all elements have converged, so more iterations may change the last bits.
+ITERATES = {"Betainc"}
 
 
 @dataclass(frozen=True)
@@ -80,24 +82,24 @@ class Claim:
             values.append(more)
         return values
 
-    def check(self, expected: list[Array], got: list[Array], before: int, fill: str) -> None:
-        for place, want, have in zip(self.proof.outputs, expected, got, strict=True):
-            self._check(place, want, have, before, f"{self.title}: {fill}, {before} rows before")
+    def real(self, results: list[Array], before: int) -> list[Array]:
+        """The rows of the case in results of more rows."""
+        found = []
+        for place, value in zip(self.proof.outputs, results, strict=True):
+            if place is not None:
+                each = place.elements
+                assert isinstance(each, int)
+                assert value.shape[place.axis] == each * (self.rows + APPENDED), self.title
+                rows = np.arange(before * each, (before + self.rows) * each)
+                value = np.take(value, rows, place.axis)
+            found.append(value)
+        return found
 
-    def _check(self, place: Rows | None, want: Array, have: Array, before: int, what: str) -> None:
-        if place is not None:
-            each = place.elements
-            assert isinstance(each, int)
-            assert want.shape[place.axis] == each * self.rows, what
-            rows = np.arange(before * each, (before + self.rows) * each)
-            have = np.take(have, rows, place.axis)
-        assert_near(
-            widened(have),
-            widened(want),
-            each=True,
-            err_msg=what,
-            **tolerance(self.case, want.dtype),
-        )
+    def check(self, expected: list[Array], got: list[Array], fill: str, *, bits: bool) -> None:
+        for want, have in zip(expected, got, strict=True):
+            near: Any = {"rtol": 0.0} if bits else tolerance(self.case, want.dtype)
+            what = f"{self.title}: {fill}"
+            assert_near(widened(have), widened(want), each=True, err_msg=what, **near)
 
 
 def filling(fill: str, dtype: Any, count: int) -> Array:
@@ -191,15 +193,20 @@ def test_appended_rows_change_no_other_row(op: str) -> None:
                 results.append(to_function(program)(*values, *random_state(program))[:count])
         return results
 
+    bits: dict[int, list[Array]] = {}  # with the same number of rows, every bit is the same
     for fill, before in (("garbage", 0), ("nan", 0), ("largest", 0), ("garbage", 2)):
+        starts = [before if claim.anywhere else 0 for claim in claims]
         with jax.enable_x64(True):
             feeds = [
-                (claim.arrays, claim.padded(fill, before if claim.anywhere else 0))
-                for claim in claims
+                (claim.arrays, claim.padded(fill, start))
+                for claim, start in zip(claims, starts, strict=True)
             ]
             results = [[np.asarray(r) for r in row] for row in compute(feeds)]
-        for claim, own, more in zip(claims, results[::2], results[1::2], strict=True):
-            claim.check(own, more, before if claim.anywhere else 0, fill)
+        for i, claim in enumerate(claims):
+            real = claim.real(results[2 * i + 1], starts[i])
+            claim.check(results[2 * i], real, fill, bits=False)
+            if starts[i] == 0 and op not in ITERATES:
+                claim.check(bits.setdefault(i, real), real, fill, bits=True)
 
 
 def test_most_operators_are_proved_for_some_axis() -> None:
