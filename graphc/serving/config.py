@@ -125,7 +125,7 @@ class BatchingConfig:
         max_batch_size: the most rows in a batch.
         batch_timeout_micros: how long the first request of a batch waits for others.
         max_enqueued_batches: how many batches may wait for a thread. A request beyond that fails
-            with RESOURCE_EXHAUSTED.
+            with UNAVAILABLE, as in TensorFlow Serving.
         num_batch_threads: how many batches run at the same time.
         allowed_batch_sizes: the compiled sizes, in increasing order; the last is max_batch_size.
             If empty: the powers of two below max_batch_size, and max_batch_size.

@@ -213,12 +213,14 @@ class Batcher:
         except Exception as exception:
             error = Failure("INTERNAL", f"the batch failed: {type(exception).__name__}")
             error.__cause__ = exception
-        self._report(pieces, rows, padded, reason, now, error is not None)
-        for i, piece in enumerate(pieces):
-            if error is not None:
-                piece.request.fail(error)
-            else:
-                piece.request.finish(piece, results[i], self._form)
+        try:
+            self._report(pieces, rows, padded, reason, now, error is not None)
+        finally:
+            for i, piece in enumerate(pieces):
+                if error is not None:
+                    piece.request.fail(error)
+                else:
+                    piece.request.finish(piece, results[i], self._form)
 
     def _report(
         self,

@@ -92,6 +92,20 @@ def test_a_model_that_mixes_rows_is_not_batched(tmp_path: Path, build, words: st
         np.testing.assert_array_equal(future.result(0)["y"], np.asarray(entry(x=x)["y"]))
 
 
+def test_the_program_of_an_entry_point_has_its_names(tmp_path: Path) -> None:
+    with gc.Graph(seed=0) as graph:
+        x = gc.placeholder(("batch", 3), name="x")
+        outputs = {"b": x * 2, "a": gc.exp(x), "c": x * 2}
+        signature = gc.Signature({"given": x}, outputs)
+    gc.save(gc.Session(graph), tmp_path / "m.gcx", signatures={"predict": signature})
+    entry = gc.load(tmp_path / "m.gcx").signatures["predict"]
+    program = entry.program()
+    assert program is not None
+    assert [port.name for port in program.ports("fetch")] == list(entry.outputs)
+    assert [port.name for port in program.ports("feed")] == ["given"]
+    assert paddable(entry).sizes["batch"].outputs.keys() == outputs.keys()
+
+
 def test_training_is_not_batched(tmp_path: Path) -> None:
     with gc.Graph(seed=0) as graph:
         x = gc.placeholder(("batch", 3), name="x")

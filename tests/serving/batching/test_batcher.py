@@ -311,6 +311,31 @@ def test_invalid_requests_join_nothing(inputs, message: str) -> None:
     assert values(good) == [10]
 
 
+def test_a_failing_observer_loses_no_result() -> None:
+    rig = Rig()
+
+    def broken(report: BatchReport) -> None:
+        raise ValueError("observer")
+
+    rig.batcher._observe = broken
+    future = rig.submit(rows(1))
+    with pytest.raises(ValueError, match="observer"):
+        rig.batcher.run_ready()
+    assert values(future) == [10] and rig.batcher._running == 0
+
+
+def test_equal_bytes_in_other_shapes_are_not_joined() -> None:
+    types = {"x": parse_type("f32[n, 2]"), "k": parse_type("f32[a, b]")}
+    sizes = {"n": BATCH} | {name: OpenSize(name, {"k": i}) for i, name in enumerate("ab")}
+    rig = Rig(Paddable(types, AXES.outputs, sizes, BATCH), pad_variable_length_inputs=True)
+    for shape in ((3, 2), (3, 2), (4, 2), (4, 1)):
+        rig.submit(rows(1) | {"k": np.zeros(shape, np.float32)})
+    while rig.batcher.run_ready():
+        pass
+    assert [r.requests for r in rig.reports] == [2, 1, 1]
+    assert [given["k"].shape for given in rig.given] == [(4, 2), (4, 2), (4, 1)]
+
+
 SCALED = OpenSize("n", {"x": 0}, {"y": Rows(0)})
 LENGTHS = {
     "x": parse_type("f32[n, t]"),
