@@ -13,6 +13,7 @@ import numpy as np
 from graphc.artifacts.lowering import Places, x64
 from graphc.artifacts.source import Source
 from graphc.artifacts.state import ModelState, Saved
+from graphc.artifacts.steps import Step
 from graphc.artifacts.ways import Chain
 from graphc.copying import Uncopied
 from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, nearest
@@ -123,6 +124,10 @@ class EntryPoint(Uncopied):
         if self._lacking is not None:
             raise self._lacking()
 
+    def release(self) -> None:
+        """Forgets the compiled programs; the next call compiles again."""
+        self._chain.release()
+
     # -- running --------------------------------------------------------------------------------
 
     def __call__(self, state: ModelState | None = None, /, **inputs: Any) -> Any:
@@ -145,7 +150,13 @@ class EntryPoint(Uncopied):
         self._chain.choose()  # errors of the file are raised before errors of the inputs
         state = self._checked_state(state)
         values = self._feeds(inputs)
-        compiled, places = self._chain.step(tuple([value.shape for value in values]))
+        step = self._chain.step(tuple([value.shape for value in values]))
+        # In a frame of its own: JAX's reference cycles keep the frames that are on the stack while
+        # a program is read or compiled, with all that their variables refer to.
+        return self._run_once(step, state, values)
+
+    def _run_once(self, step: Step, state: ModelState, values: Sequence[Any]) -> Any:
+        compiled, places = step
         entry = self._entry
         written = [state.take(name, places.home) for name in entry.written]
         read = [state.look(name, places.home) for name in entry.read]

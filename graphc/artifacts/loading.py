@@ -89,6 +89,16 @@ class Model(Uncopied):
         """A new state with the saved values, from which training can start."""
         return ModelState(self._saved, {})
 
+    def release(self) -> None:
+        """Frees the weights on devices and the compiled programs, at once.
+
+        A call of an entry point reads and compiles again. Without `release`, they are freed by
+        Python's garbage collector: JAX creates reference cycles.
+        """
+        self._saved.release()
+        for point in self.signatures.values():
+            point.release()
+
     @property
     def device(self) -> jax.Device:
         """The device on which entry points for one device run."""

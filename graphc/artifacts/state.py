@@ -65,6 +65,11 @@ class Saved:
             content, where, lambda: self._weights.check(name), lambda: self.own(name, where)
         )
 
+    def release(self) -> None:
+        """Forgets the values on devices. They are read again when they are needed."""
+        with self._lock:
+            self._placed.clear()
+
     def own(self, name: str, where: Sharding) -> jax.Array:
         """The value in its own buffer, which may be donated.
 

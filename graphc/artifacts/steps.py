@@ -48,6 +48,11 @@ class Steps:
             self._last_use.pop(oldest, None)
         self._steps[sizes] = step
 
+    def clear(self) -> None:
+        """Removes all programs."""
+        self._steps.clear()
+        self._last_use.clear()
+
     def __iter__(self) -> Iterator[Sizes]:
         return iter(list(self._steps))
 

@@ -136,6 +136,11 @@ class Chain:
                         raise error from error.__cause__  # other sizes may still work
             return found
 
+    def release(self) -> None:
+        """Forgets the compiled programs. They are compiled again when they are needed."""
+        with self._lock:
+            self._steps.clear()
+
     def _next(self) -> Way:
         for name, open_way in self._rest:
             try:

@@ -199,3 +199,13 @@ def test_a_program_stays_if_all_are_used() -> None:
         for used in steps:
             assert steps.get(used) == used[0][0]
     assert len(steps) == 2 and steps.get(((3,),)) == 3
+
+
+def test_a_released_model_can_be_called_again(two: tuple[Path, Path], compiled: list[str]) -> None:
+    shared = Sharing()
+    model = open_model(two[0], sharing=shared)
+    call(model)
+    model.release()
+    assert len(shared.arrays) == 0
+    np.testing.assert_array_equal(call(model), BODY @ HEADS[0])
+    assert len(compiled) == 2

@@ -221,9 +221,11 @@ class Servable:
         for batcher in self._batchers.values():
             batcher.close()
         with self._turn:
+            replicas, self._replicas = self._replicas, []
             self._batchers = {}
-            self._replicas = []
             self.signatures = {}
+        for replica in replicas:
+            replica.release()
         return True
 
 
@@ -253,6 +255,10 @@ class _Replica:
                 if not state.is_consumed:
                     self._states[signature] = state
             return outputs
+
+    def release(self) -> None:
+        self._states.clear()
+        self._model.release()
 
 
 def text_of(error: Exception, path: str = "") -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphc.serving.config import All, Latest, ModelConfig, Specific
+from graphc.serving.config import All, BatchingConfig, Latest, ModelConfig, Specific
 from graphc.serving.failures import Failure
 from graphc.serving.models.manager import Manager
 from graphc.serving.models.versions import VersionStatus
@@ -215,25 +215,35 @@ def test_a_single_file_is_loaded_again_when_it_changes(tmp_path: Path, managing)
 # -- weights ------------------------------------------------------------------------------------
 
 
-def test_versions_share_weights_and_free_them(tmp_path: Path, managing) -> None:
-    """What a second version costs is its head."""
+@pytest.fixture
+def no_collector():
+    collector.disable()
+    yield
+    collector.enable()
+
+
+@pytest.mark.parametrize("batching", [None, BatchingConfig(2)])
+def test_versions_share_weights_and_free_them(
+    tmp_path: Path, managing, no_collector, batching
+) -> None:
+    """What a second version costs is its head. Nothing waits for the garbage collector."""
     put(tmp_path, 1, 1)
-    manager = managing(ModelConfig("m", tmp_path, All()))
+    manager = managing(ModelConfig("m", tmp_path, All()), batching=batching)
     arrays, head = manager.sharing.arrays, expected(0).nbytes
     one = arrays.nbytes
     assert BODY.nbytes + head <= one
     put(tmp_path, 2, 2)
     manager.poll()
     assert arrays.nbytes == one + head
+    for version in (1, 2):
+        check(manager, version, version=version)
     manager.reload([ModelConfig("m", tmp_path, Latest(1))])
     assert states(manager) == {1: "END", 2: "AVAILABLE"}
-    collector.collect()
     assert arrays.nbytes == one
     check(manager, 2)
     manager.reload([])
     for thread in list(manager._draining):
         thread.join(60)
-    collector.collect()
     assert len(arrays) == 0
 
 
