@@ -161,6 +161,7 @@ class Server:
             request_seconds=config.request_seconds,
             log=log,
             roots=_roots(config),
+            direct=config.batching is None and self._given is None,
         )
         ends: list[Callable[[], Any]] = []
         try:

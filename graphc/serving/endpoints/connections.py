@@ -103,7 +103,8 @@ def listen(host: str, port: int) -> socket.socket:
         OSError: the port is in use, or the address is not one of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named, asyncio sends small parts at once (TCP_NODELAY).
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))

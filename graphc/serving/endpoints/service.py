@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from graphc.serving.endpoints.access_log import AccessLog
+from graphc.serving.endpoints.direct import Direct
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.checks import Types, check_inputs
@@ -80,7 +81,8 @@ class Service:
         max_concurrent: how many requests may be in progress; further ones fail at once.
         request_seconds: the time limit of a request without a deadline of its own.
         log: the access log, if there is one.
-        roots: folders that contain every base path that a client may configure; None allows none.
+        roots: folders that contain every base path that a client may configure.
+        direct: run short calls in the event loop; only for a manager that does not batch.
 
     Attributes:
         draining: set to refuse new requests.
@@ -97,6 +99,7 @@ class Service:
         request_seconds: float = 30.0,
         log: AccessLog | None = None,
         roots: tuple[str, ...] = (),
+        direct: bool = False,
     ) -> None:
         self.manager = manager
         self.metrics = metrics
@@ -107,6 +110,7 @@ class Service:
         self.in_progress = 0
         self.errors: deque[tuple[float, str, str]] = deque(maxlen=20)
         self._log = log
+        self._direct = Direct() if direct else None
         metrics.gauge(
             "graphc_serving_in_progress", "Requests in progress.", lambda: self.in_progress
         )
@@ -201,8 +205,27 @@ class Service:
             else:
                 arrays = read(entry.inputs)
             check_inputs(arrays, entry.inputs)
-            future = asyncio.wrap_future(servable.predict(name, arrays, deadline))
-            return Answer(servable.version, name, await _within(future, deadline, gone))
+            outputs = await self._run(servable, name, arrays, deadline, gone)
+            return Answer(servable.version, name, outputs)
+
+    async def _run(
+        self, servable: Any, signature: str, arrays: Arrays, deadline: float, gone: Any
+    ) -> Mapping[str, np.ndarray[Any, Any]]:
+        """The outputs. Short calls run here, others in a thread or a batch."""
+        if self._direct is None:
+            future = asyncio.wrap_future(servable.predict(signature, arrays, deadline))
+            return await _within(future, deadline, gone)  # type: ignore[no-any-return]
+        shapes = tuple([array.shape for array in arrays.values()])
+        key = (servable.name, servable.version, signature, shapes)
+        start = time.perf_counter()
+        if self._direct.is_short(key):
+            outputs = servable.run(signature, arrays)
+            self._direct.ran_here(key, time.perf_counter() - start)
+        else:
+            future = asyncio.wrap_future(servable.predict(signature, arrays, deadline))
+            outputs = await _within(future, deadline, gone)
+            self._direct.handed_over(key, time.perf_counter() - start)
+        return outputs  # type: ignore[no-any-return]
 
 
 async def _within(future: asyncio.Future[Any], deadline: float, gone: Any) -> Any:

@@ -87,7 +87,8 @@ def decode(proto: Any, name: str, limit: int = LARGEST_TENSOR) -> Array:
         raise _wrong(name, f"dtype {proto.dtype} is not supported")
     shape = _shape(proto.tensor_shape, name)
     count = math.prod(shape)
-    if count * dtype.itemsize > limit:
+    # NumPy's arrays without elements have a bound too, without the sizes that are 0.
+    if math.prod([size or 1 for size in shape]) * dtype.itemsize > limit:
         raise _wrong(name, f"shape {list(shape)} needs more than {limit} bytes")
     content = proto.tensor_content
     if content and dtype != STRING:

@@ -117,6 +117,8 @@ def _cast(found: Array, dtype: DType, where: str) -> Array:
     if is_floating(dtype):
         with np.errstate(over="ignore", invalid="ignore"):
             cast = found.astype(dtype)
+            if dtype.kind == "f" and np.isfinite(cast).all():
+                return cast
             wrong = ~np.isfinite(cast.astype(_FLOAT64)) & np.isfinite(found.astype(_FLOAT64))
     else:
         low, high = range_of(dtype)

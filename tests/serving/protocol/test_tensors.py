@@ -97,6 +97,7 @@ def test_what_is_not_a_tensor_is_refused() -> None:
 def test_a_small_message_cannot_ask_for_much_memory() -> None:
     huge = tensor(dtype=1, shape=(1 << 40, 1 << 40), float_val=[1.0])
     assert "more than" in refusal(huge)
+    assert "more than" in refusal(tensor(dtype=1, shape=(0, 1 << 40, 1 << 40)))
     part = tensor(dtype=1, shape=(100,), float_val=[1.0])
     assert decode_all({"a": part, "b": part}, limit=800)["b"].size == 100
     with pytest.raises(Failure, match="'b'"):
