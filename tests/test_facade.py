@@ -186,6 +186,7 @@ def test_no_public_function_is_forgotten() -> None:
         gc.nn,
         gc.nn.initializers,
         gc.random,
+        gc.serving,
         gc.sklearn,
         gc.train,
     ],

@@ -39,6 +39,7 @@ INNER_ORDERS = {
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"
     ),
+    "serving": ("config, failures <- protocol, batching <- models <- endpoints <- server, client"),
 }
 
 

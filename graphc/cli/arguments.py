@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from graphc._version import __version__
 from graphc.cli.parser import Parser, add_command
+from graphc.cli.serve_arguments import add_serve_arguments
 from graphc.cli.shared_arguments import (
     SCRIPT,
     action,
@@ -370,4 +371,5 @@ _COMMANDS: dict[str, Callable[[Parser], None]] = {
     "devices": _devices,
     "cache": _cache,
     "opt": _opt,
+    "serve": add_serve_arguments,
 }

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+import jax
+
 from graphc.ir.program import Program
 from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 
@@ -29,8 +31,9 @@ _QUICKER: Final = {_LEVEL: 2}
 
 def quicker_options(platform: str) -> Mapping[str, int]:
     """The options that shorten the compilation on `platform` and keep the speed of the program;
-    empty for none. A level in the environment variable XLA_FLAGS takes precedence."""
-    is_given = _LEVEL in os.environ.get("XLA_FLAGS", "")
+    empty for none. A level in the environment variable XLA_FLAGS takes precedence, and so does
+    JAX's setting that turns optimizations off."""
+    is_given = _LEVEL in os.environ.get("XLA_FLAGS", "") or jax.config.jax_disable_most_optimizations
     return _QUICKER if platform == "cpu" and not is_given else {}
 
 

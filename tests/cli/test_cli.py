@@ -22,7 +22,7 @@ from tests.near import assert_near
 
 COMMANDS = [
     *("train", "compile", "run", "inspect", "tune", "profile", "export", "plan", "devices"),
-    *("cache", "opt"),
+    *("cache", "opt", "serve"),
 ]
 
 Run = Callable[..., tuple[int, str, str]]

@@ -1,0 +1,463 @@
+"""Batches with a clock that the test moves, and a model that records what it gets."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.devices.row_proof import Refusal, Rows
+from graphc.ir.types import parse_type
+from graphc.serving.batching.batcher import Batcher, BatchReport
+from graphc.serving.batching.paddable import OpenSize, Paddable
+from graphc.serving.config import BatchingConfig
+from graphc.serving.failures import Failure
+
+BATCH = OpenSize("n", {"x": 0}, {"y": Rows(0)})
+AXES = Paddable(
+    {"x": parse_type("f32[n, 2]")},
+    {"y": parse_type("f32[n, 2]"), "one": parse_type("f32[]")},
+    {"n": BATCH},
+    BATCH,
+)
+
+
+def rows(*values: float) -> dict[str, Any]:
+    """A request with one row for each value."""
+    return {"x": np.repeat(np.array(values, np.float32)[:, None], 2, 1)}
+
+
+class Rig:
+    """A batcher without threads, its clock and its reports."""
+
+    def __init__(self, axes: Paddable = AXES, **config: Any) -> None:
+        self.now = 0.0
+        self.reports: list[BatchReport] = []
+        self.given: list[dict[str, Any]] = []
+        self.then: list[Any] = []  # called while a batch runs
+        self.batcher = Batcher(
+            self.run,
+            axes,
+            BatchingConfig(**{"max_batch_size": 4, "batch_timeout_micros": 1_000_000} | config),
+            self.reports.append,
+            clock=lambda: self.now,
+            threads=0,
+        )
+        self.submit = self.batcher.submit
+
+    def run(self, inputs):
+        self.given.append({name: value.copy() for name, value in inputs.items()})
+        if self.then:
+            self.then.pop(0)()
+        return {"y": inputs["x"] * 10, "one": np.float32(1)}
+
+    def busy(self, action) -> None:
+        """Calls `action` while a batch runs, so that "idle" releases nothing."""
+        self.then.append(action)
+        self.submit(rows(0))
+        assert self.batcher.run_ready()
+        del self.reports[-1], self.given[0]
+
+    def last(self) -> tuple[int, int, int, str]:
+        report = self.reports[-1]
+        return report.rows, report.padded_to, report.requests, report.reason
+
+
+def values(future) -> list[float]:
+    return future.result(0)["y"][:, 0].tolist()
+
+
+def test_idle() -> None:
+    rig = Rig()
+    first, second = rig.submit(rows(1, 2)), rig.submit(rows(3))
+    rig.now = 0.25
+    assert rig.batcher.run_ready() and not rig.batcher.run_ready()
+    assert values(first) == [10, 20] and values(second) == [30]
+    assert first.result()["one"] == 1
+    assert rig.last() == (3, 4, 2, "idle")
+    assert rig.reports[0].waited == 0.25 and not rig.reports[0].failed
+    np.testing.assert_array_equal(rig.given[0]["x"][:, 0], [1, 2, 3, 0])
+
+
+def test_full() -> None:
+    rig = Rig()
+
+    def while_busy() -> None:
+        futures = [rig.submit(rows(i)) for i in range(3)]
+        assert not rig.batcher.run_ready()
+        futures.append(rig.submit(rows(3)))
+        assert rig.batcher.run_ready()
+        assert [values(f) for f in futures] == [[0], [10], [20], [30]]
+
+    rig.busy(while_busy)
+    assert rig.last() == (4, 4, 4, "full")
+
+
+def test_full_because_the_next_does_not_fit() -> None:
+    rig = Rig()
+    found = []
+
+    def while_busy() -> None:
+        rig.submit(rows(1, 2, 3))
+        assert not rig.batcher.run_ready()
+        rig.submit(rows(4, 5))
+        assert rig.batcher.run_ready()
+        found.append(rig.last())
+        assert not rig.batcher.run_ready()
+
+    rig.busy(while_busy)
+    assert found == [(3, 4, 1, "full")]
+    assert rig.batcher.run_ready() and rig.last() == (2, 2, 1, "idle")
+
+
+def test_timeout_of_the_oldest() -> None:
+    rig = Rig()
+    found = []
+
+    def while_busy() -> None:
+        rig.submit(rows(1))
+        rig.now = 0.9
+        rig.submit(rows(2))
+        assert not rig.batcher.run_ready()
+        rig.now = 1.0
+        assert rig.batcher.run_ready()
+        found.append(rig.last())
+
+    rig.busy(while_busy)
+    assert found == [(2, 2, 2, "timeout")]
+
+
+def test_a_deadline_releases_a_batch_halfway() -> None:
+    rig = Rig()
+    found = []
+
+    def while_busy() -> None:
+        rig.submit(rows(1))
+        rig.submit(rows(2), deadline=0.5)
+        rig.now = 0.24
+        assert not rig.batcher.run_ready()
+        rig.now = 0.25
+        assert rig.batcher.run_ready()
+        found.append(rig.last())
+
+    rig.busy(while_busy)
+    assert found == [(2, 2, 2, "timeout")]
+
+
+def test_closing() -> None:
+    rig = Rig()
+    future = rig.submit(rows(1))
+    rig.batcher.close()
+    assert values(future) == [10] and rig.last() == (1, 1, 1, "closing")
+    with pytest.raises(Failure, match="UNAVAILABLE"):
+        rig.submit(rows(1))
+
+
+@pytest.mark.parametrize(("count", "padded"), [(1, 1), (2, 2), (3, 4), (4, 4)])
+def test_padding_goes_to_the_next_allowed_size(count: int, padded: int) -> None:
+    rig = Rig()
+    rig.submit(rows(*range(count)))
+    rig.batcher.run_ready()
+    assert rig.last()[:2] == (count, padded)
+
+
+def test_configured_sizes() -> None:
+    rig = Rig(max_batch_size=6, allowed_batch_sizes=(3, 6))
+    assert rig.batcher.sizes == (3, 6)
+    future = rig.submit(rows(1, 2, 3, 4))
+    rig.batcher.run_ready()
+    assert rig.last()[:2] == (4, 6) and values(future) == [10, 20, 30, 40]
+
+
+def test_a_large_request_is_cut_and_joined() -> None:
+    rig = Rig()
+    future = rig.submit(rows(*range(10)))
+    small = rig.submit(rows(50))
+    while rig.batcher.run_ready():
+        assert rig.reports[-1].rows <= 4
+    assert values(future) == [10.0 * i for i in range(10)]
+    assert values(small) == [500]
+    assert future.result()["one"].shape == ()
+    assert [(r.rows, r.requests) for r in rig.reports] == [(4, 1), (4, 1), (3, 2)]
+
+
+def test_a_full_request_is_not_copied() -> None:
+    rig = Rig()
+    seen = []
+    rig.batcher._run = lambda inputs: seen.append(inputs) or {"y": inputs["x"], "one": 1}
+    inputs = rows(1, 2)
+    rig.submit(inputs)
+    rig.batcher.run_ready()
+    assert seen[0]["x"] is inputs["x"]
+
+
+def test_results_do_not_share_memory_with_the_next_batch() -> None:
+    rig = Rig()
+    rig.batcher._run = lambda inputs: {"y": inputs["x"], "one": np.float32(1)}
+    first = [rig.submit(rows(1)), rig.submit(rows(2, 3))]
+    rig.batcher.run_ready()
+    rig.submit(rows(7)), rig.submit(rows(8, 9))
+    rig.batcher.run_ready()
+    assert [f.result(0)["y"][:, 0].tolist() for f in first] == [[1], [2, 3]]
+
+
+def test_too_many_batches() -> None:
+    rig = Rig(max_enqueued_batches=2)
+    for _ in range(8):
+        rig.submit(rows(1))
+    with pytest.raises(Failure, match="2 of at most 2 batches wait") as caught:
+        rig.submit(rows(1))
+    assert caught.value.code == "UNAVAILABLE"
+    rig.batcher.run_ready()
+    rig.submit(rows(1, 2))
+    with pytest.raises(Failure):  # all pieces or none
+        rig.submit(rows(*range(6)))
+    assert len(rig.batcher._waiting) == 2
+
+
+def test_a_cancelled_request_makes_room() -> None:
+    rig = Rig(max_enqueued_batches=1)
+    gone, kept = rig.submit(rows(1, 2, 3)), rig.submit(rows(4))
+    assert gone.cancel()
+    more = rig.submit(rows(5))
+    with pytest.raises(CancelledError):
+        gone.result(0)
+    assert rig.batcher.run_ready() and rig.last() == (2, 2, 2, "idle")
+    assert values(kept) == [40] and values(more) == [50]
+
+
+def test_only_cancelled_requests() -> None:
+    rig = Rig()
+    rig.submit(rows(1)).cancel()
+    assert not rig.batcher.run_ready() and not rig.reports
+
+
+def test_a_request_that_runs_cannot_be_cancelled() -> None:
+    rig = Rig()
+    futures = []
+    rig.then.append(lambda: futures.append(futures[0].cancel()))
+    futures.append(rig.submit(rows(1)))
+    rig.batcher.run_ready()
+    assert futures[1] is False and values(futures[0]) == [10]
+
+
+def test_deadlines() -> None:
+    rig = Rig()
+    late, good = rig.submit(rows(1), deadline=1.0), rig.submit(rows(2), deadline=3.0)
+    rig.now = 1.0
+    rig.batcher.run_ready()
+    with pytest.raises(Failure, match="DEADLINE_EXCEEDED"):
+        late.result(0)
+    assert values(good) == [20] and rig.last()[0] == 1
+    with pytest.raises(Failure, match="DEADLINE_EXCEEDED"):
+        rig.submit(rows(1), deadline=0.5)
+
+
+@pytest.mark.parametrize("error", [Failure("RESOURCE_EXHAUSTED", "memory"), ValueError("/secret")])
+def test_a_failing_batch_fails_its_own_requests_only(error: Exception) -> None:
+    rig = Rig()
+
+    def fail() -> None:
+        raise error
+
+    rig.then.append(fail)
+    bad = [rig.submit(rows(1, 2)), rig.submit(rows(3, 4))]
+    good = rig.submit(rows(5))
+    while rig.batcher.run_ready():
+        pass
+    for future in bad:
+        caught = future.exception(0)
+        assert isinstance(caught, Failure) and "/secret" not in str(caught)
+        assert caught.code == (error.code if isinstance(error, Failure) else "INTERNAL")
+    assert values(good) == [50]
+    assert [r.failed for r in rig.reports] == [True, False]
+
+
+def test_a_failing_piece_drops_the_others() -> None:
+    rig = Rig()
+
+    def fail() -> None:
+        raise Failure("INTERNAL", "broken")
+
+    rig.then.append(fail)
+    bad, good = rig.submit(rows(*range(9))), rig.submit(rows(5))
+    while rig.batcher.run_ready():
+        pass
+    assert isinstance(bad.exception(0), Failure) and values(good) == [50]
+    assert [(r.rows, r.failed) for r in rig.reports] == [(4, True), (1, False)]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "'x' is missing"),
+        (rows(1) | {"z": np.zeros(1)}, "'z' is not an input"),
+        ({"x": np.zeros((1, 2))}, "must be float32, got float64"),
+        ({"x": np.zeros((1, 3), np.float32)}, "3"),
+        ({"x": np.zeros(2, np.float32)}, "rank 2, got rank 1"),
+        ({"x": np.zeros((0, 2), np.float32)}, "'n' is 0"),
+    ],
+)
+def test_invalid_requests_join_nothing(inputs, message: str) -> None:
+    rig = Rig()
+    good = rig.submit(rows(1))
+    with pytest.raises(Failure, match="INVALID_ARGUMENT") as caught:
+        rig.submit(inputs)
+    assert message in caught.value.message
+    rig.batcher.run_ready()
+    assert values(good) == [10]
+
+
+def test_a_failing_observer_loses_no_result() -> None:
+    rig = Rig()
+
+    def broken(report: BatchReport) -> None:
+        raise ValueError("observer")
+
+    rig.batcher._observe = broken
+    future = rig.submit(rows(1))
+    with pytest.raises(ValueError, match="observer"):
+        rig.batcher.run_ready()
+    assert values(future) == [10] and rig.batcher._running == 0
+
+
+def test_equal_bytes_in_other_shapes_are_not_joined() -> None:
+    types = {"x": parse_type("f32[n, 2]"), "k": parse_type("f32[a, b]")}
+    sizes = {"n": BATCH} | {name: OpenSize(name, {"k": i}) for i, name in enumerate("ab")}
+    rig = Rig(Paddable(types, AXES.outputs, sizes, BATCH), pad_variable_length_inputs=True)
+    for shape in ((3, 2), (3, 2), (4, 2), (4, 1)):
+        rig.submit(rows(1) | {"k": np.zeros(shape, np.float32)})
+    while rig.batcher.run_ready():
+        pass
+    assert [r.requests for r in rig.reports] == [2, 1, 1]
+    assert [given["k"].shape for given in rig.given] == [(4, 2), (4, 2), (4, 1)]
+
+
+SCALED = OpenSize("n", {"x": 0}, {"y": Rows(0)})
+LENGTHS = {
+    "x": parse_type("f32[n, t]"),
+    "factor": parse_type("f32[]"),
+}
+
+
+def lengths(joined: bool) -> Paddable:
+    refusal = None if joined else Refusal("mixes the steps", "s", "CumSum")
+    outputs = {"y": Rows(1)} if joined else {}
+    size = OpenSize("t", {"x": 1}, outputs, refusal)
+    types = {"y": parse_type("f32[n, t]"), "one": parse_type("f32[]")}
+    return Paddable(LENGTHS, types, {"n": SCALED, "t": size}, SCALED)
+
+
+def long(value: float, n: int, t: int, factor: float = 1.0) -> dict[str, Any]:
+    return {"x": np.full((n, t), value, np.float32), "factor": np.float32(factor).reshape(())}
+
+
+def test_other_sizes_and_other_values_are_not_joined() -> None:
+    rig = Rig(lengths(True))
+    rig.submit(long(1, 1, 3)), rig.submit(long(2, 1, 4))
+    rig.submit(long(3, 1, 3)), rig.submit(long(4, 1, 3, factor=2.0))
+    while rig.batcher.run_ready():
+        pass
+    assert [r.requests for r in rig.reports] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(("joined", "shapes"), [(True, [(2, 4)]), (False, [(1, 3), (1, 4)])])
+def test_lengths_are_padded_only_if_proved(joined: bool, shapes) -> None:
+    rig = Rig(lengths(joined), pad_variable_length_inputs=True)
+    first, second = rig.submit(long(1, 1, 3)), rig.submit(long(2, 1, 4))
+    while rig.batcher.run_ready():
+        pass
+    assert [given["x"].shape for given in rig.given] == shapes
+    assert first.result(0)["y"].tolist() == [[10] * 3]
+    assert second.result(0)["y"].tolist() == [[20] * 4]
+    if joined:
+        assert rig.given[0]["x"][0].tolist() == [1, 1, 1, 0]
+
+
+def test_buffers_that_are_used_again_hold_no_old_values() -> None:
+    rig = Rig(lengths(True), pad_variable_length_inputs=True)
+    for value, n, t in ((9, 4, 4), (1, 3, 3), (2, 3, 4), (3, 3, 3)):
+        rig.submit(long(value, n, t))
+        rig.batcher.run_ready()
+        given = rig.given[-1]["x"]
+        expected = np.zeros((4, 4), np.float32)
+        expected[:n, :t] = value
+        np.testing.assert_array_equal(given, expected)
+
+
+def test_queues_take_turns() -> None:
+    rig = Rig(lengths(True))
+    for _ in range(3):
+        rig.submit(long(1, 4, 3))
+    rig.submit(long(1, 4, 5))
+    while rig.batcher.run_ready():
+        pass
+    assert [given["x"].shape[1] for given in rig.given] == [3, 5, 3, 3]
+
+
+def test_without_a_proof_each_request_runs_alone_at_its_size() -> None:
+    refused = OpenSize("n", {"x": 0}, {}, Refusal("mixes the rows", "s", "Softmax"))
+    rig = Rig(Paddable(AXES.inputs, AXES.outputs, {"n": refused}, None))
+    futures = [rig.submit(rows(*range(n))) for n in (1, 3, 9)]
+    assert rig.batcher.sizes == ()
+    while rig.batcher.run_ready():
+        pass
+    assert [len(values(f)) for f in futures] == [1, 3, 9]
+    assert [given["x"].shape[0] for given in rig.given] == [1, 3, 9]
+    assert {r.reason for r in rig.reports} == {"alone"}
+
+
+def test_an_output_of_another_size_fails_the_batch() -> None:
+    rig = Rig()
+    rig.batcher._run = lambda inputs: {"y": inputs["x"][:1], "one": 1}
+    future = rig.submit(rows(1, 2, 3))
+    rig.batcher.run_ready()
+    error = future.exception(0)
+    assert isinstance(error, Failure) and "must have 4 elements" in error.message
+
+
+def test_rows_of_several_elements() -> None:
+    size = OpenSize("n", {"x": 0}, {"y": Rows(0, 2)})
+    axes = Paddable(AXES.inputs, {"y": parse_type("f32[2*n]")}, {"n": size}, size)
+    rig = Rig(axes)
+    rig.batcher._run = lambda inputs: {"y": inputs["x"].reshape(-1)}
+    futures = [rig.submit(rows(1)), rig.submit(rows(2, 3))]
+    rig.batcher.run_ready()
+    assert [f.result(0)["y"].tolist() for f in futures] == [[1, 1], [2, 2, 3, 3]]
+
+
+def test_threads() -> None:
+    """32 threads submit requests of random sizes; each gets its own rows."""
+    reports: list[BatchReport] = []
+    batcher = Batcher(
+        lambda inputs: {"y": inputs["x"] * 10, "one": np.float32(1)},
+        AXES,
+        BatchingConfig(max_batch_size=8, max_enqueued_batches=1000, batch_timeout_micros=500),
+        reports.append,
+    )
+    wrong: list[Any] = []
+
+    def client(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(40):
+            x = rng.standard_normal((int(rng.integers(1, 20)), 2)).astype(np.float32)
+            future = batcher.submit({"x": x})
+            if rng.random() < 0.1 and future.cancel():
+                continue
+            try:
+                np.testing.assert_array_equal(future.result(60)["y"], x * 10)
+            except BaseException as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    batcher.close()
+    assert not wrong
+    assert all(1 <= r.rows <= r.padded_to <= 8 for r in reports)
+    assert not len(batcher._waiting) and batcher._running == 0
