@@ -74,7 +74,7 @@ def test_the_event_of_a_program_in_jaxs_cache(tmp_path: Path) -> None:
     assert first == 0 < second
 
 
-@pytest.mark.parametrize("name", ["LOCATIONS", "PLATFORMS", "SHARDY"])
+@pytest.mark.parametrize("name", ["FEW_OPTIMIZATIONS", "LOCATIONS", "PLATFORMS", "SHARDY"])
 def test_the_settings_are_there(name: str) -> None:
     assert FACTS[name] in jax_internals.all_settings()
 

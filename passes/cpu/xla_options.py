@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-import jax
-
 from graphc.ir.program import Program
+from graphc.jax_internals import FEW_OPTIMIZATIONS, all_settings
 from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 
 _CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
@@ -33,7 +32,7 @@ def quicker_options(platform: str) -> Mapping[str, int]:
     """The options that shorten the compilation on `platform` and keep the speed of the program;
     empty for none. A level in the environment variable XLA_FLAGS takes precedence, and so does
     JAX's setting that turns optimizations off."""
-    is_given = _LEVEL in os.environ.get("XLA_FLAGS", "") or jax.config.jax_disable_most_optimizations
+    is_given = _LEVEL in os.environ.get("XLA_FLAGS", "") or all_settings()[FEW_OPTIMIZATIONS]
     return _QUICKER if platform == "cpu" and not is_given else {}
 
 
