@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -242,6 +244,25 @@ def test_a_request_that_runs_cannot_be_cancelled() -> None:
     futures.append(rig.submit(rows(1)))
     rig.batcher.run_ready()
     assert futures[1] is False and values(futures[0]) == [10]
+
+
+def test_arrays_are_free_when_the_result_is_there() -> None:
+    """Reference counts free them: a busy server must not wait for the garbage collector."""
+    rig = Rig()
+    rig.batcher._run = lambda inputs: {"y": inputs["x"] * 10, "one": 1}
+    gc.collect()
+    gc.disable()
+    try:
+        for count in (1, 3, 9):
+            inputs = rows(*range(count))
+            seen = weakref.ref(inputs["x"])
+            future = rig.submit(inputs)
+            del inputs
+            while rig.batcher.run_ready():
+                pass
+            assert len(values(future)) == count and seen() is None
+    finally:
+        gc.enable()
 
 
 def test_deadlines() -> None:
