@@ -29,7 +29,7 @@ from graphc.serving.protocol.tensors import encode
 Row = tuple[str, str, str]
 Send = Callable[[], Awaitable[None]]
 CLIENTS = (1, 8)
-SECONDS, ROUNDS = 1.5, 5
+SECONDS, ROUNDS = 1.0, 5
 SIZE = 784
 ANSWER = 250  # bytes: ten probabilities in JSON
 

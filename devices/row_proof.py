@@ -42,6 +42,7 @@ from graphc.ir.source import Source
 from graphc.ops.arrays.creation import IOTA
 from graphc.ops.arrays.shape import BROADCAST_TO
 from graphc.ops.catalogue import CATALOGUE
+from graphc.ops.control.scan import SCAN
 from graphc.ops.core.layout_rules import replicated
 from graphc.passes.simplify.drop_marks import DropGradientRules
 
@@ -282,6 +283,8 @@ class _Flow:
             return [REPLICATED] * len(node.outputs)
         if not rowwise and not node.regions:
             return [self._made(plain)]
+        if self._maps_rows(plain, have):
+            return [Sharded(0)] * len(node.outputs)
         try:
             plan = (node.op.layout or replicated)(self, node, *have)
         except (GraphcError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -332,6 +335,15 @@ class _Flow:
                     raise _Refused(_at(plain, f"has a result of {dim} elements along axis {axis}"))
             elif self._size in symbols_of(dim):
                 raise _Refused(_at(plain, f"has a result with {dim} along axis {axis}"))
+
+    def _maps_rows(self, plain: Node, have: Sequence[Layout]) -> bool:
+        """Whether a node is a loop over the rows that carries nothing from one to the next, as
+        `gc.map_fn` makes it."""
+        if plain.op is not SCAN or plain.attrs["carries"] or has_size(plain.regions[0], self._size):
+            return False
+        consts = plain.attrs["consts"]
+        same = all(layout == REPLICATED for layout in have[:consts])
+        return same and all(layout == Sharded(0) for layout in have[consts:])
 
     def _made(self, plain: Node) -> Layout:
         """The layout of a result that has the size, from operands without rows: equal rows, or the

@@ -42,6 +42,10 @@ def printed(x):
         return x * 2
 
 
+def added(total, row):
+    return total + row, total
+
+
 @gc.function
 def centred(x):
     return x - gc.reduce_mean(x, 0, name="middle")
@@ -67,6 +71,7 @@ ACCEPTED = {
     "broadcast zeros": (lambda x: x + gc.zeros(x.shape), ("batch", 6)),
     "loop": (doubled, ("batch", 6)),
     "custom gradient": (clipped, ("batch", 6)),
+    "loop over the rows": (lambda x: gc.map_fn(lambda row: row / gc.sum(row), x), ("batch", 6)),
     "function": (scaled, ("batch", 6)),
     "cond": (lambda x: gc.cond(gc.constant(1) > 0, lambda: x + 1, lambda: x * 2), ("batch", 6)),
 }
@@ -102,6 +107,12 @@ REFUSED = {
     "rows of others": (lambda x: gc.reshape(x, (-1, 4)), "", "cannot be changed alone"),
     "dropout": (lambda x: nn.dropout(x, 0.5), "variable", "assigned"),
     "rows decide the trip count": (steps, "most", "takes the maximum of all rows"),
+    "a carry from row to row": (lambda x: gc.scan(added, x[0] * 0, x)[1], "", "needs all rows"),
+    "the other rows in a loop": (
+        lambda x: gc.map_fn(lambda row: row - gc.reduce_max(x), x),
+        "Scan",
+        "needs all rows",
+    ),
     "mean in a function": (centred, "middle", "adds up all rows"),
     "print": (printed, "Print", "has an effect"),
 }

@@ -76,6 +76,7 @@ ONE: dict[str, Step] = {
     "best": lambda x: gc.one_hot(gc.argmax(x, axis=-1), WIDTH),
     "scan 0": scanned(0),
     "scan 1": scanned(1),
+    "map": lambda x: gc.map_fn(lambda row: row * gc.sum(row), x),
     "loop": looped,
     "counted": counted,
     "cond": branched,

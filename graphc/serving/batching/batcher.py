@@ -132,21 +132,18 @@ class Batcher:
             raise Failure("DEADLINE_EXCEEDED", "the deadline passed before the request was queued")
         alone = self._form.batch is None
         bounds = [(0, 1)] if alone else list(pieces_of(sizes.rows, self._most_rows))
-        request = Request(inputs, sizes, deadline, now, bounds)
         key = self._form.key(inputs, sizes)
+        request = Request(inputs, sizes, key, deadline, now, bounds, self._drop)
         with self._changed:
             if self._closing:
                 raise Failure("UNAVAILABLE", "the model is being unloaded")
-            if self._waiting.add(key, request.pieces, alone):
+            if self._waiting.add(request.pieces(), alone):
                 self._changed.notify(len(bounds))
-
-        def forget(future: Future[dict[str, Array]]) -> None:
-            if future.cancelled() or future.exception() is not None:
-                with self._changed:
-                    self._waiting.drop(key, request)
-
-        request.future.add_done_callback(forget)
         return request.future
+
+    def _drop(self, request: Request) -> None:
+        with self._changed:
+            self._waiting.drop(request)
 
     def close(self) -> None:
         """Runs what waits, then stops the threads. Later requests fail with UNAVAILABLE."""

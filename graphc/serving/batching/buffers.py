@@ -60,7 +60,7 @@ class Buffers:
 
     def _rows(self, name: str, value: Array, piece: Piece) -> Array:
         axis = self._form.batch_axis(name)
-        if axis is None or len(piece.request.pieces) == 1:
+        if axis is None or len(piece.request.bounds) == 1:
             return value
         return value[(slice(None),) * axis + (slice(piece.start, piece.stop),)]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -125,36 +126,68 @@ class Form:
         return (sizes.shapes, *same)
 
 
+class Reply(Future[dict[str, Array]]):
+    """The future of a request. Cancelling it removes the request from the queue.
+
+    It has no strong reference to the request, so that reference counts free the arrays.
+    """
+
+    def __init__(self, request: Request, drop: Callable[[Request], None]) -> None:
+        super().__init__()
+        self._request = weakref.ref(request)
+        self._drop = drop
+
+    def cancel(self) -> bool:
+        """Cancels the request, unless it runs. Returns whether it did."""
+        cancelled = super().cancel()
+        request = self._request()
+        if cancelled and request is not None:
+            self._drop(request)
+        return cancelled
+
+
 class Request:
     """A request that is waiting or runs.
+
+    Args:
+        drop: removes the request from the queue, when it is cancelled or fails.
 
     Attributes:
         inputs: name -> array.
         sizes: its sizes.
+        key: requests with equal keys can be joined.
         future: receives the result. Cancelling it drops the request.
         deadline: the time by which it must run, or None.
         arrived: when it was submitted.
-        pieces: its parts of at most as many rows as a batch.
+        bounds: the first and last-plus-one row of each piece.
     """
 
     def __init__(
         self,
         inputs: Arrays,
         sizes: Sizes,
+        key: Hashable,
         deadline: float | None,
         arrived: float,
         bounds: Sequence[tuple[int, int]],
+        drop: Callable[[Request], None],
     ) -> None:
         self.inputs = inputs
         self.sizes = sizes
-        self.future: Future[dict[str, Array]] = Future()
+        self.key = key
+        self.future = Reply(self, drop)
         self.deadline = deadline
         self.arrived = arrived
-        self.pieces = [Piece(self, start, stop) for start, stop in bounds]
+        self.bounds = bounds
+        self._drop = drop
         self._results: dict[int, dict[str, Array]] = {}
         self._lock = threading.Lock()
         self._started = False
         self._settled = False
+
+    def pieces(self) -> list[Piece]:
+        """Its parts of at most as many rows as a batch."""
+        return [Piece(self, start, stop) for start, stop in self.bounds]
 
     def claim(self, now: float) -> bool:
         """Whether a piece of it is to run now. Afterwards it cannot be cancelled.
@@ -183,13 +216,14 @@ class Request:
                 self._started = True
                 if not self.future.set_running_or_notify_cancel():
                     return
+        self._drop(self)
         self.future.set_exception(error)
 
     def finish(self, piece: Piece, results: dict[str, Array], form: Form) -> None:
         """Records the result of a piece. The last one completes the request."""
         with self._lock:
             self._results[piece.start] = results
-            if self._settled or len(self._results) < len(self.pieces):
+            if self._settled or len(self._results) < len(self.bounds):
                 return
             self._settled = True
             parts = [self._results[start] for start in sorted(self._results)]

@@ -71,13 +71,14 @@ class Waiting:
         """The number of batches that wait."""
         return self._count
 
-    def add(self, key: Hashable, pieces: Sequence[Piece], alone: bool = False) -> bool:
+    def add(self, pieces: Sequence[Piece], alone: bool = False) -> bool:
         """Adds the pieces of one request, all or none. Returns whether a batch was opened or is
         full, so that a runner must look.
 
         Raises:
             Failure: UNAVAILABLE: too many batches wait.
         """
+        key = pieces[0].request.key
         queue = self._queues.get(key) or deque[_Batch]()
         self._check_room(queue, pieces, alone)
         changed = False
@@ -136,8 +137,9 @@ class Waiting:
         """When the next batch is released because of its timeout; None if none waits."""
         return min((queue[0].due for queue in self._queues.values()), default=None)
 
-    def drop(self, key: Hashable, request: Request) -> None:
+    def drop(self, request: Request) -> None:
         """Removes the pieces of a request that was cancelled or failed."""
+        key = request.key
         queue = self._queues.get(key)
         if queue is None:
             return

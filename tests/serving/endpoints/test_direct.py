@@ -12,18 +12,37 @@ from graphc.serving.failures import Failure
 from tests.serving.fakes import Entry, FakeManager, FakeServable, ask
 
 
-def test_estimates() -> None:
+def test_short_calls_run_in_the_event_loop() -> None:
     direct = Direct()
+    assert not direct.is_short("a")
+    direct.handed_over("a", 0.02)
+    assert not direct.is_short("a")
+    direct.handed_over("a", 0.009)
+    direct.handed_over("a", 0.02)  # it waited for a thread
+    assert direct.is_short("a") and not direct.is_short("b")
+    for seconds in (0.1, 0.1, 0.0001, 0.1, 0.1):  # the machine is busy
+        direct.ran_here("a", seconds)
+        assert direct.is_short("a")
+
+
+def test_long_calls_go_back_to_threads() -> None:
+    direct = Direct()
+    direct.handed_over("a", 0.005)
+    for _ in range(3):
+        assert direct.is_short("a")
+        direct.ran_here("a", 0.005)
     assert not direct.is_short("a")
     direct.handed_over("a", 0.005)
     assert not direct.is_short("a")
-    direct.handed_over("a", 0.0002)
-    direct.handed_over("a", 0.005)  # it waited for a thread
-    assert direct.is_short("a") and not direct.is_short("b")
-    direct.ran_here("a", 0.1)
-    assert not direct.is_short("a")
-    direct.handed_over("a", 0.0002)
+    direct.handed_over("a", 0.0005)
     assert direct.is_short("a")
+
+
+def test_the_number_of_keys_is_bounded() -> None:
+    direct = Direct()
+    for number in range(10_000):
+        direct.handed_over(number, 0.0)
+    assert not direct.is_short(0) and direct.is_short(9_999)
 
 
 class Servable(FakeServable):

@@ -7,6 +7,7 @@ import shutil
 import threading
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -429,3 +430,20 @@ def test_what_appears_while_it_is_written(tmp_path: Path, managing) -> None:
         file.write(whole[-1:])
     manager.poll()
     check(manager, 2)
+
+
+def test_replicas_on_several_devices(tmp_path: Path, managing) -> None:
+    """Each device has the weights once; a version takes all devices, and leaves them."""
+    put(tmp_path, 1, 1)
+    devices = jax.local_devices()[:2]
+    manager = managing(ModelConfig("m", tmp_path), devices=devices)
+    arrays = manager.sharing.arrays
+    assert {next(iter(array.devices())) for array in arrays._arrays.values()} == set(devices)
+    one = arrays.nbytes
+    for _ in range(4):
+        check(manager, 1)
+    put(tmp_path, 2, 2)
+    manager.poll()
+    check(manager, 2)
+    assert states(manager) == {1: "END", 2: "AVAILABLE"}
+    assert arrays.nbytes == one
