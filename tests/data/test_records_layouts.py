@@ -237,8 +237,9 @@ KINDS = {"a": "int64_list", "b": "float_list", "c": "bytes_list"}
 
 
 @pytest.mark.parametrize("size", [1, 100, 127, 128, 5000, 2**14, 40_000, 2**21])
-def test_records_of_any_size(size: int) -> None:
+def test_records_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths of 1 to 4 bytes."""
+    monkeypatch.setattr(layouts, "_LARGE", 2**30)
     rows = [
         {"a": [1] * (size // 8), "b": [0.5] * (size // 16), "c": bytes(size - n % 2)}
         for n in range(5)
@@ -288,6 +289,13 @@ def test_features_without_values(name: str, kind: int) -> None:
         same = [field(1, field(1, key + form))] * 6
         check(same)
         check([*same, gc.data.example({"d": 1})])
+
+
+def test_large_records_are_left_to_protobuf() -> None:
+    records = [gc.data.example({"c": bytes(20_000)})] * 8
+    assert left(records, KINDS) is None
+    small = [gc.data.example({"c": b"small"})] * 24
+    assert left(records + small, KINDS) == []
 
 
 def test_names_of_other_features_may_be_any_bytes() -> None:

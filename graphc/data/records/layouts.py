@@ -26,6 +26,7 @@ _Wanted: TypeAlias = tuple[tuple[bytes, int], ...]  # names of features and tags
 _Lengths: TypeAlias = Callable[[Array], tuple[Array, Any]]
 
 _FEW = 4  # records: for fewer, NumPy is slower than protobuf
+_LARGE = 8192  # bytes of a record: joining larger ones takes longer than protobuf does
 _FORMS = 4  # of the records of a batch: more are left to protobuf
 _MOST = 1000  # features of a record: more are left to protobuf, since the arrays would be large
 _LONGEST = 255  # bytes of a name
@@ -48,11 +49,11 @@ def found(
         the features is to be filled. None if nothing was found at all.
     """
     count = len(records)
-    if count < _FEW or not kinds:
+    lengths = np.fromiter(map(len, records), np.int64, count)
+    if count < _FEW or not kinds or int(lengths.sum()) > _LARGE * count:
         return None
     wanted = tuple((name.encode(), TAGS[kind]) for name, kind in kinds.items())
     data = b"".join([*records, bytes(_MARGIN)])
-    lengths = np.fromiter(map(len, records), np.int64, count)
     ends = np.cumsum(lengths)
     starts = ends - lengths
     same = alike(records, data, dict(wanted)) if (lengths == lengths[0]).all() else None
