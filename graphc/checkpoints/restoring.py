@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from graphc.checkpoints import folder as folders
+from graphc.checkpoints.arguments import checked_path
 from graphc.checkpoints.contents import Saved
 from graphc.checkpoints.manifest import MANIFEST
 from graphc.checkpoints.selection import RestoreReport, Selection, check_session, put
-from graphc.errors import AttributeValueError, CheckpointError
+from graphc.errors import CheckpointError
 from graphc.ir.calls import explained
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
@@ -88,7 +89,7 @@ def restore(
         >>> folder.cleanup()
     """
     check_session(session, "restore")
-    saved = Saved(_one(path))
+    saved = Saved(_one(checked_path(path, "restore")))
     selection = Selection(
         session, saved, include=include, exclude=exclude, rename=rename, strict=strict
     )
@@ -96,14 +97,8 @@ def restore(
     return selection.report
 
 
-def _one(given: object) -> Path:
+def _one(path: Path) -> Path:
     """The folder of a checkpoint, from that or from the folder of several."""
-    if not isinstance(given, (str, os.PathLike)) or isinstance(os.fspath(given), bytes):
-        raise AttributeValueError(
-            f"restore: path must be the path of a folder, got {given!r:.80}",
-            source=current_source(),
-        )
-    path = Path(given)
     if (path / MANIFEST).is_file():
         return path
     if path.is_file():

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphc.artifacts import save
 from graphc.checkpoints.checkpointer import Checkpointer
+from graphc.cli.failures import running
 from graphc.cli.report import amount, duration, print_json, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import ask_for_devices, options_with_cache, strategy_for
@@ -36,7 +37,7 @@ _LAST = 20
 def run(options: argparse.Namespace) -> None:
     """Trains, evaluates, saves, and prints a summary."""
     ask_for_devices(options.devices)
-    job = load_job(options.script, options.arguments)
+    job = load_job(options.script, options.arguments, guarded=False)
     if options.save is not None:
         check_savable(job, options.script, options.save)  # now, not after an hour of training
     check_checkpoints(options.checkpoint_dir, resume=options.resume)
@@ -45,17 +46,18 @@ def run(options: argparse.Namespace) -> None:
         strategy=strategy_for(options.devices),
         options=options_with_cache(options.cache_dir),
     )
-    history = fit(
-        session,
-        job,
-        steps=options.steps,
-        validation=validation_of(job, options.validate_every, options.script),
-        callbacks=callbacks_of(job, options),
-        checkpoint=options.checkpoint_dir,
-        resume=options.resume,
-        progress=not options.no_progress,
-    )
-    facts = summary(session, job, history)
+    with running(options.script):
+        history = fit(
+            session,
+            job,
+            steps=options.steps,
+            validation=validation_of(job, options.validate_every, options.script),
+            callbacks=callbacks_of(job, options),
+            checkpoint=options.checkpoint_dir,
+            resume=options.resume,
+            progress=not options.no_progress,
+        )
+        facts = summary(session, job, history)
     if options.save is not None:
         save(session, options.save, signatures=job.signatures)
         facts["saved"] = saved_facts(job, options.save)
@@ -167,6 +169,7 @@ def summary(session: Session, job: Job, history: History) -> dict[str, Any]:
         for name, values in history.metrics.items()
         if len(values)
     }
+    evaluation = {} if job.evaluate is None else job.evaluate(session)
     return {
         "graph": job.graph.name,
         "steps": history.steps,
@@ -181,7 +184,7 @@ def summary(session: Session, job: Job, history: History) -> dict[str, Any]:
         "step_seconds": history.step_seconds,
         "metrics": metrics,
         "validation": {name: values[-1] for name, (_, values) in history.validation.items()},
-        "evaluation": {} if job.evaluate is None else job.evaluate(session),
+        "evaluation": {name: float(value) for name, value in evaluation.items()},
     }
 
 

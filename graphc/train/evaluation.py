@@ -207,7 +207,7 @@ def predict(
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
-def _taken(batches: Iterable[Feeds], steps: int | None, who: str) -> Iterator[Feeds]:
+def _taken(batches: Any, steps: int | None, who: str) -> Iterator[Feeds]:
     if not isinstance(batches, Iterable) or isinstance(batches, Mapping):
         raise FeedError(
             f"{who}: batches must be an iterable of feeds, got {type(batches).__name__}",

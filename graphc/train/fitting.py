@@ -145,8 +145,8 @@ def _checked_callbacks(callbacks: Any) -> list[Callback]:
             source=current_source(),
             hint="callbacks=[gc.train.StopOnNaN()]",
         )
-    callbacks = list(callbacks)
-    for each in callbacks:
+    found: list[Any] = list(callbacks)
+    for each in found:
         if not isinstance(each, Callback):
             raise AttributeValueError(
                 f"fit: a callback must be a gc.train.Callback, got {each!r:.80}",
@@ -162,7 +162,7 @@ def _checked_callbacks(callbacks: Any) -> list[Callback]:
                     f"got {value!r}",
                     source=current_source(),
                 )
-    return callbacks
+    return found
 
 
 def _checked_validation(validation: Any) -> Validation | None:

@@ -44,6 +44,8 @@ Z, Z2 = np.float32(0), np.float32([0, 0])
 def test_what_is_no_path(path: Any) -> None:
     with pytest.raises(AttributeValueError, match="path must be the path of a folder, got"):
         gc.train.restore(fresh(n=0), path)
+    with pytest.raises(AttributeValueError, match="path must be the path of a folder, got"):
+        gc.train.restore_orbax(fresh(n=0), path)
 
 
 @pytest.mark.parametrize(

@@ -248,6 +248,7 @@ def test_nothing_to_measure() -> None:
         pytest.param({"steps": True}, AttributeValueError, "got True", id="bool"),
         pytest.param({"feeds": []}, FeedError, "got no batch", id="no batches"),
         pytest.param({"feeds": [3]}, FeedError, "got int", id="no feeds"),
+        pytest.param({"feeds": 3}, FeedError, "got int", id="int feeds"),
         pytest.param({"feeds": None}, FeedError, "is needed and not fed", id="not fed"),
     ],
 )

@@ -194,7 +194,7 @@ def can_overwrite(array: Any, buffer: Buffer) -> bool:
     """
     if not isinstance(array, jax.Array) or buffer.kind == FLAT or size_of(buffer) < REUSED:
         return False
-    return _devices_of(array.sharding)[0].platform == "cpu"
+    return bool(_devices_of(array.sharding)[0].platform == "cpu")
 
 
 def overwritten(array: jax.Array, buffer: Buffer, values: Mapping[str, Any]) -> jax.Array:

@@ -14,6 +14,7 @@ import pytest
 
 import graphc as gc
 from graphc.errors import ExecutionError, StateError
+from graphc.ir.dtypes import BY_SHORT
 from graphc.ir.types import parse_type
 from graphc.runtime.buffers import packing
 from graphc.runtime.buffers.layout import STACKED, Buffer
@@ -317,6 +318,23 @@ def test_large_values_are_written_into_the_memory_of_the_old_ones(
     for name, value in first.values().items():
         assert np.array_equal(value, second.values()[name]), name
     assert_near(second.run([train, loss], {x: FEED})[1], first.run([train, loss], {x: FEED})[1])
+
+
+@pytest.mark.parametrize("dtype", sorted(BY_SHORT.keys() - {"i4", "u4"}))  # JAX packs those
+def test_values_of_each_dtype_are_written_in_place(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that was compiled before takes them."""
+    monkeypatch.setattr("graphc.runtime.buffers.packing.REUSED", 1)
+    graph = gc.Graph()
+    with graph:
+        shape = (5000,)  # smaller ones share a buffer
+        v = gc.variable(np.zeros(shape, BY_SHORT[dtype]), name="v", trainable=False)
+    session = gc.Session(graph)
+    session.run(v)
+    given = (np.arange(5000) % 2).astype(np.float32).astype(BY_SHORT[dtype])
+    session.set("v", given)
+    assert np.asarray(session.run(v)).tobytes() == given.tobytes()
 
 
 @pytest.mark.parametrize("consumed", [True, False], ids=["consumed", "intact"])
