@@ -283,6 +283,16 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "get_tensor_by_name": "session.run(name); fetches and feeds may be names",
         "trainable_variables": "[v for v in graph.variables.values() if v.trainable]",
     },
+    "At": {
+        "set": "x.at[index].set(values)",
+    },
+    "Checkpointer": {
+        "latest_checkpoint": "checkpointer.latest()",
+        "load": "checkpointer.restore(session)",
+        "read": "checkpointer.restore(session)",
+        "restore_or_initialize": "checkpointer.restore(session), which gives None without a file",
+        "write": "checkpointer.save(session, step)",
+    },
     "Layer": {
         "add": "gc.nn.Sequential([layer, another])",
         "add_weight": "layer.variable(name, initial, shape)",
@@ -316,11 +326,53 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "weights": "layer.variables",
         "zero_grad": "nothing: gradients are nodes, and do not accumulate",
     },
+    "Metric": {
+        "compute": "session.run(mean.value)",
+        "eval": "session.run(mean.value)",
+        "reset_state": "session.run(mean.reset)",
+        "reset_states": "session.run(mean.reset)",
+        "result": "session.run(mean.value)",
+        "update_op": "mean.update",
+        "update_state": "session.run([train, mean.update], feeds)",
+    },
+    "Model": {
+        "eval": 'loaded.signatures["predict"](x=values)',
+        "fit": "a signature with updates: gc.Signature(inputs, outputs, updates=[train])",
+        "forward": 'loaded.signatures["predict"](x=values)',
+        "get_weights": "loaded.state()",
+        "predict": 'loaded.signatures["predict"](x=values)',
+        "predict_on_batch": 'loaded.signatures["predict"](x=values)',
+        "run": 'loaded.signatures["predict"](x=values)',
+        "serve": 'loaded.signatures["predict"](x=values)',
+        "state_dict": "loaded.state()",
+        "summary": "loaded.signatures",
+        "weights": "loaded.variables",
+    },
     "Node": {
         "eval": "session.run(node)",
         "minimize": "gc.minimize(loss, optimizer)",
         "run": "session.run(node, feeds)",
         "step": "session.run(node, feeds)",
+    },
+    "Pipeline": {
+        "apply": "pipeline.map(f)",
+        "as_numpy_iterator": "iter(pipeline)",
+        "cache": "list(pipeline.take(n)), and gc.data.from_iterable of the list",
+        "flat_map": "pipeline.interleave(f)",
+        "from_generator": "gc.data.from_generator(generator)",
+        "from_tensor_slices": "gc.data.from_arrays(arrays)",
+        "get_next": "next(iter(pipeline))",
+        "make_initializable_iterator": "iter(pipeline)",
+        "make_one_shot_iterator": "iter(pipeline)",
+        "padded_batch": "pipeline.batch(size).pad()",
+        "parallel_map": "pipeline.map(f, workers=4)",
+        "unbatch": "the pipeline before batch(size)",
+    },
+    "Places": {
+        "assign": "x.at[index].set(values)",
+        "sub": "x.at[index].add(-values)",
+        "subtract": "x.at[index].add(-values)",
+        "update": "x.at[index].set(values)",
     },
     "Session": {
         "as_default": "the session itself: session.run(x)",
@@ -340,6 +392,16 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
     },
 }
 
+_LOGGED = "audio graph histogram hparams image pr_curve scalar text"
+MEMBERS["EventWriter"] = {
+    **{f"add_{name}": f"writer.{name}" for name in _LOGGED.split()},
+    "add_images": "writer.image",
+    "add_run_metadata": "writer.run_metadata",
+    "add_scalars": "writer.scalar, once for each curve",
+    "add_summary": "writer.scalar and so on, with numbers that session.run gave",
+    "log": "writer.scalar",
+}
+
 # Arguments of other libraries that no function of graphc has -> what to do.
 REMARKS: Final[dict[str, str]] = {
     "axis": "it works on the last axis, the features",
@@ -348,6 +410,7 @@ REMARKS: Final[dict[str, str]] = {
     "beta_initializer": "offsets start at zero; session.set changes them",
     "bidirectional": "gc.nn.Bidirectional(layer)",
     "center": "gc.minimize(loss, optimizer, variables=[...]) trains the others only",
+    "class_weight": "a loss has one value for each example: losses * gc.take(weights, labels)",
     "collections": "graph.add_to_collection(name, item)",
     "config": "options=gc.CompileOptions(...)",
     "data_format": "channels come last: gc.transpose(x, (0, 2, 3, 1)) of [batch, channels, "
@@ -382,6 +445,7 @@ REMARKS: Final[dict[str, str]] = {
     "reuse": "a layer that is called again shares its variables",
     "sample_weight": "a loss has one value for each example: gc.reduce_mean(loss * weight)",
     "scope": "`with gc.name_scope(name):` around the call",
+    "shape": "gc.full(shape, value) fills a shape, gc.reshape(x, shape) gives another one",
     "size_average": "a loss has one value for each example: gc.reduce_mean(loss)",
     "state_is_tuple": "the state is a tuple (h, c)",
     "stateful": "layer.with_state(x, state) goes on from a state",
@@ -391,6 +455,7 @@ REMARKS: Final[dict[str, str]] = {
     "use_locking": "assignments of a run happen in program order",
     "validate_indices": "CompileOptions(check_numerics=True) checks indices",
     "validate_shape": "a variable keeps its shape",
+    "weight": "a loss has one value for each example: gc.reduce_mean(loss * weight)",
     "weights": "a loss has a value for each example: gc.reduce_mean(loss * weights)",
 }
 
@@ -413,7 +478,7 @@ KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "batch_size": ("size", "batch"),
     "dilation_rate": ("dilation",),
     "dilations": ("dilation",),
-    "dim": ("axis", "axes"),
+    "dim": ("axis", "axes", "features", "units"),
     "dimension": ("axis",),
     "dims": ("axis", "axes", "shape"),
     "elems": ("xs",),
@@ -423,6 +488,7 @@ KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "embeddings_regularizer": ("regularizer",),
     "features": ("units",),
     "feed_dict": ("feeds",),
+    "filepath": ("folder",),
     "filters": ("features", "w"),
     "fn": ("f",),
     "gamma_regularizer": ("scale_regularizer",),
@@ -447,7 +513,10 @@ KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "logits": ("logits", "x"),
     "loop_vars": ("init",),
     "low": ("minval",),
+    "max_to_keep": ("keep",),
     "maximum_iterations": ("max_trip_count",),
+    "min_delta": ("min_change",),
+    "monitor": ("metric",),
     "multiples": ("reps",),
     "n_power_iterations": ("iterations",),
     "nhead": ("heads",),
@@ -465,6 +534,7 @@ KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "out_features": ("features", "units"),
     "output_dim": ("features",),
     "p": ("rate",),
+    "paddings": ("pad_width",),
     "perm": ("axes",),
     "pointwise_filter": ("pointwise",),
     "pool_size": ("window",),
@@ -485,6 +555,7 @@ KEYWORDS: Final[dict[str, tuple[str, ...]]] = {
     "units": ("features",),
     "values": ("tensors", "x"),
     "var_list": ("variables",),
+    "vocab_size": ("count",),
     "y_pred": ("predictions", "logits"),
     "y_true": ("labels",),
 }

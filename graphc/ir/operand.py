@@ -518,8 +518,8 @@ class Operand(Operators):
         raise GraphError(
             f"{self!r} has no value while the graph is built",
             source=current_source(),
-            hint="run it: session.run(tensor). In the graph, gc.exp and so on stand for functions of "
-            "math, and gc.stack makes one tensor of a list",
+            hint="run it: session.run(tensor). In the graph, gc.exp and so on stand for functions "
+            "of math, and gc.stack makes one tensor of a list",
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 from graphc.copying import Uncopied
 from graphc.errors import AttributeValueError, StateError
 from graphc.ir.calls import explain_methods
+from graphc.ir.members import Helpful
 from graphc.ir.source import current_source
 from graphc.train.tensorboard.event_file import EventFile, Pending, open_event_file, release
 from graphc.train.tensorboard.hparams import session_end
@@ -20,7 +21,7 @@ from graphc.train.tensorboard.summaries import event
 from graphc.train.tensorboard.values import checked_folder, checked_step, checked_tag
 
 
-class EventWriter(Uncopied):
+class EventWriter(Helpful, Uncopied):
     """Opens the event file of a folder, hands events to it and closes it; see `SummaryWriter`."""
 
     instead = "make a writer with the same folder in the other process"
