@@ -293,6 +293,10 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "restore_or_initialize": "checkpointer.restore(session), which gives None without a file",
         "write": "checkpointer.save(session, step)",
     },
+    "History": {
+        "epoch": "history.epochs",
+        "history": "history.metrics",
+    },
     "Layer": {
         "add": "gc.nn.Sequential([layer, another])",
         "add_weight": "layer.variable(name, initial, shape)",

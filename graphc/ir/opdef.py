@@ -176,7 +176,7 @@ class InferContext:
             listed = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
             hint = "aligned from the right, sizes must be equal or 1"
             if self.op.name in ("Equal", "NotEqual"):
-                hint += "; `x in [a, b]` compares elements: use a set, which asks for the same tensor"
+                hint += "; `x in [a, b]` compares elements: a set finds the tensor itself"
             self.fail(f"shapes {listed} do not broadcast together: {a} against {b}", hint=hint)
         return self.constraints.find(a)
 

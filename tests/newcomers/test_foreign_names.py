@@ -93,6 +93,7 @@ def world(tmp_path_factory):
             "pipeline": gc.data.from_arrays({"x": np.ones((8, 2))}),
             "generator": lambda: iter([{"x": np.ones(2)}]),
             "writer": gc.train.SummaryWriter,
+            "history": gc.train.History(3, {"loss": np.zeros(3)}, 0.1, 0.1),
             "step": 1,
             "n": 2,
             "inputs": {"x": x},

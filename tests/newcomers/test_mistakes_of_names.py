@@ -474,6 +474,20 @@ ROWS = [
         True,
     ),
     Row(
+        "history_history",
+        lambda m: gc.train.History(3, {"loss": np.zeros(3)}, 0.1, 0.1).history["loss"],
+        errors.UnknownAttributeError,
+        ["History has no attribute 'history'", "write history.metrics"],
+        True,
+    ),
+    Row(
+        "in_list_of_tensors",
+        lambda m: m.c in [m.b, m.v],
+        errors.ShapeError,
+        ["Equal: shapes (2) and (3, 4) do not broadcast together", "a set finds the tensor itself"],
+        True,
+    ),
+    Row(
         "tensor_clone",
         lambda m: m.c.clone(),
         errors.UnknownAttributeError,

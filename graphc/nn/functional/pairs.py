@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from graphc.ir.node import Tensor
-from graphc.ops.core.checks import refuse
+from graphc.errors import ShapeError
+from graphc.ir.node import Tensor, describe_tensors
+from graphc.ir.scopes import AMBIENT
+from graphc.ir.source import current_source
 
 
 def refuse_column(op: str, **pair: Tensor) -> None:
@@ -14,9 +16,10 @@ def refuse_column(op: str, **pair: Tensor) -> None:
         return
     if high.shape[-1] == 1 and high.shape[-2] != 1 and low.shape[-1] != 1:
         column = next(label for label, each in pair.items() if each is high)
-        refuse(
+        raise ShapeError(
             f"{op}: {' and '.join(pair)} would give a loss for each pair of examples, because "
             f"{column} is a column and the other one is not",
+            details=describe_tensors(pair),
+            source=AMBIENT.source or current_source(),
             hint=f"gc.squeeze({column}, -1), or [..., None] for the other one",
-            **pair,
         )
