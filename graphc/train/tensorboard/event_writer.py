@@ -49,6 +49,13 @@ class EventWriter(Helpful, Uncopied):
 
         Raises:
             GraphcError: an event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> writer = gc.train.SummaryWriter(tempfile.mkdtemp())
+            >>> writer.scalar("loss", 0.5, step=10)
+            >>> writer.flush()
+            >>> writer.close()
         """
         self._own_file("flush").flush()
 
@@ -57,6 +64,11 @@ class EventWriter(Helpful, Uncopied):
 
         Raises:
             GraphcError: an event was not written, and no call has said so.
+
+        Examples:
+            >>> import tempfile
+            >>> writer = gc.train.SummaryWriter(tempfile.mkdtemp())
+            >>> writer.close()
         """
         self.end(success=True)
 
@@ -69,6 +81,12 @@ class EventWriter(Helpful, Uncopied):
 
         Raises:
             GraphcError: an event was not written, and no call has said so.
+
+        Examples:
+            >>> import tempfile
+            >>> writer = gc.train.SummaryWriter(tempfile.mkdtemp())
+            >>> writer.hparams({"rate": 0.1})
+            >>> writer.end(success=True)
         """
         if self._closed:
             return
