@@ -99,7 +99,9 @@ _NAMES: Final[dict[str, str]] = {
     "runtime": "Executable Session State compile compile_async freeze to_jax tune",
 }
 # Classes of records. Their constructors get the error messages that explain wrong arguments.
-_EXPLAINED: Final = ("Bucketing", "CompileOptions", "Limits", "Signature", "TensorSpec")
+_EXPLAINED: Final = (
+    *("Bucketing", "CompileOptions", "Graph", "Limits", "Signature", "TensorSpec"),
+)
 _HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would otherwise accept any name

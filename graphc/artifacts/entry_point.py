@@ -17,6 +17,7 @@ from graphc.artifacts.steps import Step
 from graphc.artifacts.ways import Chain
 from graphc.copying import Uncopied
 from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, nearest
+from graphc.ir.calls import explained
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
@@ -130,6 +131,7 @@ class EntryPoint(Uncopied):
 
     # -- running --------------------------------------------------------------------------------
 
+    @explained
     def __call__(self, state: ModelState | None = None, /, **inputs: Any) -> Any:
         """Runs the entry point once.
 
@@ -265,7 +267,8 @@ class EntryPoint(Uncopied):
             if argument not in self.inputs:
                 raise FeedError(
                     f"{self.name!r} has no input {argument!r}",
-                    hint=nearest(argument, self.inputs) or f"it has no inputs: {self._example()}",
+                    hint=nearest(argument, self.inputs, repr(self.name))
+                    or f"it has no inputs: {self._example()}",
                 )
         missing = [argument for argument in self.inputs if argument not in inputs]
         if missing:

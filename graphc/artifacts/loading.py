@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 from jax.sharding import SingleDeviceSharding
@@ -24,12 +24,15 @@ from graphc.copying import Uncopied
 from graphc.devices.discovery import platform_of
 from graphc.devices.strategy import DataParallel
 from graphc.errors import (
+    ArgumentError,
     ArtifactVersionError,
     AttributeValueError,
     DeviceError,
     UnknownNameError,
     nearest,
 )
+from graphc.ir.members import Helpful
+from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.runtime.buffers.layout import public_names
 from graphc.runtime.core.forking import FORKING
@@ -45,7 +48,9 @@ class Signatures(Mapping[str, EntryPoint]):
         found = self._entries.get(name)
         if found is None:
             raise UnknownNameError(
-                f"no signature {name!r} in the artifact", hint=nearest(str(name), self._entries)
+                f"no signature {name!r} in the artifact",
+                source=current_source(),
+                hint=nearest(str(name), self._entries, "loaded.signatures"),
             )
         return found
 
@@ -59,7 +64,7 @@ class Signatures(Mapping[str, EntryPoint]):
         return f"<Signatures {', '.join(self._entries)}>"
 
 
-class Model(Uncopied):
+class Model(Helpful, Uncopied):
     """A loaded artifact: its entry points, and the weights it was saved with. `gc.load` returns it.
 
     The file stays open. A weight is read, checked and put on the device when an entry point that
@@ -84,6 +89,16 @@ class Model(Uncopied):
         self.signatures = Signatures(signatures)
         self._members = members
         self._saved = saved
+
+    if not TYPE_CHECKING:  # type checkers reject such a call
+
+        def __call__(self, *args: Any, **inputs: Any) -> NoReturn:
+            named = next(iter(self.signatures), "predict")
+            raise ArgumentError(
+                "a model is not a function: it has entry points",
+                source=current_source(),
+                hint=f"loaded.signatures[{named!r}](x=values), with the inputs by name",
+            )
 
     def state(self) -> ModelState:
         """A new state with the saved values, from which training can start."""

@@ -283,6 +283,20 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "get_tensor_by_name": "session.run(name); fetches and feeds may be names",
         "trainable_variables": "[v for v in graph.variables.values() if v.trainable]",
     },
+    "At": {
+        "set": "x.at[index].set(values)",
+    },
+    "Checkpointer": {
+        "latest_checkpoint": "checkpointer.latest()",
+        "load": "checkpointer.restore(session)",
+        "read": "checkpointer.restore(session)",
+        "restore_or_initialize": "checkpointer.restore(session), which gives None without a file",
+        "write": "checkpointer.save(session, step)",
+    },
+    "History": {
+        "epoch": "history.epochs",
+        "history": "history.metrics",
+    },
     "Layer": {
         "add": "gc.nn.Sequential([layer, another])",
         "add_weight": "layer.variable(name, initial, shape)",
@@ -316,11 +330,53 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "weights": "layer.variables",
         "zero_grad": "nothing: gradients are nodes, and do not accumulate",
     },
+    "Metric": {
+        "compute": "session.run(mean.value)",
+        "eval": "session.run(mean.value)",
+        "reset_state": "session.run(mean.reset)",
+        "reset_states": "session.run(mean.reset)",
+        "result": "session.run(mean.value)",
+        "update_op": "mean.update",
+        "update_state": "session.run([train, mean.update], feeds)",
+    },
+    "Model": {
+        "eval": 'loaded.signatures["predict"](x=values)',
+        "fit": "a signature with updates: gc.Signature(inputs, outputs, updates=[train])",
+        "forward": 'loaded.signatures["predict"](x=values)',
+        "get_weights": "loaded.state()",
+        "predict": 'loaded.signatures["predict"](x=values)',
+        "predict_on_batch": 'loaded.signatures["predict"](x=values)',
+        "run": 'loaded.signatures["predict"](x=values)',
+        "serve": 'loaded.signatures["predict"](x=values)',
+        "state_dict": "loaded.state()",
+        "summary": "loaded.signatures",
+        "weights": "loaded.variables",
+    },
     "Node": {
         "eval": "session.run(node)",
         "minimize": "gc.minimize(loss, optimizer)",
         "run": "session.run(node, feeds)",
         "step": "session.run(node, feeds)",
+    },
+    "Pipeline": {
+        "apply": "pipeline.map(f)",
+        "as_numpy_iterator": "iter(pipeline)",
+        "cache": "list(pipeline.take(n)), and gc.data.from_iterable of the list",
+        "flat_map": "pipeline.interleave(f)",
+        "from_generator": "gc.data.from_generator(generator)",
+        "from_tensor_slices": "gc.data.from_arrays(arrays)",
+        "get_next": "next(iter(pipeline))",
+        "make_initializable_iterator": "iter(pipeline)",
+        "make_one_shot_iterator": "iter(pipeline)",
+        "padded_batch": "pipeline.batch(size).pad()",
+        "parallel_map": "pipeline.map(f, workers=4)",
+        "unbatch": "the pipeline before batch(size)",
+    },
+    "Places": {
+        "assign": "x.at[index].set(values)",
+        "sub": "x.at[index].add(-values)",
+        "subtract": "x.at[index].add(-values)",
+        "update": "x.at[index].set(values)",
     },
     "Session": {
         "as_default": "the session itself: session.run(x)",
@@ -338,4 +394,14 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "state_dict": "session.values()",
         "variables": "session.values(); session.graph.variables are the variables",
     },
+}
+
+_LOGGED = "audio graph histogram hparams image pr_curve scalar text"
+MEMBERS["EventWriter"] = {
+    **{f"add_{name}": f"writer.{name}" for name in _LOGGED.split()},
+    "add_images": "writer.image",
+    "add_run_metadata": "writer.run_metadata",
+    "add_scalars": "writer.scalar, once for each curve",
+    "add_summary": "writer.scalar and so on, with numbers that session.run gave",
+    "log": "writer.scalar",
 }

@@ -337,7 +337,7 @@ class Graph(Lookups):
         return self.show()._repr_html_()
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise no_member(self, "Graph", name)
+        raise no_member(self, ["Graph"], name)
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.nodes)} nodes, {len(self.variables)} variables" + (

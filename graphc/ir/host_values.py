@@ -22,6 +22,7 @@ from jax import numpy as jnp
 from graphc.errors import DTypeError, GraphcError
 from graphc.ir.dtypes import (
     SCALAR_DEFAULTS,
+    SHORT,
     DType,
     as_dtype,
     float_info,
@@ -72,6 +73,8 @@ def _advice(value: Any) -> str:
     numbers = "pass a tensor, a variable, a number or an array of numbers"
     if value is None:
         return f"{numbers}; a function without `return` gives None"
+    if isinstance(value, str) and value in {dtype.name for dtype in SHORT}:
+        return f'{numbers}; the tensor comes first, as in gc.cast(x, "{value}")'
     if isinstance(value, type):
         return f"make one and call it: {value.__name__}(...)(x)"
     if callable(value):

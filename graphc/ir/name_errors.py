@@ -54,8 +54,14 @@ def no_assignment(owner: object, name: str) -> AttributeError:
     )
 
 
-def no_member(owner: object, kind: str, name: str) -> AttributeError:
-    """The error for an attribute that an object of a class in `MEMBERS` does not have."""
+def no_member(owner: object, kinds: Iterable[str | type], name: str) -> AttributeError:
+    """The error for an attribute that an object does not have.
+
+    Args:
+        kinds: names of classes, or the classes; the first in `MEMBERS` has the advice.
+    """
+    known = [each if isinstance(each, str) else each.__name__ for each in kinds]
+    kind = next((each for each in known if each in MEMBERS), "")
     own = type(owner).__name__
     if name.startswith("_"):
         return AttributeError(f"{own!r} object has no attribute {name!r}", name=name, obj=owner)
@@ -110,7 +116,7 @@ def function_hint(module: str, name: str, known: Iterable[str]) -> str:
 
 def _member_advice(name: str, kind: str, known: Iterable[str]) -> str | None:
     own = _public(known)
-    return _in_table(name, MEMBERS[kind]) or _respelled(name, own) or nearest(name, own)
+    return _in_table(name, MEMBERS.get(kind, {})) or _respelled(name, own) or nearest(name, own)
 
 
 def _in_table(name: str, foreign: dict[str, str]) -> str | None:

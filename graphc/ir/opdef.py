@@ -147,10 +147,10 @@ class InferContext:
     def _unify_broadcast(self, a: Dim, b: Dim, shapes: Sequence[Shape]) -> Dim:
         if not self.constraints.unify(a, b):
             listed = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
-            self.fail(
-                f"shapes {listed} do not broadcast together: {a} against {b}",
-                hint="aligned from the right, sizes must be equal or 1",
-            )
+            hint = "aligned from the right, sizes must be equal or 1"
+            if self.op.name in ("Equal", "NotEqual"):
+                hint += "; `x in [a, b]` compares elements: a set finds the tensor itself"
+            self.fail(f"shapes {listed} do not broadcast together: {a} against {b}", hint=hint)
         return self.constraints.find(a)
 
     def require(

@@ -116,7 +116,7 @@ def _check_type(gradient: Tensor, variable: Variable) -> None:
         f"got {gradient.type}",
         details=describe_tensors({"gradient": gradient}),
         source=AMBIENT.source or current_source(),
-        hint="each pair is (gradient, variable): gc.gradients keeps the order of its variables",
+        hint="each pair is (gradient, variable), in the order of the variables of gc.gradients",
     )
 
 

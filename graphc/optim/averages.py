@@ -206,7 +206,7 @@ def _checked(variables: list[Any]) -> Graph:
             raise GraphError(
                 f"moving_averages: {each!r} is not a variable",
                 source=source,
-                hint="pass a list of variables: layer.variables or gc.trainable_variables()",
+                hint="pass variables, such as layer.variables, or gc.trainable_variables()",
             )
         if not is_inexact(each.type.dtype):
             raise DTypeError(

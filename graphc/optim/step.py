@@ -155,7 +155,9 @@ def check_loss(loss: Any) -> Graph:
         raise GraphError(
             f"minimize: the loss must be a tensor, got {loss!r}",
             source=source,
-            hint="compute the loss with functions of gc, such as gc.reduce_mean((y - t) ** 2)",
+            hint="the loss comes first: gc.minimize(loss, optimizer)"
+            if hasattr(loss, "update")
+            else "compute the loss with functions of gc, such as gc.reduce_mean((y - t) ** 2)",
         )
     details = describe_tensors({"loss": loss})
     if loss.shape != ():

@@ -376,7 +376,7 @@ class Session(HasVariables, HasWorkers, Uncopied):
         self.close()
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise no_member(self, "Session", name)
+        raise no_member(self, ["Session"], name)
 
     def __repr__(self) -> str:
         return f"<Session of {self.graph!r}, {self.compile_count} executables>"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from graphc.errors import GraphcError, UnknownNameError, nearest
+from graphc.ir.members import Helpful
 from graphc.ir.source import current_source
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ Series: TypeAlias = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, repr=False)
-class History:
+class History(Helpful):
     """The measurements of `fit`.
 
     Attributes:

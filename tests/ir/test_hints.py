@@ -35,13 +35,9 @@ def test_other_errors_have_no_usual_hint():
 
 def test_operators_and_functions_have_it():
     with gc.Graph():
-        with pytest.raises(
-            ShapeError, match=r"hint: gc\.reshape, gc\.transpose and gc\.expand_dims"
-        ):
+        with pytest.raises(ShapeError, match=r"hint: gc\.reshape, gc\.transpose and gc\.expand"):
             gc.nn.rgb_to_hsv(gc.ones((2, 2)))
-        with pytest.raises(
-            ShapeError, match=r"hint: gc\.reshape, gc\.transpose or slice one of them"
-        ):
+        with pytest.raises(ShapeError, match=r"hint: gc\.reshape, gc\.transpose or slice one"):
             gc.linalg.solve(gc.eye(3), gc.ones((2, 2)))
 
 

@@ -65,6 +65,14 @@ def world(tmp_path_factory):
     session = gc.Session(graph)
     folder = tmp_path_factory.mktemp("advice")
     path = folder / "values.npz"
+    with graph.extend():
+        mean = gc.metrics.Mean(x)
+    session = gc.Session(graph)
+    fed = gc.Graph()
+    with fed:
+        given = gc.placeholder((4,), name="x")
+        signature = gc.Signature({"x": given}, {"y": given * 2})
+    gc.save(gc.Session(fed), folder / "fed.gcx", signatures={"predict": signature})
     np.savez(path, **session.values())
     return {
         **{"gc": gc, "np": np, "optax": optax, "graph": graph, "session": session, "layer": layer},
@@ -80,6 +88,17 @@ def world(tmp_path_factory):
             "initial": np.ones(3),
             "init": x,
             "folder": folder / "logs",
+            "mean": mean,
+            "loaded": gc.load(folder / "fed.gcx"),
+            "checkpointer": gc.train.Checkpointer(folder / "checkpoints"),
+            "pipeline": gc.data.from_arrays({"x": np.ones((8, 2))}),
+            "generator": lambda: iter([{"x": np.ones(2)}]),
+            "writer": gc.train.SummaryWriter,
+            "history": gc.train.History(3, {"loss": np.zeros(3)}, 0.1, 0.1),
+            "step": 1,
+            "n": 2,
+            "inputs": {"x": x},
+            "outputs": {"y": x},
         },
         **{"axis": 0, "axes": (1, 0), "shape": (2, 8), "sections": 2, "k": 2, "dtype": "float32"},
         **{"labels": x, "logits": x, "p": 0.5, "rate": 0.1, "momentum": 0.9, "decay": 0.9},
@@ -110,6 +129,10 @@ def arguments(expression, world):
     """`world` with the names that only this expression uses."""
     if "sparse_softmax" in expression:
         return {**world, "labels": np.arange(4)}
+    if "pipeline." in expression:
+        return {**world, "f": lambda record: record}
+    if "loaded." in expression:
+        return {**world, "values": np.ones(4, "float32")}
     if "broadcast_to" in expression:
         return {**world, "shape": (2, 4, 4)}
     if "while_loop" in expression:

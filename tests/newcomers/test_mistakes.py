@@ -957,10 +957,10 @@ ROWS = [
     Row(
         "kw_placeholder_type_first",
         lambda m: gc.placeholder("float32", (None, 3)),
-        errors.DTypeError,
+        errors.AttributeValueError,
         [
-            "(None, 3) is not a dtype of graphc",
-            'a dtype is a name such as "float32"; the sizes of a shape',
+            "'float32' is a dtype, where the shape is expected",
+            'gc.placeholder((None, 3), "float32")',
         ],
         True,
     ),
@@ -1195,7 +1195,7 @@ ROWS = [
         errors.AttributeValueError,
         [
             "Reshape: a size must be an int or a named size, got None",
-            "sizes are static: take them from x.shape",
+            "where a function takes -1, it follows from the others",
         ],
         True,
     ),
@@ -1751,7 +1751,7 @@ ROWS = [
         errors.AttributeValueError,
         [
             "BroadcastTo: a size must be an int or a named size, got None",
-            "sizes are static: take them from x.shape",
+            "x.shape has the sizes",
         ],
         True,
     ),
@@ -2280,7 +2280,7 @@ ROWS = [
         errors.FetchError,
         [
             "<Dense 'dense', not called yet> cannot be fetched",
-            "fetch a tensor, a variable, what gc.minimize or gc.group",
+            "call it, and fetch what it returns",
         ],
         True,
     ),
@@ -2850,7 +2850,7 @@ ROWS = [
         lambda m: gc.cond(m.c.sum() > 0, lambda: (m.c, m.c), lambda: m.c),
         errors.GraphcError,
         [
-            "cond: false_branch returns PyTreeDef(*), true_branch returns",
+            "cond: false_branch returns x, true_branch returns",
             "return the same nest of tensors from all branches",
         ],
         True,
@@ -2860,7 +2860,7 @@ ROWS = [
         lambda m: gc.cond(m.c.sum() > 0, lambda: None, lambda: m.c),
         errors.GraphcError,
         [
-            "cond: false_branch returns PyTreeDef(*), true_branch returns",
+            "cond: false_branch returns x, true_branch returns",
             "return the same nest of tensors from all branches",
         ],
         True,
@@ -2907,7 +2907,7 @@ ROWS = [
         lambda m: gc.while_loop(lambda a: a < 3, lambda a: None, 1.0),
         errors.GraphcError,
         [
-            "while_loop: the carry is PyTreeDef(*) before the body and",
+            "while_loop: the carry is x before the body and",
             "return a carry of the same nest as init",
         ],
         True,
@@ -3211,8 +3211,8 @@ ROWS = [
         lambda m: nn.Sequential(nn.Dense(3), nn.Dense(4)),
         errors.AttributeValueError,
         [
-            "Sequential: <Dense 'dense', not called yet> is not a name",
-            'use letters, digits and "_", such as "kernel"; "/" separates',
+            "Sequential: takes one list of layers",
+            "Sequential([first, second])",
         ],
         True,
     ),

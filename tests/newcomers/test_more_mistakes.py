@@ -326,8 +326,8 @@ ROWS = [
         lambda m: nn.Sequential(nn.Dense(3), nn.relu),
         errors.AttributeValueError,
         [
-            "Sequential: <function relu",
-            'use letters, digits and "_", such as "kernel"; "/" separates scopes',
+            "Sequential: takes one list of layers",
+            "Sequential([first, second])",
         ],
         True,
     ),
@@ -582,7 +582,7 @@ ROWS = [
         "tf_assign_fn",
         lambda m: gc.assign(m.v.read(), m.v + 1),
         errors.AttributeValueError,
-        ["is not a variable", "pass the nest that gc.variables returned"],
+        ["is not a variable", "a variable comes first: gc.assign(v, value)"],
         True,
     ),
     Row(
@@ -1551,7 +1551,7 @@ ROWS = [
         "placeholder_dtype",
         lambda m: gc.placeholder("float32"),
         errors.AttributeValueError,
-        ["'float32' is a dtype, and the shape is missing", "the shape comes first"],
+        ["'float32' is a dtype, where the shape is expected", "the shape comes first"],
         True,
     ),
     Row(

@@ -163,7 +163,12 @@ class RaggedArray(NamedTuple):
     lengths: Array
 
     def rows(self) -> list[Any]:
-        """The rows: arrays, or RaggedArrays where the rows are ragged themselves."""
+        """The rows: arrays, or RaggedArrays where the rows are ragged themselves.
+
+        Examples:
+            >>> gc.data.RaggedArray(np.array([3, 1, 4]), np.array([2, 1])).rows()
+            [array([3, 1]), array([4])]
+        """
         ends = np.cumsum(self.lengths).tolist()
         return [self._part(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -184,6 +189,11 @@ class RaggedArray(NamedTuple):
 
         Raises:
             AttributeValueError: a row is longer.
+
+        Examples:
+            >>> gc.data.RaggedArray(np.array([3, 1, 4]), np.array([2, 1])).padded()
+            array([[3, 1],
+                   [4, 0]])
         """
         inner = self.values
         if isinstance(inner, RaggedArray):

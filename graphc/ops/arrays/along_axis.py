@@ -64,7 +64,7 @@ def _check_along(ctx: InferContext, x: TensorType, indices: TensorType, axis: in
     if len(x.shape) != len(indices.shape):
         ctx.fail(
             f"indices must have the rank of x, {len(x.shape)}, got {len(indices.shape)}",
-            hint="indices[..., None] adds an axis; gc.take takes whole rows, for any indices",
+            hint="indices[..., None] adds an axis; gc.take takes whole rows, by any indices",
         )
     for i, (dim, other) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if i != axis:

@@ -87,10 +87,16 @@ def _dim(op: str, value: Any) -> int:
         refuse(
             f"{op}: a size must be an int or a named size, got {value!r}",
             error=AttributeValueError,
-            hint="it is one size; a shape is for functions such as gc.ones"
-            if isinstance(value, (tuple, list))
-            else "sizes are static: take them from x.shape",
+            hint=_instead_of_size(value),
         )
+
+
+def _instead_of_size(value: Any) -> str:
+    if value is None:
+        return "x.shape has the sizes; where a function takes -1, it follows from the others"
+    if isinstance(value, (tuple, list)):
+        return "it is one size; a shape is for functions such as gc.ones"
+    return "sizes are static: take them from x.shape"
 
 
 def is_static(*dims: Dim) -> bool:
