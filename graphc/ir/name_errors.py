@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from graphc.errors import UnknownAttributeError, nearest
 from graphc.ir.foreign_arguments import KEYWORDS, REMARKS
-from graphc.ir.foreign_names import ASSIGNMENTS, ATTRIBUTES, FUNCTIONS, MEMBERS
+from graphc.ir.foreign_members import MEMBERS
+from graphc.ir.foreign_names import ASSIGNMENTS, ATTRIBUTES, FUNCTIONS
 from graphc.ir.other_libraries import counterpart
 from graphc.ir.source import current_source
 

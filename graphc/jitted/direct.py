@@ -95,10 +95,9 @@ class DirectCall:
         """
         FORKING.check()
         given = leaves
-        arrays = leaves if self._can_be_deleted is None else self._can_be_deleted(leaves)
-        if any(map(_IS_DELETED, arrays)):  # XLA would print its own error here
-            return self._otherwise(leaves)
         if self._convert:
+            if self._is_one_deleted(leaves):
+                return self._otherwise(leaves)
             given = leaves.copy()
             for number, spec in self._convert:
                 given[number] = converted(given[number], spec)
@@ -108,8 +107,8 @@ class DirectCall:
             return self._otherwise(leaves)
         except RUN_FAILED as error:
             raise self._failed(leaves, error) from error
-        except RuntimeError:
-            if any(value.is_deleted() for value in self._held):
+        except RuntimeError:  # JAX raises it before the run if an array was deleted
+            if self._is_one_deleted(leaves):
                 return self._otherwise(leaves)
             raise
         results = self._give([*outputs, *given])
@@ -118,6 +117,10 @@ class DirectCall:
             for number, finish in self._finish:
                 results[number] = finish(results[number])
         return self._tree.unflatten(results)
+
+    def _is_one_deleted(self, leaves: list[Any]) -> bool:
+        arrays = leaves if self._can_be_deleted is None else self._can_be_deleted(leaves)
+        return any(map(_IS_DELETED, [*arrays, *self._held]))
 
     def _failed(self, leaves: list[Any], error: Exception) -> Exception:
         what, details = in_words(error)

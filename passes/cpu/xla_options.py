@@ -8,6 +8,10 @@ from typing import Final
 
 from graphc.ir.program import Program
 from graphc.jax_internals import FEW_OPTIMIZATIONS, all_settings
+from graphc.ops.draws import random_draws, random_parametric
+from graphc.ops.draws.random_keys import RANDOM_BITS
+from graphc.ops.matrices.contraction import DOT_GENERAL
+from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 
 _CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
@@ -22,18 +26,28 @@ _CONVOLUTIONS_BY_EIGEN: Final = {
 # ResNet-50, whose pages the system clears in each step.
 _LITTLE_MEMORY: Final = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
-# By default LLVM optimizes the kernels of XLA:CPU at level 3. At level 2 the 24 steps of the zoo
-# take the same time, and XLA compiles them in 0.9x of the time.
+# By default LLVM optimizes the kernels of XLA:CPU at level 3. At level 2, XLA compiles the steps of
+# the zoo in 0.9x of the time, and they take the same time to run.
 _LEVEL: Final = "xla_backend_optimization_level"
 _QUICKER: Final = {_LEVEL: 2}
+_DRAWS: Final = (RANDOM_BITS, *random_draws.OPS, *random_parametric.OPS)
+_PRODUCTS: Final = (MATMUL, DOT_GENERAL, *_CONVOLUTIONS)
 
 
-def quicker_options(platform: str) -> Mapping[str, int]:
-    """The options that shorten the compilation on `platform` and keep the speed of the program;
-    empty for none. A level in the environment variable XLA_FLAGS takes precedence, and so does
-    JAX's setting that turns optimizations off."""
+def quicker_options(program: Program, platform: str) -> Mapping[str, int]:
+    """The options with which an optimized `program` compiles sooner on `platform` and runs as fast;
+    empty for none.
+
+    They may change the last bit of a float. A program that draws random numbers and computes no
+    products does not get them, so that its draws have the bits of JAX's. A level in the environment
+    variable XLA_FLAGS takes precedence, and so does JAX's setting that turns optimizations off.
+    """
     is_given = _LEVEL in os.environ.get("XLA_FLAGS", "") or all_settings()[FEW_OPTIMIZATIONS]
-    return _QUICKER if platform == "cpu" and not is_given else {}
+    if platform != "cpu" or is_given:
+        return {}
+    ops = [node.op for node in program.walk()]
+    draws = any(op in _DRAWS for op in ops)
+    return {} if draws and not any(op in _PRODUCTS for op in ops) else _QUICKER
 
 
 def suited_options(program: Program, platform: str) -> Mapping[str, str]:

@@ -10,7 +10,8 @@ import pytest
 
 import graphc as gc
 from graphc.ir.foreign_arguments import KEYWORDS
-from graphc.ir.foreign_names import ATTRIBUTES, FUNCTIONS, MEMBERS
+from graphc.ir.foreign_members import MEMBERS
+from graphc.ir.foreign_names import ATTRIBUTES, FUNCTIONS
 
 PACKAGES = (gc, gc.nn, gc.random, gc.data, gc.train, gc.linalg, gc.fft, gc.devices)
 TABLES = {"attributes": ATTRIBUTES, "functions": FUNCTIONS, **MEMBERS}

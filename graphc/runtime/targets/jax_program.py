@@ -188,7 +188,7 @@ def chosen_xla_options(
         suited = suited_options(program, device.platform)
         chosen = suited if suited and _understood(tuple(sorted(suited.items()))) else {}
     elif options.pipeline != "O0":
-        chosen = quicker_options(device.platform)
+        chosen = quicker_options(program, device.platform)
     return {**chosen, **options_for_absent(device), **options.xla_options}
 
 

@@ -93,9 +93,30 @@ def test_the_level_is_for_cpu_and_that_of_the_environment_wins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert quicker_options("cpu") == {}  # conftest.py turns optimizations off
+    assert quicker_options(program(TRAINED), "cpu") == {}  # conftest.py turns optimizations off
     with optimised():
-        assert quicker_options("cpu") == {LEVEL: 2}
-        assert quicker_options("gpu") == {}
+        assert quicker_options(program(TRAINED), "cpu") == {LEVEL: 2}
+        assert quicker_options(program(TRAINED), "gpu") == {}
         monkeypatch.setenv("XLA_FLAGS", f"--{LEVEL}=0")
-        assert quicker_options("cpu") == {}
+        assert quicker_options(program(TRAINED), "cpu") == {}
+
+
+DRAWN = """
+    program p(key: u32[2], w: f32[4, 5]) {
+      %0 = RandomNormal(key) {shape=[3, 4], dtype=f32} : f32[3, 4]
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "wanted"),
+    [
+        ("return out = %0\n}", {}),
+        ("%1 = MatMul(%0, w) : f32[3, 5]\nreturn out = %1\n}", {LEVEL: 2}),
+    ],
+)
+def test_draws_alone_keep_the_bits_of_jax(
+    monkeypatch: pytest.MonkeyPatch, rest: str, wanted: dict[str, int]
+) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    with optimised():
+        assert quicker_options(program(DRAWN + rest), "cpu") == wanted
