@@ -27,4 +27,5 @@ def inflating() -> Library:
         from isal import isal_zlib
     except ImportError:
         return Library(zlib.decompressobj, zlib.error)
-    return Library(isal_zlib.decompressobj, isal_zlib.error)
+    error: Any = isal_zlib.error  # declared as an exception, not as a type
+    return Library(isal_zlib.decompressobj, error)
