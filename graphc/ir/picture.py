@@ -117,7 +117,9 @@ def picture(graph: Graph, depth: int) -> Picture:
         raise AttributeValueError(
             f"Graph.show: depth must be an int of at least 0, got {depth!r}",
             source=current_source(),
-            hint="0 shows the outermost scopes; each further level opens one level of scopes",
+            hint=f"graph.show(path={depth!r}) writes a file"
+            if isinstance(depth, str)
+            else "0 shows the outermost scopes; each further level opens one level of scopes",
         )
     boxes = _boxes(graph, depth)
     left_out = len(boxes) - _MOST_BOXES

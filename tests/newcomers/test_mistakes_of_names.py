@@ -474,6 +474,33 @@ ROWS = [
         True,
     ),
     Row(
+        "history_index",
+        lambda m: gc.train.History(3, {"loss": np.zeros(3)}, 0.1, 0.1)["loss"],
+        errors.UnknownAttributeError,
+        ["a history is not a dict", "history.metrics['loss']"],
+        True,
+    ),
+    Row(
+        "bucketing_list",
+        lambda m: gc.Bucketing([8, 16]),
+        errors.AttributeValueError,
+        [
+            "Bucketing: takes the lengths by the name of the size, got [8, 16]",
+            'gc.Bucketing({"time": [8, 16]})',
+        ],
+        True,
+    ),
+    Row(
+        "show_path",
+        lambda m: m.graph.show("graph.html"),
+        errors.AttributeValueError,
+        [
+            "Graph.show: depth must be an int of at least 0, got 'graph.html'",
+            "graph.show(path='graph.html') writes a file",
+        ],
+        True,
+    ),
+    Row(
         "history_history",
         lambda m: gc.train.History(3, {"loss": np.zeros(3)}, 0.1, 0.1).history["loss"],
         errors.UnknownAttributeError,
