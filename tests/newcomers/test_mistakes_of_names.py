@@ -339,7 +339,7 @@ ROWS = [
         lambda m: gc.metrics.Accuracy(),
         errors.ArgumentError,
         [
-            "Accuracy: missing a required argument: 'labels'",
+            "Accuracy: missing a required",
             "Accuracy(labels=..., predictions=...)",
         ],
         True,
