@@ -76,6 +76,12 @@ class Bucketing:
     """
 
     def __init__(self, sizes: Mapping[str, Sequence[int]]) -> None:
+        if not isinstance(sizes, Mapping):
+            raise AttributeValueError(
+                f"Bucketing: takes the lengths by the name of the size, got {sizes!r}",
+                source=current_source(),
+                hint='gc.Bucketing({"time": [8, 16]}), for gc.placeholder(("batch", "time"))',
+            )
         self.sizes = {name: _checked_sizes(name, row) for name, row in sizes.items()}
         self._masks: list[Tensor] = []
         self._masks_of: dict[Any, list[Tensor]] = {}  # by fetches and feeds

@@ -111,13 +111,19 @@ class _Box:
         return self.layer * (_HEIGHT + _GAP_Y)
 
 
+def _instead(depth: object) -> str:
+    if isinstance(depth, str):
+        return f"graph.show(path={depth!r}) writes a file"
+    return "0 shows the outermost scopes; each further level opens one level of scopes"
+
+
 def picture(graph: Graph, depth: int) -> Picture:
     """The picture of `graph`; see `Graph.show`."""
     if type(depth) is not int or depth < 0:
         raise AttributeValueError(
             f"Graph.show: depth must be an int of at least 0, got {depth!r}",
             source=current_source(),
-            hint="0 shows the outermost scopes; each further level opens one level of scopes",
+            hint=_instead(depth),
         )
     boxes = _boxes(graph, depth)
     left_out = len(boxes) - _MOST_BOXES

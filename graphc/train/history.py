@@ -6,11 +6,11 @@ import functools
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from graphc.errors import GraphcError, UnknownNameError, nearest
+from graphc.errors import GraphcError, UnknownAttributeError, UnknownNameError, nearest
 from graphc.ir.members import Helpful
 from graphc.ir.source import current_source
 
@@ -68,6 +68,16 @@ class History(Helpful):
         ends = [f"{name} {v[0]:.4g} to {v[-1]:.4g}" for name, v in self.metrics.items() if len(v)]
         facts = [f"{self.steps} steps", *ends, f"{1e3 * self.step_seconds:.3g} ms a step"]
         return f"<History: {', '.join(facts)}>"
+
+    if not TYPE_CHECKING:  # type checkers reject it
+        __iter__ = None  # Python would count up for `[]`
+
+        def __getitem__(self, name: str) -> NoReturn:
+            raise UnknownAttributeError(
+                "a history is not a dict: it has metrics, validation and recorded",
+                source=current_source(),
+                hint=f"history.metrics[{name!r}]",
+            )
 
     def plot(self, *names: str) -> Figure:
         """A line for each metric over the steps, as a Matplotlib figure (extra `plot`).

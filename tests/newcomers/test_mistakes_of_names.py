@@ -339,7 +339,7 @@ ROWS = [
         lambda m: gc.metrics.Accuracy(),
         errors.ArgumentError,
         [
-            "Accuracy: missing a required argument: 'labels'",
+            "Accuracy: missing a required",
             "Accuracy(labels=..., predictions=...)",
         ],
         True,
@@ -471,6 +471,33 @@ ROWS = [
         lambda m: loaded(m).signatures["predict"](x=np.ones((1, 5), F)),
         errors.FeedError,
         ["feed 'x' must be f32[batch, 4], got shape (1, 5)", "feed a value of that shape"],
+        True,
+    ),
+    Row(
+        "history_index",
+        lambda m: gc.train.History(3, {"loss": np.zeros(3)}, 0.1, 0.1)["loss"],
+        errors.UnknownAttributeError,
+        ["a history is not a dict", "history.metrics['loss']"],
+        True,
+    ),
+    Row(
+        "bucketing_list",
+        lambda m: gc.Bucketing([8, 16]),
+        errors.AttributeValueError,
+        [
+            "Bucketing: takes the lengths by the name of the size, got [8, 16]",
+            'gc.Bucketing({"time": [8, 16]})',
+        ],
+        True,
+    ),
+    Row(
+        "show_path",
+        lambda m: m.graph.show("graph.html"),
+        errors.AttributeValueError,
+        [
+            "Graph.show: depth must be an int of at least 0, got 'graph.html'",
+            "graph.show(path='graph.html') writes a file",
+        ],
         True,
     ),
     Row(
