@@ -13,11 +13,11 @@ class Library(NamedTuple):
     Attributes:
         stream: a new stream for some `WINDOW_BITS`: what `zlib.decompressobj` returns, or an object
             with the same methods.
-        error: what it raises for damaged data.
+        error: the type of what it raises for damaged data.
     """
 
     stream: Any
-    error: type[Exception]
+    error: Any
 
 
 @lru_cache(maxsize=1)

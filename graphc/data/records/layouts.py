@@ -32,7 +32,7 @@ _MOST = 1000  # features of a record: more are left to protobuf, since the array
 _LONGEST = 255  # bytes of a name
 _MARGIN = 2 * _LONGEST  # zeros after the last record: what is read beyond it before that is seen
 _PAIR = 1 << 14
-_TOO_LONG = 1 << 40  # a length that no record has
+_TOO_LONG = np.int64(1 << 40)  # a length that no record has
 
 
 def found(
