@@ -15,6 +15,13 @@ from itertools import count
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# An example may take any time: other processes may use the machine.
+settings.register_profile(
+    "graphc", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("graphc")
 
 # XLA reads its flags once, when JAX makes its first device.
 _DEVICE_COUNT = "--xla_force_host_platform_device_count"
