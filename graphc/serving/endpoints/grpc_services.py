@@ -62,9 +62,10 @@ class GrpcServices:
                 "GetModelStatus": self.status,
                 "HandleReloadConfigRequest": self.reload,
             },
-            "grpc.health.v1.Health": {"Check": self.check},
         }
-        return tuple(
+        check = grpc.unary_unary_rpc_method_handler(self.check)
+        health = grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": check})
+        return health, *(
             grpc.method_handlers_generic_handler(
                 service,
                 {
@@ -84,8 +85,7 @@ class GrpcServices:
             try:
                 with self._service.call("GRPC", name, context.peer()) as call:
                     call.bytes_in = len(data)
-                    if name != "Check":
-                        self._access.check(_authorization(context))
+                    self._access.check(_authorization(context))
                     left = context.time_remaining()
                     found = await method(call, data, left and time.monotonic() + left)
                     call.bytes_out = len(found)
@@ -219,8 +219,8 @@ class GrpcServices:
         response.status.SetInParent()
         return _bytes(response)
 
-    async def check(self, call: Call, data: bytes, deadline: float | None) -> bytes:
-        """grpc.health.v1: SERVING or NOT_SERVING."""
+    async def check(self, data: bytes, context: Any) -> bytes:
+        """grpc.health.v1: SERVING or NOT_SERVING. Needs no token, and is not counted."""
         state = _SERVING if self._ready() else _NOT_SERVING
         return _bytes(messages().HealthCheckResponse(status=state))
 
