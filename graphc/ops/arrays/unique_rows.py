@@ -75,15 +75,15 @@ def _lower(
     return unique, *results
 
 
+_FEW_NUMBERS = 4096
+
+
 def _numbers(count: Any) -> Any:
     """0, 1, ... int32. A few are a constant: XLA would compile an iota as a kernel, and sometimes
     writes it twice into other kernels, which then differ from those of the next table."""
     if isinstance(count, int) and count <= _FEW_NUMBERS:
         return jnp.asarray(np.arange(count, dtype=np.int32))
     return lax.broadcasted_iota(jnp.int32, (count,), 0)
-
-
-_FEW_NUMBERS = 4096
 
 
 def _stored(rows: Any, numbers: Any) -> Any:
@@ -171,9 +171,9 @@ def _fold(*indices: Any, size: int, clipped: int, pieces: bool) -> tuple[Any, ..
     unique = np.where((first == numbers) & (rows < size), rows, numbers + size)
     places = np.where(rows < size, first, rows.size).astype(np.int32)
     ends = np.cumsum([x.size for x in indices])[:-1]
-    pieces = np.split(places, ends)
+    split = np.split(places, ends)
     return unique.astype(np.int32), *(
-        piece.reshape(x.shape) for piece, x in zip(pieces, indices, strict=True)
+        part.reshape(x.shape) for part, x in zip(split, indices, strict=True)
     )
 
 
