@@ -42,6 +42,7 @@ from benchmarks import (
     precision,
     records,
     run_steps,
+    serving,
     small,
     sparse,
     time_loops,
@@ -71,12 +72,13 @@ NAMED = {
     "records": [records.rows],
     "checkpoints": [checkpoints.rows],
     "estimators": [estimators.rows],
+    "serving": [serving.rows],
     "zoo": [zoo.rows],
 }
 # Parts whose tables have other columns.
 HEADERS = {"zoo": zoo.HEADER}
 # Parts that run in their own processes, which have one device.
-IN_CHILDREN = ("depth", "estimators", "jit", "time_loops", "zoo")
+IN_CHILDREN = ("depth", "estimators", "jit", "serving", "time_loops", "zoo")
 
 
 def main() -> None:

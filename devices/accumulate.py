@@ -192,13 +192,10 @@ class _Loop:
             own = tensor if axis is None else Tensor(self._piece(tensor.type, axis), tensor.name)
             self._local[tensor] = own
             outputs.append(own)
-        regions = node.regions if plan.regions is None else tuple(plan.regions)
-        attrs = {**node.attrs, **plan.attrs} if plan.attrs else node.attrs
-        for body in regions:
+        local = plan.local(node, inputs, outputs)
+        for body in local.regions:
             _check_no_index(node, body)
-        self._body.append(
-            node.replace(inputs=tuple(inputs), outputs=tuple(outputs), attrs=attrs, regions=regions)
-        )
+        self._body.append(local)
 
     def _as(self, tensor: Tensor, wanted: Layout, user: Node) -> Tensor:
         """The body's tensor for `tensor` in the layout that `user` wants."""

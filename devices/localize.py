@@ -159,15 +159,9 @@ class Localizer:
             self._define(tensor, layout)
             for tensor, layout in zip(node.outputs, plan.results, strict=True)
         ]
-        regions = node.regions if plan.regions is None else tuple(plan.regions)
-        self._nodes.append(
-            Node(
-                node.op, tuple(inputs), tuple(outputs),
-                {**node.attrs, **plan.attrs} if plan.attrs else node.attrs,
-                regions, node.name, node.source, node.device, node.control_inputs,
-            )
-        )  # fmt: skip
-        for region in regions:
+        planned = plan.local(node, inputs, outputs)
+        self._nodes.append(planned)
+        for region in planned.regions:
             if region in self._regions:
                 self._notes.update(dict.fromkeys(self._regions[region].notes))
                 self._collectives += self._regions[region].collectives

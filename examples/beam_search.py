@@ -1,9 +1,9 @@
 """Beam search over the character LSTM, as one graph: it finishes lines of Python.
 
-A beam is a line that has been begun. In each turn of a `gc.while_loop` every beam is followed by
-every character: those that end so may replace a worse line that has ended, and of the others the
-likeliest are the next beams. What the LSTM remembers of a beam moves with it. The loop ends when
-no beam can become one of the best lines any more.
+A beam is an unfinished line. Each iteration of a `gc.while_loop` extends every beam by every
+character. Lines that are then finished may replace worse finished lines. The likeliest of the
+others are the next beams. The LSTM's state of a beam moves with it. The loop ends when no beam can
+become one of the best lines.
 
 python examples/beam_search.py --beams 8 --prompt "    return "
 """

@@ -1,7 +1,7 @@
 """k-means and a Gaussian mixture (EM), as graphs whose loops end when nothing changes any more.
 
-k-means groups handwritten digits without being told what they are; the mixture finds the three
-normal distributions from which points in the plane were drawn.
+k-means groups handwritten digits without labels. The mixture finds the three normal distributions
+from which points in the plane were drawn.
 
 python examples/clustering.py --clusters 10
 """
@@ -106,9 +106,9 @@ def expectation_maximization(
     max_turns: int = 300,
     floor: float = 1e-6,
 ) -> tuple[Mixture, gc.Tensor, gc.Tensor]:
-    """The mixture that EM comes to, the mean log-likelihood under it, and the turns taken.
+    """The mixture that EM finds, the mean log-likelihood under it, and the number of iterations.
 
-    It ends when a turn raises the likelihood by less than `tolerance`.
+    It ends when an iteration raises the likelihood by less than `tolerance`.
     """
 
     def turn(state: tuple) -> tuple:
@@ -175,7 +175,7 @@ def start_mixture(x: np.ndarray, means: np.ndarray) -> Mixture:
 
 
 def run_mixture(x: np.ndarray, first: Mixture) -> tuple[Mixture, float, int]:
-    """EM on arrays: the mixture as arrays, the mean log-likelihood and the turns."""
+    """EM on arrays: the mixture as arrays, the mean log-likelihood and the number of iterations."""
     graph = gc.Graph(name="mixture")
     with graph:
         rows = gc.placeholder(("rows", x.shape[1]), x.dtype, name="x")

@@ -2,9 +2,9 @@
 
 python examples/grid_search.py --jobs 2
 
-The estimator trains a graph that the function `network` builds. It stands in a pipeline after a
-scaler, and the grid search fits the pipeline for each point of the grid on each of three folds, in
-two processes. The folds of one point share their compiled programs.
+The estimator trains a graph that the function `network` builds. It follows a scaler in a pipeline.
+The grid search fits the pipeline for each point of the grid on each of three folds, in two
+processes. The folds of one point share their compiled programs.
 """
 
 from __future__ import annotations

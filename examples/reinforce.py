@@ -52,7 +52,7 @@ def move(state: gc.Tensor, right: gc.Tensor) -> gc.Tensor:
 
 
 def is_up(state: gc.Tensor) -> gc.Tensor:
-    """Whether each episode goes on."""
+    """Whether each episode continues."""
     near = gc.less_equal(gc.abs(state[:, 0]), FARTHEST)
     return gc.logical_and(near, gc.less_equal(gc.abs(state[:, 2]), STEEPEST))
 
@@ -92,9 +92,9 @@ def returns(rewards: gc.Tensor) -> gc.Tensor:
 
 
 def policy_loss(policy: Policy, states: gc.Tensor, pushes: gc.Tensor, up: gc.Tensor) -> gc.Tensor:
-    """What has the policy gradient: minus log-probabilities, weighted with the advantages.
+    """The loss of the policy gradient: minus log-probabilities, weighted with the advantages.
 
-    The advantage is how much better an episode goes on than the others at the same step.
+    The advantage is how much better an episode continues than the others at the same step.
     """
     counts = gc.cast(up, "float32")
     worth = returns(counts)
@@ -114,7 +114,7 @@ def build(
     units: int = 32,
     tx: optax.GradientTransformation | None = None,
 ) -> Learner:
-    """The whole learner for so many episodes an update, each of at most so many steps."""
+    """The whole learner: `episodes` episodes for each update, each of at most `steps` steps."""
     graph = gc.Graph(seed=0, name="reinforce")
     with graph:
         start = gc.random.uniform((episodes, 4), -0.05, 0.05, name="start")

@@ -1,4 +1,4 @@
-"""Saves a whole training step, and goes on training from the file alone.
+"""Saves a whole training step, and continues training from the file alone.
 
 python examples/save_and_load.py
 """

@@ -13,7 +13,7 @@ if _COUNT not in _flags:  # XLA reads it when the first device is made
 
 
 def names(count: int) -> list[str]:
-    """The names of `count` devices of one kind: GPUs if there are so many."""
+    """The names of `count` devices of one kind: GPUs if there are enough."""
     gpus = [name for name in gc.devices.available() if "GPU" in name]
     return gpus[:count] if len(gpus) >= count else [f"/device:CPU:{i}" for i in range(count)]
 

@@ -1,9 +1,9 @@
 """A transformer on handwritten digits, cut over a mesh of devices by annotations (Megatron style).
 
-Each image is a sequence of 8 rows. The batch lies on the mesh's axis "data"; heads of attention
-and the units of the wide layers lie on "model": the first of two products is cut by columns, the
-second by rows, so that a block exchanges two sums forward and two backward. Shoeybi et al.,
-"Megatron-LM", 2019; what is not annotated XLA works out: Xu et al., "GSPMD", 2021.
+Each image is a sequence of 8 rows. The batch is split over the mesh's axis "data". Attention heads
+and the units of the wide layers are split over "model": the first of two products by columns, the
+second by rows. So a block exchanges two sums forward and two backward. Shoeybi et al.,
+"Megatron-LM", 2019. XLA derives all other layouts: Xu et al., "GSPMD", 2021.
 
 python examples/tensor_parallel.py --data 2 --model 2
 """

@@ -1,7 +1,7 @@
 """A transformer that learns to write Python, character by character, from the standard library.
 
-Training, evaluation and writing are parts of one graph. Writing is a scan whose body runs the
-model on what stands there so far.
+Training, evaluation and writing are parts of one graph. Writing is a scan whose body runs the model
+on the text so far.
 
 python examples/transformer_lm.py --steps 300
 graphc train examples/transformer_lm.py --devices 2

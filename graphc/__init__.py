@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc import metrics as metrics
     from graphc import nn as nn
     from graphc import passes as passes
+    from graphc import serving as serving
     from graphc import sklearn as sklearn
     from graphc import train as train
     from graphc import typing as typing
@@ -77,7 +78,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
 # The public names that are not operators, by the submodule that defines them; "." for names that
 # are submodules themselves.
 _NAMES: Final[dict[str, str]] = {
-    ".": "data devices errors metrics nn passes sklearn train typing",
+    ".": "data devices errors metrics nn passes serving sklearn train typing",
     "artifacts": "Limits Signature load save",
     "autodiff": "gradients hessian jacobian",
     "build": (
@@ -98,7 +99,9 @@ _NAMES: Final[dict[str, str]] = {
     "runtime": "Executable Session State compile compile_async freeze to_jax tune",
 }
 # Classes of records. Their constructors get the error messages that explain wrong arguments.
-_EXPLAINED: Final = ("Bucketing", "CompileOptions", "Limits", "Signature", "TensorSpec")
+_EXPLAINED: Final = (
+    *("Bucketing", "CompileOptions", "Graph", "Limits", "Signature", "TensorSpec"),
+)
 _HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would otherwise accept any name
@@ -112,7 +115,7 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would otherwise accept
         if home is None and _is_operator(name):
             home = "ops"
         if home is None:
-            if _is_private(name):
+            if _is_private(name) and name != "optim":  # which people look for
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
             from graphc.ir.name_errors import no_function
 

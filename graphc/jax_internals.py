@@ -43,6 +43,7 @@ CUDNN_ATTENTION: Final = "__cudnn$fmha"
 LOCATIONS: Final = "jax_traceback_in_locations_limit"
 PLATFORMS: Final = "jax_platforms"
 SHARDY: Final = "jax_use_shardy_partitioner"
+FEW_OPTIMIZATIONS: Final = "jax_disable_most_optimizations"
 
 
 def all_settings() -> dict[str, Any]:

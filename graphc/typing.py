@@ -15,7 +15,7 @@ import numpy as np
 
 from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.node import Tensor
-from graphc.ir.operand import SupportsArray
+from graphc.ir.operand_types import SupportsArray
 from graphc.ir.variable import Variable
 
 __all__ = [

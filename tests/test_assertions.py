@@ -34,7 +34,7 @@ def name_of(call: ast.Call) -> str:
 
 
 def without_assertion(root: Path) -> list[str]:
-    """The tests below `root` that assert nothing, however many functions lie between."""
+    """The tests below `root` that assert nothing, directly or through other functions."""
     used: dict[tuple[str, str], set[tuple[str, str]]] = {}  # by file and name, as what it uses
     strong: set[tuple[str, str]] = set()
     for path in sorted(root.rglob("*.py")):

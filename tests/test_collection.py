@@ -14,7 +14,7 @@ from graphc.collection import without_collection
 
 @pytest.fixture(autouse=True)
 def collecting() -> Iterator[None]:
-    """Each test begins with a collector that runs, and so does what comes after it."""
+    """Each test begins and ends with the collector enabled."""
     gc.enable()
     yield
     gc.enable()
@@ -34,7 +34,7 @@ def test_an_error_does_not_leave_it_off() -> None:
     assert gc.isenabled()
 
 
-def test_who_had_it_off_keeps_it_off() -> None:
+def test_a_disabled_collector_stays_disabled() -> None:
     gc.disable()
     with without_collection():
         pass

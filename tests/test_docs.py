@@ -1,4 +1,4 @@
-"""The code in README and guide runs as it stands."""
+"""The code in README and guide runs unchanged."""
 
 import importlib.util
 import re
@@ -10,7 +10,10 @@ from graphc.devices.libraries import installed
 from graphc.devices.topology import PLUGINS
 
 ROOT = Path(__file__).parent.parent
-FOR_NEWCOMERS = ("recipes", *(f"coming-from-{name}" for name in ("tensorflow", "keras", "pytorch")))
+FOR_NEWCOMERS = (
+    "recipes",
+    *(f"coming-from-{name}" for name in ("tensorflow", "keras", "pytorch", "numpy")),
+)
 GUIDE = sorted(f"guide/{path.stem}" for path in (ROOT / "docs" / "guide").glob("*.md"))
 PAGES = (*FOR_NEWCOMERS, *GUIDE, "devices", "architecture", "gpu", "passes", "reliability")
 SLOW = [pytest.mark.slow, pytest.mark.one_jax]

@@ -20,7 +20,7 @@ from graphc import exports, ops
 PACKAGE = Path(gc.__file__).parent
 HOMES = gc._HOMES | dict.fromkeys(ops.__all__, "ops")
 
-# Those of the design; what lies in the folder is added to them.
+# Those of the design; the files in the folder are added to them.
 SUBMODULES = {
     *("artifacts", "autodiff", "build", "cli", "config", "data", "devices", "errors", "importers"),
     *("ir", "jaxpr", "lowering", "nn", "ops", "optim", "passes", "runtime", "serving", "train"),
@@ -186,6 +186,7 @@ def test_no_public_function_is_forgotten() -> None:
         gc.nn,
         gc.nn.initializers,
         gc.random,
+        gc.serving,
         gc.sklearn,
         gc.train,
     ],
@@ -213,7 +214,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'graphc' has no attribute 'matmull'") as info:
         _ = gc.matmull
     assert "did you mean 'matmul'?" in str(info.value)
-    assert info.value.obj is None  # Python looks here to add a guess of its own
+    assert info.value.obj is None  # Python looks here to add a suggestion
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What JAX and XLA do not promise is still so: one test for each fact."""
+"""Facts about JAX and XLA that they do not guarantee: one test for each."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_event_of_a_program_in_jaxs_cache(tmp_path: Path) -> None:
     assert first == 0 < second
 
 
-@pytest.mark.parametrize("name", ["LOCATIONS", "PLATFORMS", "SHARDY"])
+@pytest.mark.parametrize("name", ["FEW_OPTIMIZATIONS", "LOCATIONS", "PLATFORMS", "SHARDY"])
 def test_the_settings_are_there(name: str) -> None:
     assert FACTS[name] in jax_internals.all_settings()
 
@@ -124,7 +124,7 @@ def test_targets_of_custom_calls_on_the_processor(name: str) -> None:
 
 
 def test_no_other_file_knows_them() -> None:
-    others = {"/artifacts/"}  # what foreign programs may call: a table of its own
+    others = {"/artifacts/"}  # the calls that foreign programs may make: a separate table
     texts = ["config.values", *(f'"{v}"' for v in FACTS.values() if isinstance(v, str))]
     texts.remove(f'"{jax_internals.TOP_K}"')  # also an operator of graphc's
     found = [

@@ -39,6 +39,7 @@ INNER_ORDERS = {
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"
     ),
+    "serving": ("config, failures <- protocol, batching <- models <- endpoints <- server, client"),
 }
 
 
@@ -83,7 +84,7 @@ def modules_of(root: Path) -> dict[str, Path]:
 
 
 class _Reader(ast.NodeVisitor):
-    """Collects what one module imports."""
+    """Collects the imports of one module."""
 
     def __init__(self, module: str, path: Path, root: Path, known: Iterable[str]) -> None:
         self.module = module
@@ -150,7 +151,7 @@ def layer_of(module: str) -> str:
 
 
 def objection(edge: Import) -> str | None:
-    """What is wrong with one import by itself, or None."""
+    """The error of a single import, or None."""
     top = edge.target.partition(".")[0]
     if top in LINKED:
         return f"the bare name `{top}`: import graphc.{top}"
@@ -173,7 +174,7 @@ def objection(edge: Import) -> str | None:
 
 
 def inner_objection(edge: Import) -> str | None:
-    """What is wrong with an import inside one layer, or None."""
+    """The error of an import inside one layer, or None."""
     layer = layer_of(edge.source)
     rank = INNER_RANKS.get(layer)
     source, target = edge.source.split(".")[2:3], edge.target.split(".")[2:3]

@@ -107,7 +107,7 @@ def reference_pages() -> None:
 
 def names_page() -> None:
     """The index by the names that other libraries use."""
-    tables = tomllib.loads((ROOT / "docs/building/names.toml").read_text())
+    tables = tomllib.loads((ROOT / "graphc/ir/other_libraries.toml").read_text())
     here = {name for entry in reference.entries() for name in (entry.name, *entry.others)}
     parts = [
         "# Names of other libraries\n",

@@ -23,6 +23,7 @@ NAMESPACES = (
     "gc.train",
     "gc.data",
     "gc.metrics",
+    "gc.serving",
     "gc.sklearn",
     "gc.devices",
     "gc.typing",
@@ -114,6 +115,12 @@ TOPICS = (
         "Pages about a graph and about where the time of a step goes: by node, by line of your "
         "program, and on the host.",
         "reports",
+    ),
+    _topic(
+        "serving",
+        "The model server",
+        "Serves artifacts by the protocols of TensorFlow Serving, and calls such servers.",
+        "serving",
     ),
     _topic(
         "estimators",

@@ -127,6 +127,10 @@ class Members(Mapping[str, memoryview]):
         the member."""
         return self._file.read(self._places[name].start + offset, size)
 
+    def pieces(self, name: str, offset: int, size: int) -> Iterator[bytes]:
+        """The same bytes in pieces, none of which is large."""
+        return self._file.pieces(self._places[name].start + offset, size)
+
     def size(self, name: str) -> int:
         """The size of a member in bytes."""
         return self._places[name].size

@@ -11,13 +11,17 @@ import jax
 import numpy as np
 
 from graphc.artifacts.lowering import Places, x64
+from graphc.artifacts.source import Source
 from graphc.artifacts.state import ModelState, Saved
-from graphc.artifacts.ways import Chain, Source
+from graphc.artifacts.steps import Step
+from graphc.artifacts.ways import Chain
 from graphc.copying import Uncopied
 from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, nearest
+from graphc.ir.calls import explained
 from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
+from graphc.runtime.buffers.layout import public_names
 from graphc.runtime.core.failures import RUN_FAILED, in_words
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.interrupts import uninterrupted
@@ -47,6 +51,8 @@ class EntryPoint(Uncopied):
         inputs: argument name -> type. Open sizes appear by name.
         outputs: result name -> type.
         updates_state: whether it takes a state and returns a new one.
+        assigned: the variables that it assigns. It is empty although `updates_state` is True if
+            only a random stream advances.
         devices: the number of devices that it was saved for.
     """
 
@@ -64,6 +70,7 @@ class EntryPoint(Uncopied):
         self.inputs = {value.name: value.type for value in entry.inputs}
         self.outputs = {output.value.name: output.value.type for output in entry.outputs}
         self.updates_state = bool(entry.assigned)
+        self.assigned = tuple(public_names(entry.assigned))
         self.devices = entry.devices
         self._entry = entry
         self._saved = saved
@@ -97,12 +104,34 @@ class EntryPoint(Uncopied):
         """Why earlier forms were not used, one line each. Available after a call."""
         return list(self._chain.notes)
 
+    def program(self) -> Program | None:
+        """The program with open sizes, for analyses. Its fetches are the results, in the order of
+        `outputs`. None if the file, of an early version, does not contain it.
+
+        Raises:
+            ArtifactError: it cannot be read, or does not match the manifest.
+        """
+        program = self._chain.program()
+        if program is None:
+            return None
+        count = len(self._entry.assigned)
+        fetches = [
+            program.outputs[count + output.index]._replace(name=output.value.name)
+            for output in self._entry.outputs
+        ]
+        return program.replace(outputs=(*program.outputs[:count], *fetches))
+
     def _check_devices(self) -> None:
         if self._lacking is not None:
             raise self._lacking()
 
+    def release(self) -> None:
+        """Forgets the compiled programs; the next call compiles again."""
+        self._chain.release()
+
     # -- running --------------------------------------------------------------------------------
 
+    @explained
     def __call__(self, state: ModelState | None = None, /, **inputs: Any) -> Any:
         """Runs the entry point once.
 
@@ -123,7 +152,13 @@ class EntryPoint(Uncopied):
         self._chain.choose()  # errors of the file are raised before errors of the inputs
         state = self._checked_state(state)
         values = self._feeds(inputs)
-        compiled, places = self._chain.step(tuple([value.shape for value in values]))
+        step = self._chain.step(tuple([value.shape for value in values]))
+        # In a frame of its own: JAX's reference cycles keep the frames that are on the stack while
+        # a program is read or compiled, with all that their variables refer to.
+        return self._run_once(step, state, values)
+
+    def _run_once(self, step: Step, state: ModelState, values: Sequence[Any]) -> Any:
+        compiled, places = step
         entry = self._entry
         written = [state.take(name, places.home) for name in entry.written]
         read = [state.look(name, places.home) for name in entry.read]
@@ -232,7 +267,8 @@ class EntryPoint(Uncopied):
             if argument not in self.inputs:
                 raise FeedError(
                     f"{self.name!r} has no input {argument!r}",
-                    hint=nearest(argument, self.inputs) or f"it has no inputs: {self._example()}",
+                    hint=nearest(argument, self.inputs, repr(self.name))
+                    or f"it has no inputs: {self._example()}",
                 )
         missing = [argument for argument in self.inputs if argument not in inputs]
         if missing:

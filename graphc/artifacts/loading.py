@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 from jax.sharding import SingleDeviceSharding
@@ -16,19 +16,23 @@ from graphc.artifacts.entry_point import EntryPoint
 from graphc.artifacts.limits import Limits
 from graphc.artifacts.manifest import Entry, Manifest
 from graphc.artifacts.manifest_read import parse_manifest
+from graphc.artifacts.sharing import Sharing
+from graphc.artifacts.source import Source
 from graphc.artifacts.state import ModelState, Saved
-from graphc.artifacts.ways import Source
 from graphc.artifacts.weights import WEIGHTS, Weights
 from graphc.copying import Uncopied
 from graphc.devices.discovery import platform_of
 from graphc.devices.strategy import DataParallel
 from graphc.errors import (
+    ArgumentError,
     ArtifactVersionError,
     AttributeValueError,
     DeviceError,
     UnknownNameError,
     nearest,
 )
+from graphc.ir.members import Helpful
+from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.runtime.buffers.layout import public_names
 from graphc.runtime.core.forking import FORKING
@@ -44,7 +48,9 @@ class Signatures(Mapping[str, EntryPoint]):
         found = self._entries.get(name)
         if found is None:
             raise UnknownNameError(
-                f"no signature {name!r} in the artifact", hint=nearest(str(name), self._entries)
+                f"no signature {name!r} in the artifact",
+                source=current_source(),
+                hint=nearest(str(name), self._entries, "loaded.signatures"),
             )
         return found
 
@@ -58,7 +64,7 @@ class Signatures(Mapping[str, EntryPoint]):
         return f"<Signatures {', '.join(self._entries)}>"
 
 
-class Model(Uncopied):
+class Model(Helpful, Uncopied):
     """A loaded artifact: its entry points, and the weights it was saved with. `gc.load` returns it.
 
     The file stays open. A weight is read, checked and put on the device when an entry point that
@@ -84,15 +90,40 @@ class Model(Uncopied):
         self._members = members
         self._saved = saved
 
+    if not TYPE_CHECKING:  # type checkers reject such a call
+
+        def __call__(self, *args: Any, **inputs: Any) -> NoReturn:
+            named = next(iter(self.signatures), "predict")
+            raise ArgumentError(
+                "a model is not a function: it has entry points",
+                source=current_source(),
+                hint=f"loaded.signatures[{named!r}](x=values), with the inputs by name",
+            )
+
     def state(self) -> ModelState:
         """A new state with the saved values, from which training can start."""
         return ModelState(self._saved, {})
+
+    def release(self) -> None:
+        """Frees the weights on devices and the compiled programs, at once.
+
+        A call of an entry point reads and compiles again. Without `release`, they are freed by
+        Python's garbage collector: JAX creates reference cycles.
+        """
+        self._saved.release()
+        for point in self.signatures.values():
+            point.release()
 
     @property
     def device(self) -> jax.Device:
         """The device on which entry points for one device run."""
         (device,) = self._saved.home.device_set
         return device
+
+    @property
+    def path(self) -> str:
+        """The file's path, as it was opened."""
+        return self._members.path
 
     @property
     def variables(self) -> dict[str, TensorType]:
@@ -164,17 +195,39 @@ def load(
         (['double'], {'y': Array([2., 4.], dtype=float32)})
     """
     _check_arguments(device, strategy, trust_native, limits)
+    return open_model(path, device, strategy, trust_native, limits)
+
+
+def open_model(
+    path: str | os.PathLike[str],
+    device: jax.Device | None = None,
+    strategy: DataParallel | None = None,
+    trust_native: bool = False,
+    limits: Limits | None = None,
+    sharing: Sharing | None = None,
+) -> Model:
+    """`load`, for callers that load several artifacts.
+
+    Args:
+        sharing: what the artifacts share; None shares nothing.
+    """
     manifest, members = read(path)
     FORKING.use_devices()
     where = device or jax.local_devices()[0]
     _check_platform(manifest, platform_of(where))
     types = {row.value.name: row.value.type for row in manifest.variables}
-    saved = Saved(types, Weights(manifest.variables, members), SingleDeviceSharding(where))
+    weights = Weights(manifest.variables, members)
+    arrays = cache = most_steps = None
+    if sharing is not None:
+        arrays, cache, most_steps = sharing.arrays, sharing.cache, sharing.most_steps
+    saved = Saved(types, weights, SingleDeviceSharding(where), arrays)
 
     def entry_point(name: str, entry: Entry) -> EntryPoint:
         devices, lacking = _devices(name, entry, where, strategy)
         loaded = (name, entry, manifest, members, devices, platform_of(devices[0]))
-        return EntryPoint(Source(*loaded, trust_native, limits or Limits()), saved, lacking=lacking)
+        bounds = limits or Limits()
+        source = Source(*loaded, trust_native, bounds, cache, most_steps)
+        return EntryPoint(source, saved, lacking=lacking)
 
     points = {name: entry_point(name, entry) for name, entry in manifest.signatures.items()}
     return Model(manifest, members, points, saved)

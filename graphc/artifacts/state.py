@@ -11,6 +11,7 @@ import numpy as np
 from jax import numpy as jnp
 from jax.sharding import Sharding
 
+from graphc.artifacts.sharing import SharedArrays
 from graphc.artifacts.weights import Weights
 from graphc.copying import Uncopied
 from graphc.errors import DTypeError, ShapeError, StateError, UnknownNameError, nearest
@@ -26,12 +27,21 @@ class Saved:
     Args:
         types: every variable, hidden ones included, in the order of the graph.
         home: the device for a value that is read without an entry point.
+        arrays: the arrays of other artifacts, with which `shared` values of equal content are
+            shared too.
     """
 
-    def __init__(self, types: Mapping[str, TensorType], weights: Weights, home: Sharding) -> None:
+    def __init__(
+        self,
+        types: Mapping[str, TensorType],
+        weights: Weights,
+        home: Sharding,
+        arrays: SharedArrays | None = None,
+    ) -> None:
         self.types = dict(types)
         self.home = home
         self._weights = weights
+        self._arrays = arrays
         self._placed: dict[tuple[str, Sharding], jax.Array] = {}
         self._lock = threading.Lock()
 
@@ -44,8 +54,21 @@ class Saved:
         with self._lock:
             found = self._placed.get((name, where))
             if found is None:
-                found = self._placed[name, where] = self.own(name, where)
+                found = self._placed[name, where] = self._found(name, where)
         return found
+
+    def _found(self, name: str, where: Sharding) -> jax.Array:
+        content = self._weights.content(name)
+        if self._arrays is None or content is None:
+            return self.own(name, where)
+        return self._arrays.get(
+            content, where, lambda: self._weights.check(name), lambda: self.own(name, where)
+        )
+
+    def release(self) -> None:
+        """Forgets the values on devices. They are read again when they are needed."""
+        with self._lock:
+            self._placed.clear()
 
     def own(self, name: str, where: Sharding) -> jax.Array:
         """The value in its own buffer, which may be donated.
@@ -111,6 +134,11 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
                 f"this state was consumed by {self._consumed_by}",
                 hint="continue with the state that call returned",
             )
+
+    @property
+    def is_consumed(self) -> bool:
+        """Whether an entry point has consumed the state."""
+        return self._consumed_by is not None
 
     def consume(self, by: str) -> None:
         """Marks the state as consumed."""

@@ -8,19 +8,17 @@ used is chosen, and notes state why earlier forms cannot be used.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 
-from graphc.artifacts.container import Members
 from graphc.artifacts.graphs import bound, from_data, largest
 from graphc.artifacts.kernel_contracts import CHANGING
 from graphc.artifacts.limits import Limits, not_compiled
 from graphc.artifacts.lowering import (
     Function,
-    Places,
     compiled_program,
     compiled_within,
     for_one,
@@ -28,8 +26,9 @@ from graphc.artifacts.lowering import (
     places_on,
     x64,
 )
-from graphc.artifacts.manifest import Entry, Manifest
 from graphc.artifacts.safe_reading import UnreadableError, read_program, try_compile
+from graphc.artifacts.sharing import through_cache
+from graphc.artifacts.source import Source
 from graphc.artifacts.stablehlo import (
     check_convention,
     check_program,
@@ -38,6 +37,7 @@ from graphc.artifacts.stablehlo import (
     deserialize,
     serialized,
 )
+from graphc.artifacts.steps import Shapes, Sizes, Step, Steps
 from graphc.config import CompileOptions
 from graphc.devices.environment import environment_of
 from graphc.devices.targets import target_of
@@ -52,60 +52,11 @@ from graphc.errors import (
     LayoutError,
     MemoryLimitError,
 )
-from graphc.ir.types import TensorType
+from graphc.ir.program import Program
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.targets.loading import Code, from_bytes
 
 NATIVE, STABLEHLO, GRAPH = "native", "stablehlo", "graph"
-
-Shapes = Sequence[tuple[int, ...]]
-_NONE = Limits()
-
-
-@dataclass(frozen=True)
-class Source:
-    """One signature in an open artifact, and the devices for it.
-
-    Attributes:
-        platform: the platform of the devices, in the notation of `gc.save`.
-        trust_native: whether native code may be run.
-        limits: bounds for the other forms.
-    """
-
-    name: str
-    entry: Entry
-    manifest: Manifest
-    members: Members
-    devices: tuple[jax.Device, ...]
-    platform: str
-    trust_native: bool
-    limits: Limits = _NONE
-
-    @property
-    def types(self) -> dict[str, TensorType]:
-        """The types of the variables."""
-        return {row.value.name: row.value.type for row in self.manifest.variables}
-
-    @property
-    def replicated(self) -> bool:
-        return self.entry.devices > 1
-
-    @property
-    def arguments(self) -> int:
-        """The number of arrays that the program takes."""
-        return len(self.entry.written) + len(self.entry.read) + len(self.entry.inputs)
-
-    @property
-    def results(self) -> int:
-        """The number of arrays that it returns."""
-        return len(self.entry.assigned) + (self.entry.fetches or 1)
-
-
-class Step(NamedTuple):
-    """A program for one set of sizes, ready to be called with flat arrays."""
-
-    compiled: Any
-    places: Places
 
 
 class Way(NamedTuple):
@@ -128,13 +79,26 @@ class Chain:
         self._source = source
         self._rest = iter(_WAYS)
         self._way: Way | None = None
-        self._steps: dict[tuple[tuple[int, ...], ...], Step] = {}
+        self._steps = Steps(source.most_steps)
         self._lock = threading.Lock()
         self.notes: list[str] = []
 
     @property
     def way(self) -> str | None:
         return None if self._way is None else self._way.name
+
+    def program(self) -> Program | None:
+        """The program in graphc's own format, whichever way is chosen; None if the file has none.
+
+        Raises:
+            ArtifactError: it cannot be read, or does not match the manifest.
+        """
+        source, member = self._source, self._source.entry.graph
+        if member is None:
+            return None
+        program = from_data(source.name, source.members[member], source.entry, source.types)
+        source.limits.check_operations(source.name, sum(1 for _ in program.walk()))
+        return program
 
     def choose(self) -> str:
         """Chooses the way if none is chosen yet. Returns its name.
@@ -143,10 +107,13 @@ class Chain:
             ArtifactVersionError: no way can be used.
             ArtifactCorruptError: the file is altered or inconsistent.
         """
+        chosen = self._way
+        if chosen is not None:  # without the lock: another thread may be compiling
+            return chosen.name
         with self._lock:
             return (self._way or self._next()).name
 
-    def step(self, shapes: tuple[tuple[int, ...], ...]) -> Step:
+    def step(self, shapes: Sizes) -> Step:
         """The program for inputs of these shapes.
 
         Raises:
@@ -157,17 +124,22 @@ class Chain:
         if found is not None:
             return found
         with self._lock:
-            while shapes not in self._steps:
+            while (found := self._steps.get(shapes)) is None:
                 way = self._way or self._next()
                 try:
-                    self._steps[shapes] = way.step(shapes)
+                    self._steps.put(shapes, way.step(shapes))
                 except ExecutionError as error:
                     self._note(way.name, error)
                     try:
                         self._next()
                     except ArtifactVersionError:
                         raise error from error.__cause__  # other sizes may still work
-            return self._steps[shapes]
+            return found
+
+    def release(self) -> None:
+        """Forgets the compiled programs. They are compiled again when they are needed."""
+        with self._lock:
+            self._steps.clear()
 
     def _next(self) -> Way:
         for name, open_way in self._rest:
@@ -346,7 +318,25 @@ def _compiled(
         "shapes": str(list(shapes)),
         "replicated": str(source.replicated),
     }
-    compiled = compiled_program(key, lower, source.devices)
+    # With a memory limit, a program is compiled for several budgets; with limits on resources,
+    # the checks are part of the compilation.
+    if source.cache is None or source.entry.memory_limit is not None or source.limits != Limits():
+        compiled = compiled_program(key, lower, source.devices)
+    else:
+        facts = {
+            **key,
+            "name": source.name,
+            "entry": source.entry.to_json(),
+            "variables": {name: str(type) for name, type in source.types.items()},
+        }
+        counts = source.arguments, source.results
+        compiled = through_cache(
+            source.cache,
+            facts,
+            counts,
+            source.devices,
+            lambda: compiled_program(key, lower, source.devices),
+        )
     source.limits.check_compiled(source.name, compiled)
     return compiled
 

@@ -17,7 +17,9 @@ import numpy as np
 
 from graphc.artifacts.container import Members
 from graphc.artifacts.manifest import Value, VariableRow, corrupt
+from graphc.artifacts.sharing import Content
 from graphc.errors import ArtifactCorruptError
+from graphc.ir.dtypes import short_name
 
 WEIGHTS = "weights.safetensors"
 """The member's name."""
@@ -84,11 +86,34 @@ class Weights:
             self._unchecked = False
         data = self._members.part(WEIGHTS, row.offset or 0, row.bytes)
         if not self._old and hashlib.sha256(data).hexdigest() != row.sha256:
-            raise ArtifactCorruptError(
-                f"{self._members.path!r}: the value of {name!r} was altered",
-                hint="copy or save it again",
-            )
+            raise self._altered(name)
         return np.frombuffer(data, row.value.type.dtype).reshape(row.shape)
+
+    def content(self, name: str) -> Content | None:
+        """The content of a variable as the file describes it; None if a file of version 1 does
+        not."""
+        row = self._rows[name]
+        if self._old:
+            return None
+        return Content(row.sha256, short_name(row.value.type.dtype), row.shape)
+
+    def check(self, name: str) -> None:
+        """Checks the value of a variable without storing it.
+
+        Raises:
+            ArtifactCorruptError: it was altered.
+        """
+        row, digest = self._rows[name], hashlib.sha256()
+        for piece in self._members.pieces(WEIGHTS, row.offset or 0, row.bytes):
+            digest.update(piece)
+        if digest.hexdigest() != row.sha256:
+            raise self._altered(name)
+
+    def _altered(self, name: str) -> ArtifactCorruptError:
+        return ArtifactCorruptError(
+            f"{self._members.path!r}: the value of {name!r} was altered",
+            hint="copy or save it again",
+        )
 
 
 def _check_places(rows: Sequence[VariableRow], size: int) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from graphc.build.initializers import INITIALIZERS, Constant, Normal, Uniform
 from graphc.build.scaled_initializers import GlorotNormal, GlorotUniform, HeNormal, HeUniform
 from graphc.errors import AttributeValueError, nearest
-from graphc.ir.operand import Operand, SupportsArray
+from graphc.ir.operand import Operand
+from graphc.ir.operand_types import SupportsArray
 from graphc.ir.source import current_source
 from graphc.ir.variable import Initializer
 

@@ -240,7 +240,10 @@ class Identity:
 
     def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
         if len(shape) != 2:
-            raise ShapeError(f"Identity: the shape must be that of a matrix, got {shape}")
+            raise ShapeError(
+                f"Identity: the shape must be that of a matrix, got {shape}",
+                hint="Orthogonal takes more axes",
+            )
         return (self.gain * np.eye(*shape)).astype(dtype)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from graphc.build.specs import HasShape, SpecShape, TensorSpec, check_name, resolve_shape
 from graphc.errors import AttributeValueError, GraphcError, GraphError
@@ -63,16 +64,7 @@ def placeholder(
         )
     if isinstance(shape, TensorSpec):
         dtype, name, shape = shape.dtype, name or shape.name, shape.shape
-    if (
-        isinstance(shape, str)
-        and isinstance(dtype, str)
-        and shape in {known.name for known in SHORT}
-    ):
-        raise AttributeValueError(
-            f"placeholder: {shape!r} is a dtype, and the shape is missing",
-            source=current_source(),
-            hint=f'gc.placeholder((None, 4), "{shape}"): the shape comes first',
-        )
+    _refuse_dtype_first(shape, dtype)
     base = "Placeholder" if name is None else check_name(name, "placeholder")
     unknown_lead = isinstance(shape, (tuple, list)) and len(shape) > 0 and shape[0] is None
     dims = resolve_shape(shape, graph, base, "placeholder")
@@ -86,6 +78,23 @@ def placeholder(
     return result
 
 
+def _refuse_dtype_first(shape: Any, dtype: Any) -> None:
+    """Raises for the order of TensorFlow: `placeholder("float32", (None, 4))`."""
+    named = isinstance(shape, type | np.dtype) or (
+        isinstance(shape, str) and shape in {known.name for known in SHORT}
+    )
+    sizes = isinstance(dtype, tuple | list)
+    if not named or not (sizes or isinstance(dtype, str) or isinstance(shape, type)):
+        return
+    name = shape if isinstance(shape, str) else np.dtype(shape).name
+    given = tuple(dtype) if isinstance(dtype, tuple | list) else (None, 4)
+    raise AttributeValueError(
+        f"placeholder: {name!r} is a dtype, where the shape is expected",
+        source=current_source(),
+        hint=f'the shape comes first: gc.placeholder({given}, "{name}")',
+    )
+
+
 def _as_batch_axis(axis: Any, dims: Shape) -> int | None:
     if axis is None:
         return None
@@ -94,6 +103,7 @@ def _as_batch_axis(axis: Any, dims: Shape) -> int | None:
             f"placeholder: batch_axis must be an axis of ({', '.join(map(str, dims))}) or None, "
             f"got {axis!r}",
             source=current_source(),
+            hint="it is the axis that data parallelism divides, often 0",
         )
     return axis % len(dims)
 

@@ -77,7 +77,8 @@ def assign(tree: VariableTree, new: TensorTree) -> Node:
         raise AttributeValueError(
             f"assign: {other[0]!r} is not a variable" if other else "assign: no variables",
             source=current_source(),
-            hint="pass the nest that gc.variables returned, then the new values",
+            hint="a variable comes first: gc.assign(v, value); v.read().at[index].set(values) is a "
+            "value with another part",
         )
     try:
         values = structure.flatten_up_to(new)

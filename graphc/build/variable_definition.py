@@ -182,6 +182,7 @@ def _initial_tensor(
             f"{what}: every size of its initial value must be known, got {tensor.type}",
             details=describe_tensors({"init": tensor}),
             source=source,
+            hint="a variable keeps its shape; a value that depends on a feed is a tensor",
         )
     seen, pending = set(), [tensor]
     while pending:
@@ -304,7 +305,9 @@ def trainable_variables(scope: str | None = None) -> list[Variable]:
     """
     if scope is not None and not isinstance(scope, str):
         raise AttributeValueError(
-            f"trainable_variables: {scope!r} is not a name scope", source=current_source()
+            f"trainable_variables: {scope!r} is not a name scope",
+            source=current_source(),
+            hint='write the name, such as "generator"; a layer has trainable_variables of its own',
         )
     prefix = "" if scope is None else scope.rstrip("/") + "/"
     return [

@@ -26,6 +26,16 @@ def checked_folder(folder: object) -> Path:
     return path
 
 
+def checked_path(path: object, function: str) -> Path:
+    """The path that a function is given."""
+    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
+        raise AttributeValueError(
+            f"{function}: path must be the path of a folder, got {path!r:.80}",
+            source=current_source(),
+        )
+    return Path(path)
+
+
 def checked_keep(keep: object) -> int:
     """How many of the latest checkpoints stay."""
     if type(keep) is not int or keep < 1:

@@ -26,6 +26,7 @@ from graphc.checkpoints.selection import RestoreReport, Selection, check_session
 from graphc.copying import Uncopied
 from graphc.errors import CheckpointCorruptError, CheckpointError, CheckpointWarning
 from graphc.ir.calls import explained
+from graphc.ir.members import Helpful
 from graphc.ir.source import current_source
 from graphc.runtime.session import Session
 from graphc.typing import StateTree
@@ -58,7 +59,7 @@ class Restored:
     report: RestoreReport
 
 
-class Checkpointer(Uncopied):
+class Checkpointer(Helpful, Uncopied):
     """Saves the whole state of a session in a folder, and restores it bit by bit.
 
     It holds all variables, those of optimizers too, the state of random numbers and of

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from graphc.checkpoints.arguments import checked_path
 from graphc.checkpoints.selection import RestoreReport, Selection, check_session, put
 from graphc.errors import CheckpointError, MissingExtraError
 from graphc.ir.calls import explained
@@ -114,7 +115,8 @@ def restore_orbax(
         ... )
     """
     check_session(session, "restore_orbax")
-    saved = _Saved(Path(path), _read(Path(path)))
+    folder = checked_path(path, "restore_orbax")
+    saved = _Saved(folder, _read(folder))
     selection = Selection(
         session, saved, include=include, exclude=exclude, rename=rename, strict=strict
     )

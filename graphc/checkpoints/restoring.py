@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from graphc.checkpoints import folder as folders
+from graphc.checkpoints.arguments import checked_path
 from graphc.checkpoints.contents import Saved
 from graphc.checkpoints.manifest import MANIFEST
 from graphc.checkpoints.selection import RestoreReport, Selection, check_session, put
@@ -62,7 +63,7 @@ def restore(
     Raises:
         CheckpointError: there is no checkpoint at `path`, or it does not fit; nothing was set.
         CheckpointCorruptError: it is damaged; nothing was set.
-        AttributeValueError: a pattern is of another type, or matches nothing.
+        AttributeValueError: `path` is no path; a pattern is of another type, or matches nothing.
         StateError: the session is closed or has lost its state.
 
     Examples:
@@ -88,7 +89,7 @@ def restore(
         >>> folder.cleanup()
     """
     check_session(session, "restore")
-    saved = Saved(_one(Path(path)))
+    saved = Saved(_one(checked_path(path, "restore")))
     selection = Selection(
         session, saved, include=include, exclude=exclude, rename=rename, strict=strict
     )

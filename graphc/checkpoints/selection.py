@@ -280,6 +280,12 @@ def _renamed(saved: Source, rename: Renaming) -> dict[str, str]:
     found: dict[str, str] = {}
     for old in saved.variables:
         name = new(old)
+        if not isinstance(name, str):
+            raise AttributeValueError(
+                f"restore: rename must return a name, got {name!r:.80} for {old!r}",
+                source=current_source(),
+                hint="return the old name where it stays",
+            )
         if name in found:
             raise AttributeValueError(
                 f"restore: rename gives {found[name]!r} and {old!r} the same name {name!r}",

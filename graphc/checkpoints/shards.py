@@ -20,6 +20,7 @@ import numpy as np
 
 from graphc.checkpoints.manifest import BLOCK, Entry, corrupt
 from graphc.errors import CheckpointError
+from graphc.runtime.feeds.feed_memory import aligned
 
 Array = np.ndarray[Any, Any]
 
@@ -122,7 +123,7 @@ def read(folder: Path, entries: Sequence[Entry]) -> dict[str, Array]:
         for entry in entries:  # before memory is taken for what is not there
             if entry.offset + entry.bytes > sizes[entry.file]:
                 raise corrupt(folder, f"{entry.file} ends before the value of {entry.name!r}")
-        values = {entry.name: np.empty(entry.shape, entry.dtype) for entry in entries}
+        values = {entry.name: aligned(entry.shape, entry.dtype) for entry in entries}
         blocks = [
             (entry, files[entry.file], values[entry.name], number)
             for entry in entries

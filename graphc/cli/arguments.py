@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
 
 from graphc._version import __version__
+from graphc.cli.parser import Parser, add_command
+from graphc.cli.serve_arguments import add_serve_arguments
 from graphc.cli.shared_arguments import (
     SCRIPT,
     action,
@@ -28,21 +29,6 @@ from graphc.cli.shared_arguments import (
 from graphc.config import PIPELINES
 from graphc.errors import nearest
 
-_LONGEST_FORM = 200  # characters; a longer usage text is shown by --help only
-
-
-class _Parser(argparse.ArgumentParser):
-    """Reports errors in one line."""
-
-    def __init__(self, **options: Any) -> None:
-        formatter = argparse.RawDescriptionHelpFormatter
-        super().__init__(formatter_class=formatter, allow_abbrev=False, **options)
-
-    def error(self, message: str) -> NoReturn:
-        usage = " ".join(self.format_usage().split()).removeprefix("usage: ").replace("[-h] ", "")
-        form = f"; write {usage}" if len(usage) <= _LONGEST_FORM else ""
-        self.exit(2, f"{self.prog}: {message}{form} (see {self.prog} --help)\n")
-
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command; `command` is its name, `arguments` those after `--`.
@@ -51,14 +37,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         SystemExit: code 2 after a one-line message if the arguments do not parse; 0 after help.
     """
     own, after = _split(arguments)
-    parser = _Parser(
+    parser = Parser(
         prog="graphc",
         description="Trains, compiles, exports and runs model graphs through JAX and XLA.",
         epilog="graphc COMMAND --help explains a command, with an example.",
     )
     parser.add_argument("--version", action="version", version=f"graphc {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    parsers = {name: _add(commands, name, add) for name, add in _COMMANDS.items()}
+    parsers = {name: add_command(commands, name, add) for name, add in _COMMANDS.items()}
     first = next((argument for argument in own if not argument.startswith("-")), None)
     if first is not None and first not in parsers:
         parser.error(f"no command {first!r}; {nearest(first, parsers)}")
@@ -80,24 +66,11 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return given[:at], given[at + 1 :]
 
 
-def _add(commands: Any, name: str, add: Callable[[_Parser], None]) -> _Parser:
-    text, _, example = (add.__doc__ or "").partition("\n\n")
-    example = "\n".join(line.strip() for line in example.strip().splitlines())
-    parser: _Parser = commands.add_parser(
-        name,
-        help=text,
-        description=text,
-        epilog="example:\n  " + example.replace("\n", "\n  "),
-    )
-    add(parser)
-    return parser
-
-
 # Each docstring is the help: its first paragraph states the purpose of the command, and the rest is
 # an example.
 
 
-def _train(parser: _Parser) -> None:
+def _train(parser: Parser) -> None:
     """Runs a script's training job, evaluates the model, and saves it.
 
     graphc train examples/digits_cnn.py --devices 4 --steps 400 --save digits.gcx
@@ -130,7 +103,7 @@ def _train(parser: _Parser) -> None:
     add_json(parser)
 
 
-def _compile(parser: _Parser) -> None:
+def _compile(parser: Parser) -> None:
     """Compiles a script's training step ahead of time and reports the result.
 
     graphc compile examples/digits_cnn.py --fetch logits --feed x=32,8,8,1
@@ -144,7 +117,7 @@ def _compile(parser: _Parser) -> None:
     add_json(parser)
 
 
-def _run(parser: _Parser) -> None:
+def _run(parser: Parser) -> None:
     """Runs one signature of an artifact on arrays from files.
 
     graphc run digits.gcx --signature predict --input x=images.npy --output answers.npz
@@ -170,7 +143,7 @@ def _run(parser: _Parser) -> None:
     add_json(parser)
 
 
-def _inspect(parser: _Parser) -> None:
+def _inspect(parser: Parser) -> None:
     """Shows the content of a script's graph, or of an artifact.
 
     graphc inspect examples/digits_cnn.py --cost
@@ -207,7 +180,7 @@ def _inspect(parser: _Parser) -> None:
     add_json(parser)
 
 
-def _tune(parser: _Parser) -> None:
+def _tune(parser: Parser) -> None:
     """Finds the fastest way to compile a script's training step here. Later runs then use it.
 
     graphc tune examples/digits_cnn.py --seconds 300
@@ -238,7 +211,7 @@ def _tune(parser: _Parser) -> None:
     add_json(parser)
 
 
-def _profile(parser: _Parser) -> None:
+def _profile(parser: Parser) -> None:
     """Shows where the time of a script's training step goes: by line, by node, and on the host.
 
     graphc profile examples/digits_cnn.py --html profile.html --trace trace.json
@@ -261,7 +234,7 @@ def _profile(parser: _Parser) -> None:
     add_json(parser)
 
 
-def _export(parser: _Parser) -> None:
+def _export(parser: Parser) -> None:
     """Writes a script's signatures to an artifact, with the initial weights or after training.
 
     graphc export examples/digits_cnn.py digits.gcx --platforms cpu,cuda --steps 400
@@ -289,7 +262,7 @@ def _export(parser: _Parser) -> None:
     add_json(parser)
 
 
-def _devices(parser: _Parser) -> None:
+def _devices(parser: Parser) -> None:
     """Lists the devices of this machine by the names that gc.device accepts.
 
     graphc devices --json
@@ -303,7 +276,7 @@ def _devices(parser: _Parser) -> None:
     add_json(parser)
 
 
-def _plan(parser: _Parser) -> None:
+def _plan(parser: Parser) -> None:
     """Shows whether a script's training step fits into a machine, and the largest batch that fits.
 
     graphc plan examples/digits_cnn.py --machine 8xh100 --largest-batch
@@ -321,7 +294,7 @@ def _plan(parser: _Parser) -> None:
     add_json(parser)
 
 
-def _cache(parser: _Parser) -> None:
+def _cache(parser: Parser) -> None:
     """Lists or removes the compiled programs that are stored for later processes.
 
     graphc cache list
@@ -339,7 +312,7 @@ def _cache(parser: _Parser) -> None:
     add_json(parser)
 
 
-def _opt(parser: _Parser) -> None:
+def _opt(parser: Parser) -> None:
     """Reads a program as text, runs passes on it, and prints the resulting program.
 
     graphc opt program.txt --passes "simplify-algebra,fold-constants{limit=1024},prune" --verify
@@ -386,7 +359,7 @@ def _opt(parser: _Parser) -> None:
     parser.set_defaults(whole_errors=True)
 
 
-_COMMANDS: dict[str, Callable[[_Parser], None]] = {
+_COMMANDS: dict[str, Callable[[Parser], None]] = {
     "train": _train,
     "compile": _compile,
     "run": _run,
@@ -398,4 +371,5 @@ _COMMANDS: dict[str, Callable[[_Parser], None]] = {
     "devices": _devices,
     "cache": _cache,
     "opt": _opt,
+    "serve": add_serve_arguments,
 }

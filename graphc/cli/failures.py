@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from graphc.errors import GraphcError
-
-_OWN = str(Path(__file__).parent)
+from graphc.ir.source import is_own
 
 
 class ScriptError(GraphcError):
@@ -29,8 +28,8 @@ class ScriptError(GraphcError):
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the point where it leaves the command line and Python's import code."""
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((_OWN, "<frozen ")):
+    """The traceback from the point where it leaves graphc and Python's import code."""
+    while trace is not None and is_own(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace
 
@@ -41,6 +40,20 @@ def code_of(script: str) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
+        raise ScriptError(script, error) from error
+
+
+@contextmanager
+def running(script: str) -> Iterator[None]:
+    """A context for functions of graphc that call the user's code. Exceptions of that code become a
+    `ScriptError`. SystemExit passes: that is how SIGTERM ends a training loop."""
+    try:
+        yield
+    except GraphcError:
+        raise
+    except Exception as error:
+        if _users_part(error.__traceback__) is None:  # an error of graphc itself
+            raise
         raise ScriptError(script, error) from error
 
 

@@ -22,11 +22,13 @@ from graphc.train.job import Job
 _MODULE = "__graphc_script__"  # neither __main__ nor a name that the script may import
 
 
-def load_job(script: str, arguments: Sequence[str]) -> Job:
+def load_job(script: str, arguments: Sequence[str], *, guarded: bool = True) -> Job:
     """Returns the result of the script's `build()`.
 
     Args:
         arguments: the script's `sys.argv`, after its own name.
+        guarded: whether exceptions in its batches and its evaluation become errors of the script.
+            Guarded batches are plain iterables, so they have no position and no epochs.
 
     Raises:
         GraphcError: the file does not exist, has no `build()`, or it returns something else.
@@ -45,7 +47,7 @@ def load_job(script: str, arguments: Sequence[str]) -> Job:
             f"build() of {script} must return a gc.train.Job, got {type(job).__name__}",
             hint="return gc.train.Job(graph, train, batches, steps, ...)",
         )
-    return _guarded(script, job)
+    return _guarded(script, job) if guarded else job
 
 
 def _no_build(script: str, functions: Iterable[str]) -> GraphcError:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc import train as train_namespace
 from graphc.artifacts import save
 from graphc.checkpoints.checkpointer import Checkpointer
+from graphc.cli.failures import running
 from graphc.cli.report import amount, duration, print_json, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import ask_for_devices, options_with_cache, strategy_for
@@ -29,6 +29,7 @@ from graphc.train.evaluation import Validation
 from graphc.train.fitting import fit
 from graphc.train.history import History
 from graphc.train.job import Job
+from graphc.train.tensorboard.callback import TensorBoard
 
 _LAST = 20
 
@@ -36,7 +37,7 @@ _LAST = 20
 def run(options: argparse.Namespace) -> None:
     """Trains, evaluates, saves, and prints a summary."""
     ask_for_devices(options.devices)
-    job = load_job(options.script, options.arguments)
+    job = load_job(options.script, options.arguments, guarded=False)
     if options.save is not None:
         check_savable(job, options.script, options.save)  # now, not after an hour of training
     check_checkpoints(options.checkpoint_dir, resume=options.resume)
@@ -45,17 +46,18 @@ def run(options: argparse.Namespace) -> None:
         strategy=strategy_for(options.devices),
         options=options_with_cache(options.cache_dir),
     )
-    history = fit(
-        session,
-        job,
-        steps=options.steps,
-        validation=validation_of(job, options.validate_every, options.script),
-        callbacks=callbacks_of(job, options),
-        checkpoint=options.checkpoint_dir,
-        resume=options.resume,
-        progress=not options.no_progress,
-    )
-    facts = summary(session, job, history)
+    with running(options.script):
+        history = fit(
+            session,
+            job,
+            steps=options.steps,
+            validation=validation_of(job, options.validate_every, options.script),
+            callbacks=callbacks_of(job, options),
+            checkpoint=options.checkpoint_dir,
+            resume=options.resume,
+            progress=not options.no_progress,
+        )
+        facts = summary(session, job, history)
     if options.save is not None:
         save(session, options.save, signatures=job.signatures)
         facts["saved"] = saved_facts(job, options.save)
@@ -128,10 +130,11 @@ def callbacks_of(job: Job, options: argparse.Namespace) -> list[Callback]:
         found.append(TimeLimit(options.time_limit))
     if options.log_dir is not None:
         folder = Path(options.log_dir)
-        found += [CsvLogger(folder / "log.csv"), JsonLinesLogger(folder / "log.jsonl")]
-        tensorboard = vars(train_namespace).get("TensorBoard")
-        if tensorboard is not None:
-            found.append(tensorboard(folder))
+        found += [
+            CsvLogger(folder / "log.csv"),
+            JsonLinesLogger(folder / "log.jsonl"),
+            TensorBoard(folder),
+        ]
     return found
 
 
@@ -166,6 +169,7 @@ def summary(session: Session, job: Job, history: History) -> dict[str, Any]:
         for name, values in history.metrics.items()
         if len(values)
     }
+    evaluation = {} if job.evaluate is None else job.evaluate(session)
     return {
         "graph": job.graph.name,
         "steps": history.steps,
@@ -180,7 +184,7 @@ def summary(session: Session, job: Job, history: History) -> dict[str, Any]:
         "step_seconds": history.step_seconds,
         "metrics": metrics,
         "validation": {name: values[-1] for name, (_, values) in history.validation.items()},
-        "evaluation": {} if job.evaluate is None else job.evaluate(session),
+        "evaluation": {name: float(value) for name, value in evaluation.items()},
     }
 
 

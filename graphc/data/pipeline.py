@@ -23,11 +23,12 @@ from graphc.data.stages.shuffle import Shuffle
 from graphc.data.workers.processes import pickled
 from graphc.errors import AttributeValueError
 from graphc.ir.calls import explain_methods
+from graphc.ir.members import Helpful
 from graphc.ir.source import current_source
 from graphc.typing import Fetches
 
 
-class Pipeline:
+class Pipeline(Helpful):
     """Records from a source, and stages that they pass through.
 
     `gc.data.from_arrays` and the other `from_` functions make one. Each method returns a new
@@ -47,6 +48,12 @@ class Pipeline:
     has_positions = True  # its iterators have `state` and `restore`
 
     def __init__(self, node: Node) -> None:
+        if not isinstance(node, Node):
+            raise AttributeValueError(
+                f"Pipeline: {type(node).__name__} is not a source of a pipeline",
+                source=current_source(),
+                hint="gc.data.from_arrays({'x': x}) and the other from_ functions make one",
+            )
         self._node = node
 
     def __iter__(self) -> PipelineIterator:

@@ -328,7 +328,7 @@ def _put_nest(nest: Any, where: Any) -> Any:
 
 
 def _array(leaf: Any) -> Any:
-    """A leaf as an array that nobody modifies; None if a device cannot hold it."""
+    """A leaf as an array that is never modified; None if a device cannot hold it."""
     if isinstance(leaf, jax.Array):
         return leaf
     if not hasattr(leaf, "__array__"):

@@ -231,19 +231,8 @@ def from_iterable(items: Iterable[Record]) -> Pipeline:
             source=made_at,
             hint="gc.data.from_arrays for a dict of arrays, gc.data.from_text for a file",
         )
-    if isinstance(items, Iterator):
-        return _once("from_iterable", items, iterables.to_numpy)
-    if iterables.is_sequence(items):
-        source = iterables.Sequence("from_iterable", items)
-        return Pipeline(Indexed(made_at, "from_iterable", source))
-    if not hasattr(items, "__iter__"):
-        raise FeedError(
-            f"from_iterable: {type(items).__name__} is not iterable",
-            source=made_at,
-            hint="gc.data.from_generator takes functions",
-        )
-    make = iterables.Iter(items)
-    return Pipeline(iterables.Iterating(made_at, "from_iterable", make, None, iterables.to_numpy))
+    hint = "gc.data.from_generator takes functions"
+    return _of_any("from_iterable", items, iterables.to_numpy, hint)
 
 
 @explained
@@ -265,20 +254,8 @@ def from_records(records: Paths | Iterable[bytes]) -> Pipeline:
     made_at = current_source()
     if isinstance(records, (str, os.PathLike)) or _are_paths(records):
         return Pipeline(Records(made_at, tuple(checked_paths("from_records", records))))
-    if isinstance(records, Iterator):
-        return _once("from_records", records, iterables.same)
-    if iterables.is_sequence(records):
-        return Pipeline(
-            Indexed(made_at, "from_records", iterables.Sequence("from_records", records))
-        )
-    if not hasattr(records, "__iter__"):
-        raise FeedError(
-            f"from_records: {type(records).__name__} is not iterable",
-            source=made_at,
-            hint="pass the paths of TFRecord files, or an iterable of bytes",
-        )
-    make = iterables.Iter(records)
-    return Pipeline(iterables.Iterating(made_at, "from_records", make, None, iterables.same))
+    hint = "pass the paths of TFRecord files, or an iterable of bytes"
+    return _of_any("from_records", records, iterables.same, hint)
 
 
 def _are_paths(records: object) -> bool:
@@ -287,6 +264,23 @@ def _are_paths(records: object) -> bool:
         and bool(records)
         and all(isinstance(each, (str, os.PathLike)) for each in records)
     )
+
+
+def _of_any(name: str, items: object, convert: Callable[[Record], Record], hint: str) -> Pipeline:
+    """The pipeline of an iterator, a sequence or another iterable.
+
+    Raises:
+        FeedError: it is not iterable.
+    """
+    made_at = current_source()
+    if isinstance(items, Iterator):
+        return _once(name, items, convert)
+    if iterables.is_sequence(items):
+        return Pipeline(Indexed(made_at, name, iterables.Sequence(name, items)))
+    if not hasattr(items, "__iter__"):
+        what = f"{name}: {type(items).__name__} is not iterable"
+        raise FeedError(what, source=made_at, hint=hint)
+    return Pipeline(iterables.Iterating(made_at, name, iterables.Iter(items), None, convert))
 
 
 def _once(name: str, items: Iterator[Record], convert: Callable[[Record], Record]) -> Pipeline:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from graphc.errors import ArgumentError
+from graphc.ir.calls import explain_methods
+from graphc.ir.members import Helpful
 from graphc.ir.operators import METHODS
+from graphc.ir.source import current_source
 
 if TYPE_CHECKING:
     from graphc.ir.node import Tensor
-    from graphc.ir.operand import IndexLike, Operand, OperandLike
+    from graphc.ir.operand import Operand
+    from graphc.ir.operand_types import IndexLike, OperandLike
 
 
-class Places:
+class Places(Helpful):
     """`x.at[index]`: positions of `x` to update. Each method returns a new tensor; `x` is
     unchanged.
 
@@ -51,7 +56,7 @@ class Places:
         return METHODS["update"](self._x, self._index, values, "max")
 
 
-class At:
+class At(Helpful):
     """`x.at`. It is indexed in the same way as `x`, for an update: `x.at[i].set(values)`."""
 
     __slots__ = ("_x",)
@@ -61,3 +66,15 @@ class At:
 
     def __getitem__(self, index: IndexLike) -> Places:
         return Places(self._x, index)
+
+    if not TYPE_CHECKING:  # type checkers reject such a call
+
+        def __call__(self, *index: IndexLike) -> NoReturn:
+            raise ArgumentError(
+                f"{self._x!r}: at is not a function",
+                source=current_source(),
+                hint="write brackets: x.at[index].set(values)",
+            )
+
+
+explain_methods(Places)

@@ -42,6 +42,13 @@ def explained(function: F, hint: str | None = None) -> F:
     return cast(F, call)
 
 
+def explain_constructor(cls: type[Any]) -> None:
+    """Applies `explained` to the constructor that a class defines."""
+    own = vars(cls).get("__init__")
+    if inspect.isfunction(own) and not hasattr(own, "is_explained"):
+        cls.__init__ = explained(own)
+
+
 def explain_methods(cls: type[Any]) -> None:
     """Applies `explained` to the public methods that a class defines."""
     for name, method in list(vars(cls).items()):

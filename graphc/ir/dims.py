@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
-from graphc.errors import ArgumentError, ShapeError
+from graphc.errors import ArgumentError, ShapeError, UnknownAttributeError
 from graphc.ir.source import current_source
 
 
@@ -31,6 +31,20 @@ class FloorDiv(NamedTuple):
 Atom = str | FloorDiv
 Monomial = tuple[Atom, ...]  # a product of atoms, sorted; an atom occurs once per power
 Terms = tuple[tuple[Monomial, int], ...]
+
+
+# The methods for NumPy's operators with a number on the left.
+_REFLECTED: Final = {
+    "add": "__radd__",
+    "divide": "__rtruediv__",
+    "equal": "__eq__",
+    "floor_divide": "__rfloordiv__",
+    "multiply": "__rmul__",
+    "not_equal": "__ne__",
+    "power": "__rpow__",
+    "remainder": "__rmod__",
+    "subtract": "__rsub__",
+}
 
 
 class DimExpr:
@@ -52,7 +66,6 @@ class DimExpr:
     """
 
     __slots__ = ("_hash", "terms", "weight")
-    __array_ufunc__ = None  # with a NumPy number on the left, NumPy calls the methods here
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -147,6 +160,29 @@ class DimExpr:
 
     if not TYPE_CHECKING:  # type checkers reject such uses of a size
         __int__ = __float__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse_number
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name, name=name, obj=self)
+            raise UnknownAttributeError(
+                f"the size {self} has no attribute {name!r}",
+                source=current_source(),
+                hint="a size is used as it is: x.shape[0] + 1, gc.zeros((x.shape[0], 4))",
+            )
+
+    def __array_ufunc__(self, function: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        """With a NumPy number on the left, NumPy's arithmetic calls the methods here."""
+        name = _REFLECTED.get(function.__name__)
+        if name and method == "__call__" and not kwargs and args[1] is self is not args[0]:
+            result = getattr(self, name)(args[0])
+            if result is not NotImplemented:  # as for arrays
+                return result
+        raise ArgumentError(
+            f"numpy.{function.__name__} of the size {self}, which is a number only when values "
+            "are fed",
+            source=current_source(),
+            hint=f"the functions of gc take sizes, as gc.{function.__name__} does",
+        )
 
     def __repr__(self) -> str:
         parts = []

@@ -89,13 +89,17 @@ def _as_dtype(value: Any) -> DType:
     with suppress(TypeError):  # not a NumPy dtype either: rejected below
         dtype = np.dtype(value)
     if dtype is None or dtype not in SHORT:
-        raise DTypeError(
-            f"{value!r} is not a dtype of graphc",
-            details=[f"dtypes: {', '.join(sorted(_BY_LONG))}"],
-            source=current_source(),
-            hint=_dtype_hint(value),
-        )
+        raise _no_dtype(value)
     return dtype
+
+
+def _no_dtype(value: Any) -> DTypeError:
+    return DTypeError(
+        f"{value!r} is not a dtype of graphc",
+        details=[f"dtypes: {', '.join(sorted(_BY_LONG))}"],
+        source=current_source(),
+        hint=_dtype_hint(value),
+    )
 
 
 def _dtype_hint(value: Any) -> str | None:
@@ -113,6 +117,8 @@ def as_dtype(value: Any) -> DType:
     True
     """
     # Short names come first, because NumPy reads the number in "f16" as bytes, not as bits.
+    if type(value).__hash__ is None:  # a list
+        raise _no_dtype(value)
     return _as_dtype(value)
 
 

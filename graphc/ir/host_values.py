@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from jax import numpy as jnp
 from graphc.errors import DTypeError, GraphcError
 from graphc.ir.dtypes import (
     SCALAR_DEFAULTS,
+    SHORT,
     DType,
     as_dtype,
     float_info,
@@ -60,10 +62,26 @@ def host_array(value: Any, wanted: DType | None = None) -> Array:
     if array.dtype.kind in "OSUT":
         raise DTypeError(
             f"{_text(value)} is not numeric",
-            hint="pass a tensor, a variable, a number or an array of numbers",
+            hint=_advice(value),
         )
     as_dtype(array.dtype)
     return array
+
+
+def _advice(value: Any) -> str:
+    """The hint for a value that is not numeric."""
+    numbers = "pass a tensor, a variable, a number or an array of numbers"
+    if value is None:
+        return f"{numbers}; a function without `return` gives None"
+    if isinstance(value, str) and value in {dtype.name for dtype in SHORT}:
+        return f'{numbers}; the tensor comes first, as in gc.cast(x, "{value}")'
+    if isinstance(value, type):
+        return f"make one and call it: {value.__name__}(...)(x)"
+    if callable(value):
+        return "call it, and pass what it returns: f(x)"
+    if isinstance(value, Mapping):
+        return "pass one of its values, or list(x.values())"
+    return numbers
 
 
 def number(value: Any, dtype: DType) -> Array | None:

@@ -16,7 +16,7 @@ from weakref import WeakSet
 from graphc.errors import LayoutError
 
 if TYPE_CHECKING:
-    from graphc.ir.node import Node
+    from graphc.ir.node import Node, Tensor
     from graphc.ir.opdef import OpDef
     from graphc.ir.program import Program
 
@@ -93,6 +93,15 @@ class LayoutPlan:
     regions: Sequence[Program] | None = None
     fold_replica: Sequence[int] = ()
     fill: Mapping[int, Fill] | None = None
+
+    def local(self, node: Node, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Node:
+        """`node` as it computes its local part: with the plan's attributes and regions."""
+        return node.replace(
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            attrs={**node.attrs, **self.attrs} if self.attrs else node.attrs,
+            regions=node.regions if self.regions is None else tuple(self.regions),
+        )
 
 
 class LayoutContext(Protocol):

@@ -127,7 +127,7 @@ class Node(Uncopied):
     control_inputs: tuple[str, ...] = ()
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise no_member(self, "Node", name)
+        raise no_member(self, ["Node"], name)
 
     def replace(self, **changes: object) -> Node:
         """A copy with the given fields changed.

@@ -11,18 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-import numpy as np
-
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, ShapeError, nearest
+from graphc.ir.attr_kinds import KINDS, WITHOUT_SIZES
 from graphc.ir.costs import CostRule, one_per_result
 from graphc.ir.dim_constraints import DimConstraints
-from graphc.ir.dims import Dim, DimExpr, Shape
+from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import DType, is_complex
 from graphc.ir.functions import Functions
+from graphc.ir.hints import usual_hint
 from graphc.ir.layouts import LayoutRule, is_of_elements
 from graphc.ir.node import EMPTY, Tensor, describe_tensors
 from graphc.ir.rows import ByRows, by_rows
-from graphc.ir.sharding import is_spec
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType
 
@@ -50,31 +49,6 @@ PRECISIONS = ("narrow", "follow", "inside", "wide")
 REQUIRED: Any = object()
 
 
-def _is_dim(value: Any) -> bool:
-    return type(value) is int or isinstance(value, DimExpr)
-
-
-_KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "int": lambda v: type(v) is int,
-    "float": lambda v: type(v) in (float, int),
-    "bool": lambda v: type(v) is bool,
-    "str": lambda v: type(v) is str,
-    "dtype": lambda v: isinstance(v, np.dtype),
-    "dim": _is_dim,
-    "ints": lambda v: type(v) is tuple and all(type(i) is int for i in v),
-    "dims": lambda v: type(v) is tuple and all(map(_is_dim, v)),
-    "pairs": lambda v: (
-        type(v) is tuple and all(type(p) is tuple and all(map(_is_dim, p)) for p in v)
-    ),
-    "spec": is_spec,
-    "array": lambda v: isinstance(v, np.ndarray),
-    "attrs": lambda v: isinstance(v, Mapping),
-    "function": callable,
-}
-
-_WITHOUT_SIZES = frozenset(("int", "float", "bool", "str", "dtype"))
-
-
 @dataclass(frozen=True)
 class Attr:
     """One attribute of an operator.
@@ -100,7 +74,7 @@ class Attr:
     def accepts(self, value: Any) -> bool:
         if value is None:
             return self.default is None
-        return _KINDS[self.kind](value) and (self.check is None or self.check(value))
+        return KINDS[self.kind](value) and (self.check is None or self.check(value))
 
 
 class InferContext:
@@ -173,10 +147,10 @@ class InferContext:
     def _unify_broadcast(self, a: Dim, b: Dim, shapes: Sequence[Shape]) -> Dim:
         if not self.constraints.unify(a, b):
             listed = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
-            self.fail(
-                f"shapes {listed} do not broadcast together: {a} against {b}",
-                hint="aligned from the right, sizes must be equal or 1",
-            )
+            hint = "aligned from the right, sizes must be equal or 1"
+            if self.op.name in ("Equal", "NotEqual"):
+                hint += "; `x in [a, b]` compares elements: a set finds the tensor itself"
+            self.fail(f"shapes {listed} do not broadcast together: {a} against {b}", hint=hint)
         return self.constraints.find(a)
 
     def require(
@@ -209,7 +183,7 @@ class InferContext:
             f"{self.op.name}: {what}",
             details=describe_tensors(labelled),
             source=self.source,
-            hint=hint,
+            hint=hint or usual_hint(what, error),
         )
 
 
@@ -336,7 +310,7 @@ class OpDef:
         object.__setattr__(self, "operand_names", names)
         defaults = {k: a.default for k, a in self.attrs.items() if a.default is not REQUIRED}
         object.__setattr__(self, "_defaults", defaults)
-        sizes = any(attr.kind not in _WITHOUT_SIZES for attr in self.attrs.values())
+        sizes = any(attr.kind not in WITHOUT_SIZES for attr in self.attrs.values())
         object.__setattr__(self, "is_elementwise", is_of_elements(self.layout) and not sizes)
 
     @property

@@ -9,7 +9,8 @@ import numpy as np
 
 from graphc.ir.calls import explain_methods, explained
 from graphc.ir.node import Tensor
-from graphc.ir.operand import Operand, OperandLike
+from graphc.ir.operand import Operand
+from graphc.ir.operand_types import OperandLike
 from graphc.ir.operators import METHODS
 from graphc.ir.sharding import Spec
 from graphc.ir.types import TensorType

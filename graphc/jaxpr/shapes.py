@@ -9,7 +9,8 @@ from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
 from graphc.ops.arrays.creation import iota, zeros
 from graphc.ops.arrays.joining import concatenate, split
-from graphc.ops.arrays.shape import broadcast_to, reshape, tile, transpose
+from graphc.ops.arrays.repeating import tile
+from graphc.ops.arrays.shape import broadcast_to, reshape, transpose
 from graphc.ops.arrays.slicing import flip, pad_with, slice_
 from graphc.ops.arrays.stacking import stack, unstack
 from graphc.ops.core.emit import dim_value

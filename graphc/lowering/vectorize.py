@@ -67,6 +67,13 @@ def vmap(
         Array([5., 1.], dtype=float32)
     """
 
+    if not callable(f):
+        raise AttributeValueError(
+            f"vmap: the first argument must be a function of tensors, got {f!r}",
+            source=current_source(),
+            hint="gc.vmap(lambda x: ...)(xs)",
+        )
+
     def mapped(*args: TensorTree) -> TensorTree:
         leaves, tree = jax.tree.flatten(args)
         outer = [convert(leaf) for leaf in leaves]

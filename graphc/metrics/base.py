@@ -9,6 +9,7 @@ import numpy as np
 from graphc.build.variable_definition import variable
 from graphc.errors import DTypeError, ShapeError
 from graphc.ir.dtypes import as_dtype, is_complex, is_floating
+from graphc.ir.members import Helpful
 from graphc.ir.node import Node, Tensor
 from graphc.ir.scopes import absolute_scope, current_graph
 from graphc.ir.source import current_source
@@ -24,7 +25,7 @@ SUM = as_dtype("float64")
 COLLECTION = "metrics"
 
 
-class Metric:
+class Metric(Helpful):
     """A measurement over many batches: its state is variables of the graph.
 
     The variables are not trainable, belong to the collection "metrics", and are saved with the

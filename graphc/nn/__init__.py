@@ -37,6 +37,7 @@ from graphc.nn.layers.spectral import *
 from graphc.nn.layers.structure import *
 from graphc.nn.recurrent.cells import *
 from graphc.nn.recurrent.conv_lstm import *
+from graphc.nn.recurrent.gated_cells import *
 from graphc.nn.recurrent.recurrent_layers import *
 from graphc.nn.recurrent.recurrent_nets import *
 from graphc.nn.transformer.additive import *

@@ -14,6 +14,7 @@ from graphc.ops.arrays import (
     gathering_nd,
     indexing,
     joining,
+    repeating,
     scattering_nd,
     shape,
     slicing,
@@ -182,5 +183,5 @@ def _collect(families: Iterable[ModuleType]) -> SimpleNamespace:
 CATALOGUE = Catalogue(op for family in FAMILIES for op in family.OPS)
 
 # The functions that build nodes, as one object: gradient rules use it as `ctx.ops`.
-FUNCTIONS = _collect(FAMILIES)
+FUNCTIONS = _collect((*FAMILIES, repeating))
 FUNCTIONS.dim_value = emit.dim_value

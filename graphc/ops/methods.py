@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from graphc.errors import GraphError, nearest
+from graphc.errors import GraphError
 from graphc.ir.dims import bind_arithmetic
+from graphc.ir.name_errors import function_hint
 from graphc.ir.operators import bind_methods, is_comparable
 from graphc.ir.source import current_source
 from graphc.ops.arrays.subscript import getitem
@@ -155,6 +156,6 @@ def _called(
             f"{module}.{name} does not take a tensor of a graph, and graphc has no function of "
             "that name",
             source=current_source(),
-            hint=nearest(name, [n for n in home if not n.startswith("_")]),
+            hint=function_hint(module.replace("numpy", "graphc"), name, home),
         )
     return function(*args, **{k: v for k, v in kwargs.items() if k != "out"})

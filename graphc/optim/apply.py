@@ -98,7 +98,11 @@ def _checked(pairs: Iterable[Any]) -> dict[Variable, Tensor]:
         _check_type(gradient, variable)
         found[variable] = gradient
     if not found:
-        raise GradientError("apply_gradients: there are no gradients", source=source)
+        raise GradientError(
+            "apply_gradients: there are no gradients",
+            source=source,
+            hint="pass pairs: zip(gc.gradients(loss, variables), variables)",
+        )
     return found
 
 
@@ -112,6 +116,7 @@ def _check_type(gradient: Tensor, variable: Variable) -> None:
         f"got {gradient.type}",
         details=describe_tensors({"gradient": gradient}),
         source=AMBIENT.source or current_source(),
+        hint="each pair is (gradient, variable), in the order of the variables of gc.gradients",
     )
 
 

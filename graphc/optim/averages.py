@@ -203,7 +203,11 @@ def _checked(variables: list[Any]) -> Graph:
     source = current_source()
     for each in variables:
         if not isinstance(each, Variable):
-            raise GraphError(f"moving_averages: {each!r} is no variable", source=source)
+            raise GraphError(
+                f"moving_averages: {each!r} is not a variable",
+                source=source,
+                hint="pass variables, such as layer.variables, or gc.trainable_variables()",
+            )
         if not is_inexact(each.type.dtype):
             raise DTypeError(
                 f"moving_averages: {each.name!r} must be floating or complex, got {each.type}",

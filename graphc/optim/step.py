@@ -155,7 +155,9 @@ def check_loss(loss: Any) -> Graph:
         raise GraphError(
             f"minimize: the loss must be a tensor, got {loss!r}",
             source=source,
-            hint="compute the loss with functions of gc, such as gc.reduce_mean((y - t) ** 2)",
+            hint="the loss comes first: gc.minimize(loss, optimizer)"
+            if hasattr(loss, "update")
+            else "compute the loss with functions of gc, such as gc.reduce_mean((y - t) ** 2)",
         )
     details = describe_tensors({"loss": loss})
     if loss.shape != ():
@@ -227,7 +229,7 @@ def add_step(
     objective: Callable[[Sequence[Variable]], Objective],
     accumulate: int = 1,
 ) -> list[Tensor]:
-    """Adds the nodes of one step of `tx` along the gradients `slopes`; returns the assignments.
+    """Adds the nodes of one step of `tx` for the gradients `slopes`; returns the assignments.
 
     Args:
         caller: the function that the user called, for errors.
@@ -279,7 +281,7 @@ def _recipe(
 ) -> tuple[Recipe, Objective | None, list[Operand]]:
     """The recipe, the objective if the transformation evaluates it, and the tensors of the graph
     to which the transformation refers. The transformation is traced again for each of these that
-    it turns out to need."""
+    it needs."""
     evaluated: Objective | None = None
     captured: list[TensorType] | None = None
     referred: list[Operand] = []

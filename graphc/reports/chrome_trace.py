@@ -38,7 +38,7 @@ def _name(kind: str, process: int, thread: int, name: str) -> Mapping[str, Any]:
 
 
 def _lanes(profile: Profile) -> list[int]:
-    """The lane of each run on its device: the first one where it overlaps none, or lies in a loop.
+    """The lane of each run on its device: the first one where it overlaps none, or is in a loop.
 
     The threads of a device are of no help: a run may go on in several of them.
     """

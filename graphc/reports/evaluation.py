@@ -236,7 +236,7 @@ def _notes(times: Times, tables: Mapping[str, Instructions], unattributed: float
 def _node_times(
     spent: Mapping[Owner, float], counts: Mapping[Owner, float], steps: int, phases: _Phases
 ) -> list[NodeTime]:
-    """The nodes, the slowest first. A node of a loop that stands for several is these nodes."""
+    """The nodes, the slowest first. A node of a loop that replaces several counts as these."""
     found: dict[str, NodeTime] = {}
     for owner, seconds in spent.items():
         for node in _expanded(owner, seconds / steps, counts[owner] / steps, phases):
@@ -301,7 +301,7 @@ def _added(a: NodeTime, b: NodeTime) -> NodeTime:
 
 
 class _Phases:
-    """Which nodes are of the backward pass and of the update, and which line asked for them.
+    """The nodes of the backward pass and of the update, and the line that requested them.
 
     `gc.minimize` puts the first into the scope `NAME/gradients`, and the second into
     `NAME/update`. `gc.gradients` has the scope `gradients`.
@@ -321,7 +321,7 @@ class _Phases:
                 self._callers[scope] = Source(node.source.file, node.source.line)
 
     def _asked_in(self, name: str) -> str | None:
-        """The scope of gradients, if a node in it has the line that asked for them: the step of
+        """The scope of gradients, if a node in it has the line that requested them: the step of
         `gc.minimize` itself, the update, or the gradient of the result."""
         parts = name.split("/")
         if len(parts) >= 2 and _GRADIENTS.fullmatch(parts[-2]):
@@ -340,7 +340,7 @@ class _Phases:
         return FORWARD if self._updated_in(name) is None else UPDATE
 
     def caller(self, name: str) -> Source | None:
-        """The line that asked for the gradients or the update; None for the forward pass."""
+        """The line that requested the gradients or the update; None for the forward pass."""
         scope = _scope_of_gradients(name) or self._updated_in(name)
         return None if scope is None else self._callers.get(scope)
 

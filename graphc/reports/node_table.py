@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 
 class _Numbers:
-    """Numbers values in the order in which they are first asked for."""
+    """Numbers values in the order of their first use."""
 
     def __init__(self) -> None:
         self.values: dict[Any, int] = {}

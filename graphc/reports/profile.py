@@ -74,7 +74,7 @@ class LineTime:
         seconds: the time of all its nodes.
         share: the part of the time of the step.
         phases: the parts of `seconds`: "forward", "backward", "update", "exchange", "loop".
-        callers: the lines that asked for its backward pass.
+        callers: the lines that requested its backward pass.
         nodes: the names of its nodes, the slowest first.
     """
 
@@ -132,7 +132,7 @@ class Profile:
         program: the program as it was lowered, for `gc.train.SummaryWriter.graph`; of several, the
             first. None if it is not known.
         program_seconds: node of `program` -> its part of the elapsed time of a step, for
-            `gc.train.SummaryWriter.run_metadata`. A node in a loop has the time of all turns.
+            `gc.train.SummaryWriter.run_metadata`. A node in a loop has the time of all iterations.
 
     Examples:
         >>> x = gc.placeholder((64, 64), name="x")

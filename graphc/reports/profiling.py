@@ -175,7 +175,7 @@ def _batches(feeds: Feeds | Iterable[Feeds] | None, steps: int) -> list[Feeds]:
         return [{}]
     if isinstance(feeds, Mapping):
         return [feeds]
-    batches: list[Any] = list(islice(feeds, steps))
+    batches: list[Any] = list(islice(feeds, steps)) if isinstance(feeds, Iterable) else [feeds]
     wrong = next((batch for batch in batches if not isinstance(batch, Mapping)), None)
     if not batches or wrong is not None:
         got = "no batch" if not batches else type(wrong).__name__

@@ -147,10 +147,17 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         return self
 
     def _batch(self, rows: int) -> int:
-        """The rows of a batch: fewer than asked for if the data have fewer, but a power of two, so
-        that data of other sizes need no other program."""
+        """The rows of a batch. All batches have about the same number of rows, so that few rows
+        are added to fill the last one.
+
+        The number is rounded up, so that data of other sizes often need no other program: to a
+        power of two if there is one batch, and otherwise to a multiple of `LEAST_ROWS`.
+        """
         most = _LARGEST_AUTO if self.batch_size == "auto" else int(self.batch_size)
-        return min(most, max(LEAST_ROWS, 1 << (rows - 1).bit_length()))
+        if rows <= most:
+            return min(most, max(LEAST_ROWS, 1 << (rows - 1).bit_length()))
+        even = -(-rows // -(-rows // most))
+        return min(most, -(-even // LEAST_ROWS) * LEAST_ROWS)
 
     def _split(self, rows: Rows, seed: int) -> tuple[Rows, Rows]:
         """(the rows to train on, the validation rows)"""

@@ -17,6 +17,7 @@ import numpy as np
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import NumericsError
+from graphc.runtime.feeds.feed_memory import aligned
 from graphc.runtime.state.state import State
 from graphc.sklearn.networks import (
     FEATURES,
@@ -52,14 +53,24 @@ class Rows:
     y: Array | None
     weights: Array
 
-    def feeds(self, rows: Array, shape: tuple[int, ...], real: int) -> dict[str, Array]:
-        """The feeds of these rows, in batches of `shape`. Only the first `real` have weight."""
-        weights = self.weights[rows]
-        weights[real:] = 0
-        found = {FEATURES: self.x[rows], WEIGHTS: weights}
+    def feeds(self, rows: Array, real: Array, shape: tuple[int, ...]) -> dict[str, jax.Array]:
+        """The feeds of these rows, in batches of `shape`. Only `real` rows have weight."""
+        weights = np.where(real, self.weights[rows], self.weights.dtype.type(0))
+        found = {FEATURES: _taken(self.x, rows), WEIGHTS: weights}
         if self.y is not None:
-            found[TARGETS] = self.y[rows]
-        return {name: value.reshape(*shape, *value.shape[1:]) for name, value in found.items()}
+            found[TARGETS] = _taken(self.y, rows)
+        with jax.enable_x64(True):
+            return {
+                name: jax.device_put(value.reshape(*shape, *value.shape[1:]))
+                for name, value in found.items()
+            }
+
+
+def _taken(values: Array, rows: Array) -> Array:
+    """Some rows, in memory that JAX uses directly and nobody changes: they are copied once."""
+    taken = aligned((len(rows), *values.shape[1:]), values.dtype)
+    np.take(values, rows, axis=0, out=taken, mode="clip")  # the default mode copies twice
+    return taken
 
 
 @dataclass(frozen=True)
@@ -175,22 +186,22 @@ class _Trainer:
         orders = [self._random.permutation(len(self._rows.x)) for _ in range(epochs)]
         losses: list[list[Any]] = [[] for _ in orders]
         for start, steps in self._sizes:
-            each = [self._feeds(order, start, steps) for order in orders]
-            feeds = {role: np.concatenate([one[role] for one in each]) for role in each[0]}
+            rows, real = zip(*[self._drawn(order, start, steps) for order in orders], strict=True)
+            shape = (epochs * steps, self._course.batch)
+            feeds = self._rows.feeds(np.concatenate(rows), np.concatenate(real), shape)
             measured = self._call(feeds, epochs * steps)
             for epoch, calls in enumerate(losses):
                 calls.append((measured, slice(epoch * steps, (epoch + 1) * steps)))
         self._losses += losses
 
-    def _feeds(self, order: Array, start: int, steps: int) -> dict[str, Array]:
-        batch = self._course.batch
-        taken = order[start : start + steps * batch]
-        filled = taken
-        if len(taken) < steps * batch:
-            filled = np.concatenate([taken, np.resize(order, steps * batch - len(taken))])
-        return self._rows.feeds(filled, (steps, batch), len(taken))
+    def _drawn(self, order: Array, start: int, steps: int) -> tuple[Array, Array]:
+        """(the rows of some batches, whether each is not merely added to fill the last one)"""
+        size = steps * self._course.batch
+        taken = order[start : start + size]
+        filled = np.concatenate([taken, np.resize(order, size - len(taken))])
+        return filled, np.arange(size) < len(taken)
 
-    def _call(self, feeds: dict[str, Array], steps: int) -> Any:
+    def _call(self, feeds: dict[str, jax.Array], steps: int) -> Any:
         shapes = [(role, value.shape[1:]) for role, value in feeds.items()]
         executable = self._program.executable([STEP, LOSS, WEIGHT], shapes, steps)
         if self._state is None:
@@ -256,7 +267,7 @@ def mean_loss(
     state: State | None = None
     for first, count, size in _blocks(len(rows.x), rows.x[:1].nbytes):
         taken = np.resize(np.arange(first, first + count), size)
-        feeds = rows.feeds(taken, (size,), count)
+        feeds = rows.feeds(taken, np.arange(size) < count, (size,))
         shapes = [(role, value.shape) for role, value in feeds.items()]
         executable = program.executable([LOSS, WEIGHT], shapes)
         state = state or state_of(executable, values)

@@ -37,7 +37,8 @@ class Regressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             optax transformation.
         learning_rate: of an optimizer that is given by name or as a function.
         epochs: the number of passes over the data, or the largest one with `early_stopping`.
-        batch_size: the rows of one step. "auto" is 200, or fewer if there are fewer rows.
+        batch_size: the largest number of rows of one step; the rows are divided evenly. "auto" is
+            200.
         early_stopping: whether to set rows aside, measure the loss on them after each epoch, stop
             when it no longer falls, and keep the values of the best epoch.
         validation_fraction: the share of the rows set aside.

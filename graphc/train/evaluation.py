@@ -16,6 +16,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
+from graphc.runtime.feeds.batches import checked_count
 from graphc.runtime.feeds.fetches import resolve_feeds
 from graphc.runtime.session import Session
 from graphc.typing import ArrayTree, Feeds, Fetches
@@ -138,7 +139,8 @@ def evaluate(
 
     Raises:
         FeedError: there are no batches, or no examples in them.
-        AttributeValueError: a metric is not a scalar.
+        AttributeValueError: a metric is not a scalar; `metrics` is no dict, or `steps` is no number
+            of batches.
 
     Examples:
         >>> x = gc.placeholder((None,), name="x")
@@ -146,6 +148,12 @@ def evaluate(
         >>> gc.train.evaluate(gc.Session(graph), batches, {"mean": gc.reduce_mean(x)})
         {'mean': 3.0}
     """
+    if not isinstance(metrics, Mapping):
+        raise AttributeValueError(
+            f"evaluate: metrics must be a dict, got {type(metrics).__name__}",
+            source=current_source(),
+            hint='{"loss": loss}',
+        )
     plain = {name: m for name, m in metrics.items() if not is_streaming(m)}
     streaming = {name: m for name, m in metrics.items() if is_streaming(m)}
     if streaming:
@@ -185,6 +193,7 @@ def predict(
 
     Raises:
         FeedError: there are no batches.
+        AttributeValueError: `steps` is no number of batches.
 
     Examples:
         >>> x = gc.placeholder((None,), name="x")
@@ -198,7 +207,15 @@ def predict(
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
-def _taken(batches: Iterable[Feeds], steps: int | None, who: str) -> Iterator[Feeds]:
+def _taken(batches: Any, steps: int | None, who: str) -> Iterator[Feeds]:
+    if not isinstance(batches, Iterable) or isinstance(batches, Mapping):
+        raise FeedError(
+            f"{who}: batches must be an iterable of feeds, got {type(batches).__name__}",
+            source=current_source(),
+            hint="a pipeline, or a list: [{x: features}]",
+        )
+    if steps is not None:
+        steps = checked_count(steps, f"{who}: steps")
     feeds = None
     for feeds in islice(batches, steps):
         yield feeds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from graphc.checkpoints.checkpointer import Checkpointer
@@ -94,7 +94,7 @@ def fit(
     checked_setting(steps_per_call)
     if prefetch is not None:
         checked_count(prefetch, "prefetch: size")
-    called = _checked_callbacks([*job.callbacks, *callbacks])
+    called = [*_checked_callbacks(job.callbacks), *_checked_callbacks(callbacks)]
     if progress and sys.stderr.isatty() and not any(isinstance(c, Progress) for c in called):
         called.append(Progress())
     for callback in called:
@@ -138,8 +138,15 @@ def _limits(job: Job, steps: Any, epochs: Any) -> tuple[int | None, int | None]:
     return steps, epochs
 
 
-def _checked_callbacks(callbacks: Sequence[Any]) -> list[Callback]:
-    for each in callbacks:
+def _checked_callbacks(callbacks: Any) -> list[Callback]:
+    if not isinstance(callbacks, Iterable):
+        raise AttributeValueError(
+            f"fit: callbacks must be a list, got {callbacks!r:.80}",
+            source=current_source(),
+            hint="callbacks=[gc.train.StopOnNaN()]",
+        )
+    found: list[Any] = list(callbacks)
+    for each in found:
         if not isinstance(each, Callback):
             raise AttributeValueError(
                 f"fit: a callback must be a gc.train.Callback, got {each!r:.80}",
@@ -155,7 +162,7 @@ def _checked_callbacks(callbacks: Sequence[Any]) -> list[Callback]:
                     f"got {value!r}",
                     source=current_source(),
                 )
-    return list(callbacks)
+    return found
 
 
 def _checked_validation(validation: Any) -> Validation | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from graphc.errors import GraphcError, UnknownNameError, nearest
+from graphc.ir.members import Helpful
 from graphc.ir.source import current_source
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ Series: TypeAlias = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, repr=False)
-class History:
+class History(Helpful):
     """The measurements of `fit`.
 
     Attributes:
@@ -34,7 +35,7 @@ class History:
         start: the step after which the loop began: 0, or the step of the checkpoint.
         epochs: how many epochs are complete.
         stopped: why the loop ended before its last step; None if it did not.
-        every: `metrics` has the values of the first step and of every so many steps after it.
+        every: `metrics` has the values of the first step and of every `every`-th step after it.
 
     Examples:
         >>> history = gc.train.History(3, {"loss": np.array([4.0, 2.0, 1.0])}, 0.01, 1.5)

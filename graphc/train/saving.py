@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphc.checkpoints.checkpointer import Checkpointer
-from graphc.errors import StateError
+from graphc.errors import AttributeValueError, StateError
 from graphc.runtime.session import Session
 from graphc.train.callbacks.base import Callback
 
@@ -103,8 +103,19 @@ class Saves:
 
 
 def states_of(callbacks: Sequence[Callback]) -> list[dict[str, Any]]:
-    """The states of callbacks that a checkpoint stores."""
-    return [{"kind": type(c).__name__, "state": dict(c.state())} for c in callbacks]
+    """The states of callbacks that a checkpoint stores.
+
+    Raises:
+        AttributeValueError: one is no mapping.
+    """
+    found = [(type(callback).__name__, callback.state()) for callback in callbacks]
+    for kind, state in found:
+        if not isinstance(state, Mapping):
+            raise AttributeValueError(
+                f"fit: {kind}.state() must return a dict, got {type(state).__name__}",
+                hint="return {} if there is nothing to save",
+            )
+    return [{"kind": kind, "state": dict(state)} for kind, state in found]
 
 
 def give_states(callbacks: Sequence[Callback], states: Sequence[Mapping[str, Any]]) -> None:

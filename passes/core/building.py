@@ -1,17 +1,14 @@
-"""Creates nodes that a pass adds."""
+"""Creates nodes that define given tensors. `Builder` creates all other nodes that a pass adds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from graphc.ir.dim_constraints import DimConstraints
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
-from graphc.ops.core.emit import CONSTANT
 
 
 def node_of(
@@ -52,10 +49,3 @@ def node_of(
         None if like is None else like.source,
         "" if like is None else like.device,
     )
-
-
-def constant_of(value: Any, dtype: Any, *, like: Node | None = None, name: str = "") -> Node:
-    """A constant."""
-    array = np.asarray(value, dtype)
-    array.flags.writeable = False
-    return node_of(CONSTANT, (), like=like, name=name, value=array)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from graphc.ir.program import Program
+from graphc.jax_internals import FEW_OPTIMIZATIONS, all_settings
 from graphc.ops.draws import random_draws, random_parametric
 from graphc.ops.draws.random_keys import RANDOM_BITS
 from graphc.ops.matrices.contraction import DOT_GENERAL
@@ -39,9 +40,10 @@ def quicker_options(program: Program, platform: str) -> Mapping[str, int]:
 
     They may change the last bit of a float. A program that draws random numbers and computes no
     products does not get them, so that its draws have the bits of JAX's. A level in the environment
-    variable XLA_FLAGS takes precedence.
+    variable XLA_FLAGS takes precedence, and so does JAX's setting that turns optimizations off.
     """
-    if platform != "cpu" or _LEVEL in os.environ.get("XLA_FLAGS", ""):
+    is_given = _LEVEL in os.environ.get("XLA_FLAGS", "") or all_settings()[FEW_OPTIMIZATIONS]
+    if platform != "cpu" or is_given:
         return {}
     ops = [node.op for node in program.walk()]
     draws = any(op in _DRAWS for op in ops)

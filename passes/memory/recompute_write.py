@@ -13,6 +13,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import RESHAPE
 from graphc.ops.control.bodies import parts_of, slice_type, stacked_type
 from graphc.ops.control.loop_view import LoopView
+from graphc.passes.core.building import node_of
 from graphc.passes.memory.loop_pairs import LoopPair
 from graphc.passes.memory.recompute_plans import Plan, again
 
@@ -250,6 +251,5 @@ def _fresh(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def _reshape(operand: Tensor, result: Tensor, loop: Node) -> Node:
-    attrs = RESHAPE.complete({"shape": result.type.shape})
-    name = f"{loop.name}/segments"
-    return Node(RESHAPE, (operand,), (result,), attrs, name=name, source=loop.source)
+    shape = result.type.shape
+    return node_of(RESHAPE, (operand,), (result,), like=loop, name="segments", shape=shape)

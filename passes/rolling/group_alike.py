@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-import numpy as np
-
+from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, region
 from graphc.ir.rewrite import sort_nodes, substitute
@@ -19,6 +18,7 @@ from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.patterns import common_name, scope_of
 from graphc.passes.rolling.alike_groups import Row, Rows, Tensors
+from graphc.passes.rolling.single_values import stack_of
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,11 @@ class _Grouping:
         """The program with a `Map` for each group of rows; `order` is the result of `_in_order`."""
         alone = [node for node in self._program.nodes if node not in self._row_of]
         groups = self._groups(order)
-        made = [self._leaf(leaf) for leaf in self._rows.leaves]
+        with Builder() as builder:
+            self._stacked.update(
+                (tensors, stack_of(tensors, self._constants)) for tensors in self._rows.leaves
+            )
+        made = builder.nodes
         self._stacked.update((tensors, _stacked(tensors)) for tensors in self._rows.results)
         made += [self._map(group) for group in groups]
         instead = {
@@ -127,16 +131,6 @@ class _Grouping:
                 level.update(dict.fromkeys(node.outputs, own))
         return [group for _, group in sorted(found.items(), key=lambda pair: pair[0])]
 
-    def _leaf(self, tensors: Tensors) -> Node:
-        """The node that stacks values that no row computes: state or constants."""
-        stack = self._stacked[tensors] = _stacked(tensors)
-        constants = [self._constants[t] for t in tensors if t in self._constants]
-        if len(constants) == len(tensors):
-            value = np.stack([node.attrs["value"] for node in constants])
-            attrs = CONSTANT.complete({"value": value})
-            return Node(CONSTANT, (), (stack,), attrs, name=stack.name)
-        return Node(STACK, tensors, (stack,), STACK.complete(), name=stack.name)
-
     def _map(self, group: list[Row]) -> Node:
         inside = {tensors for row in group for tensors in row.results()}
         mapped: dict[Tensors, Tensor] = {}
@@ -165,17 +159,10 @@ class _Grouping:
             )
         name = scope_of([node.name for node in nodes])
         body = region(name, [*mapped.values(), *shared.values()], nodes, list(made.values()))
-        model = group[0].nodes[0]
-        return Node(
-            MAP,
-            (*[self._stacked[t] for t in mapped], *shared),
-            tuple([self._stacked[t] for t in made]),
-            MAP.complete({"mapped": len(mapped), "length": len(group[0].nodes)}),
-            (body,),
-            name=name,
-            source=model.source,
-            device=model.device,
-        )
+        operands = (*[self._stacked[t] for t in mapped], *shared)
+        attrs = {"mapped": len(mapped), "length": len(group[0].nodes)}
+        node = Builder(group[0].nodes[0], "").add(MAP, operands, attrs, (body,), name)
+        return node.replace(outputs=tuple([self._stacked[t] for t in made]))
 
 
 def _in_order(nodes: Iterable[Node], rows: Rows) -> list[Node | Row]:
@@ -201,5 +188,5 @@ def _stacked(tensors: Tensors) -> Tensor:
 
 
 def _unstack(stack: Tensor, tensors: Tensors, model: Node) -> Node:
-    name = f"{stack.name}/unstack"
-    return Node(UNSTACK, (stack,), tensors, UNSTACK.complete(), name=name, source=model.source)
+    node = Builder(model, stack.name).add(UNSTACK, (stack,), {"axis": 0}, name="unstack")
+    return node.replace(outputs=tensors)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-
 from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program, region
@@ -16,7 +14,7 @@ from graphc.ops.arrays.slicing import flip, slice_
 from graphc.ops.arrays.stacking import STACK, UNSTACK, stack, unstack
 from graphc.ops.control.bodies import stacked_type
 from graphc.ops.control.scan import SCAN
-from graphc.ops.core.emit import CONSTANT, emit_one
+from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.patterns import common_name, scope_of
 from graphc.passes.rolling.loop_sources import (
     Entering,
@@ -29,6 +27,7 @@ from graphc.passes.rolling.loop_sources import (
     Tensors,
 )
 from graphc.passes.rolling.recurrence import Carried, Inner, Invariant, Operand, Recurrence, Stacked
+from graphc.passes.rolling.single_values import stack_of
 
 # Slices of a stack are single nodes if the stack has at least this many times as many, else one
 # `Unstack`.
@@ -173,27 +172,18 @@ class _Writer:
             Tensor(stacked_type(loop.made(kept)[0].type, loop.turns), names[kept])
             for kept in loop.kept
         ]
-        model = found.turns[0][0]
-        self.nodes.append(
-            Node(
-                SCAN,
-                (*found.invariants, *(carry.initial for carry in found.carries), *xs),
-                (*finals, *results),
-                SCAN.complete(
-                    {
-                        "consts": len(found.invariants),
-                        "carries": len(found.carries),
-                        "length": loop.turns,
-                        "reverse": loop.reverse,
-                        "unroll": loop.unroll,
-                    }
-                ),
-                (body,),
-                name=body.name,
-                source=model.source,
-                device=model.device,
-            )
-        )
+        operands = (*found.invariants, *(carry.initial for carry in found.carries), *xs)
+        attrs = {
+            "consts": len(found.invariants),
+            "carries": len(found.carries),
+            "length": loop.turns,
+            "reverse": loop.reverse,
+            "unroll": loop.unroll,
+        }
+        with Builder(found.turns[0][0], "") as builder:
+            node = builder.add(SCAN, operands, attrs, (body,), body.name)
+            builder.define(*zip(node.outputs, (*finals, *results), strict=True))
+        self.nodes += builder.nodes
         defined = set(finals)
         for kept, result in zip(loop.kept, results, strict=True):
             self._stacks[loop, kept] = result
@@ -259,13 +249,7 @@ class _Writer:
             axis = source.apart.attrs["axis"]
             (x,) = source.apart.inputs
             return moveaxis(x, axis, 0, name=f"{x.name}/Transpose") if axis else x
-        tensors = source.tensors
-        name = common_name([t.name for t in tensors])
-        constants = [self._constants.get(t) for t in tensors]
-        values = [node.attrs["value"] for node in constants if node is not None]
-        if len(values) == len(tensors):
-            return emit_one(CONSTANT, (), name, value=np.stack(values))
-        return stack(tensors, name=name)
+        return stack_of(source.tensors, self._constants)
 
 
 def _part(x: Tensor, start: int, size: int) -> Tensor:

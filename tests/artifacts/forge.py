@@ -1,4 +1,4 @@
-"""Files whose checksums fit, and that are not what `gc.save` wrote."""
+"""Files with correct checksums that `gc.save` did not write."""
 
 import copy
 import hashlib
@@ -47,7 +47,7 @@ def write_zip(target: Path, manifest: bytes, contents: Mapping[str, bytes]) -> N
 
 
 def _bytes(row: dict[str, Any], members: container.Members) -> int:
-    """How many bytes the value of a variable has, as the header of the weights says."""
+    """The number of bytes of a variable's value, according to the header of the weights."""
     size = int.from_bytes(members.part("weights.safetensors", 0, 8), "little")
     header = json.loads(bytes(members.part("weights.safetensors", 8, size)))
     start, end = header[row["key"]]["data_offsets"]

@@ -297,7 +297,7 @@ def kernel_programs() -> dict[str, str]:
 
 
 def random_program(rng: random.Random) -> str:
-    """One of `PROGRAMS` or `kernel_programs`, with numbers and words in it changed."""
+    """One of `PROGRAMS` or `kernel_programs` with changed numbers and words."""
     programs = kernel_programs() if rng.random() < 0.6 else PROGRAMS
     return with_other_words(rng, programs[rng.choice(sorted(programs))])
 

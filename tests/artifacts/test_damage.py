@@ -39,7 +39,7 @@ def mutations(data: bytes) -> list[bytes]:
     """Damage of several kinds anywhere, and in each byte of the zip file's directory."""
     rng = random.Random(7)
     found = [scramble(rng, data) for _ in range(500)]
-    central = data.rindex(b"PK\x01\x02")  # the last stretch says where everything lies
+    central = data.rindex(b"PK\x01\x02")  # the last part contains the positions of all others
     for position in range(central, len(data)):
         changed = bytearray(data)
         changed[position] ^= 0xFF

@@ -80,7 +80,7 @@ def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
 
 
 def central(data: bytearray, index: int) -> int:
-    """Where the directory's record of a member stands."""
+    """The position of the directory's record of a member."""
     position = data.index(b"PK\x01\x02")
     for _ in range(index):
         position = data.index(b"PK\x01\x02", position + 1)
@@ -149,7 +149,7 @@ def test_a_manifest_beyond_all_measure(tmp_path: Path) -> None:
 
 
 def test_weights_of_version_1_that_lie(tmp_path: Path) -> None:
-    """There, the header of the weights says where each value is."""
+    """In version 1, the header of the weights contains the position of each value."""
     source = OLD / "v1-jax0.10.gcx"
     data = member(source, WEIGHTS)
     size = int.from_bytes(data[:8], "little")

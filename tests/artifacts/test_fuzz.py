@@ -166,7 +166,7 @@ def test_edited_graphs(whole: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_damaged_programs_and_weights(whole: Path, tmp_path: Path) -> None:
-    """StableHLO comes first to a process of its own, which some of these end."""
+    """StableHLO is read first in a separate process, which some of these programs crash."""
     members = {name: member(whole, name) for name in (WEIGHTS, STABLEHLO)}
 
     def mutate(rng: random.Random, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is compiled for one device of this machine is written over its state, as in a session."""
+"""A program compiled for one device of this machine overwrites its state, as in a session."""
 
 from __future__ import annotations
 

@@ -215,9 +215,7 @@ LIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kernel", LIES)
-def test_a_call_that_lies_never_reaches_its_kernel(
-    plain: Path, tmp_path: Path, kernel: str
-) -> None:
+def test_a_hostile_call_never_reaches_its_kernel(plain: Path, tmp_path: Path, kernel: str) -> None:
     """Each of these wrote past its buffers; the graph runs instead."""
 
     def lie(x: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Files whose checksums fit, and that lie: in the manifest, among the weights, in the graph."""
+"""Files with correct checksums and false contents: in the manifest, the weights or the graph."""
 
 import base64
 import json
@@ -62,7 +62,7 @@ def test_a_forged_file_with_nothing_changed_loads(whole: Path, tmp_path: Path) -
 
 
 def test_anything_removed_or_of_another_type(whole: Path, tmp_path: Path) -> None:
-    """Each field in turn; the programs are read too, since some lies only show there."""
+    """One field at a time. The programs are read too, because some errors appear only there."""
     manifest, _ = container.read(whole)
     path = tmp_path / "model.gcx"
     wrong = [None, -1, 1.5, True, "?", [], {}, [[]], 10**30, {"a": []}, float("nan")]
@@ -196,7 +196,7 @@ LIES: dict[str, tuple[Change, str | None]] = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_lies(whole: Path, tmp_path: Path, name: str) -> None:
+def test_false_contents(whole: Path, tmp_path: Path, name: str) -> None:
     change, text = LIES[name]
     path = tmp_path / "model.gcx"
     forge(whole, path, change)

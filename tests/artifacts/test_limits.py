@@ -69,7 +69,7 @@ def test_a_long_chain_of_operations(plain: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     with pytest.raises(ArtifactError, match="was not compiled within seconds=2") as info:
         use(path, gc.Limits(seconds=2.0))
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 100  # it is stopped: to compile it takes minutes
     assert info.value.hint
     assert use(plain, gc.Limits(seconds=60.0)) == "stablehlo"  # the process is started again
 

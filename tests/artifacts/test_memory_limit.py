@@ -1,4 +1,4 @@
-"""`memory_limit` of what is saved: each form of a program keeps to it."""
+"""`memory_limit` of a saved program: every form of the program observes it."""
 
 import re
 from pathlib import Path
@@ -78,7 +78,7 @@ def steps(path: Path, way: str) -> tuple[list[float], int]:
 
 @pytest.fixture(scope="module", params=PLACED)
 def saved(request, tmp_path_factory) -> tuple[str, Path, Path, int]:
-    """Where it runs, the file without a limit, that with one, and the limit."""
+    """The placement, the file without a limit, the file with a limit, and the limit."""
     folder, where = tmp_path_factory.mktemp(request.param), request.param
     free = save(folder / "free.gcx", where, native=True)
     limit = min(int(0.75 * steps(free, way)[1]) for way in ("native", "stablehlo"))

@@ -1,4 +1,4 @@
-"""Files of earlier days go on loading, and give what they gave: see `old/make.py`."""
+"""Old files still load and give the same results: see `old/make.py`."""
 
 import importlib.util
 import json

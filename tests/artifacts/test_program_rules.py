@@ -1,4 +1,4 @@
-"""What a StableHLO program from a file may contain: everything that graphc writes, and no more."""
+"""The allowed contents of a StableHLO program from a file: only what graphc writes."""
 
 from __future__ import annotations
 

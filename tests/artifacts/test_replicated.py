@@ -59,7 +59,7 @@ np.savez(sys.argv[2], losses=losses, logits=logits, kernel=state["out/kernel"])
 
 
 def test_ten_steps_in_another_process_are_those_of_the_session(saved, tmp_path: Path) -> None:
-    """Twenty steps in one session are ten, a file, and ten; dropout's stream goes on too."""
+    """Twenty steps in one session equal ten steps, a file, and ten more. Dropout continues too."""
     session, losses, path = saved
     out = tmp_path / "out.npz"
     subprocess.run([sys.executable, "-c", RESUME, str(path), str(out)], check=True)
@@ -142,7 +142,7 @@ except gc.errors.DeviceError as error:
 
 
 @pytest.mark.slow
-def test_too_few_devices_are_told_by_number(saved) -> None:
+def test_too_few_devices_are_reported_with_their_number(saved) -> None:
     command = [sys.executable, "-c", FEWER, str(saved[2])]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "'train' was saved for 4 devices, but only 2 are available" in text
@@ -168,7 +168,7 @@ def test_what_cannot_be_saved_replicated(tmp_path: Path) -> None:
 def test_native_code_for_several_devices(tmp_path: Path) -> None:
     graph, signatures = classifier()
     train = dataclasses.replace(signatures["train"], sizes={"batch": 8}, replicated=True)
-    options = gc.CompileOptions(check_numerics=True)  # what is found no file could tell
+    options = gc.CompileOptions(check_numerics=True)  # no file contains this
     session = gc.Session(graph, strategy=gc.devices.DataParallel(2), options=options)
     gc.save(session, tmp_path / "m.gcx", signatures={"train": train}, native=True)
     losses = []

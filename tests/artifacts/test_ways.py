@@ -96,7 +96,7 @@ def test_stablehlo_of_a_newer_jax(whole: Path, tmp_path: Path) -> None:
 
 
 def test_stablehlo_that_xla_refuses(whole: Path, tmp_path: Path, monkeypatch) -> None:
-    """A program may be readable, and call what is not there any more."""
+    """A readable program may call functions that no longer exist."""
     from graphc.artifacts.lowering import compiled_program
     from graphc.errors import ExecutionError
 
@@ -357,7 +357,7 @@ def relabelled(data: bytes, **fields: Any) -> bytes:
     return bytes(dataclasses.replace(found, **fields).serialize())
 
 
-def test_a_program_whose_record_lies_is_refused(whole: Path, tmp_path: Path) -> None:
+def test_a_program_with_a_false_record_is_refused(whole: Path, tmp_path: Path) -> None:
     def honest(w: jax.Array, x: jax.Array) -> list[jax.Array]:
         return [x @ w]
 
@@ -400,7 +400,7 @@ def test_a_program_with_absurd_tensors_is_refused(whole: Path, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_program_that_crashes_its_reader(whole: Path, tmp_path: Path, monkeypatch) -> None:
-    """The process that reads it first ends; this one goes on with the graph."""
+    """The process that reads it first crashes. This process continues with the graph."""
     monkeypatch.setattr(safe_reading, "_READER", safe_reading._Reader())
     script = tmp_path / "crash.py"
     script.write_text("import os; print(1, flush=True); os.read(0, 8); os.abort()")

@@ -119,7 +119,7 @@ def test_a_file_that_is_cut_off_after_loading(large: Path, tmp_path: Path) -> No
 
 
 def test_a_file_that_is_replaced_or_removed_after_loading(large: Path, tmp_path: Path) -> None:
-    """What was opened is read to its end, as gc.save replaces files whole."""
+    """An open file is read to its end, because gc.save replaces whole files."""
     path = tmp_path / "model.gcx"
     path.write_bytes(large.read_bytes())
     model = gc.load(path)

@@ -1,4 +1,4 @@
-"""What gradient rules may call is typed, and the types are those of the functions."""
+"""The functions that gradient rules may call are typed, with the types of the functions."""
 
 import inspect
 from typing import get_type_hints

@@ -1,4 +1,4 @@
-"""What `gc.gradients` means, apart from the rules of the operators (see tests/laws)."""
+"""The meaning of `gc.gradients`, apart from the rules of the operators (see tests/laws)."""
 
 import numpy as np
 import pytest

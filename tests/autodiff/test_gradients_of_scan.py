@@ -103,7 +103,7 @@ def test_not_with_respect_to_a_variable_that_the_body_assigns(graph) -> None:
     assert gc.Session(graph).run(gc.gradients(y, w)) == 2 * 2 * 3 * 2 * 3
 
 
-def test_a_statistic_that_the_body_assigns_is_in_nobodys_way(graph) -> None:
+def test_a_statistic_that_the_body_assigns_does_not_affect_gradients(graph) -> None:
     seen, w = gc.variable(np.float32(0), name="seen"), gc.variable(np.float32(3), name="w")
 
     def body(c, x):

@@ -1,4 +1,4 @@
-"""The benchmark for GPUs, tiny and on CPU: that it runs, and that its sides compute the same."""
+"""The GPU benchmark, small and on CPU: it runs, and both sides compute the same values."""
 
 from __future__ import annotations
 

@@ -39,6 +39,6 @@ def test_both_compute_the_same() -> None:
 
 
 def _number(name: str) -> int:
-    """Of a layer: "dense/kernel" is the first, "dense_1/kernel" the second."""
+    """The number of a layer: "dense/kernel" is the first, "dense_1/kernel" the second."""
     digits = "".join(c for c in name.partition("/")[0] if c.isdigit())
     return int(digits or 0)

@@ -70,7 +70,7 @@ def test_moments(initializer, mean: float, stddev: float, limit: float | None, d
 
 def test_truncated_draws_again_instead_of_clipping() -> None:
     values = np.abs(draw(TruncatedNormal(0.0, 1.0), (200_000,)))
-    # As many lie between 1.9 and 2 as the density says: none are piled up at the cut.
+    # The number of values between 1.9 and 2 fits the density: none accumulate at the limit.
     expected = (math.erf(2 / math.sqrt(2)) - math.erf(1.9 / math.sqrt(2))) / math.erf(math.sqrt(2))
     assert abs((values > 1.9).mean() - expected) < 5 * math.sqrt(expected / values.size)
 

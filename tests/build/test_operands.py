@@ -1,4 +1,4 @@
-"""What a tensor of a graph under construction refuses, in words."""
+"""Operations that a tensor of a graph under construction refuses, and the errors."""
 
 import re
 

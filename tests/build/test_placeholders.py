@@ -108,7 +108,7 @@ def test_specs_are_values() -> None:
 def test_bad_input_names_the_users_line(call, error: type[GraphcError], match: str) -> None:
     with Graph() as graph, pytest.raises(error, match=match) as info:
         call()
-    if error is not DTypeError:  # raised by the IR, which knows no line
+    if error is not DTypeError:  # raised by the IR, which does not know the user's line
         assert "test_placeholders.py:" in str(info.value)
     assert len(graph) == 0
 

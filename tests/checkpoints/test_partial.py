@@ -40,6 +40,14 @@ def fresh(**values: Any) -> gc.Session:
 Z, Z2 = np.float32(0), np.float32([0, 0])
 
 
+@pytest.mark.parametrize("path", [None, 3, b"folder"], ids=repr)
+def test_what_is_no_path(path: Any) -> None:
+    with pytest.raises(AttributeValueError, match="path must be the path of a folder, got"):
+        gc.train.restore(fresh(n=0), path)
+    with pytest.raises(AttributeValueError, match="path must be the path of a folder, got"):
+        gc.train.restore_orbax(fresh(n=0), path)
+
+
 @pytest.mark.parametrize(
     ("include", "taken"),
     [
@@ -123,8 +131,9 @@ def test_nearest_names_are_shown(saved: Path) -> None:
         ({"rename": {"a": 3}}, "no pair of names"),
         ({"rename": {"enc/w": "n"}}, "the same name 'n'"),
         ({"rename": 3}, "a dict or a function"),
+        ({"rename": lambda name: 3 if name == "n" else name}, "must return a name, got 3 for 'n'"),
     ],
-    ids=["include", "int", "exclude", "rename", "star", "value", "twice", "kind"],
+    ids=["include", "int", "exclude", "rename", "star", "value", "twice", "kind", "result"],
 )
 def test_wrong_selections(saved: Path, arguments: Any, what: str) -> None:
     with pytest.raises(AttributeValueError, match=what):

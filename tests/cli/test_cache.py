@@ -1,4 +1,4 @@
-"""`graphc cache`: what it shows, and how bad input is told."""
+"""`graphc cache`: its output, and errors for invalid input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> ExecutableCache:
-    """Three entries: one without much said of it, a damaged one, and a whole one."""
+    """Three entries: one with little information, a damaged one, and a complete one."""
     cache = ExecutableCache(tmp_path / "compiled", 1 << 20)
     for digit, metadata in zip("abc", ({}, {}, FULL), strict=True):
         cache.put(digit * 64, metadata, b"x" * 5000)
@@ -128,7 +128,9 @@ def test_help_has_an_example(run: Run) -> None:
         ("size --folder {folder}/open", "; chmod 700 {folder}/open"),
     ],
 )
-def test_bad_input_is_told_in_one_line(run: Run, tmp_path: Path, arguments: str, text: str) -> None:
+def test_invalid_input_is_reported_in_one_line(
+    run: Run, tmp_path: Path, arguments: str, text: str
+) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o755)
     code, out, err = run(*arguments.format(folder=tmp_path).split())

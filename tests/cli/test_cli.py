@@ -1,4 +1,4 @@
-"""The command line, in this process: what each command does, and how bad input is told."""
+"""The command line, in this process: each command, and errors for invalid input."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from tests.near import assert_near
 
 COMMANDS = [
     *("train", "compile", "run", "inspect", "tune", "profile", "export", "plan", "devices"),
-    *("cache", "opt"),
+    *("cache", "opt", "serve"),
 ]
 
 Run = Callable[..., tuple[int, str, str]]
@@ -377,7 +377,7 @@ def test_run_prints_or_writes(run: Run, artifact: Path, tmp_path: Path) -> None:
     assert code == 0 and out.startswith("y: f32[3, 1]\n[[")
     facts = json.loads(run(*command, "--json")[1])
     np.testing.assert_array_equal(np.float32(facts["outputs"]["y"]["values"]), expected)
-    written = tmp_path / "results"  # named as the user says
+    written = tmp_path / "results"  # the name that the user gave
     code, out, _ = run(*command, "--output", written)
     assert out == f"y: f32[3, 1]\nwrote {written}\n"
     with np.load(written) as results:
@@ -491,7 +491,7 @@ BAD_INPUT = [
 
 
 @pytest.mark.parametrize(("command", "text"), BAD_INPUT)
-def test_bad_input_is_told_in_one_line(
+def test_invalid_input_is_reported_in_one_line(
     run: Run, script: Path, artifact: Path, tmp_path: Path, command: str, text: str
 ) -> None:
     np.save(tmp_path / "a.npy", np.zeros((2, 2), np.float32))
@@ -581,7 +581,7 @@ def test_a_job_without_signatures_cannot_be_exported(run: Run, tmp_path: Path) -
     check_one_line(run("export", script, tmp_path / "m.gcx"), "gives no signatures")
 
 
-def test_sizes_that_nothing_decides_are_asked_for(run: Run, tmp_path: Path) -> None:
+def test_undetermined_sizes_are_requested(run: Run, tmp_path: Path) -> None:
     script = as_script(tmp_path, JOB.format(batches="[]", more=""))
     text = "feed 'x' is f32[n], and its sizes are not known (at script.py:8); give them: --feed x=n"
     check_one_line(run("inspect", script, "--cost"), text)

@@ -1,4 +1,4 @@
-"""`graphc opt`: passes on the text form of a program, and how bad input is told."""
+"""`graphc opt`: passes on the text form of a program, and errors for invalid input."""
 
 import io
 import sys
@@ -113,7 +113,7 @@ program p(x: f32[n, 4]) {
     assert "x: f32[n, 4]" in err and "x: f32[3, 4]" not in err
 
 
-def test_passes_are_told_the_target() -> None:
+def test_passes_receive_the_target() -> None:
     (found,) = parse_passes("step-attention", Target("gpu"))
     assert isinstance(found, StepAttention) and found.target == Target("gpu")
 
@@ -125,7 +125,7 @@ def test_passes_are_told_the_target() -> None:
         ("program", "the printed program does not parse"),
     ],
 )
-def test_a_round_trip_that_fails_is_told(
+def test_a_round_trip_that_fails_is_reported(
     opt: Run, monkeypatch: pytest.MonkeyPatch, printed: str, text: str
 ) -> None:
     monkeypatch.setattr("graphc.cli.opt.print_program", lambda program, **how: printed)
@@ -205,13 +205,13 @@ def test_every_pass_can_be_named(opt: Run) -> None:
         ("prune,", ["--passes ends with a comma"]),
     ],
 )
-def test_wrong_passes_are_told(opt: Run, passes: str, texts: list[str]) -> None:
+def test_wrong_passes_are_reported(opt: Run, passes: str, texts: list[str]) -> None:
     code, out, err = opt(PROGRAM, "--passes", passes)
     assert code == 2 and out == "" and err.startswith("graphc opt: ")
     assert all(text in err for text in texts), err
 
 
-def test_other_wrong_options_are_told(opt: Run) -> None:
+def test_other_wrong_options_are_reported(opt: Run) -> None:
     assert "no size 'bath'" in opt(PROGRAM, "--size", "bath=3")[2]
     twice = opt(PROGRAM, "--size", "batch=3", "--size", "batch=4")
     assert twice[0] == 2 and "--size: batch is 3 and 4" in twice[2]
@@ -223,14 +223,14 @@ def test_other_wrong_options_are_told(opt: Run) -> None:
     assert "not allowed with" in opt(PROGRAM, *SIMPLIFY, "--pipeline", "O2")[2]
 
 
-def test_text_that_does_not_parse_is_told_with_its_line(opt: Run) -> None:
+def test_text_that_does_not_parse_is_reported_with_its_line(opt: Run) -> None:
     code, out, err = opt(PROGRAM.replace("MatMul", "MatMull"))
     assert code == 2 and out == ""
     assert "line 3: no operator 'MatMull'" in err and "at program.txt:3" in err
     assert "hint: did you mean 'MatMul'?" in err
 
 
-def test_a_program_that_is_not_valid_is_told_with_its_line(opt: Run) -> None:
+def test_an_invalid_program_is_reported_with_its_line(opt: Run) -> None:
     wrong = PROGRAM.replace(": f32[batch, 2] as", ": f32[batch, 3] as")
     code, out, err = opt(wrong, "--verify")
     assert code == 2 and out == ""
@@ -239,7 +239,7 @@ def test_a_program_that_is_not_valid_is_told_with_its_line(opt: Run) -> None:
     assert opt(wrong)[0] == 0  # only --verify checks
 
 
-def test_files_that_cannot_be_read_are_told(opt: Run, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_reported(opt: Run, tmp_path: Path) -> None:
     assert "cannot be read: No such file" in opt(None, str(tmp_path / "none.txt"))[2]
     assert "cannot be read: Is a directory" in opt(None, str(tmp_path))[2]
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")

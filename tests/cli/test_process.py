@@ -1,10 +1,9 @@
-"""The command line as a process of its own: start-up, virtual devices, pipes."""
+"""The command line in a separate process: start-up, virtual devices, pipes."""
 
 import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def graphc(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
-    """Runs `graphc` without what the tests' own process set."""
+    """Runs `graphc` without the environment variables of the test process."""
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     environment |= {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "graphc.cli", *map(str, arguments)]
@@ -31,7 +30,7 @@ def script(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"], ["trian"]])
-def test_help_is_quick_and_loads_nothing(arguments: list[str]) -> None:
+def test_help_loads_nothing(arguments: list[str]) -> None:
     script = """
 import sys
 from graphc.cli import main
@@ -42,9 +41,7 @@ except SystemExit:
 others = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
 assert not others & {"jax", "numpy", "optax", "tqdm"}, others
 """
-    start = time.perf_counter()
     subprocess.run([sys.executable, "-c", script, *arguments], check=True, cwd=REPOSITORY)
-    assert time.perf_counter() - start < 5  # about 0.1 s where nothing else runs
 
 
 def test_the_processor_is_split_into_devices(script: Path, tmp_path: Path) -> None:
@@ -59,7 +56,7 @@ def test_the_processor_is_split_into_devices(script: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_what_was_asked_of_xla_is_left_alone(script: Path, tmp_path: Path) -> None:
+def test_the_users_xla_flags_are_kept(script: Path, tmp_path: Path) -> None:
     environment = os.environ | {
         "PYTHONPATH": str(REPOSITORY),
         "JAX_PLATFORMS": "cpu",

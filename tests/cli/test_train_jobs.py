@@ -2,9 +2,11 @@
 
 import json
 import re
+import signal
 
 import pytest
 
+import graphc as gc
 from tests.cli.scripts import HELPER, SCRIPT
 from tests.cli.test_cli import run
 
@@ -86,6 +88,61 @@ def test_validation_early_stop_and_logs(run, validated, tmp_path):
     still = facts(run(*command, "--early-stop", 2, "--", "0.0"))  # a learning rate of 0
     assert still["steps"] == 12
     assert "has not improved for 2 validations" in still["stopped"]
+
+
+PIPELINE = """
+import os, signal, sys
+import numpy as np, optax
+import graphc as gc
+
+def build():
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((None,), name="x")
+        w = gc.variable(1.0, name="w")
+        loss = gc.reduce_mean((w * x - 1) ** 2)
+        train = gc.minimize(loss, optax.sgd(0.1))
+    data = gc.data.from_arrays({"x": np.linspace(0, 1, 12, dtype="f4")}).shuffle(seed=1).batch(3)
+    return gc.train.Job(graph, train, data.map(stop), epochs=4, metrics={"loss": loss})
+
+calls = []
+
+def stop(batch):
+    calls.append(batch)
+    if sys.argv[1:] == [str(len(calls))]:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return batch
+"""
+
+
+def test_a_pipeline_keeps_its_epochs_and_its_position(run, tmp_path):
+    """As in `gc.train.fit`: each epoch is shuffled anew."""
+    script = tmp_path / "pipeline.py"
+    script.write_text(PIPELINE)
+    space = {}
+    exec(PIPELINE, space)
+    job = space["build"]()
+    session = gc.Session(job.graph)
+    history = gc.train.fit(session, job)
+    found = facts(run("train", script, "--json"))
+    assert found["metrics"]["loss"]["last"] == float(history.metrics["loss"][-1])
+    command = ("train", script, "--json", "--checkpoint-dir", tmp_path / "state", "--resume")
+    code, _, err = run(*command, "--", "10")
+    assert (code, err) == (128 + signal.SIGTERM, "")
+    saved = gc.train.Checkpointer(tmp_path / "state")
+    reached = saved.latest()  # the signal wrote a checkpoint
+    assert 8 <= reached <= 10
+    assert facts(run(*command))["start"] == reached
+    again = gc.Session(job.graph)
+    assert saved.restore(again).step == 16
+    assert again.get("w") == session.get("w")
+
+
+def test_a_folder_of_logs_that_cannot_be_made(run, plain, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = run("train", plain, "--steps", 2, "--log-dir", tmp_path / "file" / "log")
+    assert code != 0
+    assert "CsvLogger: cannot write" in err and "Traceback" not in err
 
 
 @pytest.mark.parametrize("option", ["--validate-every", "--early-stop"])

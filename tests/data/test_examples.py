@@ -16,7 +16,8 @@ import pytest
 
 import graphc as gc
 from graphc.data import FixedLen, RaggedArray, Raw, VarLen
-from graphc.data.records.wire import decode_varints, encode_varints, field, varint
+from graphc.data.records.varints import decode_varints, encode_varints
+from graphc.data.records.wire import field, varint
 from graphc.errors import (
     ArgumentError,
     AttributeValueError,

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.002)
@@ -63,6 +63,7 @@ def test_results_come_in_order_whatever_the_threads_take() -> None:
 def test_threads_work_at_the_same_time_and_stay_within_their_window() -> None:
     lock, running, most = threading.Lock(), 0, 0
     begun: list[int] = []
+    together = threading.Barrier(3, timeout=120)
 
     def watched(x: int) -> int:
         nonlocal running, most
@@ -70,14 +71,16 @@ def test_threads_work_at_the_same_time_and_stay_within_their_window() -> None:
             running += 1
             most = max(most, running)
             begun.append(x)
-        time.sleep(0.01)
+        if x < 3:
+            together.wait()  # for two other calls
         with lock:
             running -= 1
         return x
 
     with iter(numbers(100).map(watched, workers=3)) as items:
         assert next(items) == 0
-        until(lambda: running == 0)
+        until(lambda: len(begun) >= 6 and running == 0)
+        time.sleep(0.05)  # for calls that must not come
         assert most == 3
         assert max(begun) < 7  # two for each worker ahead
 
@@ -156,7 +159,7 @@ def test_several_threads_share_an_iterator() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
     assert sorted(found) == [x * x for x in range(200)]
 
 
@@ -322,6 +325,6 @@ def test_closing_does_not_wait_for_a_process_that_sleeps() -> None:
     until(lambda: len(multiprocessing.active_children()) == 2)
     start = time.monotonic()
     items._open.close()  # `close` waits for the call in the other thread
-    assert time.monotonic() - start < 6
-    thread.join(20)
+    assert time.monotonic() - start < 300  # the function sleeps for 600
+    thread.join(120)
     assert not thread.is_alive()

@@ -1,4 +1,4 @@
-"""Gradients over micro-batches: the same step as the large batch's, and what cannot be one."""
+"""Gradients over micro-batches: the step equals that of the large batch; unsupported steps."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_dropout_differs_from_micro_batch_to_micro_batch() -> None:
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("batch", [8, 4])  # pairs of 4 do not go round 2 micro-batches on 2 devices
 def test_examples_and_their_steps_on_one_axis_stay_together(devices: int, batch: int) -> None:
-    """What is reshaped to [batch * time], beside a feed and a constant of that shape."""
+    """A value reshaped to [batch * time], with a feed and a constant of that shape."""
 
     def trained(accumulate: int) -> list[Any]:
         with gc.Graph() as graph:

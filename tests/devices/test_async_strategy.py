@@ -1,4 +1,4 @@
-"""`AsyncDataParallel` as a record: what it takes, and which devices it means."""
+"""`AsyncDataParallel` as a record: its arguments, and the devices that it selects."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from tests.passes.check import check, check_stays, program
 
 
 def test_gradients_fill_buckets_in_the_order_in_which_they_get_ready() -> None:
-    """Of 16, 8, 16 and 4 bytes in buckets of 24: the first two, and the others."""
+    """For 16, 8, 16 and 4 bytes in buckets of 24: the first two, and the others."""
     check(
         BucketCollectives(24),
         """
@@ -56,7 +56,7 @@ def test_gradients_fill_buckets_in_the_order_in_which_they_get_ready() -> None:
     )
 
 
-def test_what_fills_a_bucket_stands_alone_and_the_open_one_stays_open() -> None:
+def test_an_array_that_fills_a_bucket_is_alone_and_the_open_one_stays_open() -> None:
     check(
         BucketCollectives(16),
         """
@@ -78,7 +78,7 @@ def test_what_fills_a_bucket_stands_alone_and_the_open_one_stays_open() -> None:
 
 
 def test_batch_statistics_do_not_wait_for_gradients() -> None:
-    """What another sum waits for goes with its like alone: here both moments of a batch."""
+    """Sums that another sum needs are joined only with each other: here both moments of a batch."""
     check(
         BucketCollectives(),
         """
@@ -148,7 +148,7 @@ def test_in_bodies_too() -> None:
 
 
 def test_pieces_go_together_in_rows() -> None:
-    """One row of the gradients for each replica, in which its pieces lie one after the other."""
+    """One row of gradients for each replica. The row contains the replica's pieces in order."""
     check(
         BucketCollectives(),
         """
@@ -340,7 +340,7 @@ def all_reduces(hlo: str) -> int:
 
 @pytest.mark.parametrize("build", [perceptron, convolutional])
 def test_few_all_reduces(build: object) -> None:
-    """In what each device runs, in what JAX lowers it to, and in what XLA makes of that."""
+    """In each device's program, in JAX's lowered program, and in XLA's compiled program."""
     job: Job = build()  # type: ignore[operator]
     trained = [v for v in job[0].variables.values() if v.trainable]
     total = sum(math.prod(map(int, v.shape)) * v.dtype.itemsize for v in trained)
@@ -382,7 +382,7 @@ def test_training_equals_one_device(build: object) -> None:
 
 
 def test_large_arrays_go_as_they_are() -> None:
-    """Beside small ones that are laid in a row: in one bucket all the same."""
+    """Small arrays are joined in a row. The large array is in the same bucket."""
     local = program(
         """
         program p(a: f64[32769], b: f64[3], c: f64[2, 2], d: f64[32768]) {

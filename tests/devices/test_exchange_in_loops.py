@@ -1,4 +1,4 @@
-"""Exchange in loops: the sum over replicas of what a loop stacks, turn by turn."""
+"""Exchange in loops: in each iteration, the sum over replicas of the slices that a loop stacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ program p(x: f32[4, 1024, 1024], c: f32[1024, 1024]) {
 
 
 def test_large_slices_are_exchanged_in_the_body() -> None:
-    """The carry is what it was, and small slices are exchanged together."""
+    """The carry is unchanged, and small slices are exchanged together."""
     check(
         ExchangeInLoops(),
         BEFORE,
@@ -62,7 +62,7 @@ def nested(exchange: str = "") -> str:
 
 
 def test_steps_in_a_call_are_a_loop_around_the_loop() -> None:
-    """What it carries is what the program before gives."""
+    """The outer loop carries the results of the program before it."""
     before = program(nested())
     after, changed = ExchangeInLoops().run(before)
     assert changed == 1
@@ -72,8 +72,8 @@ def test_steps_in_a_call_are_a_loop_around_the_loop() -> None:
     assert rest.inputs[0] is loop.outputs[2]
 
 
-def test_small_turns() -> None:
-    """The slices of a turn have 1 MB here."""
+def test_small_iterations() -> None:
+    """Here, the slices of an iteration have 1 MB."""
     text = BEFORE.replace("1024", "512")
     check_stays(ExchangeInLoops(turn=2**20 + 1), text)
     assert ExchangeInLoops(turn=2**20).run(program(text)).changed == 1

@@ -68,7 +68,7 @@ def test_others_stay(old: str, new: str) -> None:
 
 
 def step_of(rows: int, replicas: int | None, **options: Any) -> gc.Executable:
-    """Two steps of a normalised layer on numbers with large means, and what it learns."""
+    """Two training steps of a normalised layer on numbers with large means."""
     g = gc.Graph(seed=0)
     with g:
         x = gc.placeholder((None, 6), name="x")

@@ -1,4 +1,4 @@
-"""Narrow exchanges: what is cast before an exchange is exchanged as it was."""
+"""Narrow exchanges: a value that is cast before an exchange is exchanged in its own dtype."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def shape(found: Partition) -> list[tuple[str, list[str]]]:
 
 
 def run(found: Partition, inputs: list[Any]) -> list[Any]:
-    """The clusters one after the other, each taking only what its device has or was sent."""
+    """Runs the clusters in order. Each uses only values that its device has or has received."""
     at: dict[Any, Any] = {}
     for port, value in zip(found.program.inputs, inputs, strict=True):
         at[port.tensor, found.homes.get(port.name)] = value
@@ -88,8 +88,8 @@ def test_a_chain_is_cut_where_it_changes_the_device() -> None:
     assert shape(parts(CHAIN, [A] * 5)) == [(A, ["Exp", "Tanh", "Sin", "Cos", "Add"])]
 
 
-def test_clusters_are_joined_where_nothing_lies_between() -> None:
-    # By levels alone the cosine would be a cluster of its own.
+def test_clusters_are_joined_if_no_node_is_between_them() -> None:
+    # If only levels counted, the cosine would be a separate cluster.
     text = """
     program p(x: f32[2], z: f32[2]) {
       %0 = Exp(x) : f32[2]
@@ -134,7 +134,7 @@ def test_nodes_of_passes_follow_their_operands_and_constants_their_users() -> No
 
 
 def test_what_only_a_later_cluster_needs_is_computed_there() -> None:
-    """So state is read where it is updated, and nothing made of it waits in between."""
+    """State is therefore read where it is updated, and no derived value is kept in between."""
     text = """
     program p(x: f32[2], v: state f32[2]) {
       %0 = Exp(x) : f32[2]
@@ -170,7 +170,7 @@ def test_a_body_for_two_devices_is_an_error_but_for_micro_batches() -> None:
     inputs = [rng.normal(size=p.tensor.type.shape).astype(np.float32) for p in start.inputs]
     for got, expected in zip(run(found, inputs), evaluate(start, inputs), strict=True):
         assert_near(got, expected, rtol=1e-6)
-    # All turns are alike, so that they share executables.
+    # All iterations have the same nodes, so they share executables.
     texts = {str(c.program).split("{", 1)[1] for c in found.clusters if c.micro_batch is not None}
     assert len(texts) == 2
     with pytest.raises(DeviceError, match=r"contains nodes for /device:CPU:0, /device:CPU:1"):

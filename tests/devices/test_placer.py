@@ -113,7 +113,7 @@ def test_gradients_may_go_elsewhere() -> None:
     assert {d for n, d in at.items() if n.startswith("far/e/")} == {(CPU[0],)}
 
 
-def test_an_assignment_is_computed_where_its_variable_lies() -> None:
+def test_an_assignment_is_computed_on_the_device_of_its_variable() -> None:
     g = gc.Graph()
     with g:
         with gc.device("/gpu:1"):

@@ -1,4 +1,4 @@
-"""Replicate, in pairs of programs: the global one, and what each of four replicas runs."""
+"""Replicate, in pairs of programs: the global one, and that of each of four replicas."""
 
 from __future__ import annotations
 
@@ -553,7 +553,7 @@ def test_a_rule_that_fails_is_named_with_the_line() -> None:
         Replicate(4).replicate(start.replace(nodes=nodes))
 
 
-def test_devices_asked_for_are_overridden_with_a_note() -> None:
+def test_requested_devices_are_overridden_with_a_note() -> None:
     start = program(ROWS.format(rows=8))
     nodes = tuple(node.replace(device="/device:GPU:1") for node in start.nodes)
     notes = Replicate(2).replicate(start.replace(nodes=nodes)).notes

@@ -1,4 +1,4 @@
-"""Programs run on several devices mean what they mean on one."""
+"""Programs on several devices give the same values as on one."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_batch_statistics_are_those_of_the_whole_batch() -> None:
 
 
 def recurrent():
-    """A loop over time, trained: the batch is the second axis of what it scans."""
+    """A trained loop over time. The batch is the second axis of the scanned values."""
     rng = np.random.default_rng(0)
     graph = gc.Graph()
     with graph:
@@ -348,7 +348,7 @@ def test_errors_reach_the_user() -> None:
 
 
 def test_penalties_on_parameters_count_once() -> None:
-    """Not once for each replica, nor less for those that have few rows or none."""
+    """Not once for each replica, and not less for replicas with few rows or none."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 3), "float64", name="x")

@@ -45,7 +45,7 @@ def becomes(before: str, after: str, **cut: int) -> tuple[str, ...]:
 
 
 def test_a_gradient_is_scattered_and_the_parameter_gathered() -> None:
-    """Though the square cannot take terms of a sum, and knows of no pieces."""
+    """The square cannot take terms of a sum, and its rule has no pieces."""
     notes = becomes(
         """
         program p(x: f32[8, 4], d: f32[8, 5], m: state f32[4, 5], v: state f32[4, 5], w: state f32[4, 5]) {
@@ -191,7 +191,7 @@ def test_each_device_has_a_quarter_of_the_slots_and_exchanges_pieces() -> None:
     graph, fetches, shapes = ADAM()
     options = gc.CompileOptions(cache=None)
     step = gc.compile(graph, fetches, shapes, strategy=PIECES, options=options)
-    # Both kernels and what is flat, in one bucket; the loss.
+    # Both kernels and the flat buffer in one bucket; the loss.
     assert exchanges(step.stages.local) == {"ReduceScatter": 1, "AllGather": 1, "AllReduce": 1}
     assert not step.notes
     start = step.init()
@@ -212,7 +212,7 @@ def test_each_device_has_a_quarter_of_the_slots_and_exchanges_pieces() -> None:
 
 @pytest.mark.slow
 def test_sessions_see_whole_values_by_name(tmp_path: Path) -> None:
-    """Read, written, saved; in a buffer of its own, and in one that several share."""
+    """Values are read, set and saved, in separate buffers and in shared ones."""
     job, alike = ADAM(), ADAM()
     session, one = gc.Session(job[0], strategy=PIECES), gc.Session(alike[0])
     for s, (_, fetches, _) in ((session, job), (one, alike)):

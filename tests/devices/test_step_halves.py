@@ -1,4 +1,4 @@
-"""A step cut in two: the halves one after the other mean the step, and who computes what."""
+"""A step in two halves: together they compute the step; and which nodes each half has."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def marked():
 
 
 def two_steps():
-    """The second step's forward pass takes what the first one updates."""
+    """The forward pass of the second step uses variables that the first step updates."""
     graph = gc.Graph(seed=1)
     with graph:
         x = gc.placeholder((None, 4), "float64", name="x")
@@ -75,7 +75,7 @@ def two_steps():
 
 
 def in_a_loop():
-    """What a loop with the forward pass in it assigns."""
+    """The assignments of a loop that contains the forward pass."""
     graph = gc.Graph(seed=1)
     with graph:
         x = gc.placeholder((None, 4), "float64", name="x")
@@ -143,7 +143,7 @@ def test_products_are_the_workers_and_updates_the_servers() -> None:
     _, found, _ = halves_of(hand_written)
     assert "MatMul" in operators(found.worker) and "Dropout" in operators(found.worker)
     assert not {"MatMul", "Dropout", "FoldIn"} & set(operators(found.server))
-    # The server reads all that it modifies, the worker nothing but the parameters and draws.
+    # The server reads all that it modifies. The worker reads only parameters and draws.
     assert names(found.server, "state") == {"w", "m", "average", "seen", RNG_COUNTER}
     assert names(found.worker, "state") == {"w"}
     assert names(found.worker, "feed") == {"x", RNG_KEY, RNG_COUNTER}
@@ -195,7 +195,7 @@ def test_what_assigns_nothing_has_no_halves() -> None:
         halves_of(make)
 
 
-def test_nobody_calls_the_host_twice() -> None:
+def test_the_host_is_never_called_twice() -> None:
     def make():
         graph = gc.Graph()
         with graph:

@@ -1,4 +1,4 @@
-"""Batches that do not divide by the replicas mean what they mean on one device."""
+"""Batches that do not divide by the replicas give the same values as on one device."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_rows_of_a_table_are_updated_as_on_one_device(how: str) -> None:
 
 
 def test_loops_over_time_cut_between_rows() -> None:
-    """The batch is the second axis of what is scanned; a branch and a map look at rows too."""
+    """The batch is the second axis of the scanned values. A branch and a map use rows too."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((3, None, 2), "float64", name="x", batch_axis=1)
@@ -274,7 +274,7 @@ def test_operators_that_do_not_say_what_padding_may_hold_are_given_the_whole(mon
 
 
 def test_what_is_no_number_in_padding_alone_reaches_no_sum() -> None:
-    """A gradient of padding is 0; divided by its length it is 0 / 0, and goes on as an input."""
+    """The gradient of padding is 0. Divided by its length it is 0 / 0, and becomes an input."""
     after = []
     for strategy, options in (
         (None, None),

@@ -23,7 +23,7 @@ def lstm(p, x):
 
 
 def network(params, tokens, layers=2):
-    """The logits of what follows each of `tokens` [batch, time]."""
+    """The logits of the next token after each of `tokens` [batch, time]."""
 
     def part(prefix):
         return {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
@@ -35,5 +35,5 @@ def network(params, tokens, layers=2):
 
 
 def before(lines):
-    """What the model sees where it guesses `lines` [batch, time]."""
+    """The input of the model when it predicts `lines` [batch, time]."""
     return jnp.pad(lines[:, :-1], ((0, 0), (1, 0)), constant_values=char_lstm.NEWLINE)

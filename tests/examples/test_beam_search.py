@@ -16,7 +16,7 @@ PROMPTS = ("x = ", "return", "")
 
 @pytest.fixture(scope="module")
 def untrained():
-    """A small model with large weights: what follows depends on all that stands before."""
+    """A small model with large weights: the next token depends on all tokens before it."""
     language = char_lstm.make_language(units=16, batch=4, lengths=(32,))
     session = gc.Session(language.job.graph)
     params = {n: np.array(v) for n, v in session.values().items() if n.startswith("lstm/")}
@@ -36,8 +36,8 @@ class InPython:
         self.guess = jax.jit(lambda params, tokens: jax.nn.log_softmax(network(params, tokens)))
 
     def followed(self, prompt, line):
-        """The logarithms of the probabilities of what follows a line."""
-        # Padded to one size, for one compile: what stands behind has no effect.
+        """The logarithms of the probabilities of the next token after a line."""
+        # Padded to one size, so that one compilation is enough. The padding has no effect.
         tokens = np.zeros((1, 32), np.int32)
         known = [char_lstm.NEWLINE, *prompt, *line]
         tokens[0, : len(known)] = known

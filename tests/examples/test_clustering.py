@@ -11,7 +11,7 @@ from tests.near import assert_near
 
 
 def lloyd(x: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, int]:
-    """k-means in NumPy: the last centres, and the turns until they stood still."""
+    """k-means in NumPy: the last centres, and the number of iterations until they converged."""
     for turn in range(1, 300):
         nearest = np.argmin(((x[:, None] - centers) ** 2).sum(-1), axis=1)
         new = centers.copy()
@@ -52,7 +52,7 @@ def test_a_centre_without_rows_stays() -> None:
 
 
 def em(x: np.ndarray, mixture: clustering.Mixture, turns: int) -> clustering.Mixture:
-    """So many turns of EM in NumPy, part by part."""
+    """The given number of iterations of EM in NumPy, step by step."""
     for _ in range(turns):
         shares = []
         for weight, mean, covariance in zip(*mixture, strict=True):

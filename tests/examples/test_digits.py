@@ -23,7 +23,7 @@ def comparable(dtype: str = "float32"):
 
 
 def weights_after(job, steps: int, devices: int) -> dict[str, np.ndarray]:
-    """Every variable after so many steps of the job's own batches."""
+    """Every variable after the given number of steps on the job's batches."""
     strategy = gc.devices.DataParallel(devices) if devices > 1 else None
     session = gc.Session(job.graph, strategy=strategy)
     for feeds in islice(job.batches, steps):

@@ -1,4 +1,4 @@
-"""The heat and the wave equation against what is known of their solutions."""
+"""The heat and the wave equation against known properties of their solutions."""
 
 import heat_and_wave
 import numpy as np
@@ -20,7 +20,7 @@ def test_a_sine_wave_fades_and_swings_as_it_should() -> None:
 
 
 def furthest(points: int) -> tuple[float, float]:
-    """Of the heat and of the wave, from the analytic solutions."""
+    """The errors of the heat and of the wave, from the analytic solutions."""
     found = heat_and_wave.forward(points, 0.4)
     heat = np.abs(found["heat"] - heat_and_wave.exact_heat(points, 0.04)).max()
     wave = np.abs(found["wave"] - heat_and_wave.exact_wave(points, 0.4)).max()

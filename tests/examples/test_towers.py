@@ -17,7 +17,7 @@ KERNEL = "tower_0/network/out/kernel"
 
 
 def after_steps(count: int, strategy: DataParallel | None = None) -> dict[str, np.ndarray]:
-    """Every variable after three steps with so many towers."""
+    """Every variable after three steps with the given number of towers."""
     job = towers.build(towers=count, dtype="float64", batch=16)
     session = gc.Session(job.graph, strategy=strategy, options=QUICK)
     for feeds in islice(job.batches, 3):

@@ -1,4 +1,4 @@
-"""The transformer against the same one in plain JAX: its training steps, and what it writes."""
+"""The transformer against the same model in plain JAX: training steps and generated text."""
 
 import math
 from itertools import islice
@@ -79,7 +79,7 @@ def test_the_training_step_equals_the_same_in_jax() -> None:
 
 @pytest.mark.slow
 @pytest.mark.one_jax
-def test_it_writes_what_is_likeliest_when_cold() -> None:
+def test_it_writes_the_likeliest_text_at_temperature_zero() -> None:
     graph = gc.Graph(seed=0)
     with graph:
         prompt = gc.placeholder(("prompts", SIZE.length), "int32", name="prompt")

@@ -24,6 +24,6 @@ def mlp(layers: int = 2, units: int = 512, tx: Any = None) -> tuple[gc.Graph, li
 
 
 def bytes_of_state(graph: gc.Graph) -> int:
-    """Of all variables, as they were declared."""
+    """The bytes of all variables, in their declared dtypes."""
     session = gc.Session(graph)
     return sum(session.get(name).nbytes for name in graph.variables)

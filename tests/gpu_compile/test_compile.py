@@ -1,5 +1,4 @@
-"""Steps compiled for machines that are not here: all strategies, what is said of them, and what is
-refused."""
+"""Steps compiled for machines that are not present: all strategies, reports, and errors."""
 
 import re
 from collections import Counter
@@ -185,7 +184,7 @@ def test_only_deep_networks_become_loops(blocks: int, rolled: bool) -> None:
 
 
 def test_loops_are_made_where_memory_is_short() -> None:
-    """Of few blocks too: what loops keep can be computed again."""
+    """Also with few blocks, because values that loops keep can be recomputed."""
     size = transformer.Size(blocks=6, width=256, heads=4, sequence=256, batch=32)
     model = transformer.graphc_model(size)
 

@@ -1,4 +1,4 @@
-"""What an executable for GPUs depends on outside the program."""
+"""The dependencies of an executable for GPUs outside the program."""
 
 import os
 

@@ -79,7 +79,7 @@ def test_with_the_batch_shared(name: str, count: int) -> None:
     )
     found = collectives(made)
     assert bool(found["all-reduce"]) == (count > 1)
-    assert "S(5)" not in made.hlo()  # nothing lies in the memory of the host
+    assert "S(5)" not in made.hlo()  # nothing is in the memory of the host
 
 
 def reinforcement() -> Step:
@@ -192,7 +192,7 @@ def test_towers() -> None:
     made = towers.build()
     target = target_of(made, [], [])
     step = gc.compile(made.graph, target.fetches, dict(target.feeds), machine="4xh100")
-    assert len(step.devices) == 4 or step.notes  # here its devices are named by what is here
+    assert len(step.devices) == 4 or step.notes  # its devices have the names of present ones
 
 
 @pytest.mark.parametrize("axes", [(1, 1), (2, 2), (2, 4)])

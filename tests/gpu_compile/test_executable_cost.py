@@ -1,4 +1,4 @@
-"""What compiled steps cost: `cost()` and `hlo_cost()` of executables for absent GPUs."""
+"""The cost of compiled steps: `cost()` and `hlo_cost()` of executables for absent GPUs."""
 
 import optax
 import pytest

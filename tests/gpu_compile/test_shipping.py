@@ -149,7 +149,7 @@ def test_the_memory_of_the_machine_is_the_limit_of_native_code(tmp_path) -> None
     assert found.value.hint == "fix smaller sizes, or give a machine with more memory"
 
 
-def test_native_code_is_asked_for_with_the_machine(tmp_path) -> None:
+def test_native_code_is_requested_with_the_machine(tmp_path) -> None:
     g, _ = mlp()
     signature = gc.Signature({"x": g.tensor("x")}, {"logits": g.tensor("out/Add")})
     with pytest.raises(AttributeValueError, match="native is False"):

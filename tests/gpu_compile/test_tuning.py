@@ -34,7 +34,7 @@ def test_variants_are_ranked_by_estimates_and_nothing_is_kept(tmp_path: Path) ->
     assert tuning.name is not None and tuning.ratio < 0.98
 
     def step(options: gc.CompileOptions) -> gc.Executable:
-        graph, fetches = mlp(layers=30, units=1024)  # its state lies as this step wants it
+        graph, fetches = mlp(layers=30, units=1024)  # its state has the layout that this step needs
         return gc.compile(graph, fetches, FEEDS, machine=EIGHT, strategy=strategy, options=options)
 
     untuned, tuned = step(options), step(tuning.options)

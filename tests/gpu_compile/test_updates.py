@@ -83,7 +83,7 @@ def test_replicas_apply_what_they_exchange_in_the_loop(rows: int) -> None:
 
 
 def test_replicas_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradients of less than 16 MB; and whether or not XLA hides what is exchanged in loops."""
+    """Gradients of less than 16 MB, whether or not XLA hides exchanges in loops."""
     layers, width = 26, 1024
     gradients = layers * width * width * 4
     free = compiled(layers, width, optax.adam(1e-3), gpus=8)

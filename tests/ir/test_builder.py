@@ -1,4 +1,4 @@
-"""`Builder`: what passes write with operator functions."""
+"""`Builder`: passes write nodes with operator functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fetch set chooses from a graph."""
+"""The nodes that a fetch set selects from a graph."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_fetches_choose_the_nodes_and_sizes_become_one() -> None:
     )
 
 
-def test_what_lies_behind_a_feed_is_left_out() -> None:
+def test_nodes_behind_a_feed_are_left_out() -> None:
     same(
         captured(graph(), ["left"], ["split:0"]),
         """program g(split: f32[1]) {

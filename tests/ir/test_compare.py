@@ -1,4 +1,4 @@
-"""Comparison and fingerprints: what counts, what does not, and what is said of a difference."""
+"""Comparison and fingerprints: which differences count, and how they are described."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ GOLDEN = "76f6ff1940a37f944c535a5eae6a729a9c24796b870a4ecf1210da32ec609208"
 
 def test_fingerprints_are_stable_across_versions() -> None:
     # Another value means that every cache of every user is emptied: raise the recipe's number.
-    # (That it does not depend on the process shows too: Python's string hashes differ in each.)
+    # (This also tests that it does not depend on the process: string hashes differ in each.)
     assert fingerprint(parse(BASE)) == GOLDEN
     assert fingerprint(clone(parse(BASE))) == GOLDEN
 

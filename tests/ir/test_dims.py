@@ -1,4 +1,4 @@
-"""Equalities between sizes: what stands for what, and what cannot be."""
+"""Equalities between sizes: representatives, and contradictions."""
 
 import time
 
@@ -24,7 +24,7 @@ def test_an_equality_that_cannot_hold_leaves_nothing_behind() -> None:
     assert sizes.find(N * M) == 15
 
 
-def test_the_first_name_stands_for_the_class() -> None:
+def test_the_first_name_represents_the_class() -> None:
     sizes = DimConstraints()
     assert sizes.unify(N, M)
     assert sizes.find(M + 1) == N + 1

@@ -1,4 +1,4 @@
-"""Tools for passes: what they change, what they keep, what they refuse."""
+"""Tools for passes: their changes, preserved values, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws over random programs: what is written is read back as it was."""
+"""Laws over random programs: a program that is written and read back is unchanged."""
 
 from __future__ import annotations
 

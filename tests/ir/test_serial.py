@@ -1,4 +1,4 @@
-"""Serialised IR: what the manifest holds, and that nothing in it is trusted."""
+"""Serialised IR: the contents of the manifest, none of which are trusted."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_unknown_things_are_named() -> None:
 
 Edit = Callable[[Any, Any], Any]
 
-# An edit of the manifest (and arrays), and what is said of it.
+# A change of the manifest (and arrays), and the expected message.
 FAULTS: list[tuple[Edit, str]] = [
     (lambda m, a: m.pop("types"), "manifest.types: expected a list, got None"),
     (lambda m, a: m["types"].append("float32[2]"), r"types\[4\]: expected a type such as"),

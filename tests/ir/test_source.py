@@ -1,4 +1,4 @@
-"""The user's line, through what stands between."""
+"""The user's line, through layers of other code."""
 
 import jax
 import pytest

@@ -1,4 +1,4 @@
-"""The text form of programs: what it looks like, what it means, and its errors."""
+"""The text form of programs: its syntax, its meaning, and its errors."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_blanks_comments_and_names_of_tensors_are_free() -> None:
     assert "%0 = Add(x, y) : f32[2]" in str(parse(loose))
 
 
-def test_names_devices_and_control_inputs_are_printed_when_asked() -> None:
+def test_names_devices_and_control_inputs_are_printed_on_request() -> None:
     x = Tensor(TensorType(BY_SHORT["f32"], ()), "x")
     y = Tensor(x.type, "a/Relu:0")
     node = Node(

@@ -92,7 +92,7 @@ def _no_derivative(residuals, dy):
 broken.defvjp(lambda x: (x * 2, None), _no_derivative)
 
 
-def test_a_derivative_that_cannot_be_built_is_refused_when_it_is_asked_for():
+def test_a_derivative_that_cannot_be_built_is_refused_when_it_is_requested():
     graph, x, y = imported(broken, X)
     near(gc.Session(graph).run(y, {x: X}), 2 * X)
     with (
@@ -103,7 +103,7 @@ def test_a_derivative_that_cannot_be_built_is_refused_when_it_is_asked_for():
     assert "test_foreign.py" in str(caught.value)
 
 
-def test_a_derivative_is_built_when_it_is_asked_for_and_once():
+def test_a_derivative_is_built_once_when_it_is_requested():
     built = []
 
     @jax.custom_vjp

@@ -1,4 +1,4 @@
-"""`from_jax`: named sizes, nests, specs, sources, derivatives, and what it refuses."""
+"""`from_jax`: named sizes, nests, specs, sources, derivatives, and errors."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_arrays_the_function_holds_become_constants_once() -> None:
     assert sorted(c.size for c in constants) == [1, 4]
 
 
-def test_what_nobody_uses_is_left_out() -> None:
+def test_unused_values_are_left_out() -> None:
     def fn(x: Any) -> Any:
         jnp.fft.fft(x)  # has no operator, and needs none
         return jax.jit(lambda y: (jnp.fft.fft(y), jnp.sin(y)))(x)[1]

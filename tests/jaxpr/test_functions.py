@@ -25,7 +25,7 @@ from tests.jaxpr.functions import Row
 from tests.jaxpr.more_functions import MORE
 from tests.near import assert_near
 
-# All rows are compiled in one program, by the first test that asks.
+# The first test that needs them compiles all rows in one program.
 pytestmark = pytest.mark.xdist_group("imported functions")
 
 Array = np.ndarray[Any, Any]

@@ -151,7 +151,7 @@ def test_a_primitive_that_cannot_be_lowered_is_refused():
     assert "test_opaque.py" in str(caught.value)
 
 
-def test_a_text_does_not_run_what_nobody_checked(monkeypatch):
+def test_a_text_does_not_run_unchecked_programs(monkeypatch):
     graph, xs, ys = imported(applied, X, np.zeros(1, "int32"))
     text = print_graph(graph)
     monkeypatch.setattr(lowered, "_accepted", set())

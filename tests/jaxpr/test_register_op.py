@@ -241,7 +241,7 @@ def kept_in(folder: Any) -> gc.CompileOptions:
 
 @pytest.mark.parametrize("late", ["value", "slope"])
 def test_what_a_function_closes_over_may_change(tmp_path: Any, late: str) -> None:
-    """The cache is asked for what is lowered, not for what was traced when the node was made."""
+    """The cache key contains the lowered function, not the one traced when the node was made."""
     scale = [2.0]
     op = gc.register_op("Scaled", lambda x: x * scale[0])
 
@@ -329,7 +329,7 @@ def test_declared_types_of_pieces() -> None:
     assert_near(got, [np.sin(value), np.cos(value)], rtol=1e-5)
 
 
-def test_what_cannot_be_told_is_not_kept() -> None:
+def test_functions_that_cannot_be_identified_are_not_cached() -> None:
     def opaque(x: Any) -> Any:
         return x * int(x.shape[0])  # JAX's named sizes are no ints
 

@@ -67,7 +67,7 @@ def test_an_imported_step_equals_itself(step: Step, imported: Any, expected: Any
 
 @pytest.mark.parametrize("step", [LSTM, VAE], ids=lambda step: step.name)
 def test_an_imported_step_trains(step: Step) -> None:
-    """Parameters and optimizer state as variables, assigned from what the step gives."""
+    """Parameters and optimizer state as variables, assigned from the results of the step."""
     params, opt_state, *batch = step.args
     with gc.Graph() as graph:
         state = jax.tree.map(gc.variable, (params, opt_state))

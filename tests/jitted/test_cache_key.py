@@ -186,7 +186,7 @@ def test_one_process_uses_both_names_of_a_state() -> None:
 
 
 class Scale:
-    """A static argument whose text leaves out what it is."""
+    """A static argument whose text does not identify it."""
 
     def __init__(self, by: int) -> None:
         self.by = by
@@ -202,7 +202,7 @@ class Scale:
 
 
 class Addressed(Scale):
-    """One whose text is an address, which another object may have later."""
+    """A static argument whose text is an address, which another object may have later."""
 
     __hash__ = Scale.__hash__
     __repr__ = object.__repr__

@@ -1,4 +1,4 @@
-"""`gc.jit` gives what `jax.jit` gives: values, dtypes, weak types, structures, keys."""
+"""`gc.jit` gives the results of `jax.jit`: values, dtypes, weak types, structures, keys."""
 
 from __future__ import annotations
 

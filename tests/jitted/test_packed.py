@@ -1,4 +1,4 @@
-"""Donated pytrees whose arrays are stacked for a loop, and what may be done with them."""
+"""Donated pytrees whose arrays are stacked for a loop, and their uses."""
 
 from __future__ import annotations
 

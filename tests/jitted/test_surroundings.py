@@ -71,7 +71,7 @@ def test_weak_types_in_64_bit_mode() -> None:
     with jax.enable_x64(True):
         wide = jnp.arange(3.0)
         assert_same(gc.jit(lambda v: v + 1)(weak), jax.jit(lambda v: v + 1)(weak))
-    # And 64-bit arrays in 32-bit mode, which JAX treats in ways of its own.
+    # Also 64-bit arrays in 32-bit mode, for which JAX has special rules.
     jitted = gc.jit(lambda v: (v, v * 2.0, v.sum()))
     assert_same(jitted(wide), jax.jit(lambda v: (v, v * 2.0, v.sum()))(wide))
     assert "of 64 bits" in jitted.notes[0]

@@ -63,7 +63,7 @@ def nested_oracle(m, x):
 
 
 def unrolled(turns):
-    """The recurrent network with several turns of the loop at once; 5 turns are no multiple."""
+    """The recurrent network with several iterations at once; 5 iterations are no multiple."""
     return lambda w, h, xs: scan(
         lambda h, x: (tanh(matmul(h, w) + x), h * 2.0), h, xs, unroll=turns
     )

@@ -85,12 +85,12 @@ STRIDED = dict(strides=(2, 1), padding=((1, 2), (0, 1)), dilation=(1, 2))
 GROUPED = dict(strides=(1, 2), padding=((0, 1), (1, 0)), dilation=(2, 1), groups=2)
 
 
-TILES = dict(tiles=(2, 3), images=2)  # how, which no function of the user's says
+TILES = dict(tiles=(2, 3), images=2)  # how; no function of the user has this argument
 ROUND = dict(padding=((1, 1), (0, 2)))
 
 
 def gradient_case(op, function, first, second, size, attrs, label, **how):
-    """One of the two gradient operators, which no function of the user's makes alone."""
+    """One of the two gradient operators, which no public function creates."""
     record = {"ConvInputGradient": ops.CONV_INPUT_GRADIENT}.get(op, ops.CONV_KERNEL_GRADIENT)
     full = plain(len(size), **attrs)
     return Case(

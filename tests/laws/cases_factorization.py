@@ -51,7 +51,7 @@ def through(function, oracle):
 
 
 def product_of_qr(a, upper):
-    """Of a, from q and r alone: r tells as much as |r|, as signs cancel in q r."""
+    """The matrix a, from q and r alone. Signs cancel in q r."""
     q, r = ops.qr(a)
     return matmul(q * q, absolute(r) if upper else r * r)
 

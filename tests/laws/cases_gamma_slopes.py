@@ -17,7 +17,7 @@ COMPLEX = [In((2,), "complex64")] * 2
 
 
 def slope(a, x):
-    """Of gammainc in a, by central differences."""
+    """The derivative of gammainc in a, by central differences."""
     return (special.gammainc(a + STEP, x) - special.gammainc(a - STEP, x)) / (2 * STEP)
 
 

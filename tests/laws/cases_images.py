@@ -85,7 +85,7 @@ K = In((3, 2, 2), low=0, high=1.7, distinct=True)
 
 
 def sums(x, k, strides, padding, dilation):
-    """What each tap gives, with its place in the padded image; padding loses."""
+    """The value of each tap, with its position in the padded image. Padding never wins."""
     padded = np.pad(x.astype(float), ((0, 0), *padding, (0, 0)), constant_values=-np.inf)
     every = taps(x.shape[1:-1], k.shape[:2], strides, padding, dilation)
     return [(padded[places] + k[tap], tap, places) for tap, places in every]
@@ -320,7 +320,7 @@ CROPS = (
         lambda x, b, i: crop(x, b, i, (2, 2), False, 0.0),
         FLOATS,
         label="channels cut",
-        gradient=False,  # the boxes lie on the edge
+        gradient=False,  # the boxes touch the edge
     ),
 )  # fmt: skip
 

@@ -25,7 +25,7 @@ def _imported(fn: Any) -> Any:
 
 
 def _lower_and_upper(x: Any) -> Any:
-    """A result of integers beside one of floats."""
+    """One result of integers and one of floats."""
     lu, _, places = lax.linalg.lu(x + 4 * jnp.eye(3, dtype=x.dtype))
     return lu, places
 

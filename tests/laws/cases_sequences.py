@@ -14,7 +14,7 @@ from tests.laws.case import Bad, Case, In
 
 
 def levenshtein(x, y):
-    """By its recursive definition."""
+    """The distance by its recursive definition."""
     if not len(x) or not len(y):
         return max(len(x), len(y))
     return min(

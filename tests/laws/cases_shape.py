@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphc.errors import AttributeValueError, ShapeError
+from graphc.ops.arrays import repeating
 from graphc.ops.arrays import shape as ops
 from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.reductions.reduction import reduce_sum
@@ -148,10 +149,16 @@ CASES = (
         lambda x: np.broadcast_to(x, (4, 3)) * 2,
         label="then used",
     ),
-    Case("BroadcastTo", apply(ops.tile, (2, 3)), [A], apply(np.tile, (2, 3)), label="tile"),
+    Case("BroadcastTo", apply(repeating.tile, (2, 3)), [A], apply(np.tile, (2, 3)), label="tile"),
     Case(
-        "BroadcastTo", apply(ops.tile, (2, 1, 1, 2)), [A], apply(np.tile, (2, 1, 1, 2)), label="t"
+        "BroadcastTo",
+        apply(repeating.tile, (2, 1, 1, 2)),
+        [A],
+        apply(np.tile, (2, 1, 1, 2)),
+        label="t",
     ),
-    Case("BroadcastTo", apply(ops.repeat, 3, 1), [A], apply(np.repeat, 3, 1), label="repeat"),
-    Case("BroadcastTo", apply(ops.repeat, 2), [A], apply(np.repeat, 2), label="repeat raveled"),
+    Case("BroadcastTo", apply(repeating.repeat, 3, 1), [A], apply(np.repeat, 3, 1), label="repeat"),
+    Case(
+        "BroadcastTo", apply(repeating.repeat, 2), [A], apply(np.repeat, 2), label="repeat raveled"
+    ),
 )

@@ -1,4 +1,4 @@
-"""What the laws need: inputs made with a fixed seed, one graph for many cases, evaluation."""
+"""Tools of the laws: inputs with a fixed seed, one graph for many cases, evaluation."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def tolerance(case: Case, dtype: Any) -> dict[str, float]:
 
 
 def widened(array: Array) -> Array:
-    """In the widest dtype of its kind, for the oracle and for comparisons."""
+    """The value in the widest dtype of its kind, for the oracle and for comparisons."""
     if is_complex(array.dtype):
         return array.astype(np.complex128)
     return array.astype(np.float64) if is_floating(array.dtype) else array

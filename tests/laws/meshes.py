@@ -39,7 +39,7 @@ DTYPES = ("float64", "float32", "int32", "complex64", "bool")
 
 @dataclass
 class Spread:
-    """One graph of several cases for one mesh: what is fed, and what is compared, by title."""
+    """One graph of several cases for one mesh: feeds and compared values, by title."""
 
     axes: Mapping[str, int]
     graph: Graph

@@ -256,7 +256,7 @@ def deep() -> Ready:
 
 
 def wide() -> Ready:
-    """A matrix that is so large that it is updated by blocks of rows."""
+    """A matrix large enough to be updated by blocks of rows."""
     with Graph(seed=0) as graph:
         x = gc.placeholder((4, 2048), name="x")
         loss = gc.reduce_mean(gc.square(gc.nn.Dense(4096, name="wide")(x) - 1))
@@ -266,7 +266,7 @@ def wide() -> Ready:
 
 
 def placed() -> Ready:
-    """Parts on several devices, each with calls of LAPACK of its own."""
+    """Parts on several devices, each with calls of LAPACK."""
     with Graph() as graph:
         x = gc.placeholder((8, 6), name="x")
         with gc.device("/cpu:1"):

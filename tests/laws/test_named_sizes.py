@@ -244,7 +244,7 @@ def _trained(batches: tuple[Any, Any], layer: Callable[[], Any]) -> list[Array]:
 
 
 def test_training_under_two_names() -> None:
-    """Runs the steps with one name, with two, and with a name beside a fixed size."""
+    """Runs the steps with one name, with two names, and with a name and a fixed size."""
 
     def layer() -> nn.Layer:
         return nn.Sequential(

@@ -29,7 +29,7 @@ SUMS |= {"Variance"}
 
 
 def claims(node: Node) -> list[tuple[ByRows, Any]]:
-    """What the record says of the rows along each axis of each operand, and their number."""
+    """The record's answer for the rows along each axis of each operand, and their number."""
     found: list[tuple[ByRows, Any]] = []
     for i, operand in enumerate(node.inputs):
         for axis, size in enumerate(operand.type.shape):

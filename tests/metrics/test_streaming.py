@@ -1,4 +1,4 @@
-"""Streaming metrics beside scikit-learn and NumPy over the whole data."""
+"""Streaming metrics against scikit-learn and NumPy over the whole data."""
 
 from collections.abc import Callable
 from itertools import pairwise

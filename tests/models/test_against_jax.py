@@ -289,7 +289,7 @@ def test_a_model_trains_as_in_jax_on_one_device_and_on_four(make):
 @pytest.mark.slow
 @optimised()
 def test_two_optimizers_of_one_graph_update_their_own_variables():
-    """A generator and its discriminator, in turns and in one run."""
+    """A generator and its discriminator, alternately and in one run."""
     rng = np.random.default_rng(4)
     graph = gc.Graph(seed=5)
     with graph:

@@ -1,4 +1,4 @@
-"""What the tests of this folder share."""
+"""Helpers of the tests in this folder."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def assert_near(got, want):
 
 
 def run(make, *arrays, seed=0):
-    """What `make` gives for tensors of these arrays."""
+    """The result of `make` for tensors of these arrays."""
     with gc.Graph(seed=seed) as graph:
         result = make(*map(gc.constant, arrays))
     return gc.Session(graph).run(result)

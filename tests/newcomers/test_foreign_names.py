@@ -1,4 +1,4 @@
-"""The table of other libraries' names: what it advises exists and runs."""
+"""The table of other libraries' names: the suggested names exist and run."""
 
 import inspect
 import re
@@ -9,7 +9,9 @@ import optax
 import pytest
 
 import graphc as gc
-from graphc.ir.foreign_names import ATTRIBUTES, FUNCTIONS, KEYWORDS, MEMBERS
+from graphc.ir.foreign_arguments import KEYWORDS
+from graphc.ir.foreign_members import MEMBERS
+from graphc.ir.foreign_names import ATTRIBUTES, FUNCTIONS
 
 PACKAGES = (gc, gc.nn, gc.random, gc.data, gc.train, gc.linalg, gc.fft, gc.devices)
 TABLES = {"attributes": ATTRIBUTES, "functions": FUNCTIONS, **MEMBERS}
@@ -51,7 +53,7 @@ def _is_expression(part):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """What the advice calls by name."""
+    """The values of the names in suggestions."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.constant(np.full((4, 4), 0.5, "float32") + np.eye(4, dtype="float32"))
@@ -62,7 +64,16 @@ def world(tmp_path_factory):
         metric = gc.multiply(loss, 2.0, name="metric")
         mask = x > 1
     session = gc.Session(graph)
-    path = tmp_path_factory.mktemp("advice") / "values.npz"
+    folder = tmp_path_factory.mktemp("advice")
+    path = folder / "values.npz"
+    with graph.extend():
+        mean = gc.metrics.Mean(x)
+    session = gc.Session(graph)
+    fed = gc.Graph()
+    with fed:
+        given = gc.placeholder((4,), name="x")
+        signature = gc.Signature({"x": given}, {"y": given * 2})
+    gc.save(gc.Session(fed), folder / "fed.gcx", signatures={"predict": signature})
     np.savez(path, **session.values())
     return {
         **{"gc": gc, "np": np, "optax": optax, "graph": graph, "session": session, "layer": layer},
@@ -77,6 +88,18 @@ def world(tmp_path_factory):
             "values": np.ones(4, "float32"),
             "initial": np.ones(3),
             "init": x,
+            "folder": folder / "logs",
+            "mean": mean,
+            "loaded": gc.load(folder / "fed.gcx"),
+            "checkpointer": gc.train.Checkpointer(folder / "checkpoints"),
+            "pipeline": gc.data.from_arrays({"x": np.ones((8, 2))}),
+            "generator": lambda: iter([{"x": np.ones(2)}]),
+            "writer": gc.train.SummaryWriter,
+            "history": gc.train.History(3, {"loss": np.zeros(3)}, 0.1, 0.1),
+            "step": 1,
+            "n": 2,
+            "inputs": {"x": x},
+            "outputs": {"y": x},
         },
         **{"axis": 0, "axes": (1, 0), "shape": (2, 8), "sections": 2, "k": 2, "dtype": "float32"},
         **{"labels": x, "logits": x, "p": 0.5, "rate": 0.1, "momentum": 0.9, "decay": 0.9},
@@ -104,9 +127,13 @@ def world(tmp_path_factory):
 
 
 def arguments(expression, world):
-    """`world` with what this expression names differently."""
+    """`world` with the names that only this expression uses."""
     if "sparse_softmax" in expression:
         return {**world, "labels": np.arange(4)}
+    if "pipeline." in expression:
+        return {**world, "f": lambda record: record}
+    if "loaded." in expression:
+        return {**world, "values": np.ones(4, "float32")}
     if "broadcast_to" in expression:
         return {**world, "shape": (2, 4, 4)}
     if "while_loop" in expression:

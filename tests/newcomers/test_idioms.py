@@ -151,7 +151,7 @@ def test_dropout_is_switched_by_a_placeholder():
 
 
 def test_batch_norm_is_switched_by_a_placeholder():
-    """One graph with a placeholder does what two calls with a bool do."""
+    """One graph with a placeholder replaces two calls with a bool."""
 
     def model(training):
         with gc.Graph() as graph:

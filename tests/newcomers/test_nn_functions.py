@@ -97,7 +97,7 @@ def test_draws_with_repetition(name):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_unique_draws(name):
-    """The mean of what is drawn over its expected count is 1 for every class."""
+    """For every class, the mean of draws divided by expected counts is 1."""
     n, samples, runs = 9, 4, 3000
     with gc.Graph(seed=3) as graph:
         drawn = getattr(nn, name)(np.arange(n), samples, n)

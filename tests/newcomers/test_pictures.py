@@ -1,4 +1,4 @@
-"""What people see: reprs, pictures, curves and progress."""
+"""Displayed output: reprs, pictures, curves and progress."""
 
 import io
 import re

@@ -65,7 +65,7 @@ def test_gradients_of_ones_own_and_variables_without_any() -> None:
     np.testing.assert_array_equal(after["hidden/kernel"], start["hidden/kernel"])
 
 
-def test_the_loss_is_for_those_who_look_at_it() -> None:
+def test_only_optimizers_that_use_the_loss_need_it() -> None:
     plateau = optax.chain(optax.sgd(1.0), optax.contrib.reduce_on_plateau(factor=0.5, patience=1))
     graph, loss, variables = network()
     with graph:

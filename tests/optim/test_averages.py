@@ -115,7 +115,7 @@ def test_errors() -> None:
             gc.train.moving_averages([w], 1.0)
         with pytest.raises(DTypeError, match="'n' must be floating or complex"):
             gc.train.moving_averages([n])
-        with pytest.raises(GraphError, match="3 is no variable"):
+        with pytest.raises(GraphError, match="3 is not a variable"):
             gc.train.moving_averages([3])
         with pytest.raises(DTypeError, match="decay must be a floating scalar, got i32"):
             gc.train.moving_averages([w], n)

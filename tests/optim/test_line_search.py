@@ -243,7 +243,7 @@ def _evaluates(change: Callable[[Any, Any], Any]) -> Any:
     ],
     ids=["third", "leaf", "part"],
 )
-def test_what_a_loss_cannot_be_asked(change: Any, text: str) -> None:
+def test_unsupported_uses_of_a_loss(change: Any, text: str) -> None:
     with pytest.raises(JaxImportError, match=text) as caught:
         build(_evaluates(change))
     assert "test_line_search.py" in str(caught.value)

@@ -228,7 +228,7 @@ def test_steps_of_one_name_stay_apart() -> None:
     assert not any(name.endswith("_1") for name in graph.variables)
 
 
-def test_step_stands_in_the_name_scope_it_is_made_in() -> None:
+def test_step_is_in_the_name_scope_of_its_creation() -> None:
     with Graph() as graph:
         w = variable(np.ones(3, np.float32), name="w")
         with name_scope("outer"):
@@ -275,7 +275,7 @@ def test_half_precision_parameters_keep_their_dtype() -> None:
     assert session.get("hidden/kernel/train/0/mu").dtype == jnp.bfloat16
 
 
-def test_only_the_variables_asked_for_are_trained() -> None:
+def test_only_the_given_variables_are_trained() -> None:
     with Graph() as graph:
         a = variable(np.ones(2, np.float32), name="a")
         b = variable(np.ones(2, np.float32), name="b")

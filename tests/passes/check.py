@@ -26,7 +26,7 @@ def program(text: str) -> Program:
 def check(a_pass: Pass, before: str, after: str, *, prune: bool = True) -> None:
     """`a_pass` makes of the program `before` the program `after`.
 
-    What nobody uses any more is left out first, unless `prune` is False.
+    Unused nodes are removed first, unless `prune` is False.
     """
     start, expected = program(before), program(after)
     result = a_pass.run(start)
@@ -48,7 +48,7 @@ def check_stays(a_pass: Pass, text: str) -> None:
 def pair(text: str) -> tuple[str, str]:
     """The two programs of a short form: inputs, nodes before, `=>`, nodes after.
 
-    For rules that are told in a line or two; `=> stays` gives the same program twice.
+    For rules of one or two lines. `=> stays` gives the same program twice.
     """
     inputs, _, rest = dedent(text).strip().partition("\n")
     before, _, after = rest.partition("=>")

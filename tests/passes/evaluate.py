@@ -1,5 +1,5 @@
-"""What a program means, in NumPy: node by node, by the `fold` of each operator; loops turn by
-turn."""
+"""Evaluates a program in NumPy: node by node by the `fold` of each operator, and loops iteration by
+iteration."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def evaluate(
 
     Args:
         look: is shown each node without bodies as it runs: its place, and for each body that it
-            lies in the turn and the place there; what it takes; what it gives.
-        path: where the program is a body, its node's place and the turn, and so on.
+            lies in the iteration and the place there; what it takes; what it gives.
+        path: where the program is a body, its node's place and the iteration, and so on.
         start: the place of its first node.
     """
     values = dict(zip(program.input_tensors(), inputs, strict=True))

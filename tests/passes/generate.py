@@ -96,7 +96,7 @@ class _Builder:
         return bool(self.draw(st.booleans()))
 
     def any(self, fits: Callable[[Tensor], bool] = lambda t: True) -> Tensor:
-        """A tensor that fits, every other time the latest one; a constant where there is none."""
+        """A tensor that fits, in half of the cases the latest one; a constant if there is none."""
         found = [t for t in reversed(self.tensors) if fits(t)]
         if not found:
             return self.constant()

@@ -47,11 +47,11 @@ def with_bodies(draw: Any, faults: int = 0) -> Program:
 
 @dataclass
 class _Known:
-    """The values that may be used at a place.
+    """The values that can be used at a position.
 
     Attributes:
         frozen: vectors of state and constants alone.
-        rows: vectors that hold the number of the turn.
+        rows: vectors that hold the number of the iteration.
         functions: of two vectors.
     """
 
@@ -64,7 +64,7 @@ class _Known:
     functions: list[Callable[..., Any]] = field(default_factory=list)
 
     def inside(self, *vectors: Tensor) -> _Known:
-        """What a body knows that takes `vectors`."""
+        """The values that can be used in a body that takes `vectors`."""
         return replace(
             self,
             vectors=[*self.vectors, *vectors],
@@ -122,7 +122,7 @@ class _Builder:
     # -- steps ------------------------------------------------------------------------------
 
     def steps(self, known: _Known, depth: int, most: int = 3) -> None:
-        """Some steps, of which each adds to what is known."""
+        """Several steps. Each adds to the values that can be used."""
         plain = (self.binary, self.frozen, self.constants, self.chosen, self.compared)
         for _ in range(1 + self.some(most - 1)):
             if self.faults and not self.some(3):
@@ -133,7 +133,7 @@ class _Builder:
                 self.one_of(plain)(known)
 
     def block(self, known: _Known, depth: int) -> Tensor:
-        """The steps of a body, and its result, which does not grow from turn to turn."""
+        """The steps of a body, and its result, which does not grow with the iterations."""
         if self.faults and not self.some(2):
             self.plant(known)
         self.steps(known, depth)
@@ -171,7 +171,7 @@ class _Builder:
         known.flags.append(comparison.greater(a, b))
 
     def plant(self, known: _Known) -> None:
-        """A fault, in each turn or in a later one."""
+        """A fault, in each iteration or in a later one."""
         self.faults -= 1
         if known.rows and self.some(2):
             made = powers.sqrt(arithmetic.subtract(0.5, known.rows[-1]), name=PLANTED)

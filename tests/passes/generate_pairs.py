@@ -19,7 +19,7 @@ from tests.passes.generate_repeated import MATRIX, STEPS
 
 @st.composite
 def loop_pairs(draw: Any) -> Program:
-    """Two loops of 2 to 8 turns; values of the first may be fetched, or be taken by others too."""
+    """Two loops of 2 to 8 iterations. Values of the first may be fetched or used elsewhere."""
     return _Builder(draw).build()
 
 
@@ -55,7 +55,7 @@ class _Builder:
         results: int,
         reverse: bool,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """A loop with a random body; its last carries, and `results` stacks of what it makes."""
+        """A loop with a random body; its final carries, and `results` stacks of values in it."""
 
         def body(carry: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             values = [*consts, *x, *carry]

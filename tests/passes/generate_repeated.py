@@ -1,9 +1,9 @@
 """Random programs that hold repeated blocks, forward and backward, with near misses.
 
-As deep networks come: a chain of turns with parameters, constants and shared values; then, for
-some, more chains over all or some of the same turns, forward or backward, that take what the
-earlier ones made; then an update of each parameter. Turns may differ, or be of two alternating
-kinds, and values of single turns may be fetched.
+They resemble deep networks: a chain of blocks with parameters, constants and shared values; in some
+programs, more chains over all or some of the same blocks, forward or backward, that use values of
+the earlier ones; then an update of each parameter. Blocks may differ, or two kinds may alternate.
+Values of single blocks may be fetched.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _loop(a: Tensor, b: Tensor) -> Tensor:
     return arithmetic.subtract(a, total)
 
 
-# What a step of a turn may do with values of one type; all keep it.
+# The operations of a step on values of one type; all of them keep the type.
 STEPS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
     arithmetic.add,
     arithmetic.subtract,
@@ -64,12 +64,12 @@ STEPS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
     _loop,
 )
 Plan = list[tuple[int, int, int]]
-Row = dict[int, Tensor]  # another tensor in each turn that has one
+Row = dict[int, Tensor]  # another tensor in each block that has one
 
 
 @st.composite
 def repeated(draw: Any) -> Program:
-    """A program of 3 to 6 turns of 2 to 6 steps, over state and one feed."""
+    """A program of 3 to 6 blocks of 2 to 6 steps, over state and one feed."""
     return _Builder(draw).build()
 
 
@@ -104,7 +104,7 @@ class _Builder:
         return Program("repeated", tuple(self.inputs), nodes, tuple(self.outputs))
 
     def chain(self, carries: list[Tensor], shared: list[Tensor], number: int) -> list[Tensor]:
-        """Turns one after the other, over some of the turns that there are, either way."""
+        """Blocks in order, over some of the existing blocks, forward or backward."""
         order = list(range(self.turns))
         if number:
             first = self.one_of((0, 0, 1))
@@ -118,7 +118,7 @@ class _Builder:
         values = len(carries) + len(shared) + len(rows)
         plans = [self.plan(values) for _ in range(kinds)]
         odd = self.one_of((-1, -1, order[0], order[-1], order[len(order) // 2]))
-        holds = len(carries) == 2 and self.flag()  # a value for the turn after the next one
+        holds = len(carries) == 2 and self.flag()  # a value for the block after the next one
         made: dict[int, list[Tensor]] = {}
         entering: dict[int, list[Tensor]] = {}
         for place, turn in enumerate(order):
@@ -136,7 +136,7 @@ class _Builder:
         return carries
 
     def taken(self, order: list[int], number: int) -> list[Row]:
-        """For each turn what it takes that the others do not: rows, now and then backwards."""
+        """The operands that differ between blocks: rows, sometimes in reverse order."""
         whole = [row for row in reversed(self.rows) if row.keys() >= set(order)]
         rows = [self.one_of(whole) for _ in range(self.draw(st.integers(1, 2 + bool(number))))]
         for i in range(len(rows)):
@@ -145,12 +145,12 @@ class _Builder:
                 rows[i] = dict(zip(order, turned, strict=True))
         if self.flag():
             constant = emit.constant(self.matrix())
-            same = self.flag()  # one constant for all turns, or one for each
+            same = self.flag()  # one constant for all blocks, or one for each
             rows.append({k: constant if same else emit.constant(self.matrix()) for k in order})
         return rows
 
     def update(self) -> None:
-        """In an order of its own, as optimizers sort parameters by name."""
+        """In another order, as optimizers sort parameters by name."""
         rate = emit.constant(self.matrix())
         slopes = self.slopes or dict(enumerate(self.parameters))
         if self.one_of((True, False)):
@@ -166,7 +166,7 @@ class _Builder:
             self.output(f"block{turn}/w", "state", new)
 
     def plan(self, values: int) -> Plan:
-        """The steps of a turn: what each does, to which values; most to the latest."""
+        """The steps of a block: the operation and the operands of each, mostly the latest value."""
         steps: Plan = []
         latest = 0  # a carry
         for place in range(values, values + self.draw(st.integers(2, 6))):

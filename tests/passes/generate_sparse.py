@@ -144,7 +144,7 @@ class _Builder:
         self.keep(self.add(TRANSPOSE, turned, perm=(1, 0)))
 
     def looked_up(self) -> None:
-        """Rows of a new value are looked up, and become a gradient in their turn."""
+        """Rows of a new value are looked up. Their gradient is sparse too."""
         indices = self.feed((2,), INT32)
         rows = self.add(TAKE, self.table(), indices, axis=0, mode="clip")
         self.keep(self.add(SCATTER_ADD, self.filled(0.0), indices, rows, axis=0, mode="clip"))

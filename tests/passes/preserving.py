@@ -53,10 +53,10 @@ def check_preserving(
     """`a_pass` preserves the meaning of `programs`, and changes something in many.
 
     Args:
-        least: in what part of them.
-        exactly: to the last bit; else up to rounding, as in `check_meaning`.
-        settled: what it has changed it does not change again.
-        compared: looks at each program that was changed, before and after.
+        least: the fraction of programs that must change.
+        exactly: results must be equal bit by bit; otherwise up to rounding, as in `check_meaning`.
+        settled: a second run of the pass must change nothing.
+        compared: called with each changed program, before and after.
     """
     counts = []
 
@@ -77,7 +77,7 @@ def check_preserving(
 def preserved(
     a_pass: Pass, before: Program, seed: int, evaluate: Evaluator, exactly: bool
 ) -> tuple[Program, int]:
-    """What `a_pass` makes of a program, found valid and of the same meaning."""
+    """The result of `a_pass`, after a check that it is valid and has the same meaning."""
     verify(before, "functional")
     after, changed = a_pass.run(before)
     text = f"{print_program(before)}\n{print_program(after)}"

@@ -1,4 +1,4 @@
-"""CompileOptions: each option is checked, and the text says how to fix it."""
+"""CompileOptions: each option is checked, and the error says how to fix it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_value_it_cannot_have(option: dict[str, Any], text: str, hint: str) ->
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    """Found when the first pass is dumped: the folder is none of the caller's yet."""
+    """The error is raised when the first pass is dumped, because the folder is created then."""
     (tmp_path / "file").write_text("")
     program = Program("p", (), (), ())
     for dump in (str(tmp_path / "file" / "folder"), "\0"):

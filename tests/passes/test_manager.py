@@ -183,7 +183,7 @@ def test_a_pass_that_fails_outside_any_node_is_named_too() -> None:
     assert "nothing here" in str(info.value)
 
 
-def test_an_invalid_program_is_nobodys_fault_but_the_givers() -> None:
+def test_no_pass_is_blamed_for_an_invalid_input_program() -> None:
     start = program(TEXT)
     with pytest.raises(VerifyError):
         PassManager([Prune()]).run(start.replace(nodes=start.nodes[1:]))

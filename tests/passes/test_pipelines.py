@@ -1,4 +1,4 @@
-"""Pipelines: their names, what they make of a whole program, and that they are quick."""
+"""Pipelines: their names, their effect on a whole program, and their speed."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_every_pipeline_of_the_options_is_there(name: str) -> None:
         (Target("any"), None, None, 3),
     ],
 )
-def test_of_how_many_turns_a_loop_is_made(
+def test_the_least_number_of_iterations_of_a_loop(
     target: Target, limit: str | None, unroll: int | None, turns: int
 ) -> None:
-    """Few turns are faster flat; little memory asks for what loops keep."""
+    """A few iterations are faster without a loop. With little memory, loops are needed."""
     passes = after_binding(CompileOptions(memory_limit=limit, unroll=unroll), target)
     (rolling,) = (a_pass for a_pass in passes if isinstance(a_pass, RollRepeats))
     assert rolling.turns == turns
@@ -116,7 +116,7 @@ def repeated_layers(depth: int) -> str:
 
 
 def test_what_the_default_makes_of_a_gradient() -> None:
-    """The adjoints of mean(square(x @ w)) as the rules write them, and what is left of them."""
+    """The adjoints of mean(square(x @ w)) from the rules, and after simplification."""
     before = program(
         """
         program p(x: f32[n, 4], w: f32[4, 1]) {

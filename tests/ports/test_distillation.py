@@ -14,7 +14,7 @@ LABELLED = 60
 
 
 def read():
-    """Training and test images, and what they show."""
+    """Training and test images with their classes."""
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(SEED).permutation(len(images))
     images, labels = images[order].astype("float32") / 16, labels[order].astype("int32")

@@ -12,7 +12,7 @@ LONGEST, UNITS, BATCH = 5, 32, 64
 
 
 def strings(count, rng):
-    """Strings of 1 to LONGEST digits, their lengths, and what is to be written, with its END."""
+    """Strings of 1 to LONGEST digits, their lengths, and the expected output with its END."""
     lengths = rng.integers(1, LONGEST + 1, count)
     source = np.full((count, LONGEST), END)
     target = np.full((count, LONGEST + 1), END)

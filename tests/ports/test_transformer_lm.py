@@ -57,7 +57,7 @@ class Model:
         return [block.empty_cache(batch, room) for block in self.blocks]
 
     def step(self, tokens, caches):
-        """Logits of what follows `tokens` [batch, 1], and the caches with them."""
+        """Logits of the next token after `tokens` [batch, 1], and the caches with them."""
         x, after = self.embedding(tokens), []
         for block, cache in zip(self.blocks, caches, strict=True):
             x, cache = block.with_cache(x, cache)

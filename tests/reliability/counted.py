@@ -26,7 +26,7 @@ NAMES = [f"v{i}" for i in range(len(SHAPES))]
 
 
 class Counted:
-    """The graph: `x` is to be fed with ones.
+    """The graph: `x` must be fed with ones.
 
     Args:
         partitioned: whether the variables lie on four devices, and each step goes through all.
@@ -78,8 +78,8 @@ def in_children(module: str, forms: Mapping[str, int], seed: int, *, each: bool)
 
     Args:
         module: of the attack; it calls `print_total` when it is run.
-        forms: form -> how many rounds it gets.
-        each: whether each form runs in a process of its own, or all in one.
+        forms: form -> its number of rounds.
+        each: whether each form runs in a separate process, or all forms in one.
     """
     parts = [{form: count} for form, count in forms.items()] if each else [forms]
     total = Counter[str](lost=0, crashes=0, hangs=0)

@@ -68,7 +68,7 @@ class Tally:
         rounds: how many files were tried.
         outcomes: how often each outcome occurred.
         kinds: the same for each kind of change.
-        told: the rounds that went wrong, one line each.
+        told: one line for each round that failed.
     """
 
     rounds: int = 0

@@ -305,7 +305,7 @@ FORMS = {
 
 
 def attack_all(rounds: int, seed: int, *, each: bool) -> Counter[str]:
-    """All forms, each in a process of its own or all in one: see `in_children`."""
+    """All forms, each in a separate process or all in one: see `in_children`."""
     forms = shared_out(rounds, FORMS, least=2)
     return in_children("interrupts", forms, seed, each=each)
 

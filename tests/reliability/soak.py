@@ -109,7 +109,7 @@ def disturbed(folder: Path, minutes: float, seed: int) -> dict[str, int]:
 
 
 def growth(folder: Path) -> dict[str, float]:
-    """Of the process that lived longest: seconds, and MB more at the end than when it was warm."""
+    """For the longest process: seconds, and the growth of its memory in MB since it was warm."""
     rows = [json.loads(line) for line in (folder / "memory.jsonl").read_text().splitlines()]
     longest = max((row[1], row[0]) for row in rows)[1]
     own = [row for row in rows if row[0] == longest and row[1] >= min(WARM, rows[-1][1] / 2)]
@@ -117,7 +117,7 @@ def growth(folder: Path) -> dict[str, float]:
 
 
 def is_one_curve(folder: Path) -> bool:
-    """Whether each logged step stands once in the file of the CSV logger, in order."""
+    """Whether the file of the CSV logger contains each logged step once, in order."""
     rows = (folder / "log.csv").read_text().splitlines()[1:]
     steps = [int(row.split(",")[0]) for row in rows if row.split(",")[0].isdigit()]
     return len(steps) > 1 and all(a < b for a, b in pairwise(steps))

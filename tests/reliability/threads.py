@@ -272,7 +272,7 @@ FORMS = {
 
 
 def attack_all(calls: int, seed: int, *, each: bool) -> Counter[str]:
-    """All forms, each in a process of its own or all in one: see `in_children`."""
+    """All forms, each in a separate process or all in one: see `in_children`."""
     forms = shared_out(calls, FORMS, least=2 * THREADS)
     return in_children("threads", forms, seed, each=each)
 

@@ -91,7 +91,7 @@ class Page:
             raise RuntimeError("\n".join(self._errors))
         return answer["result"].get("value")
 
-    def wait(self, condition: str, seconds: float = 20.0) -> None:
+    def wait(self, condition: str, seconds: float = 60.0) -> None:
         until = time.monotonic() + seconds
         while not self.eval(condition):
             if time.monotonic() > until:
@@ -99,7 +99,7 @@ class Page:
             time.sleep(0.02)
 
     def frame(self) -> None:
-        """Until what was asked for is drawn."""
+        """Waits until the requested frame is drawn."""
         self.eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:

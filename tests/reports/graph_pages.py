@@ -1,4 +1,4 @@
-"""What a user does on the page of a graph, as tests do it in a browser."""
+"""Actions of a user on the page of a graph, for tests in a browser."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GraphPage:
     # -- the graph ---------------------------------------------------------------------------
 
     def point(self, name: str, dx: float | None = None, dy: float | None = None) -> list[float]:
-        """Where an item is in the window: its middle, or a point from its corner."""
+        """The position of an item in the window: its middle, or a point relative to its corner."""
         at = f"[{json.dumps(dx)}, {json.dumps(dy)}]"
         script = f"""(() => {{
           const item = app.layouts.visible(({_FIND})({json.dumps(name)}));

@@ -89,7 +89,7 @@ _FRAMES = """(async () => { const times = []; let last = performance.now();
 
 
 def test_long_graph_begins_at_its_top(graph_page: GraphPage, tmp_path: Path) -> None:
-    """A part whose nodes have many users stands above them, and not among those without lines."""
+    """A part whose nodes have many users is above them, and not among nodes without edges."""
     graph = gc.Graph()
     with graph:
         x = h = gc.placeholder((2,), name="x")

@@ -1,4 +1,4 @@
-"""What a user may do wrong with `gc.report`: one clear error, and no file or the old one."""
+"""Wrong uses of `gc.report`: one clear error, and no file or the old one."""
 
 import errno
 import os

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,24 @@ def profiled(model: Model, devices: int = 1, steps: int = 5) -> Profile:
         return gc.profile(session, model.fetches, model.feeds, steps=steps)
 
 
+def undisturbed(made: Callable[[], Profile], holds: Callable[[Profile], bool]) -> Profile:
+    """The first of some profiles for which a comparison of times holds: other processes may stop
+    this one at any instruction, but not at the same one each time."""
+    for _ in range(6):
+        profile = made()
+        check_sums(profile)
+        if holds(profile):
+            return profile
+    raise AssertionError(profile.text())
+
+
+def nearly_all_known(profile: Profile) -> bool:
+    """Whether nearly all time is of nodes, and the host's time is most of the step."""
+    host = profile.host.feeds + profile.host.dispatch + profile.host.wait
+    known = profile.unattributed_seconds < 0.02 * profile.device_seconds
+    return known and host > 0.5 * profile.step_seconds
+
+
 def check_sums(profile: Profile) -> None:
     """The parts of a step are the whole."""
     nodes = sum(node.seconds for node in profile.nodes.values())
@@ -38,7 +57,7 @@ def check_sums(profile: Profile) -> None:
         assert sum(line.phases.values()) == pytest.approx(line.seconds)
         assert line.share == pytest.approx(line.seconds / profile.step_seconds)
     host = profile.host.feeds + profile.host.dispatch + profile.host.wait
-    assert 0.5 * profile.step_seconds < host <= 1.001 * profile.step_seconds
+    assert 0 < host <= 1.001 * profile.step_seconds
 
 
 @pytest.mark.parametrize("devices", [1, 4])
@@ -46,9 +65,7 @@ def check_sums(profile: Profile) -> None:
 @pytest.mark.slow
 def test_nearly_all_instructions_belong_to_nodes(name: str, devices: int) -> None:
     model = SMALL[name]()
-    profile = profiled(model, devices)
-    check_sums(profile)
-    assert profile.unattributed_seconds < 0.02 * profile.device_seconds
+    profile = undisturbed(lambda: profiled(model, devices), nearly_all_known)
     assert profile.notes == ()
     assert profile.devices == devices
     phases = {node.phase for node in profile.nodes.values()}
@@ -64,12 +81,10 @@ def test_nearly_all_instructions_belong_to_nodes(name: str, devices: int) -> Non
 def test_sums_agree_with_the_step(name: str, devices: int) -> None:
     """Within 10 %: what remains is the host's work and the runtime's. Other processes disturb."""
     model = LARGE[name]()
-    for _ in range(4):
-        profile = profiled(model, devices)
-        check_sums(profile)
-        if profile.device_seconds > 0.9 * profile.step_seconds:
-            return
-    raise AssertionError(profile.text())
+    undisturbed(
+        lambda: profiled(model, devices),
+        lambda profile: profile.device_seconds > 0.9 * profile.step_seconds,
+    )
 
 
 @pytest.mark.parametrize("devices", [1, 4])
@@ -126,7 +141,9 @@ def test_lines_and_phases() -> None:
 def test_blocks_of_a_loop_share_its_time() -> None:
     model = transformer()
     with optimised(), model.session() as session:
-        profile = gc.profile(session, model.fetches, model.feeds, steps=5)
+        profile = undisturbed(
+            lambda: gc.profile(session, model.fetches, model.feeds, steps=5), nearly_all_known
+        )
         program = session.executables[0].stages.local
     assert "Scan" in {node.op.name for node in program.nodes}, "the blocks were not rolled"
     for part in ("up/MatMul", "query/MatMul"):
@@ -137,7 +154,6 @@ def test_blocks_of_a_loop_share_its_time() -> None:
     assert profile.nodes["block*"].phase == "loop"
     gradients = [n for n in profile.nodes if n.startswith("train/gradients/block3/")]
     assert gradients
-    assert profile.unattributed_seconds < 0.02 * profile.device_seconds
 
 
 def test_the_program_is_the_one_that_run_uses() -> None:
@@ -232,6 +248,7 @@ def test_nothing_to_measure() -> None:
         pytest.param({"steps": True}, AttributeValueError, "got True", id="bool"),
         pytest.param({"feeds": []}, FeedError, "got no batch", id="no batches"),
         pytest.param({"feeds": [3]}, FeedError, "got int", id="no feeds"),
+        pytest.param({"feeds": 3}, FeedError, "got int", id="int feeds"),
         pytest.param({"feeds": None}, FeedError, "is needed and not fed", id="not fed"),
     ],
 )
@@ -353,7 +370,7 @@ def test_update_of_a_scope_that_is_no_optimizer() -> None:
     assert (node.phase, node.caller) == ("forward", None)
 
 
-def test_gradients_have_the_line_that_asked_for_them() -> None:
+def test_gradients_have_the_line_that_requested_them() -> None:
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((64, 64), name="x")

@@ -121,7 +121,7 @@ def test_page_in_a_browser(profile: Profile, tmp_path: Path) -> None:
         *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
         *(f"--user-data-dir={tmp_path / 'user'}", "--dump-dom", page.as_uri()),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     text = done.stdout
     assert text.count('class="inside"') == 3
     assert "its backward pass was asked for at train &lt;1&gt;.py:5" in text
@@ -154,7 +154,7 @@ def test_trace(profile: Profile, tmp_path: Path) -> None:
     assert others == [(1, 1), (2, 0)], "the first overlaps exp.1"
 
 
-def test_what_is_in_a_loop_lies_below_it_in_the_trace(profile: Profile, tmp_path: Path) -> None:
+def test_events_in_a_loop_are_below_it_in_the_trace(profile: Profile, tmp_path: Path) -> None:
     rows = [("loop", 0, 100), ("a", 10, 40), ("b", 20, 30), ("c", 50, 90), ("d", 95, 120)]
     runs = [Run("m", name, 0, start, end, "t") for name, start, end in rows]
     looped = replace(profile, recording=Recording(runs, []), containers=frozenset([("m", "loop")]))

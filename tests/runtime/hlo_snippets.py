@@ -1,4 +1,4 @@
-"""HLO texts for tests: what XLA wrote for an H100, trimmed, and the frame of a module."""
+"""HLO texts for tests: shortened output of XLA for an H100, and the frame of a module."""
 
 # ruff: noqa: E501  (lines of HLO are long)
 
@@ -20,7 +20,7 @@ def lines(text: str) -> str:
 
 
 def cost(entry: str, computations: str = "", **options: Any) -> HloCost:
-    """What a module of these instructions costs."""
+    """The cost of a module of these instructions."""
     return hlo_cost(module(lines(entry), computations, **options))
 
 
@@ -172,7 +172,7 @@ KNOWN = ', backend_config={"known_trip_count":{"n":"24"},"known_init_step":{"ini
 
 
 def loop(start: int = 0, bound: int = 24, config: str = "", **changes: str) -> HloCost:
-    """What a loop costs that counts from `start` to `bound`."""
+    """The cost of a loop that counts from `start` to `bound`."""
     entry = LOOP_ENTRY.replace("START", str(start)).replace("body=%body", f"body=%body{config}")
     computations = LOOP.replace("BOUND", str(bound))
     for old, new in changes.items():

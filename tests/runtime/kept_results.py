@@ -1,4 +1,4 @@
-"""Results of 27 MiB are kept until there is no memory for another: prints what each use says.
+"""Keeps results of 27 MiB until the memory is full, and prints the outcome of each use.
 
     python -m tests.runtime.kept_results KIND
 

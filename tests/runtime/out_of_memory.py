@@ -1,4 +1,4 @@
-"""A step that runs out of memory, in a process of its own: prints the result of each use as JSON.
+"""A step that runs out of memory, in a separate process: prints the outcome of each use as JSON.
 
     python -m tests.runtime.out_of_memory DEVICES HOW
 
@@ -70,14 +70,14 @@ def main(devices: int, how: str) -> None:
 
 
 def leave(more: int) -> None:
-    """Limits the address space of this process to what it has and so many bytes more."""
+    """Limits the address space of this process to its present size plus this many bytes."""
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + more,) * 2)
 
 
 def say(uses: Mapping[str, Callable[[], Any]]) -> NoReturn:
-    """Prints what each use says, as JSON, and ends the process."""
+    """Prints the outcome of each use as JSON, and ends the process."""
     said = {}
     for name, use in uses.items():
         try:

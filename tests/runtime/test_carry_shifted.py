@@ -68,7 +68,7 @@ def test_one_stack_less(name: str) -> None:
 
 
 def test_replicas() -> None:
-    """Of each replica, for it has its part of the activations."""
+    """The pass saves memory on each replica, which has its part of the activations."""
     got, taken = trained("tanh", gc.devices.DataParallel(2))
     want, before = trained("tanh", gc.devices.DataParallel(2), without_passes=WITHOUT)
     assert before - taken > 0.7 * STACK / 2

@@ -1,4 +1,4 @@
-"""What control dependencies choose, in loops and around them, and what they leave alone."""
+"""Control dependencies, in loops and around them: nodes that they add, and other nodes."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_a_closed_bodys_tensor_cannot_be_named(graph) -> None:
             use(inside[0])
 
 
-def test_what_cannot_be_one_is_told_at_the_users_line(graph) -> None:
+def test_invalid_control_inputs_are_reported_at_the_users_line(graph) -> None:
     v = gc.variable(np.float32(0), name="v")
     with (
         pytest.raises(FetchError, match="neither a tensor nor a node") as caught,

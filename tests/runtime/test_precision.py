@@ -1,4 +1,4 @@
-"""Training in mixed precision: what it reaches, and with loops, devices, imports and files."""
+"""Training in mixed precision: results; loops, devices, imports and files."""
 
 from __future__ import annotations
 

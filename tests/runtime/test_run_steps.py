@@ -61,7 +61,7 @@ def test_the_numbers_are_those_of_single_runs(devices: int) -> None:
         assert_near(got, [leaf(one) for one in singles], rtol=1e-10, err_msg=key)
     for name, value in single.values().items():
         assert_near(together.get(name), value, rtol=1e-10, atol=1e-15)
-    # The next run goes on with the same random stream.
+    # The next run continues the same random stream.
     again = {"x": feeds[0]["x"]}
     assert_near(together.run(h, again), single.run(h, again), rtol=1e-10)
     assert together.compile_count == 3  # n = 3, n = 1, one run
@@ -240,7 +240,7 @@ program p(
         (Group("flat", ("w1", "b", "w0")), Group("stacked", ("new", "a"))),
     ],
 )
-def test_a_loop_keeps_what_lies_stacked(groups) -> None:
+def test_a_loop_keeps_stacked_state(groups) -> None:
     step = parse_program(STEP, CATALOGUE)
     ports = (*step.ports("state"), *step.new_state())
     layout = StateLayout({p.name: p.tensor.type for p in ports}).with_groups(groups)

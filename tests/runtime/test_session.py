@@ -1,4 +1,4 @@
-"""Sessions: what runs, what it sees, how often it compiles, and that errors leave it usable."""
+"""Sessions: runs, state, the number of compilations, and use after errors."""
 
 import jax
 import numpy as np

@@ -167,7 +167,7 @@ def test_nor_in_loops_or_on_replicas(steps: int | None, replicas: int) -> None:
 
 
 @pytest.mark.parametrize("optimizer", [optax.sgd(0.1, momentum=0.9), optax.adam(0.1)])
-def test_momentum_and_adam_stay_dense_unless_asked(optimizer: Any) -> None:
+def test_momentum_and_adam_stay_dense_by_default(optimizer: Any) -> None:
     built = build(optimizer)
     exact = trained(built, "exact")
     assert "ScatterNd" not in of_tables(exact.program)
@@ -339,7 +339,7 @@ def test_a_loop_of_steps_from_jax_carries_the_table() -> None:
 
 
 def recurrent(optimizer: Any) -> Built:
-    """A recurrence that looks its inputs up in each turn."""
+    """A recurrence that looks up its inputs in each iteration."""
     graph = gc.Graph(seed=0)
     with graph:
         ids = gc.placeholder((None, 4), "int32", name="ids")

@@ -43,7 +43,7 @@ def session_on(graph: gc.Graph, devices: int) -> gc.Session:
 
 
 def batches(count: int) -> Iterator[dict[str, Any]]:
-    """Each of its own numbers, and its own learning rate, as Python's number or NumPy's."""
+    """Batches with different numbers and learning rates, as numbers of Python or NumPy."""
     rng = np.random.default_rng(0)
     some = rng.normal(size=(4, ROWS, COLUMNS)).astype(np.float32)
     for i in range(count):
@@ -56,7 +56,7 @@ def stream(session: gc.Session, count: int, prefetch: bool) -> Any:
 
 
 class Lines(logging.Handler):
-    """The messages of JAX about what it traces and compiles."""
+    """JAX's messages about tracing and compilation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def test_a_thousand_steps_leave_nothing_behind(
 
     train(200)
     grown = []
-    for _ in range(3):  # what is left behind is left behind each time; the rest is malloc's
+    for _ in range(3):  # a leak grows with each repetition; the rest is malloc's
         memory, arrays, objects = held()
         train(1000)
         memory_after, arrays_after, objects_after = held()

@@ -32,7 +32,7 @@ def deep(
     dtype: str = "float32",
     **kept: Any,
 ) -> tuple[gc.Graph, Fetches]:
-    """Alike layers; and what a step of training fetches."""
+    """Equal layers, and the fetches of a training step."""
     graph = gc.Graph(seed=0, name="deep")
     with graph:
         x = gc.placeholder(("batch", width), dtype, name="x")
@@ -265,7 +265,7 @@ def test_stacks_of_replicas_are_written_in_place(replicas: int) -> None:
 
 
 def test_a_memory_limit_of_replicas() -> None:
-    """The pass that computes values again knows that no gradients of all layers are kept."""
+    """The recomputation pass takes into account that the gradients of all layers are not kept."""
     graph, fetches = deep(optax.adam(1e-3), layers=12)
     shape, strategy = {"x": (512, WIDTH)}, gc.devices.DataParallel(2)
 
@@ -355,7 +355,7 @@ def test_micro_batches() -> None:
 
 
 def test_several_steps_in_a_call() -> None:
-    """The step is in a loop itself: what it carries is written over."""
+    """The step is itself in a loop, whose carries are overwritten."""
     graph, fetches = deep(optax.adam(1e-3))
     found, taken = [], []
     for without in ((), WITHOUT):
@@ -373,7 +373,7 @@ def test_several_steps_in_a_call() -> None:
 
 
 def test_the_state_goes_on_without_the_pass() -> None:
-    """And back: where state lies does not depend on the pass."""
+    """And back: the layout of the state does not depend on the pass."""
     graph, fetches = deep(optax.adam(1e-3))
     values: dict[str, Any] = {}
     data = batches(4)
@@ -424,7 +424,7 @@ def test_stacks_are_written_in_place(optimizer: Any) -> None:
 
 
 def test_a_memory_limit() -> None:
-    """What the updates save is known to the pass that computes values again."""
+    """The recomputation pass takes into account the memory that the updates save."""
     graph, fetches = deep(optax.adam(1e-3), layers=12)
     shape = {"x": (512, WIDTH)}
     free = gc.compile(graph, fetches, shape, options=gc.CompileOptions(cache=None))

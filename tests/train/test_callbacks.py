@@ -351,6 +351,34 @@ def test_progress_shows_rate_and_metrics(small, monkeypatch):
     assert shown.getvalue() == ""
 
 
+@pytest.mark.parametrize("logger", [gc.train.CsvLogger, gc.train.JsonLinesLogger])
+def test_a_log_that_cannot_be_written(small, logger, tmp_path):
+    (tmp_path / "file").write_text("")
+    job = small.job(batches(2))
+    with pytest.raises(gc.errors.GraphcError, match=f"{logger.__name__}: cannot write .*file.log"):
+        gc.train.fit(small.session(), job, steps=2, callbacks=[logger(tmp_path / "file" / "log")])
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "what"),
+    [(gc.train.TimeLimit(9), "callbacks must be a list, got"), ([3], "must be a gc.train.Callb")],
+    ids=["one", "int"],
+)
+def test_callbacks_that_are_none(small, callbacks, what):
+    with pytest.raises(gc.errors.AttributeValueError, match=what):
+        gc.train.fit(small.session(), small.job(batches(2)), steps=2, callbacks=callbacks)
+
+
+def test_a_state_that_is_no_dict(small, tmp_path):
+    class Odd(gc.train.Callback):
+        def state(self):
+            return 3
+
+    job = small.job(batches(2))
+    with pytest.raises(gc.errors.AttributeValueError, match=r"Odd.state\(\) must return a dict"):
+        gc.train.fit(small.session(), job, steps=2, callbacks=[Odd()], checkpoint=tmp_path)
+
+
 WRONG = {
     "mode": lambda: gc.train.EarlyStopping("loss", mode="least"),
     "metric": lambda: gc.train.EarlyStopping(3),
@@ -359,6 +387,7 @@ WRONG = {
     "seconds": lambda: gc.train.TimeLimit(-1),
     "text": lambda: gc.train.TimeLimit("1h"),
     "every": lambda: gc.train.CsvLogger("log", every=0),
+    "path": lambda: gc.train.JsonLinesLogger(3),
     "nan": lambda: gc.train.StopOnNaN(every=0.5),
     "validation": lambda: gc.train.Validation([], {}, every_steps=0),
 }

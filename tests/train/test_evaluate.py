@@ -92,6 +92,26 @@ def test_no_batches_and_no_examples(made):
     assert found == gc.train.evaluate(session, [data()], {"loss": made.loss})
 
 
+@pytest.mark.parametrize("batches", [3, {"x": np.zeros((2, 4))}], ids=["int", "feeds"])
+def test_batches_that_are_none(made, batches):
+    session = gc.Session(made.graph)
+    for call in (
+        lambda: gc.train.predict(session, batches, made.logits),
+        lambda: gc.train.evaluate(session, batches, made.metrics),
+    ):
+        with pytest.raises(gc.errors.FeedError, match="batches must be an iterable of feeds, got"):
+            call()
+
+
+def test_wrong_arguments(made):
+    session = gc.Session(made.graph)
+    for steps in (0, -1, "2"):
+        with pytest.raises(gc.errors.AttributeValueError, match="predict: steps must be an int"):
+            gc.train.predict(session, batches(5), made.logits, steps=steps)
+    with pytest.raises(gc.errors.AttributeValueError, match="metrics must be a dict, got list"):
+        gc.train.evaluate(session, batches(5), [made.loss])
+
+
 def test_the_weight_of_a_batch_is_that_of_its_rows():
     graph = gc.Graph(seed=0)
     with graph:

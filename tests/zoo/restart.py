@@ -1,4 +1,4 @@
-"""Runs programs of the zoo in a process of its own, from what another process left.
+"""Runs programs of the zoo in a separate process, from the files of another process.
 
     python -m tests.zoo.restart FOLDER NAME...
 

@@ -102,7 +102,7 @@ def needed(x: Any, graph: gc.Graph, ys: list[Any]) -> bool:
 
 @cache
 def answers(folder: Path, module: str) -> dict[str, Any]:
-    """What a fresh process says of the programs of a module that this one has compiled."""
+    """The output of a new process for the programs of a module that this one has compiled."""
     names = [p.name for p in PROGRAMS if p.module == module and (folder / f"{p.name}.npz").exists()]
     subprocess.run(
         [sys.executable, "-m", "tests.zoo.restart", str(folder), *names],

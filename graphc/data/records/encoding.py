@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.data.records.specs import Numbers, is_real
-from graphc.data.records.wire import NUMBERS, encode_varints, field, field_of, head, varint
+from graphc.data.records.varints import encode_varints
+from graphc.data.records.wire import NUMBERS, field, field_of, head, varint
 from graphc.errors import DTypeError, FeedError
 from graphc.ir.calls import explained
 from graphc.ir.dtypes import is_integer

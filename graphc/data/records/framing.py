@@ -22,8 +22,10 @@ _HEAD = struct.Struct("<QI")
 _FOOT = struct.Struct("<I")
 _MASK = 0xA282EAD8
 _CACHED = 4096  # heads
+_ALIKE = 100  # records: for fewer, NumPy is slower than Python
 
 Checksum = Callable[[bytes], int]
+Ends = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def import_crc32c(name: str, extra: str = "records") -> Checksum:
@@ -98,35 +100,55 @@ class Frames:
         crc = np.fromiter(map(self._checksum, records), np.uint32, len(records))
         return (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(_MASK)
 
-    def split(self, data: bytes) -> tuple[list[bytes], int]:
-        """The intact records at the beginning of `data`, and the position after them."""
-        records: list[bytes] = []
-        ends: list[int] = []  # of the records, where their CRCs begin
-        lengths = self._lengths
-        at, size = 0, len(data)
-        while at + FRAME <= size:
-            start = at + HEAD
-            length = lengths.get(data[at:start])
-            if length is None:
-                length = self.length(data[at:start])
-                if length is None:
-                    break
-            end = start + length
-            if end + 4 > size:
-                break
-            records.append(data[start:end])
-            ends.append(end)
-            at = end + 4
+    def split(self, data: bytes) -> tuple[list[bytes], Ends]:
+        """The intact records at the beginning of `data`, and the positions after each of them."""
+        records = self._alike(data) or self._walk(data)
+        sizes = np.fromiter(map(len, records), np.int64, len(records))
+        ends: Ends = np.cumsum(sizes + FRAME)
         good = self._intact(records, data, ends)
-        return records[:good], ends[good - 1] + 4 if good else 0
+        return records[:good], ends[:good]
 
-    def _intact(self, records: list[bytes], data: bytes, ends: list[int]) -> int:
+    def _alike(self, data: bytes) -> list[bytes]:
+        """The whole records of `data`, if all are as long as the first one; otherwise none. That
+        takes a third of the time of `_walk`."""
+        length = self.length(data[:HEAD]) if len(data) >= HEAD else None
+        count = 0 if length is None else len(data) // (length + FRAME)
+        if not length or count < _ALIKE:
+            return []
+        frame = np.dtype([("head", f"V{HEAD}"), ("record", f"V{length}"), ("foot", "V4")])
+        frames = np.frombuffer(data, frame, count)
+        heads = np.frombuffer(data, np.uint8, count * frame.itemsize).reshape(count, -1)[:, :HEAD]
+        if (heads != heads[0]).any():
+            return []
+        records: list[bytes] = frames["record"].tolist()
+        return records
+
+    def _walk(self, data: bytes) -> list[bytes]:
+        """The records of `data` up to its end, or up to a head with a wrong CRC."""
+        records: list[bytes] = []
+        known = self._lengths.get
+        at, size = 0, len(data)
+        while True:
+            start = at + HEAD
+            head = data[at:start]
+            length = known(head)
+            if length is None:
+                length = self.length(head) if len(head) == HEAD else None
+                if length is None:
+                    return records
+            end = start + length
+            at = end + 4
+            if at > size:
+                return records
+            records.append(data[start:end])
+
+    def _intact(self, records: list[bytes], data: bytes, ends: Ends) -> int:
         """How many records come before the first one with a wrong CRC."""
         if not records:
             return 0
         # A view in which a word begins at every byte.
         words = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))
-        wrong = np.flatnonzero(words[ends] != self._crcs(records))
+        wrong = np.flatnonzero(words[ends - 4] != self._crcs(records))
         return int(wrong[0]) if len(wrong) else len(records)
 
     def is_intact(self, record: bytes, foot: bytes) -> bool:

@@ -119,12 +119,31 @@ class IndexedRecords:
         return f"<IndexedRecords: {len(self)} records of {len(self.paths)} files>"
 
     def origin(self, index: int) -> str:
-        """The file and the number in it of a record, for messages."""
+        """The file and the number in it of a record, for messages.
+
+        Examples:
+            >>> import os, tempfile
+            >>> path = os.path.join(tempfile.mkdtemp(), "words.tfrecord")
+            >>> with gc.data.TFRecordWriter(path) as file:
+            ...     file.write(b"hello")
+            >>> gc.data.IndexedRecords(path).origin(0).endswith("words.tfrecord, record 0")
+            True
+        """
         file, record = self._found(index)
         return f"{self.paths[file]}, record {record}"
 
     def close(self) -> None:
-        """Closes the open files. Reading opens them again."""
+        """Closes the open files. Reading opens them again.
+
+        Examples:
+            >>> import os, tempfile
+            >>> path = os.path.join(tempfile.mkdtemp(), "words.tfrecord")
+            >>> with gc.data.TFRecordWriter(path) as file:
+            ...     file.write(b"hello")
+            >>> records = gc.data.IndexedRecords(path)
+            >>> records[0], records.close()
+            (b'hello', None)
+        """
         with self._lock:
             files, self._files = self._files, {}
         for file in files.values():

@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphc.data.records.columns import Flat, Wrong, column, integers
-from graphc.data.records.messages import import_messages
+from graphc.data.records import layouts
+from graphc.data.records.columns import Flat, column, integers
+from graphc.data.records.messages import Messages, import_messages
 from graphc.data.records.specs import FixedLen, RaggedArray, Raw, Spec, VarLen, kind_of
+from graphc.data.records.values import Features, Lists, Wrong
 from graphc.errors import DataError, DTypeError, FeedError, nearest
 from graphc.ir.calls import explained
 from graphc.ir.source import current_source
@@ -50,16 +52,7 @@ def parse_examples(serialized: Serialized, features: Mapping[str, Spec]) -> Pars
     messages = import_messages(name)
     specs = _checked_specs(name, features, "features")
     records = _records(name, serialized)
-    columns = _columns(specs, len(records))
-    wanted = list(columns.items())
-    for number, record in enumerate(records):
-        try:
-            message = messages.example(record)
-        except messages.errors as error:
-            raise _no_message(name, number, "Example", record, error) from None
-        get = message.features.named.get
-        for key, values in wanted:
-            values[number] = get(key)
+    columns = _features(records, specs, messages)
     return _parsed(name, specs, columns, _Names(messages.example, records))
 
 
@@ -111,9 +104,37 @@ def parse_sequence_examples(
             steps = message.lists.named.get(key)
             values[number] = None if steps is None else list(steps.feature)
     names = _Names(messages.sequence_example, records)
-    parsed = _parsed(name, above, columns, names)
+    parsed = _parsed(name, above, _as_lists(columns), names)
     sequence = {key: _steps(name, key, spec, lists[key], names) for key, spec in below.items()}
     return parsed, {**sequence}
+
+
+def _features(
+    records: list[bytes], specs: Mapping[str, Spec], messages: Messages
+) -> dict[str, Lists]:
+    """The features of all records: protobuf reads those that are not in the usual form."""
+    found = layouts.found(records, {key: kind_of(spec) for key, spec in specs.items()})
+    if found is None:
+        values = _columns(specs, len(records))
+        _read(records, range(len(records)), values, messages)
+        return _as_lists(values)
+    spans, left = found
+    _read(records, left, {key: each.odd for key, each in spans.items()}, messages)
+    return {**spans}
+
+
+def _read(records: list[bytes], numbers: Iterable[int], values: Any, messages: Messages) -> None:
+    """Puts the features of some records into `values[name][number]`."""
+    wanted = list(values.items())
+    for number in numbers:
+        record = records[number]
+        try:
+            message = messages.example(record)
+        except messages.errors as error:
+            raise _no_message("parse_examples", number, "Example", record, error) from None
+        get = message.features.named.get
+        for key, each in wanted:
+            each[number] = get(key)
 
 
 class _Names:
@@ -174,6 +195,8 @@ def _records(name: str, serialized: Any) -> list[bytes]:
             )
         serialized = serialized.tolist()
     records = list(serialized)
+    if set(map(type, records)) == {bytes}:
+        return records
     for number, record in enumerate(records):
         if type(record) is not bytes:
             if not isinstance(record, (bytes, bytearray, memoryview)):
@@ -189,7 +212,13 @@ def _columns(specs: Mapping[str, Spec], count: int) -> _Columns:
     return {key: [None] * count for key in specs}
 
 
-def _parsed(name: str, specs: Mapping[str, Spec], columns: _Columns, names: _Names) -> Parsed:
+def _as_lists(columns: _Columns) -> dict[str, Lists]:
+    return {key: Features(values) for key, values in columns.items()}
+
+
+def _parsed(
+    name: str, specs: Mapping[str, Spec], columns: Mapping[str, Lists], names: _Names
+) -> Parsed:
     found: Parsed = {}
     flat = _together(specs, columns)
     for key, spec in specs.items():
@@ -201,10 +230,10 @@ def _parsed(name: str, specs: Mapping[str, Spec], columns: _Columns, names: _Nam
     return found
 
 
-def _together(specs: Mapping[str, Spec], columns: _Columns) -> dict[str, Flat]:
+def _together(specs: Mapping[str, Spec], columns: Mapping[str, Lists]) -> dict[str, Flat]:
     """The features of integers, if there are several; none of them if one is wrong."""
     keys = [key for key, spec in specs.items() if kind_of(spec) == "int64_list"]
-    if len(keys) < 2 or not columns[keys[0]]:
+    if len(keys) < 2 or not len(columns[keys[0]]):
         return {}
     with suppress(Wrong):  # `column` finds it again, and knows the record
         return dict(zip(keys, integers([columns[key] for key in keys]), strict=True))
@@ -221,9 +250,9 @@ def _steps(
             wrong = Wrong(number, "is missing", "a sequence", "give the spec a default")
             raise _error(name, key, f"record {number}", wrong, names.lists(number))
     lengths = np.array([len(steps or ()) for steps in lists], np.int64)
-    flat = [step for steps in lists for step in steps or ()]
+    flat: list[bytes | None] = [step for steps in lists for step in steps or ()]
     try:
-        return RaggedArray(column(spec, flat), lengths)
+        return RaggedArray(column(spec, Features(flat)), lengths)
     except Wrong as wrong:
         ends = np.cumsum(lengths)
         number = int(np.searchsorted(ends, wrong.row, "right"))

@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphc.data.records.columns import Wrong, column
+from graphc.data.records.columns import column
 from graphc.data.records.parsing import parse_examples
 from graphc.data.records.specs import RaggedArray, Spec, VarLen
+from graphc.data.records.values import Features, Wrong
 from graphc.data.records.wire import Malformed, elements, fields, list_of
 from graphc.errors import DataError
 from graphc.ir.calls import explained
@@ -76,7 +77,7 @@ def _value(name: str, feature: bytes) -> Value:
             return None
         if kind == "bytes_list":
             return elements(feature)
-        values: np.ndarray[Any, Any] = column(VarLen(_DTYPES[kind]), [feature]).values
+        values: np.ndarray[Any, Any] = column(VarLen(_DTYPES[kind]), Features([feature])).values
     except (Malformed, Wrong) as error:
         raise DataError(
             f"parse_example: feature {name!r} is damaged: {error}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from graphc.errors import AttributeValueError, DTypeError, GraphcError
 from graphc.ir.dtypes import SHORT, as_dtype, is_complex, is_floating
 from graphc.ir.host_values import read
-from graphc.ir.operand import SupportsArray
+from graphc.ir.operand_types import SupportsArray
 from graphc.ir.source import current_source
 from graphc.typing import DTypeLike
 
@@ -162,7 +163,12 @@ class RaggedArray(NamedTuple):
     lengths: Array
 
     def rows(self) -> list[Any]:
-        """The rows: arrays, or RaggedArrays where the rows are ragged themselves."""
+        """The rows: arrays, or RaggedArrays where the rows are ragged themselves.
+
+        Examples:
+            >>> gc.data.RaggedArray(np.array([3, 1, 4]), np.array([2, 1])).rows()
+            [array([3, 1]), array([4])]
+        """
         ends = np.cumsum(self.lengths).tolist()
         return [self._part(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -183,6 +189,11 @@ class RaggedArray(NamedTuple):
 
         Raises:
             AttributeValueError: a row is longer.
+
+        Examples:
+            >>> gc.data.RaggedArray(np.array([3, 1, 4]), np.array([2, 1])).padded()
+            array([[3, 1],
+                   [4, 0]])
         """
         inner = self.values
         if isinstance(inner, RaggedArray):
@@ -199,6 +210,7 @@ class RaggedArray(NamedTuple):
         return found
 
 
+@lru_cache(maxsize=1024)
 def kind_of(spec: Spec) -> str:
     """The name of the list that the feature must have."""
     if isinstance(spec, Raw) or spec.dtype in (bytes, str):

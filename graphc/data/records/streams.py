@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from graphc.data.records.framing import CUT, DAMAGED, FRAME, HEAD, Frames
+from graphc.data.records.inflating import inflating
 from graphc.errors import AttributeValueError, DataError, nearest
 from graphc.ir.source import Source, current_source
 
@@ -131,11 +131,12 @@ class Inflated:
     def __init__(self, path: str, compression: str, source: Source | None) -> None:
         self._path, self._bits, self._source = path, WINDOW_BITS[compression], source
         self._name = compression
+        self._library = inflating()
         self._raw = Plain(path)
         self._begin()
 
     def _begin(self) -> None:
-        self._engine = zlib.decompressobj(self._bits)
+        self._engine = self._library.stream(self._bits)
         self._pending = b""  # read from the file, not yet decompressed
         self._taken = 0  # bytes read from the file
         self._position: int | None = 0  # of the decompressed bytes; None within a read
@@ -185,8 +186,8 @@ class Inflated:
                 self._pending = self._raw.read_at(self._taken, _CHUNK)
                 self._taken += len(self._pending)
             try:
-                found = self._engine.decompress(self._pending, count)
-            except zlib.error as error:
+                found: bytes = self._engine.decompress(self._pending, count)
+            except self._library.error as error:
                 raise self._error(f"the {self._name} data are damaged ({error})", DAMAGED) from None
             self._pending = self._engine.unconsumed_tail
             if found:
@@ -207,7 +208,7 @@ class Inflated:
             self._taken += len(rest)
             rest = rest.lstrip(b"\0")
         self._pending = rest
-        self._engine = zlib.decompressobj(self._bits)
+        self._engine = self._library.stream(self._bits)
         return True
 
     def _error(self, what: str, hint: str) -> DataError:

@@ -7,20 +7,17 @@ or 0x1A. The list has its values in field 1: for numbers packed (all in one) or 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 KINDS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
 NUMBERS = {kind: number for number, kind in KINDS.items()}
 _VARINT, _FIXED64, _BYTES, _START, _END, _FIXED32 = range(6)
-_LONGEST = 10  # bytes of a varint
+FIRST, SECOND = (number << 3 | _BYTES for number in (1, 2))  # tags of fields of bytes
+TAGS = {kind: number << 3 | _BYTES for kind, number in NUMBERS.items()}
+LONGEST = 10  # bytes of a varint
 _CACHED = 4096  # prefixes
-_FEW = 64  # numbers: for fewer, NumPy is slower than Python
-_UINT64 = (1 << 64) - 1
+UINT64 = (1 << 64) - 1
 _DEEPEST = 100  # groups, which are unknown fields of protobuf's first version
-
-Array = np.ndarray[Any, Any]
 
 
 class Malformed(Exception):
@@ -74,13 +71,24 @@ def head(number: int, size: int) -> bytes:
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """A varint and the position after it."""
     value = shift = 0
-    for place in range(at, min(at + _LONGEST, len(data))):
+    for place in range(at, min(at + LONGEST, len(data))):
         byte = data[place]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & _UINT64, place + 1
+            return value & UINT64, place + 1
         shift += 7
     raise Malformed("a varint does not end")
+
+
+def length_at(data: bytes, at: int) -> tuple[int, int]:
+    """A length, which mostly takes one byte, and the position after it.
+
+    Raises:
+        Malformed: it does not end.
+        IndexError: there is no such position.
+    """
+    byte = data[at]
+    return (byte, at + 1) if byte < 0x80 else _read_varint(data, at)
 
 
 def fields(data: bytes) -> Iterator[Field]:
@@ -201,52 +209,3 @@ def elements(feature: bytes) -> list[bytes] | None:
     if kind != "bytes_list":
         raise OtherKind(kind)
     return [each.value for each in fields(data) if each.number == 1 and each.wire == _BYTES]
-
-
-def decode_varints(data: bytes) -> tuple[Array, Array]:
-    """Packed varints as int64, and the positions of their last bytes.
-
-    Raises:
-        Malformed: a varint is longer than 10 bytes. One that does not end is left out.
-    """
-    digits = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(digits < 0x80)
-    if len(ends) == len(digits):
-        return digits.astype(np.int64), ends
-    starts = np.empty_like(ends)
-    starts[:1] = 0
-    np.add(ends[:-1], 1, out=starts[1:])
-    more = ends - starts  # bytes after the first one
-    longest = int(more.max(initial=0))
-    if longest >= _LONGEST:
-        raise Malformed("a varint does not end")
-    # Eight bytes of each varint at once: a view in which a word begins at every byte.
-    words = np.ndarray((len(data),), "<u8", data + bytes(8), strides=(1,))[starts]
-    words &= _WITHIN[more]
-    values = words & np.uint64(0x7F)
-    for place in range(1, min(longest, 7) + 1):
-        values |= words >> np.uint64(place) & np.uint64(0x7F << 7 * place)
-    for place in range(8, longest + 1):  # numbers above 2^56, and all negative ones
-        rows = np.flatnonzero(more >= place)
-        digit = (digits[starts[rows] + place] & 0x7F).astype(np.uint64)
-        values[rows] |= digit << np.uint64(7 * place)
-    return values.view(np.int64), ends
-
-
-# The bits of a word that belong to a varint, by the number of bytes after its first one.
-_WITHIN = np.array([(1 << 8 * min(more + 1, 8)) - 1 for more in range(_LONGEST)], np.uint64)
-
-
-def encode_varints(values: Array) -> bytes:
-    """int64 numbers as packed varints."""
-    if len(values) <= _FEW:
-        return b"".join([varint(value & _UINT64) for value in values.tolist()])
-    rest = values.view(np.uint64)
-    longest = len(varint(int(rest.max())))
-    shifted = rest[:, None] >> np.arange(0, 7 * longest, 7, dtype=np.uint64)
-    used = shifted != 0
-    used[:, 0] = True
-    digits = shifted.astype(np.uint8) | np.uint8(0x80)
-    digits[np.arange(len(rest)), used.sum(1) - 1] &= 0x7F
-    found: bytes = digits[used].tobytes()
-    return found

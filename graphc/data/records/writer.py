@@ -67,7 +67,16 @@ class TFRecordWriter:
 
     @property
     def count(self) -> int:
-        """How many records have been written."""
+        """How many records have been written.
+
+        Examples:
+            >>> import os, tempfile
+            >>> path = os.path.join(tempfile.mkdtemp(), "words.tfrecord")
+            >>> with gc.data.TFRecordWriter(path) as file:
+            ...     file.write(b"hello")
+            >>> file.count
+            1
+        """
         return self._flushed + len(self._records)
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
@@ -77,6 +86,14 @@ class TFRecordWriter:
             DTypeError: it is not bytes.
             DataError: the file cannot be written, because the disk is full for example.
             StateError: the writer is closed, or a call failed before.
+
+        Examples:
+            >>> import os, tempfile
+            >>> path = os.path.join(tempfile.mkdtemp(), "words.tfrecord")
+            >>> with gc.data.TFRecordWriter(path) as file:
+            ...     file.write(b"hello")
+            >>> list(gc.data.read_tfrecords(path))
+            [b'hello']
         """
         if type(record) is not bytes:
             record = _as_bytes(record)
@@ -93,6 +110,16 @@ class TFRecordWriter:
 
         Raises:
             DataError: the file cannot be written.
+
+        Examples:
+            >>> import os, tempfile
+            >>> path = os.path.join(tempfile.mkdtemp(), "words.tfrecord")
+            >>> file = gc.data.TFRecordWriter(path)
+            >>> file.write(b"hello")
+            >>> file.flush()
+            >>> list(gc.data.read_tfrecords(path))
+            [b'hello']
+            >>> file.close()
         """
         with self._lock:
             if self._failed or self._file.closed:
@@ -104,6 +131,14 @@ class TFRecordWriter:
 
         Raises:
             DataError: the file cannot be written.
+
+        Examples:
+            >>> import os, tempfile
+            >>> path = os.path.join(tempfile.mkdtemp(), "words.tfrecord")
+            >>> file = gc.data.TFRecordWriter(path)
+            >>> file.close()
+            >>> os.path.getsize(path)
+            0
         """
         with self._lock:
             uninterrupted(self._close)

@@ -69,7 +69,7 @@ def once(items: Iterator[Any]) -> _Once:
 
 
 class _Iterated(Cursor):
-    """Counts what the iterator gives. An iterator with a state of its own is asked for it."""
+    """Counts the items of an iterator. If the iterator has its own state, that is used."""
 
     def __init__(self, node: Iterating) -> None:
         self._node = node

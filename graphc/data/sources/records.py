@@ -12,6 +12,13 @@ from graphc.data.core.cursor import Cursor, Items, State
 from graphc.data.core.node import Node, Run
 
 
+def _some(items: Any, n: int) -> list[bytes]:
+    """From 1 to `n` items; none at the end."""
+    if hasattr(items, "read_some"):
+        return items.read_some(n)  # type: ignore[no-any-return]
+    return list(islice(items, n))
+
+
 @dataclass(frozen=True, eq=False)
 class Records(Node):
     """The records of TFRecord files.
@@ -50,13 +57,12 @@ class _RecordCursor(Cursor):
     def read(self, n: int) -> Items:
         found: list[bytes] = []
         while len(found) < n and (items := self._current()) is not None:
-            wanted = n - len(found)
-            records = list(islice(items, wanted))
+            records = _some(items, n - len(found))
             found.extend(records)
             self._read += len(records)
             if records:
                 self._last = f"{self._paths[self._number]}, record {self._read - 1}"
-            if len(records) < wanted:
+            else:
                 self.close()
                 self._number, self._read = self._number + 1, 0
         return found

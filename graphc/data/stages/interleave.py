@@ -105,7 +105,7 @@ class _Interleaving(Following):
         return found
 
     def _take(self, found: list[Any], n: int) -> None:
-        """Adds items of the part whose turn it is."""
+        """Adds items of the part that is next."""
         part = self._parts[self._turn]
         wanted = min(self._node.block - self._given, n - len(found))
         items = part.cursor.read(wanted)

@@ -86,11 +86,17 @@ class Filter(Stage):
         return "filter"
 
 
-class _Mapping(Following):
-    def __init__(self, upstream: Cursor, call: Call, epoch: int, told: Told) -> None:
+class _Calling(Following):
+    """A cursor that calls a function of the user's for each item. It counts the items."""
+
+    def __init__(self, upstream: Cursor, told: Told) -> None:
         super().__init__(upstream)
-        self._call, self._epoch, self._told = call, epoch, told
+        self._told = told
         self._number = 0
+
+    def add(self, item: Any, number: int, found: list[Any]) -> None:
+        """Calls the function for an item, and appends what the stage gives for it."""
+        raise NotImplementedError
 
     def read(self, n: int) -> Items:
         found: list[Any] = []
@@ -99,7 +105,7 @@ class _Mapping(Following):
             if not len(items):
                 break
             try:
-                found.append(self._call(items[0], self._epoch, self._number))
+                self.add(items[0], self._number, found)
             except StopIteration as error:
                 raise self._told.no_stop(error, self._number, self.origin()) from error
             except Exception as error:
@@ -107,47 +113,34 @@ class _Mapping(Following):
                 raise
             self._number += 1
         return found
+
+    def state(self) -> State:
+        return {"number": self._number, "upstream": self.upstream.state()}
+
+    def continue_at(self, tree: Mapping[str, Any]) -> None:
+        self._number = tree["number"]
+        self.upstream.restore(tree["upstream"])
+
+
+class _Mapping(_Calling):
+    def __init__(self, upstream: Cursor, call: Call, epoch: int, told: Told) -> None:
+        super().__init__(upstream, told)
+        self._call, self._epoch = call, epoch
+
+    def add(self, item: Any, number: int, found: list[Any]) -> None:
+        found.append(self._call(item, self._epoch, number))
 
     def skip(self, n: int) -> int:
         done = self.upstream.skip(n)
         self._number += done
         return done
 
-    def state(self) -> State:
-        return {"number": self._number, "upstream": self.upstream.state()}
 
-    def continue_at(self, tree: Mapping[str, Any]) -> None:
-        self._number = tree["number"]
-        self.upstream.restore(tree["upstream"])
-
-
-class _Filtering(Following):
+class _Filtering(_Calling):
     def __init__(self, upstream: Cursor, function: Callable[..., object], told: Told) -> None:
-        super().__init__(upstream)
-        self._function, self._told = function, told
-        self._number = 0
+        super().__init__(upstream, told)
+        self._function = function
 
-    def read(self, n: int) -> Items:
-        found: list[Any] = []
-        while len(found) < n:
-            items = self.upstream.read(1)
-            if not len(items):
-                break
-            try:
-                wanted = bool(self._function(items[0]))
-            except StopIteration as error:
-                raise self._told.no_stop(error, self._number, self.origin()) from error
-            except Exception as error:
-                self._told.add_to(error, self._number, self.origin())
-                raise
-            self._number += 1
-            if wanted:
-                found.append(items[0])
-        return found
-
-    def state(self) -> State:
-        return {"number": self._number, "upstream": self.upstream.state()}
-
-    def continue_at(self, tree: Mapping[str, Any]) -> None:
-        self._number = tree["number"]
-        self.upstream.restore(tree["upstream"])
+    def add(self, item: Any, number: int, found: list[Any]) -> None:
+        if self._function(item):
+            found.append(item)

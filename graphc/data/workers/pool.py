@@ -36,7 +36,7 @@ class Task:
     """A task of a pool, and its result once it is done.
 
     Attributes:
-        unwanted: set by the consumer if nobody needs the result any more.
+        unwanted: set by the consumer if the result is no longer needed.
     """
 
     __slots__ = ("done", "error", "unwanted", "value", "work")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from graphc.ir.node import Tensor
+from graphc.nn.functional.pairs import refuse_column
 from graphc.ops.core.emit import promote_inexact, to_dtype
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.arithmetic import absolute, maximum, minimum, multiply, subtract
@@ -43,6 +44,7 @@ def squared_error(
         Array([0., 4.], dtype=float32)
     """
     predictions, labels = promote_inexact(predictions, labels)
+    refuse_column("squared_error", predictions=predictions, labels=labels)
     return square(predictions - labels, name=name)
 
 
@@ -56,6 +58,7 @@ def absolute_error(
         Array([0., 2.], dtype=float32)
     """
     predictions, labels = promote_inexact(predictions, labels)
+    refuse_column("absolute_error", predictions=predictions, labels=labels)
     return absolute(predictions - labels, name=name)
 
 
@@ -71,6 +74,7 @@ def huber_loss(
         Array([0.125, 2.5  ], dtype=float32)
     """
     predictions, labels = promote_inexact(predictions, labels)
+    refuse_column("huber_loss", predictions=predictions, labels=labels)
     error = absolute(predictions - labels)
     near = minimum(error, delta)
     return multiply(error - near * 0.5, near, name=name)
@@ -86,6 +90,7 @@ def log_cosh_loss(
         Array([0.    , 0.4338], dtype=float32)
     """
     predictions, labels = promote_inexact(predictions, labels)
+    refuse_column("log_cosh_loss", predictions=predictions, labels=labels)
     error = predictions - labels
     return subtract(error + softplus(error * -2), math.log(2), name=name)
 
@@ -103,6 +108,7 @@ def poisson_loss(
         Array([1.], dtype=float32)
     """
     rates, labels = promote_inexact(log_predictions, labels)
+    refuse_column("poisson_loss", log_predictions=rates, labels=labels)
     return subtract(exp(rates), labels * rates, name=name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
+from graphc.nn.functional.pairs import refuse_column
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import cast, convert, dim_value, promote_operands
 from graphc.ops.elementwise.activation import log_softmax
@@ -128,6 +129,8 @@ def sigmoid_cross_entropy(
         >>> run(gc.nn.sigmoid_cross_entropy(logits=[0.0, 5.0], labels=[1.0, 1.0]))
         Array([0.6931, 0.0067], dtype=float32)
     """
+    logits, labels = promote_operands(logits, labels)
+    refuse_column("sigmoid_cross_entropy", logits=logits, labels=labels)
     return loss.sigmoid_cross_entropy(logits, labels, name=name)
 
 
@@ -153,6 +156,7 @@ def weighted_cross_entropy(
         Array([1.3863], dtype=float32)
     """
     logits, labels, weight = promote_operands(logits, labels, pos_weight)
+    refuse_column("weighted_cross_entropy", logits=logits, labels=labels)
     missed = (1 + (weight - 1) * labels) * softplus(-logits)  # finite for logits of any size
     return add((1 - labels) * logits, missed, name=name)
 
@@ -186,6 +190,7 @@ def sigmoid_focal_loss(
         Array([0.1733, 0.    ], dtype=float32)
     """
     logits, labels = promote_operands(logits, labels)
+    refuse_column("sigmoid_focal_loss", logits=logits, labels=labels)
     crossed = loss.sigmoid_cross_entropy(logits, labels)
     # log(1 - p) is -softplus(logits) where the label is 1, and -softplus(-logits) where it is 0.
     missed = exp(softplus(logits * (2 * labels - 1)) * -gamma)
@@ -208,6 +213,7 @@ def hinge_loss(*, logits: TensorLike, labels: TensorLike, name: str | None = Non
         Array([0. , 0.5], dtype=float32)
     """
     logits, labels = promote_operands(logits, labels)
+    refuse_column("hinge_loss", logits=logits, labels=labels)
     return maximum(1 - logits * labels, 0, name=name)
 
 

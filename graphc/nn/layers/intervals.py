@@ -1,4 +1,4 @@
-"""Checks that an option of a layer lies in an interval."""
+"""Checks that an option of a layer is in an interval."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ class Layer:
                 source=current_source(),
                 hint="call super().__init__() at the start of its __init__",
             )
-        raise no_member(self, "Layer", name)
+        raise no_member(self, ["Layer"], name)
 
     if not TYPE_CHECKING:  # type checkers find such assignments; subclasses choose the arguments
 

@@ -56,6 +56,21 @@ class _Norm(Layer):
         return self.variable("offset", Zeros(), (features,), regularizer=self.offset_regularizer)
 
 
+class _ShiftedNorm(_Norm):
+    """A layer whose only options are those that all layers with scale and offset have."""
+
+    def __init__(
+        self,
+        epsilon: float = 1e-5,
+        name: str | None = None,
+        dtype: DTypeLike = "float32",
+        *,
+        scale_regularizer: AnyRegularizer = None,
+        offset_regularizer: AnyRegularizer = None,
+    ) -> None:
+        super().__init__(name, dtype, epsilon, scale_regularizer, offset_regularizer)
+
+
 class BatchNorm(_Norm):
     """Normalizes each feature over the batch: `(x - mean) / sqrt(variance + epsilon)`.
 
@@ -148,7 +163,7 @@ class BatchNorm(_Norm):
             graph.add_to_collection(UPDATES, assigned)
 
 
-class LayerNorm(_Norm):
+class LayerNorm(_ShiftedNorm):
     """Normalizes each example over its last axis, then scales and shifts each feature.
 
     Variables: `scale` and `offset`, each [features].
@@ -170,17 +185,6 @@ class LayerNorm(_Norm):
         >>> run(gc.nn.LayerNorm()([[1.0, 2.0, 3.0]]))
         Array([[-1.2247,  0.    ,  1.2247]], dtype=float32)
     """
-
-    def __init__(
-        self,
-        epsilon: float = 1e-5,
-        name: str | None = None,
-        dtype: DTypeLike = "float32",
-        *,
-        scale_regularizer: AnyRegularizer = None,
-        offset_regularizer: AnyRegularizer = None,
-    ) -> None:
-        super().__init__(name, dtype, epsilon, scale_regularizer, offset_regularizer)
 
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
@@ -284,7 +288,7 @@ class GroupNorm(_Norm):
             return group_norm(x, self.groups, scale, offset, self.epsilon)
 
 
-class InstanceNorm(_Norm):
+class InstanceNorm(_ShiftedNorm):
     """Normalizes each feature of each example over space, then scales and shifts it.
 
     Variables: `scale` and `offset`, each [features].
@@ -308,17 +312,6 @@ class InstanceNorm(_Norm):
         Array([[[-1.],
                 [ 1.]]], dtype=float32)
     """
-
-    def __init__(
-        self,
-        epsilon: float = 1e-5,
-        name: str | None = None,
-        dtype: DTypeLike = "float32",
-        *,
-        scale_regularizer: AnyRegularizer = None,
-        offset_regularizer: AnyRegularizer = None,
-    ) -> None:
-        super().__init__(name, dtype, epsilon, scale_regularizer, offset_regularizer)
 
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):

@@ -41,13 +41,13 @@ class Sequential(Layer):
     def __init__(
         self, layers: Sequence[Layer | Callable[..., Tensor]], name: str | None = None
     ) -> None:
-        super().__init__(name)
         if callable(layers) or callable(name):
             refuse(
                 "Sequential: takes one list of layers",
                 error=AttributeValueError,
                 hint="Sequential([first, second])",
             )
+        super().__init__(name)
         self.layers: list[Any] = list(layers)
         for position, layer in enumerate(self.layers):
             if not callable(layer) or isinstance(layer, type):

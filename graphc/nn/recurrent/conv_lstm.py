@@ -14,7 +14,8 @@ from graphc.ir.node import Tensor
 from graphc.nn.layers.activations import Activation
 from graphc.nn.layers.layer import check_rank, features_of, positive
 from graphc.nn.layers.regularizers import AnyRegularizer
-from graphc.nn.recurrent.cells import LSTMCell, State
+from graphc.nn.recurrent.cells import State
+from graphc.nn.recurrent.gated_cells import LSTMCell
 from graphc.nn.recurrent.recurrent_layers import RNN
 from graphc.ops.arrays.creation import zeros
 from graphc.ops.arrays.shape import reshape

@@ -16,7 +16,8 @@ from graphc.nn.functional.masks import as_lengths
 from graphc.nn.layers.activations import Activation
 from graphc.nn.layers.layer import Layer, check_rank
 from graphc.nn.layers.regularizers import AnyRegularizer
-from graphc.nn.recurrent.cells import Cell, GRUCell, LSTMCell, SimpleRNNCell, State
+from graphc.nn.recurrent.cells import Cell, SimpleRNNCell, State
+from graphc.nn.recurrent.gated_cells import GRUCell, LSTMCell
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.shape import expand_dims, swapaxes
 from graphc.ops.control.scan import scan

@@ -95,7 +95,14 @@ class AdditiveAttention(Layer):
     def with_weights(
         self, x: TensorLike, source: TensorLike, mask: TensorLike | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The result, and the weights [batch, steps, time], or [batch, time] for one step."""
+        """The result, and the weights [batch, steps, time], or [batch, time] for one step.
+
+        Examples:
+            >>> attention = gc.nn.AdditiveAttention(8)
+            >>> y, weights = attention.with_weights(gc.ones((2, 3, 4)), gc.ones((2, 5, 6)))
+            >>> y.shape, weights.shape
+            ((2, 3, 6), (2, 3, 5))
+        """
         with self.scope(x, source):
             x, source = convert(x), convert(source)
             check_rank(self, x, (2, 3), "[batch, steps, features] or [batch, features]")

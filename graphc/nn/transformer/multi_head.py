@@ -196,6 +196,13 @@ class MultiHeadAttention(Layer):
         Raises:
             AttributeValueError: the layer is not causal: earlier steps would see later ones.
             ShapeError: `x` is not of rank 3, or of another batch size than the cache.
+
+        Examples:
+            >>> attention = gc.nn.MultiHeadAttention(8, 2, causal=True)
+            >>> cache = attention.empty_cache(4, 16)
+            >>> y, cache = attention.with_cache(gc.ones((4, 1, 8)), cache)
+            >>> y.shape
+            (4, 1, 8)
         """
         if not self.causal:
             refuse(
@@ -229,6 +236,11 @@ class MultiHeadAttention(Layer):
             batch: how many sequences.
             room: how many steps it can hold.
             dtype: of keys and values.
+
+        Examples:
+            >>> attention = gc.nn.MultiHeadAttention(8, 2, causal=True)
+            >>> attention.empty_cache(4, 16).key.shape
+            (4, 16, 2, 4)
         """
         shape = (batch, room, self.key_heads, self.head_size)
         wanted = self.dtype if dtype is None else dtype

@@ -121,6 +121,12 @@ class TransformerBlock(Layer):
         """The results of steps that follow those in the cache, and the cache with them.
 
         See `MultiHeadAttention.with_cache`.
+
+        Examples:
+            >>> block = gc.nn.TransformerBlock(8, 2, causal=True)
+            >>> y, cache = block.with_cache(gc.ones((4, 1, 8)), block.empty_cache(4, 16))
+            >>> y.shape
+            (4, 1, 8)
         """
         with self.scope(x):
             x = self._checked(x)
@@ -129,7 +135,13 @@ class TransformerBlock(Layer):
             return self._rest(x, mixed, training=False), cache
 
     def empty_cache(self, batch: Dim, room: Dim, dtype: DTypeLike | None = None) -> AttentionCache:
-        """A cache without steps: see `MultiHeadAttention.empty_cache`."""
+        """A cache without steps: see `MultiHeadAttention.empty_cache`.
+
+        Examples:
+            >>> block = gc.nn.TransformerBlock(8, 2, causal=True)
+            >>> block.empty_cache(4, 16).key.shape
+            (4, 16, 2, 4)
+        """
         return self.attention.empty_cache(batch, room, dtype)
 
     def _checked(self, x: Any) -> Tensor:

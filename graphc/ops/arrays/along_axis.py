@@ -62,7 +62,10 @@ Adjoints = list[Tensor | None]
 def _check_along(ctx: InferContext, x: TensorType, indices: TensorType, axis: int) -> None:
     check_operands(ctx, x, indices, axis)
     if len(x.shape) != len(indices.shape):
-        ctx.fail(f"indices must have the rank of x, {len(x.shape)}, got {len(indices.shape)}")
+        ctx.fail(
+            f"indices must have the rank of x, {len(x.shape)}, got {len(indices.shape)}",
+            hint="indices[..., None] adds an axis; gc.take takes whole rows, by any indices",
+        )
     for i, (dim, other) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if i != axis:
             ctx.unify(dim, other, f"sizes of axis {i}")

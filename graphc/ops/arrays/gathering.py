@@ -114,6 +114,10 @@ def check_updates(
             dtype=True,
         )
     if len(updates.shape) != len(expected):
-        ctx.fail(f"updates must have rank {len(expected)}, got {len(updates.shape)}")
+        shape = ", ".join(map(str, expected))
+        ctx.fail(
+            f"updates must have rank {len(expected)}, got {len(updates.shape)}",
+            hint=f"their shape is ({shape})",
+        )
     for i, (dim, wanted) in enumerate(zip(updates.shape, expected, strict=True)):
         ctx.unify(wanted, dim, f"sizes of axis {i} of the updates")

@@ -35,7 +35,7 @@ from graphc.ops.arrays.gathering import (
     gather_indices,
     index_tensor,
 )
-from graphc.ops.arrays.shape import broadcast_to, ravel
+from graphc.ops.arrays.shape import broadcast_to, one_axis
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.checks import refuse
@@ -180,10 +180,7 @@ def take_for(
     if mode not in (None, "clip", "fill", "zero", "wrap"):
         must = '"clip", "fill", "zero" or "wrap"'
         refuse(f"Take: mode must be {must}, got {mode!r}", error=AttributeValueError)
-    if axis is None:
-        x, axis = ravel(x), 0
-    x = convert(x)
-    place = normalize_axis("Take", x, axis)
+    x, place = one_axis("Take", x, axis)
     if mode == "wrap":
         given = convert(indices)
         if is_integer(given.dtype):  # a narrow dtype may not hold the size

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from graphc.errors import AttributeValueError
-from graphc.ir.dims import Dim, Shape, product
+from graphc.ir.dims import Shape, product
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
@@ -33,7 +33,6 @@ __all__ = [
     "reshape",
     "squeeze",
     "swapaxes",
-    "tile",
     "transpose",
 ]
 
@@ -197,6 +196,21 @@ def squeeze(
                 x=x,
             )
     return reshape(x, tuple(dim for i, dim in enumerate(shape) if i not in axes), name=name)
+
+
+def one_axis(op: str, x: TensorLike, axis: int | None) -> tuple[Tensor, int]:
+    """`x` and the position of `axis`. If `axis` is None, `x` is raveled first, as in NumPy.
+
+    Args:
+        op: the name of the operator, for the error.
+
+    Raises:
+        AttributeValueError: the axis is out of range.
+    """
+    tensor = convert(x)
+    if axis is None:
+        return ravel(tensor), 0
+    return tensor, normalize_axis(op, tensor, axis)
 
 
 # -- Transpose -------------------------------------------------------------------------------
@@ -369,42 +383,6 @@ def broadcast_to(x: TensorLike, shape: ShapeLike, *, name: str | None = None) ->
     """
     dims = as_dims("BroadcastTo", shape)
     return emit_one(BROADCAST_TO, (convert(x),), name, shape=dims)
-
-
-def tile(x: TensorLike, reps: int | Sequence[int], *, name: str | None = None) -> Tensor:
-    """`x` repeated `reps[i]` times along axis i. Source: numpy.tile.
-
-    Examples:
-        >>> run(gc.tile([1, 2], 2))
-        Array([1, 2, 1, 2], dtype=int32)
-    """
-    x = convert(x)
-    times = as_dims("BroadcastTo", reps)
-    rank = max(x.ndim, len(times))
-    shape = (1,) * (rank - x.ndim) + x.type.shape
-    times = (1,) * (rank - len(times)) + times
-    pairs = list(zip(times, shape, strict=True))
-    apart = reshape(x, [d for _, dim in pairs for d in (1, dim)])
-    repeated = broadcast_to(apart, [d for pair in pairs for d in pair])
-    return reshape(repeated, [n * dim for n, dim in pairs], name=name)
-
-
-def repeat(x: Any, repeats: Dim, axis: int | None = None, *, name: str | None = None) -> Tensor:
-    """`x` with each element along `axis` repeated `repeats` times; raveled first by default.
-
-    Raises:
-        AttributeValueError: `repeats` is not one size. `gc.take` repeats elements individually.
-
-    Source: numpy.repeat.
-    """
-    if axis is None:
-        x, axis = ravel(x), 0
-    x = convert(x)
-    place = normalize_axis("BroadcastTo", x, axis) + 1
-    (times,) = as_dims("BroadcastTo", (repeats,))
-    before, after = x.type.shape[:place], x.type.shape[place:]
-    apart = broadcast_to(reshape(x, (*before, 1, *after)), (*before, times, *after))
-    return reshape(apart, (*before[:-1], before[-1] * times, *after), name=name)
 
 
 OPS: tuple[OpDef, ...] = (RESHAPE, TRANSPOSE, BROADCAST_TO)

@@ -38,14 +38,20 @@ def _infer_slice(
 ) -> TensorType:
     rank = len(x.shape)
     if not len(starts) == len(limits) == len(strides) == rank:
-        ctx.fail(f"needs a start, a limit and a stride for each of the {rank} axes")
+        ctx.fail(
+            f"needs a start, a limit and a stride for each of the {rank} axes",
+            hint="x[start:limit:stride] takes all of the axes that it does not name",
+        )
     shape = []
     for i, (dim, start, limit, stride) in enumerate(
         zip(x.shape, starts, limits, strides, strict=True)
     ):
         known = [value for value in (0, start, limit, dim) if isinstance(value, int)]
         if known != sorted(known) or stride < 1:
-            ctx.fail(f"{start}:{limit}:{stride} is not within axis {i}, of size {dim}")
+            ctx.fail(
+                f"{start}:{limit}:{stride} is not within axis {i}, of size {dim}",
+                hint="x[start:limit:stride] takes what there is, as in NumPy",
+            )
         shape.append(_count(start, limit, stride))
     return TensorType(x.dtype, tuple(shape))
 
@@ -150,12 +156,18 @@ def _infer_pad(
     ctx.require(value.shape == (), f"value must be a scalar, got shape {value.shape}")
     require_one_dtype(ctx, x, value)
     if list(map(len, pads)) != [3] * len(x.shape) or not is_static(*[p[2] for p in pads]):
-        ctx.fail(f"needs (low, high, interior) for each of the {len(x.shape)} axes, got {pads}")
+        ctx.fail(
+            f"needs (low, high, interior) for each of the {len(x.shape)} axes, got {pads}",
+            hint="gc.pad(x, [(low, high), ...]) has a pair for each axis",
+        )
     shape = []
     for dim, (low, high, interior) in zip(x.shape, pads, strict=True):
         size = low + high + (0 if dim == 0 else (dim - 1) * (interior + 1) + 1)
         if interior < 0 or (isinstance(size, int) and size < 0):
-            ctx.fail(f"size {dim} cannot be padded by ({low}, {high}, {interior})")
+            ctx.fail(
+                f"size {dim} cannot be padded by ({low}, {high}, {interior})",
+                hint="negative amounts remove elements, and no more than there are",
+            )
         shape.append(size)
     return TensorType(x.dtype, tuple(shape))
 

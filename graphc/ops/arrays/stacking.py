@@ -85,7 +85,10 @@ def _infer_unstack(ctx: InferContext, x: TensorType, *, axis: int) -> tuple[Tens
     ctx.require(axis < x.rank, f"axis {axis} is out of range for rank {x.rank}")
     size = x.shape[axis]
     if not isinstance(size, int):
-        ctx.fail(f"axis {axis} has no known size ({size}) and cannot be unstacked")
+        ctx.fail(
+            f"axis {axis} has no known size ({size}) and cannot be unstacked",
+            hint="gc.scan and gc.map_fn iterate over an axis when the graph runs",
+        )
     ctx.require(size <= _MOST, f"axis {axis} has {size} slices, and {_MOST} is the maximum")
     return (TensorType(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :])),) * size
 

@@ -256,7 +256,11 @@ def _window(x: Tensor, axis: int, item: slice) -> Window:
     dim = x.type.shape[axis]
     step = 1 if item.step is None else _bound(x, item.step)
     if not isinstance(step, int) or step == 0:
-        _refuse(x, f"the step of a slice must be an int, not 0, got {item.step!r}")
+        _refuse(
+            x,
+            f"the step of a slice must be an int, not 0, got {item.step!r}",
+            hint="x[::2] takes every other element, x[::-1] turns the axis around",
+        )
     start = None if item.start is None else _bound(x, item.start)
     stop = None if item.stop is None else _bound(x, item.stop)
     if not any(isinstance(value, DimExpr) for value in (dim, start, stop)):

@@ -171,9 +171,9 @@ def _fold(*indices: Any, size: int, clipped: int, pieces: bool) -> tuple[Any, ..
     unique = np.where((first == numbers) & (rows < size), rows, numbers + size)
     places = np.where(rows < size, first, rows.size).astype(np.int32)
     ends = np.cumsum([x.size for x in indices])[:-1]
-    split = np.split(places, ends)
+    parts = np.split(places, ends)
     return unique.astype(np.int32), *(
-        part.reshape(x.shape) for part, x in zip(split, indices, strict=True)
+        part.reshape(x.shape) for part, x in zip(parts, indices, strict=True)
     )
 
 

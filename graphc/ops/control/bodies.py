@@ -192,6 +192,11 @@ def trace(
         return close_body(child, [convert(result) for result in f(taken)], read, assigned)
 
 
+def shown_nest(tree: Any) -> str:
+    """A tree of JAX as its nest, for errors: `(x, {'a': x})`."""
+    return str(tree).removeprefix("PyTreeDef(").removesuffix(")").replace("*", "x")
+
+
 def numbered(prefix: str, types: Iterable[TensorType]) -> list[tuple[str, TensorType]]:
     """Parameters named `x0`, `x1`, ... for `trace`."""
     return [(f"{prefix}{i}", type) for i, type in enumerate(types)]

@@ -26,6 +26,7 @@ from graphc.ops.control.bodies import (
     has_writes,
     numbered,
     prune_regions,
+    shown_nest,
     trace,
     united,
 )
@@ -386,7 +387,7 @@ def _common_tree(what: str, trees: Mapping[str, Any]) -> Any:
     for other, found in others:
         if found != tree:
             refuse(
-                f"{what}: {first} returns {tree}, {other} returns {found}",
+                f"{what}: {first} returns {shown_nest(tree)}, {other} returns {shown_nest(found)}",
                 error=GraphcError,
                 hint="return the same nest of tensors from all branches",
             )

@@ -16,6 +16,7 @@ from graphc.ir.program import Program
 from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import inline, numbered, trace
+from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.cost_rules import free
 from graphc.ops.core.emit import convert, emit_node, emit_one
 from graphc.ops.structure.state import same_layout
@@ -86,14 +87,6 @@ CUSTOM_GRADIENT = OpDef(
 )
 
 
-def _refuse_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    raise GradientError(
-        f"Undifferentiable {node.name!r}: {node.attrs['reason']}",
-        source=node.source,
-        hint="put gc.stop_gradient around it where its gradient does not matter",
-    )
-
-
 UNDIFFERENTIABLE = OpDef(
     name="Undifferentiable",
     signature="x -> y",
@@ -101,7 +94,10 @@ UNDIFFERENTIABLE = OpDef(
     attrs={"reason": Attr("str", doc="the text of the error that a gradient through it raises")},
     infer=lambda ctx, x, *, reason: x,
     lower=lambda ctx, x, *, reason: x,
-    gradient=_refuse_gradient,
+    gradient=no_gradient(
+        lambda node: f"Undifferentiable {node.name!r}: {node.attrs['reason']}",
+        hint="put gc.stop_gradient around it where its gradient does not matter",
+    ),
     layout=same_layout,
     fold=lambda x, *, reason: x,
     cost=free,

@@ -19,6 +19,7 @@ from graphc.ops.control.bodies import (
     check_body,
     has_writes,
     numbered,
+    shown_nest,
     slice_type,
     split,
     trace,
@@ -201,7 +202,8 @@ def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
     leaves, tree = jax.tree.flatten(out[0])
     if tree != init_tree:
         raise GraphcError(
-            f"scan: the carry is {init_tree} before the body and {tree} after it",
+            f"scan: the carry is {shown_nest(init_tree)} before the body and {shown_nest(tree)} "
+            "after it",
             source=current_source(),
             hint="return a carry of the same nest as init",
         )

@@ -27,6 +27,7 @@ from graphc.ops.control.bodies import (
     fresh,
     has_writes,
     numbered,
+    shown_nest,
     split,
     trace,
     united,
@@ -299,7 +300,8 @@ def _check_trips(count: Any) -> None:
 def _check_nest(before: Any, after: Any) -> None:
     if before != after:
         raise GraphcError(
-            f"while_loop: the carry is {before} before the body and {after} after it",
+            f"while_loop: the carry is {shown_nest(before)} before the body and "
+            f"{shown_nest(after)} after it",
             source=current_source(),
             hint="return a carry of the same nest as init",
         )

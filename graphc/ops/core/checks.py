@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from graphc.errors import AttributeValueError, GraphcError, ShapeError
+from graphc.errors import AttributeValueError, GradientError, GraphcError, ShapeError
 from graphc.ir.dims import Dim, DimExpr, Shape
-from graphc.ir.node import Tensor, describe_tensors
+from graphc.ir.hints import usual_hint
+from graphc.ir.node import Node, Tensor, describe_tensors
+from graphc.ir.opdef import GradientContext
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 
@@ -25,8 +27,21 @@ def refuse(
         what,
         details=describe_tensors(tensors),
         source=AMBIENT.source or current_source(),
-        hint=hint,
+        hint=hint or usual_hint(what, error),
     )
+
+
+def no_gradient(words: Callable[[Node], str], hint: str) -> Callable[..., NoReturn]:
+    """The gradient rule of an operator that gradients must not pass: it raises `GradientError`.
+
+    Args:
+        words: gives the message for a node.
+    """
+
+    def gradient(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> NoReturn:
+        raise GradientError(words(node), source=node.source, hint=hint)
+
+    return gradient
 
 
 def same_shape(a: Shape, b: Shape, of: Tensor) -> bool:
@@ -72,10 +87,16 @@ def _dim(op: str, value: Any) -> int:
         refuse(
             f"{op}: a size must be an int or a named size, got {value!r}",
             error=AttributeValueError,
-            hint="it is one size; a shape is for functions such as gc.ones"
-            if isinstance(value, (tuple, list))
-            else "sizes are static: take them from x.shape",
+            hint=_instead_of_size(value),
         )
+
+
+def _instead_of_size(value: Any) -> str:
+    if value is None:
+        return "x.shape has the sizes; where a function takes -1, it follows from the others"
+    if isinstance(value, (tuple, list)):
+        return "it is one size; a shape is for functions such as gc.ones"
+    return "sizes are static: take them from x.shape"
 
 
 def is_static(*dims: Dim) -> bool:

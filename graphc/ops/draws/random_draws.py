@@ -19,11 +19,17 @@ from graphc.ir.types import TensorType
 from graphc.ops.core.checks import as_dims, broadcasts_to, refuse
 from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import convert, emit_node, graph_of, to_dtype
-from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import wide
 from graphc.ops.core.shape_argument import shape_first
 from graphc.ops.core.weak_numbers import is_weak
-from graphc.ops.draws.random_keys import HASH, KEY, as_jax_key, check_key, random_key
+from graphc.ops.draws.random_keys import (
+    HASH,
+    KEY,
+    as_jax_key,
+    check_key,
+    random_key,
+    random_operator,
+)
 from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
 __all__ = ["bernoulli", "normal", "truncated_normal", "uniform"]
@@ -57,7 +63,11 @@ def _infer_uniform(
 ) -> TensorType:
     check_key(ctx, key)
     if not minval < maxval:
-        ctx.fail(f"minval {minval} must be less than maxval {maxval}", error=AttributeValueError)
+        ctx.fail(
+            f"minval {minval} must be less than maxval {maxval}",
+            error=AttributeValueError,
+            hint="minval is the least value; maxval is above all values",
+        )
     if is_integer(dtype):
         bounds = np.iinfo(dtype)
         whole = type(minval) is int and type(maxval) is int
@@ -65,6 +75,7 @@ def _infer_uniform(
             ctx.fail(
                 f"minval {minval} and maxval {maxval} must be ints that fit {dtype.name}",
                 error=AttributeValueError,
+                hint=f"{dtype.name} has values from {bounds.min} to {bounds.max}",
             )
     return TensorType(dtype, shape)
 
@@ -95,23 +106,19 @@ def _lower_bernoulli(ctx: LowerContext, key: Any, p: Any, *, shape: Any) -> Any:
     return jax.random.bernoulli(as_jax_key(key), p.astype(wide(p.dtype)), ctx.shape(shape))
 
 
-RANDOM_NORMAL = OpDef(
-    name="RandomNormal",
-    signature="key -> x",
-    precision="wide",
+RANDOM_NORMAL = random_operator(
+    "RandomNormal",
+    "key -> x",
     attrs={"shape": _SHAPE, "dtype": _FLOATING},
     infer=_infer_generator,
     lower=_lower_normal,
-    differentiable=False,
-    layout=replicated,
     cost=times_result(HASH + 5),
     doc="Normal numbers with mean 0 and standard deviation 1.",
 )
 
-TRUNCATED_NORMAL = OpDef(
-    name="TruncatedNormal",
-    signature="key -> x",
-    precision="wide",
+TRUNCATED_NORMAL = random_operator(
+    "TruncatedNormal",
+    "key -> x",
     attrs={
         "lower": Attr("float", default=-2.0),
         "upper": Attr("float", default=2.0),
@@ -120,17 +127,14 @@ TRUNCATED_NORMAL = OpDef(
     },
     infer=_infer_generator,
     lower=_lower_truncated,
-    differentiable=False,
-    layout=replicated,
     cost=times_result(HASH + 8),
     doc="Normal numbers with mean 0 and standard deviation 1, truncated to the interval from "
     "`lower` to `upper`.",
 )
 
-RANDOM_UNIFORM = OpDef(
-    name="RandomUniform",
-    signature="key -> x",
-    precision="wide",
+RANDOM_UNIFORM = random_operator(
+    "RandomUniform",
+    "key -> x",
     attrs={
         "minval": Attr("float", default=0.0),
         "maxval": Attr("float", default=1.0),
@@ -144,21 +148,16 @@ RANDOM_UNIFORM = OpDef(
     },
     infer=_infer_uniform,
     lower=_lower_uniform,
-    differentiable=False,
-    layout=replicated,
     cost=times_result(HASH + 5),
     doc="Uniformly distributed numbers in [minval, maxval). Floating and integer dtypes.",
 )
 
-RANDOM_BERNOULLI = OpDef(
-    name="RandomBernoulli",
-    signature="key, p -> x",
-    precision="wide",
+RANDOM_BERNOULLI = random_operator(
+    "RandomBernoulli",
+    "key, p -> x",
     attrs={"shape": _SHAPE},
     infer=_infer_bernoulli,
     lower=_lower_bernoulli,
-    differentiable=False,
-    layout=replicated,
     cost=times_result(HASH + 6),
     doc="True with probability p (floating, broadcasting to `shape`), independently for each "
     "element.",

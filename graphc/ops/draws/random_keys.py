@@ -114,6 +114,19 @@ def _lower_bits(ctx: LowerContext, key: Any, *, shape: Shape, dtype: DType) -> A
     return _each(lambda k: jax.random.bits(k, sizes, dtype), key)
 
 
+def random_operator(name: str, signature: str, **fields: Any) -> OpDef:
+    """An operator that derives its result from random keys. It has no gradient, and each replica
+    computes the whole result."""
+    return OpDef(
+        name=name,
+        signature=signature,
+        precision="wide",
+        differentiable=False,
+        layout=replicated,
+        **fields,
+    )
+
+
 RANDOM_KEY = OpDef(
     name="RandomKey",
     signature="seed -> key",
@@ -127,36 +140,29 @@ RANDOM_KEY = OpDef(
     "run and in every iteration of a loop.",
 )
 
-FOLD_IN = OpDef(
-    name="FoldIn",
-    signature="key, data -> key",
-    precision="wide",
+FOLD_IN = random_operator(
+    "FoldIn",
+    "key, data -> key",
     infer=_infer_fold_in,
     lower=_lower_fold_in,
-    differentiable=False,
-    layout=replicated,
     cost=times_result(HASH),
     doc="A key (u32[2]) derived from a key and a number (int32 scalar). Different numbers give "
     "independent keys. Also elementwise on arrays of keys and numbers.",
 )
 
-SPLIT_KEY = OpDef(
-    name="SplitKey",
-    signature="key -> keys",
-    precision="wide",
+SPLIT_KEY = random_operator(
+    "SplitKey",
+    "key -> keys",
     attrs={"shape": Attr("dims", doc="the shape of the array of new keys")},
     infer=_infer_split,
     lower=_lower_split,
-    differentiable=False,
-    layout=replicated,
     cost=times_result(HASH),
     doc="New keys (u32[*shape, 2]) derived from a key, independent of it and of each other.",
 )
 
-RANDOM_BITS = OpDef(
-    name="RandomBits",
-    signature="key -> x",
-    precision="wide",
+RANDOM_BITS = random_operator(
+    "RandomBits",
+    "key -> x",
     attrs={
         "shape": Attr("dims", doc="the shape of the result for each key"),
         "dtype": Attr(
@@ -168,8 +174,6 @@ RANDOM_BITS = OpDef(
     },
     infer=_infer_bits,
     lower=_lower_bits,
-    differentiable=False,
-    layout=replicated,
     cost=times_result(HASH),
     doc="Words of random bits. Unsigned integer dtypes.",
 )

@@ -20,7 +20,7 @@ from graphc.ops.core.broadcasting import Adjoints, unbroadcast
 from graphc.ops.core.cost_rules import comparisons, times_result
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import wide
-from graphc.ops.draws.random_keys import HASH, as_jax_key, check_key
+from graphc.ops.draws.random_keys import HASH, as_jax_key, check_key, random_operator
 
 _SHAPE = Attr("dims", doc="of the result")
 
@@ -164,44 +164,35 @@ _COUNTS = Attr(
     must="be int32 or int64",
 )
 
-RANDOM_POISSON = OpDef(
-    name="RandomPoisson",
-    signature="key, rate -> x",
-    precision="wide",
+RANDOM_POISSON = random_operator(
+    "RandomPoisson",
+    "key, rate -> x",
     attrs={"shape": _SHAPE, "dtype": _COUNTS},
     infer=_infer_poisson,
     lower=_lower_poisson,
-    differentiable=False,
-    layout=replicated,
     cost=_by_rejection,
     doc="Integers from the Poisson distribution with mean `rate` (a float of 16 bits or more), "
     "which broadcasts to `shape`. Source: Hormann, Insurance: Mathematics and Economics 12, 1993.",
 )
 
-RANDOM_BINOMIAL = OpDef(
-    name="RandomBinomial",
-    signature="key, n, p -> x",
-    precision="wide",
+RANDOM_BINOMIAL = random_operator(
+    "RandomBinomial",
+    "key, n, p -> x",
     attrs={"shape": _SHAPE, "dtype": _COUNTS},
     infer=_infer_binomial,
     lower=_lower_binomial,
-    differentiable=False,
-    layout=replicated,
     cost=_by_rejection,
     doc="The number of successes in n trials with probability p; n and p, of one dtype (a float "
     "of 16 bits or more), broadcast to `shape`. Exact for n up to 2^24 in float32. Source: "
     "Hormann, J. Statistical Computation and Simulation 46, 1993.",
 )
 
-RANDOM_MULTINOMIAL = OpDef(
-    name="RandomMultinomial",
-    signature="key, n, p -> x",
-    precision="wide",
+RANDOM_MULTINOMIAL = random_operator(
+    "RandomMultinomial",
+    "key, n, p -> x",
     attrs={"shape": Attr("dims", doc="the batch shape of the vectors"), "dtype": _COUNTS},
     infer=_infer_multinomial,
     lower=_lower_multinomial,
-    differentiable=False,
-    layout=replicated,
     cost=_by_rejection,
     doc="The number of the n trials that give each of k classes, with probabilities proportional "
     "to p [..., k]; n and the axes of p before the last, of one dtype (a float of 16 bits or "
@@ -209,15 +200,12 @@ RANDOM_MULTINOMIAL = OpDef(
     "Computational Statistics & Data Analysis 16, 1993.",
 )
 
-RANDOM_PERMUTATION = OpDef(
-    name="RandomPermutation",
-    signature="key -> x",
-    precision="wide",
+RANDOM_PERMUTATION = random_operator(
+    "RandomPermutation",
+    "key -> x",
     attrs={"size": Attr("dim")},
     infer=_infer_permutation,
     lower=_lower_permutation,
-    differentiable=False,
-    layout=replicated,
     cost=_permutation_cost,
     doc="The numbers 0 to size - 1 (int32) in random order; all orders are equally likely.",
 )

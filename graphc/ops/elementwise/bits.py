@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from jax import lax
 
-from graphc.ir.dtypes import BOOL, DType, as_dtype, is_complex, is_integer
+from graphc.ir.dtypes import BOOL, DType, as_dtype, is_complex
 from graphc.ir.opdef import Attr, InferContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.broadcasting import infer_of
 from graphc.ops.core.declaring import (
-    Declaration,
     Given,
     Operands,
     declared,
@@ -21,6 +18,7 @@ from graphc.ops.core.declaring import (
     record,
 )
 from graphc.ops.core.emit import convert, promote_operands
+from graphc.ops.elementwise.integers import of_integers
 from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["bitcast", "left_shift", "right_shift"]
@@ -31,19 +29,10 @@ def _right(x: Any, n: Any) -> Any:
     return lax.shift_right_logical(x, n) if unsigned else lax.shift_right_arithmetic(x, n)
 
 
-def _shift(name: str, function: Callable[[Any, Any], Any], fold: np.ufunc) -> Declaration:
-    return elementwise_operator(
-        name,
-        function,
-        infer=infer_of(is_integer, "integers"),
-        widen=True,
-        differentiable=False,
-        fold=fold,
-        dtypes="No bits remain if n is at least their number. Integer dtypes.",
-    )
+_MANY = "No bits remain if n is at least their number. "
 
 
-@_shift("LeftShift", lax.shift_left, np.left_shift)
+@of_integers("LeftShift", lax.shift_left, np.left_shift, remark=_MANY)
 def left_shift(x: TensorLike, n: TensorLike, *, name: str | None = None) -> Given:
     """The bits of integers shifted left by `n`, elementwise with broadcasting.
 
@@ -57,7 +46,7 @@ def left_shift(x: TensorLike, n: TensorLike, *, name: str | None = None) -> Give
     return promote_operands(x, n)
 
 
-@_shift("RightShift", _right, np.right_shift)
+@of_integers("RightShift", _right, np.right_shift, remark=_MANY)
 def right_shift(x: TensorLike, n: TensorLike, *, name: str | None = None) -> Given:
     """The bits of integers shifted right by `n`, elementwise with broadcasting.
 

@@ -19,7 +19,15 @@ from graphc.typing import TensorLike
 __all__ = ["gcd", "lcm", "leading_zeros", "population_count"]
 
 
-def _common(name: str, function: Callable[[Any, Any], Any], fold: np.ufunc) -> Declaration:
+def of_integers(
+    name: str,
+    function: Callable[[Any, Any], Any],
+    fold: np.ufunc,
+    *,
+    commutative: bool = False,
+    remark: str = "",
+) -> Declaration:
+    """An operator of two integers."""
     return elementwise_operator(
         name,
         function,
@@ -27,8 +35,8 @@ def _common(name: str, function: Callable[[Any, Any], Any], fold: np.ufunc) -> D
         widen=True,
         differentiable=False,
         fold=fold,
-        commutative=True,
-        dtypes="Integer dtypes.",
+        commutative=commutative,
+        dtypes=f"{remark}Integer dtypes.",
     )
 
 
@@ -46,7 +54,7 @@ def _bits(name: str, function: Callable[[Any], Any]) -> Declaration:
     )
 
 
-@_common("Gcd", jnp.gcd, np.gcd)
+@of_integers("Gcd", jnp.gcd, np.gcd, commutative=True)
 def gcd(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The greatest common divisor of integers, with broadcasting. Source: numpy.gcd.
 
@@ -57,7 +65,7 @@ def gcd(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-@_common("Lcm", jnp.lcm, np.lcm)
+@of_integers("Lcm", jnp.lcm, np.lcm, commutative=True)
 def lcm(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The least common multiple of integers, with broadcasting. Source: numpy.lcm.
 

@@ -50,9 +50,15 @@ def _infer_dot_general(
         ("b", b, rhs_contract + rhs_batch),
     ):
         if len(set(axes)) != len(axes) or not all(0 <= i < len(type.shape) for i in axes):
-            ctx.fail(f"axes {axes} of {label}: an axis is out of range or named twice")
+            ctx.fail(
+                f"axes {axes} of {label}: an axis is out of range or named twice",
+                hint=f"{label} has {len(type.shape)} axes; name each once",
+            )
     if len(lhs_contract) != len(rhs_contract) or len(lhs_batch) != len(rhs_batch):
-        ctx.fail("a and b must have equal numbers of contracted axes and of batch axes")
+        ctx.fail(
+            "a and b must have equal numbers of contracted axes and of batch axes",
+            hint="an axis of a is paired with one of b",
+        )
     for i, j in zip(lhs_contract, rhs_contract, strict=True):
         ctx.unify(
             a.shape[i],

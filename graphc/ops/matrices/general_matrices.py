@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from jax import lax
 
-from graphc.errors import GradientError
 from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dtypes import INT32, as_dtype, promote
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.diagonals import tril, triu
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.shape import expand_dims
-from graphc.ops.core.checks import refuse
+from graphc.ops.core.checks import no_gradient, refuse
 from graphc.ops.core.emit import cast, convert, emit, emit_one, promote_inexact, promote_operands
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.ranges import in_range
@@ -94,14 +93,6 @@ EIG = OpDef(
 )
 
 
-def _refuse_schur(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> NoReturn:
-    raise GradientError(
-        "Schur: there is no gradient of a Schur decomposition",
-        source=node.source,
-        hint="gc.linalg.eig and gc.linalg.eigh have gradients",
-    )
-
-
 def _lower_schur(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
     upper, vectors = lax.linalg.schur(a)
     return upper, vectors
@@ -113,7 +104,10 @@ SCHUR = OpDef(
     precision="wide",
     infer=lambda ctx, a: (infer_square(ctx, a), a),
     lower=_lower_schur,
-    gradient=_refuse_schur,
+    gradient=no_gradient(
+        lambda node: "Schur: there is no gradient of a Schur decomposition",
+        hint="gc.linalg.eig and gc.linalg.eigh have gradients",
+    ),
     layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: SCHUR_FORM * n**3),
     doc="Upper triangular t (with 2x2 blocks on the diagonal for real matrices) and unitary z "

@@ -39,7 +39,10 @@ def _infer_matmul(
 ) -> TensorType:
     require_one_dtype(ctx, a, b)
     if len(a.shape) < 2 or len(b.shape) < 2:
-        ctx.fail("both operands need two axes or more")
+        ctx.fail(
+            "both operands need two axes or more",
+            hint="x[:, None] is a column, x[None] a row; gc.dot multiplies vectors",
+        )
     free_a, inner_a = _matrix_axes(len(a.shape), transpose_a, left=True)
     free_b, inner_b = _matrix_axes(len(b.shape), transpose_b, left=False)
     columns, rows = a.shape[inner_a], b.shape[inner_b]

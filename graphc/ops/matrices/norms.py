@@ -190,7 +190,12 @@ def norm(
 
 
 def _refuse_ord(function: str, ord: Any, x: Tensor) -> NoReturn:
-    refuse(f"{function}: there is no norm of order {ord!r}", error=AttributeValueError, x=x)
+    refuse(
+        f"{function}: there is no norm of order {ord!r}",
+        error=AttributeValueError,
+        hint="vectors have numbers, matrices have 'fro', 'nuc', 1, -1, 2, -2, inf and -inf",
+        x=x,
+    )
 
 
 def cond(x: TensorLike, p: str | float | None = None, *, name: str | None = None) -> Tensor:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.errors import GradientError
 from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.emit import emit, emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
@@ -24,14 +24,6 @@ from graphc.typing import TensorLike
 __all__ = ["hessenberg", "householder_product"]
 
 _DTYPES = "float32, float64 and complex dtypes."
-
-
-def _refuse_hessenberg(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> NoReturn:
-    raise GradientError(
-        "Hessenberg: there is no gradient of a Hessenberg form",
-        source=node.source,
-        hint="gc.linalg.qr, gc.linalg.eig and gc.linalg.eigh have gradients",
-    )
 
 
 def _lower_hessenberg(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
@@ -45,7 +37,10 @@ HESSENBERG = OpDef(
     precision="wide",
     infer=lambda ctx, a: (infer_square(ctx, a), a),
     lower=_lower_hessenberg,
-    gradient=_refuse_hessenberg,
+    gradient=no_gradient(
+        lambda node: "Hessenberg: there is no gradient of a Hessenberg form",
+        hint="gc.linalg.qr, gc.linalg.eig and gc.linalg.eigh have gradients",
+    ),
     layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: 14 / 3 * n**3),  # with q; Golub & Van Loan 7.4.2
     doc="h, zero below the first subdiagonal, and unitary q such that a = q h q^H, of matrices "

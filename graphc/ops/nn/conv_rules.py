@@ -188,10 +188,15 @@ def _lower_input_gradient(ctx: LowerContext, dy: Any, w: Any, *, size: Any, **at
     def transposed(dy: Any, w: Any) -> Any:
         return jax.linear_transpose(lambda x: _convolve(x, w, attrs), x)(dy)[0]
 
-    if not ctx.in_loop or attrs["groups"] > 1:
-        return transposed(dy, w)
     plain = partial(plain_input_gradient, size=spatial, **_window_attrs(attrs))
-    return lax.platform_dependent(dy, w, cpu=plain, default=transposed)
+    return _by_platform(ctx, attrs["groups"], plain, transposed, dy, w)
+
+
+def _by_platform(ctx: LowerContext, groups: int, plain: Any, transposed: Any, *xs: Any) -> Any:
+    """The gradient of a convolution: `plain` in loops on CPUs, if there is one group."""
+    if not ctx.in_loop or groups > 1:
+        return transposed(*xs)
+    return lax.platform_dependent(*xs, cpu=plain, default=transposed)
 
 
 def _input_gradient_gradient(ctx: GradientContext, node: Node, dx: Tensor) -> list[Tensor | None]:
@@ -222,10 +227,8 @@ def _lower_kernel_gradient(ctx: LowerContext, x: Any, dy: Any, *, size: Any, **a
     def transposed(x: Any, dy: Any) -> Any:
         return jax.linear_transpose(lambda w: _convolve(x, w, attrs), w)(dy)[0]
 
-    if not ctx.in_loop or attrs["groups"] > 1:
-        return transposed(x, dy)
     plain = partial(plain_kernel_gradient, size=window, **_window_attrs(attrs))
-    return lax.platform_dependent(x, dy, cpu=plain, default=transposed)
+    return _by_platform(ctx, attrs["groups"], plain, transposed, x, dy)
 
 
 def _kernel_gradient_gradient(ctx: GradientContext, node: Node, dw: Tensor) -> list[Tensor | None]:

@@ -205,7 +205,8 @@ def window_sizes(
             ctx.fail(
                 f"a window of {reach} does not fit into {padded} elements of axis {axis + 1}, "
                 "padding included",
-                hint='use padding="same", or a smaller window or dilation',
+                hint='use padding="same", or a smaller window or dilation; channels are the last '
+                "axis, and a layer is not told how many its input has",
             )
         results.append((padded - reach) // attrs["strides"][axis] + 1)
     return tuple(results)

@@ -15,8 +15,8 @@ from graphc.ir.operand import Operand
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.joining import concatenate, split
+from graphc.ops.arrays.repeating import repeat as _repeat_all
 from graphc.ops.arrays.shape import broadcast_to, expand_dims, moveaxis, ravel, reshape, swapaxes
-from graphc.ops.arrays.shape import repeat as _repeat_all
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import joint_shape

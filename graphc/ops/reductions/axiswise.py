@@ -13,7 +13,7 @@ from graphc.ir.dtypes import BOOL, INT32, DType, as_dtype, is_integer
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.shape import reshape
+from graphc.ops.arrays.shape import one_axis, reshape
 from graphc.ops.arrays.slicing import pad_with
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import (
@@ -366,9 +366,7 @@ def _emit_cumulative(
     first: int | None = None,
 ) -> Tensor:
     """With `first`, each result excludes its own element, and the first result is `first`."""
-    if axis is None:
-        tensor, axis = reshape(tensor, (-1,)), 0
-    axis = normalize_axis(op.name, tensor, axis)
+    tensor, axis = one_axis(op.name, tensor, axis)
     if first is not None:
         shift = (-1, 1, 0) if reverse else (1, -1, 0)
         pads = [shift if i == axis else (0, 0, 0) for i in range(tensor.ndim)]

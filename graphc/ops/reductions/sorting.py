@@ -19,7 +19,7 @@ from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.along_axis import scatter_add_along_axis
 from graphc.ops.arrays.creation import iota, zeros_like
-from graphc.ops.arrays.shape import reshape
+from graphc.ops.arrays.shape import one_axis
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, infer_ordered
@@ -163,10 +163,7 @@ def sort(
         >>> run(gc.sort([7, 1, 4]))
         Array([1, 4, 7], dtype=int32)
     """
-    tensor = convert(x)
-    if axis is None:
-        tensor, axis = reshape(tensor, (-1,)), 0
-    place = normalize_axis("Sort", tensor, axis)
+    tensor, place = one_axis("Sort", x, axis)
     result: Tensor = emit(SORT, (tensor,), name=name, axis=place, keys=1)
     return flip(result, place) if descending else result
 
@@ -187,10 +184,7 @@ def argsort(x: TensorLike, axis: int | None = -1, *, name: str | None = None) ->
         >>> run(gc.argsort([7, 1, 4]))
         Array([1, 2, 0], dtype=int32)
     """
-    tensor = convert(x)
-    if axis is None:
-        tensor, axis = reshape(tensor, (-1,)), 0
-    place = normalize_axis("Sort", tensor, axis)
+    tensor, place = one_axis("Sort", x, axis)
     places = iota(tensor.shape, place, INT32)
     order: Tensor = emit(SORT, (tensor, places), name=name, axis=place, keys=1)[1]
     return order

@@ -13,12 +13,13 @@ from jax import lax
 from jax import numpy as jnp
 from jax.experimental import io_callback
 
-from graphc.errors import AttributeValueError, DTypeError, GradientError, ShapeError
+from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.dtypes import as_dtype
-from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, Effects, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.node import Node
+from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
+from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.declared import ATTRS, declare, declared, structs
 from graphc.ops.core.emit import convert, emit_node
 from graphc.ops.structure.host_words import through_words
@@ -68,14 +69,10 @@ def _lower_pure_callback(
     return through_words(call, function, structs(ctx, shapes, dtypes), operands)
 
 
-def _refuse_gradient(
-    ctx: GradientContext, node: Node, *adjoints: Tensor | None
-) -> list[Tensor | None]:
-    raise GradientError(
-        f"{node.op.name} {node.name!r}: a Python function cannot be differentiated",
-        source=node.source,
-        hint="wrap the operands in gc.stop_gradient if their gradient does not matter",
-    )
+_NO_GRADIENT = no_gradient(
+    lambda node: f"{node.op.name} {node.name!r}: a Python function cannot be differentiated",
+    hint="wrap the operands in gc.stop_gradient if their gradient does not matter",
+)
 
 
 _CALLED = {"function": Attr("function", doc="(arrays) -> list of arrays"), **ATTRS}
@@ -87,7 +84,7 @@ PY_CALLBACK = OpDef(
     attrs=_CALLED,
     infer=_infer_callback,
     lower=_lower_callback,
-    gradient=_refuse_gradient,
+    gradient=_NO_GRADIENT,
     effects=Effects.HOST,
     doc="A call of the Python `function` in each run that selects the node, in program order. The "
     "results have the declared types. With several replicas, the first one calls, with whole "
@@ -101,7 +98,7 @@ PURE_CALLBACK = OpDef(
     attrs=_CALLED,
     infer=_infer_callback,
     lower=_lower_pure_callback,
-    gradient=_refuse_gradient,
+    gradient=_NO_GRADIENT,
     doc="Calls of a Python `function` without side effects: as often as its results are needed, "
     "in any order. All dtypes.",
 )
@@ -181,7 +178,11 @@ def py_callback(
 
 def _check_function(fn: Any, pure: bool, results: Sequence[Any], source: Source | None) -> None:
     if not callable(fn):
-        raise AttributeValueError(f"py_callback: {fn!r} is not a function", source=source)
+        raise AttributeValueError(
+            f"py_callback: {fn!r} is not a function",
+            source=source,
+            hint="the function comes first: gc.py_callback(f, results, x)",
+        )
     if pure and not results:
         raise AttributeValueError(
             "py_callback: a pure function without results does nothing",
@@ -216,7 +217,9 @@ def _on_arrays(
         leaves, got = jax.tree.flatten(returned)
         if got != tree:
             raise AttributeValueError(
-                f"py_callback: the function returned {got}, declared is {tree}", source=source
+                f"py_callback: the function returned {got}, declared is {tree}",
+                source=source,
+                hint="return the results in the form of the declaration, or change the declaration",
             )
         return [_result(*row, source) for row in zip(leaves, types, strict=True)]
 
@@ -229,7 +232,9 @@ def _result(value: Any, type: TensorType, source: Any) -> Array:
     array = np.asarray(value, None if hasattr(value, "dtype") else type.dtype)
     if array.dtype != type.dtype:
         raise DTypeError(
-            f"py_callback: the function returned {array.dtype}, declared is {type}", source=source
+            f"py_callback: the function returned {array.dtype}, declared is {type}",
+            source=source,
+            hint=f'return value.astype("{type.dtype.name}"), or declare "{array.dtype.name}"',
         )
     same = len(array.shape) == type.rank and all(
         size == dim
@@ -240,6 +245,7 @@ def _result(value: Any, type: TensorType, source: Any) -> Array:
         raise ShapeError(
             f"py_callback: the function returned shape {array.shape}, declared is {type}",
             source=source,
+            hint="declare the shape that the function returns",
         )
     return array
 

@@ -15,11 +15,12 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from graphc.errors import GradientError, LoweringError
-from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.errors import LoweringError
+from graphc.ir.node import Node
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.jax_internals import LOCATIONS, changed_setting
+from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.declared import ATTRS, checked, declared, structs
 
 Array = np.ndarray[Any, Any]
@@ -112,16 +113,6 @@ def _lower(ctx: LowerContext, *operands: Any, program: Array, **given: Any) -> t
     return checked(ctx.node, results, structs(ctx, **given))
 
 
-def _refuse_gradient(
-    ctx: GradientContext, node: Node, *adjoints: Tensor | None
-) -> list[Tensor | None]:
-    raise GradientError(
-        f"Lowered {node.name!r}: a lowered JAX program has no derivative",
-        source=node.source,
-        hint="put gc.stop_gradient around it where its gradient does not matter",
-    )
-
-
 LOWERED = OpDef(
     name="Lowered",
     signature="*operands -> *results",
@@ -129,7 +120,10 @@ LOWERED = OpDef(
     attrs={"program": Attr("array", doc="the exported program of JAX, as bytes"), **ATTRS},
     infer=_infer,
     lower=_lower,
-    gradient=_refuse_gradient,
+    gradient=no_gradient(
+        lambda node: f"Lowered {node.name!r}: a lowered JAX program has no derivative",
+        hint="put gc.stop_gradient around it where its gradient does not matter",
+    ),
     doc="A JAX program as StableHLO. `gc.from_jax` uses it for primitives of other packages that "
     "no JAX function evaluates. All dtypes.",
 )

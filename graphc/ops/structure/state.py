@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from graphc.errors import DTypeError, FetchError, GradientError, GraphError, ShapeError
+from graphc.errors import DTypeError, FetchError, GraphError, ShapeError
 from graphc.ir.costs import CostContext
 from graphc.ir.dims import product
 from graphc.ir.dtypes import is_inexact
@@ -18,7 +18,6 @@ from graphc.ir.node import Node, Tensor, describe_tensors
 from graphc.ir.opdef import (
     Attr,
     Effects,
-    GradientContext,
     InferContext,
     LowerContext,
     OpDef,
@@ -28,7 +27,7 @@ from graphc.ir.scopes import AMBIENT, absolute_scope, control_inputs
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
-from graphc.ops.core.checks import same_shape
+from graphc.ops.core.checks import no_gradient, same_shape
 from graphc.ops.core.cost_rules import free
 from graphc.ops.core.emit import (
     CAST,
@@ -90,14 +89,6 @@ READ_VARIABLE = OpDef(
 )
 
 
-def _refuse_assign_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
-    raise GradientError(
-        f"Assign: the gradient does not pass through the assignment of {node.attrs['variable']!r}",
-        source=node.source,
-        hint="differentiate with respect to the value before it is assigned",
-    )
-
-
 ASSIGN = OpDef(
     name="Assign",
     signature="value -> value",
@@ -105,7 +96,13 @@ ASSIGN = OpDef(
     attrs={"variable": Attr("str")},
     infer=lambda ctx, value, *, variable: value,
     lower=_not_lowered,
-    gradient=_refuse_assign_gradient,
+    gradient=no_gradient(
+        lambda node: (
+            "Assign: the gradient does not pass through the assignment of "
+            f"{node.attrs['variable']!r}"
+        ),
+        hint="differentiate with respect to the value before it is assigned",
+    ),
     effects=Effects.WRITE,
     cost=free,
     doc="Assigns `value` to the variable; the result is the assigned value.",

@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, StateLayout, elements
+from graphc.runtime.feeds.feed_memory import is_aligned
 
 Array = np.ndarray[Any, Any]
 
@@ -20,8 +21,8 @@ Array = np.ndarray[Any, Any]
 # small program.
 LARGE: Final = 64 << 20
 
-# Bytes. JAX (0.10 to 0.12) on CPU aliases a NumPy array that begins at a multiple of this.
-_ALIGNMENT: Final = 64
+# Bytes. From this size on, a system's new memory takes longer than compiling a copy into old one.
+REUSED: Final = 16 << 20
 
 
 def pack(buffer: Buffer, values: Mapping[str, Any]) -> Any:
@@ -55,30 +56,28 @@ def place_on(value: Any, where: Any) -> jax.Array:
 
     This returns only after an array on the host has been copied. Without the wait, JAX would copy
     it in another thread and hold the array until then.
+
+    No copy aliases the array: a step cannot take over memory that belongs to NumPy. It would copy a
+    donated buffer that aliases such memory, so the state would be in memory twice.
     """
     with jax.enable_x64(True):
+        on_host = not isinstance(value, jax.Array)
+        if on_host:
+            value, devices = np.asarray(value), _devices_of(where)
+            if devices[0].platform == "cpu" and is_aligned(value):
+                value = jax.device_put(value, devices[0])  # an alias
         if isinstance(value, jax.Array):  # copied in place first: a transfer aliases it
             value = jax.device_put(value, value.sharding, may_alias=False)
-            placed: jax.Array = jax.device_put(value, where)
-            return placed
-        placed = jax.device_put(_not_aliased(np.asarray(value)), where)
-        placed.block_until_ready()
+        placed: jax.Array = jax.device_put(value, where)
+        if on_host:
+            placed.block_until_ready()
         return placed
 
 
-def _not_aliased(array: Array) -> Array:
-    """The array, or a copy of it at an address that JAX does not alias.
-
-    A step cannot take over memory that belongs to NumPy. It would copy a donated buffer that
-    aliases such memory, so the state would be in memory twice.
-    """
-    if array.ctypes.data % _ALIGNMENT:
-        return array
-    memory = np.empty(array.nbytes + 2 * _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT + array.itemsize
-    copy: Array = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
+def _devices_of(where: Any) -> list[jax.Device]:
+    """The devices of this process in a sharding, by their numbers; or the device itself."""
+    found = where.addressable_devices if isinstance(where, Sharding) else [where]
+    return sorted(found, key=lambda device: device.id)
 
 
 def filled(buffer: Buffer, value_of: Callable[[str], Any], home: Sharding | None) -> Any:
@@ -185,6 +184,43 @@ def put(
             array, value, np.int32(buffer.starts[member])
         )
         return written
+
+
+def can_overwrite(array: Any, buffer: Buffer) -> bool:
+    """Whether `overwritten` is faster than a new buffer.
+
+    That is so for large buffers on CPUs, whose memory the system provides page by page. On other
+    devices, memory costs no time, and a write can fail for lack of it.
+    """
+    if not isinstance(array, jax.Array) or buffer.kind == FLAT or size_of(buffer) < REUSED:
+        return False
+    return bool(_devices_of(array.sharding)[0].platform == "cpu")
+
+
+def overwritten(array: jax.Array, buffer: Buffer, values: Mapping[str, Any]) -> jax.Array:
+    """The buffer with new values of all its members, in the memory of `array`, which is consumed.
+
+    Values in aligned memory are copied once; see `feed_memory.aligned`.
+    """
+    if buffer.kind == OWN:
+        with jax.enable_x64(True):
+            array = _replacer(array.sharding)(array, values[buffer.members[0]])
+    else:
+        for member, name in enumerate(buffer.members):
+            array = put(array, buffer, member, values[name], donate=True)
+    return array.block_until_ready()  # until then, JAX reads the values
+
+
+@lru_cache(maxsize=256)
+def _replacer(where: Any) -> Any:
+    """A program that copies its second argument into the memory of the first."""
+    return jax.jit(
+        lambda old, new: new,
+        in_shardings=(where, where),
+        out_shardings=where,
+        donate_argnums=(0,),
+        keep_unused=True,
+    )
 
 
 @lru_cache(maxsize=256)

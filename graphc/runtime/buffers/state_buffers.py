@@ -24,7 +24,7 @@ from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, Group, Sta
 from graphc.runtime.buffers.lifting import Lifting
 from graphc.runtime.buffers.update_signatures import Roles
 
-# Small: copying so many elements costs less than an additional argument of a call (about 2 us).
+# Small: copying this many elements costs less than an additional argument of a call (about 2 us).
 SMALL = 4096
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from graphc.ir.dim_constraints import DimConstraints
-from graphc.ir.node import Node, Tensor
+from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program, region
 from graphc.ir.types import TensorType
 from graphc.ops.control.scan import SCAN
+from graphc.passes.core.building import node_of
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.buffers.state_buffers import physical
 
@@ -42,16 +42,22 @@ def looped(program: Program, count: int) -> Program:
     )
     state = {n: Tensor(t.type, n) for n, t in {**consts, **taken}.items()}
     stacked = [Tensor(_times(count, port.tensor.type), port.name) for port in feeds]
-    attrs = SCAN.complete({"consts": len(consts), "carries": len(new), "length": count})
-    operands = (*state.values(), *stacked)
-    types = SCAN.infer_types(operands, attrs, DimConstraints(), regions=(body,))
-    results = tuple([Tensor(type, f"steps:{i}") for i, type in enumerate(types)])
+    loop = node_of(
+        SCAN,
+        (*state.values(), *stacked),
+        regions=(body,),
+        name="steps",
+        consts=len(consts),
+        carries=len(new),
+        length=count,
+    )
+    results = loop.outputs
     return program.replace(
         inputs=(
             *(Port(port.name, "feed", t) for port, t in zip(feeds, stacked, strict=True)),
             *(Port(name, "state", tensor) for name, tensor in state.items()),
         ),
-        nodes=(Node(SCAN, operands, results, attrs, (body,), "steps"),),
+        nodes=(loop,),
         outputs=(
             *(Port(p.name, "fetch", t) for p, t in zip(fetches, results[len(new) :], strict=True)),
             *(Port(name, "state", t) for name, t in zip(new, results, strict=False)),

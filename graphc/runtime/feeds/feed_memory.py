@@ -9,7 +9,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-_ALIGNMENT = 64  # bytes
+_ALIGNMENT = 64  # bytes. JAX (0.10 to 0.12) on CPUs aliases arrays that begin at a multiple of it.
 _LARGE = 1 << 18  # bytes: from this size on, a copy takes longer than allocating aligned memory
 
 
@@ -21,6 +21,11 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     start = -memory.ctypes.data % _ALIGNMENT
     array: Array = memory[start : start + count].view(dtype).reshape(shape)
     return array
+
+
+def is_aligned(array: Array) -> bool:
+    """Whether JAX on CPUs uses the memory of an array directly."""
+    return bool(array.ctypes.data % _ALIGNMENT == 0)
 
 
 def own(array: Array) -> Array:
@@ -37,7 +42,7 @@ def _aligned_copy(array: Array) -> Array:
 
 
 def cannot_change(array: Any) -> bool:
-    """Whether it is certain that nobody can write to an array's memory.
+    """Whether it is certain that an array's memory cannot be written to.
 
     A read-only array proves nothing: the owner of its memory can make it writeable again, and a
     read-only view shows what is written to a bytearray, to a mapped file or to the array behind it.

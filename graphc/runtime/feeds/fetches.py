@@ -35,7 +35,7 @@ def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
         raise FetchError(
             f"{fetch!r} cannot be fetched",
             source=current_source(),
-            hint="fetch a tensor, a variable, what gc.minimize or gc.group returned, or a name",
+            hint=_instead(fetch),
         )
     if fetch in graph.variables:
         return graph.variables[fetch]
@@ -49,6 +49,12 @@ def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
             hint=nearest(fetch, known, "the graph"),
         ) from None
     return node if not node.outputs and ":" not in fetch else graph.tensor(fetch)
+
+
+def _instead(fetch: object) -> str:
+    if callable(fetch):
+        return "call it, and fetch what it returns; a training step is gc.minimize(loss, optimizer)"
+    return "fetch a tensor, a variable, what gc.minimize or gc.group returned, or a name"
 
 
 class FetchNest:

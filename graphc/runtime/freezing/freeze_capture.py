@@ -18,6 +18,7 @@ from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.core.emit import CAST, CONSTANT
 from graphc.ops.structure.state import READ_VARIABLE
+from graphc.passes.core.building import node_of
 from graphc.passes.simplify.functionalize import Functionalize
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import resolve_feed, resolve_fetch
@@ -108,8 +109,8 @@ def _with_averages(program: Program, start: int, variables: Sequence[Variable]) 
         if value.type == port.tensor.type:
             instead[port.tensor] = value
         else:
-            attrs = CAST.complete({"dtype": port.tensor.type.dtype})
-            casts.append(Node(CAST, (value,), (port.tensor,), attrs, name=port.name))
+            dtype = port.tensor.type.dtype
+            casts.append(node_of(CAST, (value,), (port.tensor,), name=port.name, dtype=dtype))
     inputs = [p for p in program.inputs if p not in ports[start:]]
     program = substitute(program.replace(inputs=(*inputs, *added)), instead)
     return program.replace(nodes=(*casts, *program.nodes))
@@ -136,7 +137,7 @@ def _with_given(program: Program, start: int, given: Mapping[Tensor, Any]) -> Pr
     program = bind_sizes(program, sizes) if sizes else program
     ports = program.ports("feed")[start:]
     constants = [
-        Node(CONSTANT, (), (port.tensor,), CONSTANT.complete({"value": array}), name=port.name)
+        node_of(CONSTANT, (), (port.tensor,), name=port.name, value=array)
         for port, array in zip(ports, arrays, strict=True)
     ]
     inputs = tuple(port for port in program.inputs if port not in ports)

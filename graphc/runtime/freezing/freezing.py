@@ -13,7 +13,7 @@ from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError, FeedError, FetchError
 from graphc.ir.capture import Fetch
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor, is_among
+from graphc.ir.node import Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ir.rewrite import rename_feeds
 from graphc.ir.source import current_source
@@ -21,6 +21,7 @@ from graphc.ir.variable import Variable
 from graphc.ir.verify import verify
 from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.base import Pass
+from graphc.passes.core.building import node_of
 from graphc.passes.frozen.fold_norms import FoldNorms
 from graphc.passes.frozen.frozen import split_frozen
 from graphc.passes.frozen.hoist_frozen import HoistFrozen
@@ -259,8 +260,7 @@ def _with_literals(
     for port in small:
         value = np.array(values[port.name])
         value.flags.writeable = False
-        attrs = CONSTANT.complete({"value": value})
-        constants.append(Node(CONSTANT, (), (port.tensor,), attrs, name=port.name))
+        constants.append(node_of(CONSTANT, (), (port.tensor,), name=port.name, value=value))
     program = program.replace(
         inputs=tuple(port for port in program.inputs if port not in small),
         nodes=(*constants, *program.nodes),

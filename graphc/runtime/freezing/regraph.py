@@ -16,6 +16,7 @@ from graphc.ir.variable import Variable
 from graphc.ops.core.emit import CONSTANT
 from graphc.ops.draws.random_keys import FOLD_IN, RANDOM_KEY
 from graphc.ops.structure.state import IDENTITY, PLACEHOLDER, READ_VARIABLE
+from graphc.passes.core.building import node_of
 from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
 
 Array = np.ndarray[Any, Any]
@@ -67,7 +68,7 @@ def _drawing(program: Program) -> Program:
         if node.op is FOLD_IN and same_items(node.inputs, (root, counter)):
             seed = Tensor(node.inputs[1].type)
             zero = np.zeros((), np.int32)
-            nodes.append(Node(CONSTANT, (), (seed,), {"value": zero}, name="random/seed"))
+            nodes.append(node_of(CONSTANT, (), (seed,), name="random/seed", value=zero))
             node = node.replace(op=RANDOM_KEY, inputs=(seed,), attrs=RANDOM_KEY.complete())
         nodes.append(node)
     kept = tuple(port for port in program.outputs if port.kind == "fetch")
@@ -103,10 +104,16 @@ class _Writer:
         value.flags.writeable = False
         type = port.tensor.type
         self.graph.restore_variable(Variable(self.graph, port.name, type, value, trainable=False))
-        attrs = {"variable": port.name, "dtype": type.dtype, "shape": type.shape}
-        name = self._unique(f"{port.name}/read")
         self._restore(
-            Node(READ_VARIABLE, (), (port.tensor,), READ_VARIABLE.complete(attrs), name=name)
+            node_of(
+                READ_VARIABLE,
+                (),
+                (port.tensor,),
+                name=self._unique(f"{port.name}/read"),
+                variable=port.name,
+                dtype=type.dtype,
+                shape=type.shape,
+            )
         )
 
     def node(self, node: Node) -> None:
@@ -123,7 +130,7 @@ class _Writer:
         if self.graph.find_node(name) is not None:  # an input or a variable has that name
             name = self._unique(name)
         result = Tensor(port.tensor.type)
-        self._restore(Node(IDENTITY, (port.tensor,), (result,), name=name))
+        self._restore(node_of(IDENTITY, (port.tensor,), (result,), name=name))
         return result
 
     def _is_input(self, name: str) -> bool:

@@ -20,7 +20,9 @@ from graphc.runtime.buffers.layout import OWN, Buffer, Slot, StateLayout, public
 from graphc.runtime.buffers.packing import (
     LARGE,
     Members,
+    can_overwrite,
     filled,
+    overwritten,
     place_on,
     put,
     size_of,
@@ -304,7 +306,8 @@ class LiveState(Uncopied):
             self._uncertain = False
 
     def _write(self, by_buffer: Mapping[int, Mapping[str, Array]], copy: bool) -> None:
-        """Writes new values; in place if a buffer also holds other variables."""
+        """Writes new values; those that are written in place come last."""
+        before = list(self.buffers)
         made = {
             number: self._written(number, members, copy)
             for number, members in by_buffer.items()
@@ -312,19 +315,28 @@ class LiveState(Uncopied):
         }
         for number, buffer in made.items():
             self.buffers[number] = buffer
-        for number, members in by_buffer.items():
-            if number not in made:
-                self.buffers[number] = self._written(number, members, copy)
+        try:
+            for number, members in by_buffer.items():
+                if number not in made:
+                    self.buffers[number] = self._written(number, members, copy)
+        except BaseException:
+            self.buffers[:] = before  # `check` finds those that were consumed
+            raise
 
     def _in_place(self, number: int, members: Mapping[str, Array]) -> bool:
-        """Whether a program on the device is used, which writes one member of several."""
-        on_device = isinstance(self.buffers[number], jax.Array)
-        return on_device and len(members) == 1 < len(self.layout.buffers[number].members)
+        """Whether a program on the device is used, which writes one member of several or all
+        members of a large buffer."""
+        value, buffer = self.buffers[number], self.layout.buffers[number]
+        if len(members) == len(buffer.members):
+            return not self.shared and can_overwrite(value, buffer)
+        return isinstance(value, jax.Array) and len(members) == 1
 
     def _written(self, number: int, members: Mapping[str, Array], copy: bool) -> Any:
         """A buffer with new values of some of its members."""
         buffer, old = self.layout.buffers[number], self.buffers[number]
         if self._in_place(number, members):
+            if len(members) == len(buffer.members):
+                return overwritten(old, buffer, members)
             ((name, value),) = members.items()
             member = buffer.members.index(name)
             return put(old, buffer, member, np.array(value), donate=not self.shared)

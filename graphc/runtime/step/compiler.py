@@ -6,6 +6,8 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import jax
+
 from graphc.build.specs import TensorSpec
 from graphc.config import CompileOptions
 from graphc.devices.asynchronous import AsyncDataParallel
@@ -13,8 +15,9 @@ from graphc.devices.machine import Machine
 from graphc.devices.mesh import Mesh, Strategy
 from graphc.devices.strategy import DataParallel
 from graphc.errors import AttributeValueError, FeedError, GraphError
-from graphc.ir.dtypes import as_dtype
+from graphc.ir.dtypes import as_dtype, kind_of
 from graphc.ir.graph import Graph
+from graphc.ir.host_values import is_typed_key
 from graphc.ir.node import Tensor
 from graphc.ir.stack import within_stack
 from graphc.passes.manager import PassReport
@@ -311,14 +314,17 @@ def make(
 
 
 def shape_of(tensor: Tensor, value: Any) -> tuple[int, ...]:
-    """The shape that a feed of `gc.compile` declares."""
+    """The shape that a feed of `gc.compile` declares. A value may have a dtype that a run casts."""
+    if is_typed_key(value):
+        value = jax.random.key_data(value)
     if isinstance(value, TensorSpec) or hasattr(value, "shape"):
         dtype = getattr(value, "dtype", None)
-        if dtype is not None and as_dtype(dtype) != tensor.type.dtype:
+        if dtype is not None and kind_of(as_dtype(dtype)) != kind_of(tensor.type.dtype):
             raise FeedError(
                 f"feed {tensor.name!r} is {tensor.type.dtype.name} in the graph, "
                 f"{as_dtype(dtype).name} in feeds",
                 source=tensor.node.source,
+                hint="feeds are cast within a kind only (bool, integer, floating, complex)",
             )
         value = value.shape
     if isinstance(value, int):

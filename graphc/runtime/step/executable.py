@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from threading import Lock
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -27,6 +25,7 @@ from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.state.initial import InitialValues
 from graphc.runtime.state.state import State
 from graphc.runtime.step.inspection import Inspected
+from graphc.runtime.step.state_positions import StatePositions
 from graphc.runtime.step.timing import measured_timeline
 from graphc.runtime.targets.executors import Executor, Places, put_on
 from graphc.runtime.targets.running import run_step
@@ -100,10 +99,7 @@ class Executable(Inspected, Uncopied):
                 self.interface.feeds, [t.node.source for t in self.feeds], strict=True
             )
         ]
-        # One attribute, because another thread may replace both values.
-        self._own = layout, self._find(layout)
-        self._elsewhere: WeakKeyDictionary[StateLayout, Places] = WeakKeyDictionary()
-        self._lock = Lock()  # of `_elsewhere`
+        self._positions = StatePositions(self.interface, layout, executor.home)
         self.is_compiled = False
         self.is_dropped = False
 
@@ -172,7 +168,7 @@ class Executable(Inspected, Uncopied):
     ) -> tuple[Fetched, State]:
         """Runs the step once. The state is marked as consumed before the run starts. So if the run
         is stopped, no usable state has lost its buffers."""
-        places = self._places_of(state)
+        places = self._positions.of(state)
         buffers = list(state.buffers)
         if state.settled is not self.executor and not self._settle(buffers, state.layout):
             state.settled = self.executor
@@ -232,7 +228,7 @@ class Executable(Inspected, Uncopied):
 
         An exception that a signal handler raises passes through.
         """
-        return run_step(self.executor, buffers, places or self._own[1], feeds)
+        return run_step(self.executor, buffers, places or self._positions.own[1], feeds)
 
     @property
     def is_uncertain(self) -> bool:
@@ -244,10 +240,6 @@ class Executable(Inspected, Uncopied):
         """
         return self.consumes and self.executor.need.large > 0
 
-    def _places_of(self, state: State) -> Places:
-        layout, places = self._own
-        return places if state.layout is layout else self._places_in(state)
-
     @property
     def layout(self) -> StateLayout:
         """The layout of the states that it uses without moving them.
@@ -257,59 +249,12 @@ class Executable(Inspected, Uncopied):
             >>> gc.compile(graph, w * 2).layout.types["w"].shape
             (2,)
         """
-        return self._own[0]
-
-    def _places_in(self, state: State) -> Places:
-        """The positions of this step's buffers in a state with another layout. If the state lacks
-        the buffers, it is moved into them.
-
-        Raises:
-            StateError: a variable is missing or has another type.
-        """
-        with self._lock:
-            found = self._elsewhere.get(state.layout)
-        if found is None:
-            self._check(state.layout)
-            if not state.layout.has(self.interface.buffers):
-                own, wanted = self.layout, state.layout.with_buffers(self.interface.buffers)
-                agrees = wanted.buffers == own.buffers and wanted.types == own.types
-                state.rearrange(own if agrees else wanted, self.executor.home)
-            found = self._find(state.layout)
-            with self._lock:
-                self._elsewhere[state.layout] = found
-        return found
-
-    def _check(self, layout: StateLayout) -> None:
-        """Checks that a state has all variables that this step uses, with the same types.
-
-        Raises:
-            StateError: a variable is missing or has another type.
-        """
-        for buffer in self.interface.buffers:
-            for name, type in zip(buffer.members, buffer.types, strict=True):
-                found = layout.types.get(name)
-                if found != type:
-                    raise StateError(
-                        f"this step takes {name!r} as {type}, and the state "
-                        + ("has no such variable" if found is None else f"has it as {found}"),
-                        hint="start from this step's own init(), or from a state of the same "
-                        "graph that was made after its last variable",
-                    )
-
-    def _find(self, layout: StateLayout) -> Places:
-        """The positions of the buffers that this step uses in `layout`, which must have them."""
-        number = {buffer: i for i, buffer in enumerate(layout.buffers)}
-        interface = self.interface
-        rows = (interface.written, interface.read, interface.assigned)
-        return Places(*([number[buffer] for buffer in row] for row in rows))
+        return self._positions.own[0]
 
     def move_to(self, layout: StateLayout) -> bool:
         """Makes `layout` the expected layout of given states. Returns False if `layout` lacks a
         buffer that this step needs. Then the step must be compiled again."""
-        if not layout.has(self.interface.buffers):
-            return False
-        self._own = layout, self._find(layout)
-        return True
+        return self._positions.move_to(layout)
 
     def convert_feeds(self, values: Sequence[object]) -> list[jax.Array | np.ndarray[Any, Any]]:
         """The checked feeds in order, in the form that the executor takes."""
@@ -429,7 +374,7 @@ class Executable(Inspected, Uncopied):
                 hint="place parts of it with gc.device; compile it for one step",
             )
         self._check_can_run()
-        places = self._places_of(state)
+        places = self._positions.of(state)
         buffers = list(state.buffers)
         self._settle(buffers, state.layout)
         values = self.convert_feeds(self._ordered({} if feeds is None else feeds))

@@ -30,12 +30,13 @@ from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import REPLICATED as WHOLE
 from graphc.ir.layouts import Layout, Sharded, axis_of
-from graphc.ir.node import EMPTY, Node, Tensor
+from graphc.ir.node import EMPTY, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.arrays.shape import RESHAPE
 from graphc.passes.core.base import Pass
+from graphc.passes.core.building import node_of
 from graphc.passes.manager import tell_of
 from graphc.passes.precision.check_numerics import NUMERICS
 from graphc.runtime.buffers.layout import StateLayout
@@ -184,10 +185,9 @@ def _checked(local: Local, options: CompileOptions) -> tuple[Local, Table | None
         return local, None
     *outputs, (name, kind, fault) = program.outputs
     shape = (1, *fault.type.shape)
-    row = Tensor(TensorType(INT32, shape), f"{NUMERICS}:0")
-    node = Node(RESHAPE, (fault,), (row,), RESHAPE.complete({"shape": shape}), name=NUMERICS)
+    node = node_of(RESHAPE, (fault,), name=NUMERICS, shape=shape)
     program = program.replace(
-        nodes=(*program.nodes, node), outputs=(*outputs, Port(name, kind, row))
+        nodes=(*program.nodes, node), outputs=(*outputs, Port(name, kind, node.outputs[0]))
     )
     return replace(local, program=program, outputs=(*local.outputs, Sharded(0))), checks
 

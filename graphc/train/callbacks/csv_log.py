@@ -22,8 +22,8 @@ class CsvLogger(RowLogger):
         every: how often, in steps.
 
     Raises:
-        AttributeValueError: `every` is not a number of steps.
-        OSError: from `fit`: the file cannot be written.
+        AttributeValueError: `path` is no path, or `every` is not a number of steps.
+        GraphcError: from `fit`: the file cannot be written.
 
     Examples:
         >>> import tempfile, pathlib

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphc.errors import AttributeValueError, GraphcError
+from graphc.ir.source import current_source
 from graphc.runtime.feeds.batches import checked_count
 from graphc.train.callbacks.base import Callback
 
@@ -27,6 +30,11 @@ class RowLogger(Callback):
     session_every = None
 
     def __init__(self, path: str | os.PathLike[str], every: int) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise AttributeValueError(
+                f"{type(self).__name__}: path must be the path of a file, got {path!r:.80}",
+                source=current_source(),
+            )
         self._path = Path(path)
         self._every = checked_count(every, f"{type(self).__name__}: every")
         self._rows: list[tuple[Row, Mapping[str, Any]]] = []
@@ -36,9 +44,10 @@ class RowLogger(Callback):
 
     def on_start(self, run: Run) -> None:
         """Begins the file, or continues it: rows of steps after the checkpoint are removed."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._rows, self._recorded = [], dict(run.recorded)
-        self._last = self.begin(self._path, run.step)
+        with self._writing():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._last = self.begin(self._path, run.step)
         self._next = time.perf_counter() + _SECONDS
 
     def on_step(self, run: Run) -> None:
@@ -59,7 +68,8 @@ class RowLogger(Callback):
             # A checkpoint between a step and its validation, such as that of an interrupted
             # validation, has written the row of the step.
             if self._last == run.step:
-                self._rows.append((self.take_back(self._path), {}))
+                with self._writing():
+                    self._rows.append((self.take_back(self._path), {}))
             else:
                 self._rows.append(({"step": run.step, "epoch": run.epoch}, run.metrics))
         self._rows[-1][0].update(figures)
@@ -73,10 +83,9 @@ class RowLogger(Callback):
         count = len(self._rows) - keep
         ready, self._rows = self._rows[:count], self._rows[count:]
         if ready:
-            self.write(
-                self._path,
-                [row | {name: float(value) for name, value in m.items()} for row, m in ready],
-            )
+            rows = [row | {name: float(value) for name, value in m.items()} for row, m in ready]
+            with self._writing():
+                self.write(self._path, rows)
             self._last = ready[-1][0]["step"]
         self._next = time.perf_counter() + _SECONDS
 
@@ -84,6 +93,17 @@ class RowLogger(Callback):
         """Returns an empty state. Writes all rows, so that the file has those of the checkpoint."""
         self._flush(keep=0)
         return {}
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise GraphcError(
+                f"{type(self).__name__}: cannot write {str(self._path)!r}: "
+                f"{error.strerror or error}",
+                hint="give a file in a folder that can be written, with room",
+            ) from error
 
     def begin(self, path: Path, step: int) -> float | None:
         """Creates the file, or keeps only its rows up to a step. Returns the step of the last."""

@@ -12,6 +12,7 @@ from typing import Any, Self
 from graphc.copying import Uncopied
 from graphc.errors import AttributeValueError, StateError
 from graphc.ir.calls import explain_methods
+from graphc.ir.members import Helpful
 from graphc.ir.source import current_source
 from graphc.train.tensorboard.event_file import EventFile, Pending, open_event_file, release
 from graphc.train.tensorboard.hparams import session_end
@@ -20,7 +21,7 @@ from graphc.train.tensorboard.summaries import event
 from graphc.train.tensorboard.values import checked_folder, checked_step, checked_tag
 
 
-class EventWriter(Uncopied):
+class EventWriter(Helpful, Uncopied):
     """Opens the event file of a folder, hands events to it and closes it; see `SummaryWriter`."""
 
     instead = "make a writer with the same folder in the other process"
@@ -48,6 +49,13 @@ class EventWriter(Uncopied):
 
         Raises:
             GraphcError: an event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> writer = gc.train.SummaryWriter(tempfile.mkdtemp())
+            >>> writer.scalar("loss", 0.5, step=10)
+            >>> writer.flush()
+            >>> writer.close()
         """
         self._own_file("flush").flush()
 
@@ -56,6 +64,11 @@ class EventWriter(Uncopied):
 
         Raises:
             GraphcError: an event was not written, and no call has said so.
+
+        Examples:
+            >>> import tempfile
+            >>> writer = gc.train.SummaryWriter(tempfile.mkdtemp())
+            >>> writer.close()
         """
         self.end(success=True)
 
@@ -68,6 +81,12 @@ class EventWriter(Uncopied):
 
         Raises:
             GraphcError: an event was not written, and no call has said so.
+
+        Examples:
+            >>> import tempfile
+            >>> writer = gc.train.SummaryWriter(tempfile.mkdtemp())
+            >>> writer.hparams({"rate": 0.1})
+            >>> writer.end(success=True)
         """
         if self._closed:
             return

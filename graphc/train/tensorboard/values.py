@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, GraphError, ShapeError
-from graphc.ir.operand import Operand, SupportsArray
+from graphc.ir.operand import Operand
+from graphc.ir.operand_types import SupportsArray
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 

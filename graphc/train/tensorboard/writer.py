@@ -85,6 +85,11 @@ class SummaryWriter(EventWriter):
         Raises:
             ShapeError, DTypeError: the value is not one real number.
             GraphcError: an earlier event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> with gc.train.SummaryWriter(tempfile.mkdtemp()) as writer:
+            ...     writer.scalar("loss", 0.5, step=10)
         """
         array = host_copy("scalar", value)
         require_rank("scalar", array, (0,), "log each element under a tag, or a histogram")
@@ -110,6 +115,11 @@ class SummaryWriter(EventWriter):
             ShapeError, DTypeError: the value is no image.
             MissingExtraError: Pillow is not installed.
             GraphcError: an earlier event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> with gc.train.SummaryWriter(tempfile.mkdtemp()) as writer:
+            ...     writer.image("digits", np.zeros((2, 8, 8, 1)), step=10)
         """
         pixels = checked_images(images, checked_number("image", "most", most, 1))
         self._put("image", tag, step, pixels.nbytes, lambda: image(tag, pixels, description))
@@ -139,6 +149,11 @@ class SummaryWriter(EventWriter):
         Raises:
             ShapeError, DTypeError: the value is no sound.
             GraphcError: an earlier event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> with gc.train.SummaryWriter(tempfile.mkdtemp()) as writer:
+            ...     writer.audio("tone", np.sin(np.arange(8000) / 3), step=10, sample_rate=8000)
         """
         rate = checked_number("audio", "sample_rate", sample_rate, 1)
         samples = checked_sounds(sounds, checked_number("audio", "most", most, 1))
@@ -165,6 +180,11 @@ class SummaryWriter(EventWriter):
         Raises:
             DTypeError: the elements are not real numbers.
             GraphcError: an earlier event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> with gc.train.SummaryWriter(tempfile.mkdtemp()) as writer:
+            ...     writer.histogram("weights", np.arange(10.0), step=10)
         """
         count = checked_number("histogram", "buckets", buckets, 1)
         array = host_copy("histogram", values)
@@ -196,6 +216,11 @@ class SummaryWriter(EventWriter):
             DTypeError: it holds something else than texts.
             ShapeError: the rows of a table have different lengths, or the rank is above 2.
             GraphcError: an earlier event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> with gc.train.SummaryWriter(tempfile.mkdtemp()) as writer:
+            ...     writer.text("notes", "a **new** rate", step=10)
         """
         texts = checked_texts(text)
         size = sum(map(len, texts.reshape(-1)))
@@ -226,6 +251,11 @@ class SummaryWriter(EventWriter):
         Raises:
             ShapeError, DTypeError, AttributeValueError: the arguments are not of this form.
             GraphcError: an earlier event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> with gc.train.SummaryWriter(tempfile.mkdtemp()) as writer:
+            ...     writer.pr_curve("val", labels=[0, 1], predictions=[0.2, 0.9], step=10)
         """
         count = checked_number("pr_curve", "thresholds", thresholds, 2)
         table = pr_table(labels, predictions, weights, count)
@@ -249,6 +279,11 @@ class SummaryWriter(EventWriter):
         Raises:
             AttributeValueError: a value is something else.
             GraphcError: an earlier event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> with gc.train.SummaryWriter(tempfile.mkdtemp()) as writer:
+            ...     writer.hparams({"rate": 0.1, "optimizer": "adam"})
         """
         found = checked_hparams(values)
         now = time.time()
@@ -268,6 +303,12 @@ class SummaryWriter(EventWriter):
         Raises:
             AttributeValueError: it is something else.
             GraphcError: an earlier event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> x = gc.placeholder((3,), name="x")
+            >>> with gc.train.SummaryWriter(tempfile.mkdtemp()) as writer:
+            ...     writer.graph(graph)
         """
         described = graph_def(_program_of("graph", target))
         content: bytes = described.definition.SerializeToString()
@@ -302,6 +343,12 @@ class SummaryWriter(EventWriter):
             UnknownNameError: the target has no such node.
             AttributeValueError: a time or a size is not a finite number of at least 0.
             GraphcError: an earlier event was not written.
+
+        Examples:
+            >>> import tempfile
+            >>> x = gc.ones((3,), name="x")
+            >>> with gc.train.SummaryWriter(tempfile.mkdtemp()) as writer:
+            ...     writer.run_metadata("step 10", graph, 10, seconds={"x": 0.001})
         """
         name = checked_tag("run_metadata", tag)
         if name in self._measured:

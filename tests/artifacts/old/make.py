@@ -1,4 +1,4 @@
-"""Writes an artifact as the graphc of today does, and what it gives, for the tests of the future.
+"""Writes an artifact with the present graphc, and its results, for future tests.
 
     python tests/artifacts/old/make.py v2-jax0.10 --parallel
 
@@ -50,7 +50,7 @@ def batch(size: int, step: int) -> dict[str, np.ndarray]:
 
 
 def play(model: gc.artifacts.Model) -> dict[str, list]:
-    """What the entry points give: what the tests compare."""
+    """The results of the entry points, which the tests compare."""
     results = {}
     for size in (1, 5):
         outputs = model.signatures["predict"](x=batch(size, 0)["x"])

@@ -1,4 +1,4 @@
-"""Colours against the standard library's, and what they do at grey."""
+"""Colours against the standard library, and their values and gradients at grey."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_transposed_is_that_of_jax(size, window, strides, dilation, padding: str
 
 
 def test_transposed_with_padding_and_groups() -> None:
-    """As by its definition: <conv(y), x> = <y, transposed(x)>."""
+    """The definition of the transpose: <conv(y), x> = <y, transposed(x)>."""
     x, w, y = arrays((2, 3, 4, 4), (3, 3, 1, 4), (2, 5, 7, 2))
     attrs = dict(strides=2, padding=((1, 1), (1, 1)), groups=2)
     _, inner = run(lambda y, w: nn.conv2d(y, w, **attrs), [y, w])

@@ -114,7 +114,7 @@ def test_the_best_tags(shape) -> None:
 
 def test_likelihood_of_tags() -> None:
     tags = RNG.integers(0, 3, (4, 4)).astype(np.int8)
-    tags[1, 2:] = -1  # what lies beyond has no effect
+    tags[1, 2:] = -1  # values beyond it have no effect
 
     def build(x, t, m, n):
         found = nn.crf_log_likelihood(x, t, m, n)
@@ -226,7 +226,7 @@ def test_gradients_of_a_crf_are_marginals_and_stay_finite() -> None:
         total = gc.reduce_sum(nn.crf_log_likelihood(x, tags, m, lengths))
         return [total, *gc.gradients(total, [x, m])]
 
-    # By all paths: the gradient is what the tags have less what is expected of a path.
+    # By all paths: the gradient is the tags' value minus the expected value of a path.
     total, slopes, of_moves = 0.0, np.zeros((3, 4, 3)), np.zeros((3, 3))
     for row, length in ((0, 4), (2, 2)):
         paths = list(itertools.product(range(3), repeat=length))

@@ -1,4 +1,4 @@
-"""Masks of sequences, and means of what they leave."""
+"""Masks of sequences, and means of the unmasked elements."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Patches, and pooling that says where the maximum is, on known and on named sizes."""
+"""Patches, and pooling that returns the position of the maximum; known and named sizes."""
 
 from __future__ import annotations
 

@@ -393,7 +393,7 @@ def test_errors_name_the_users_line(call, error: type[GraphcError], match: str) 
         x = placeholder((2, 4), name="x")
         with pytest.raises(error, match=match) as info:
             call(x)
-    if "dtype" not in match:  # raised by the IR, which knows no line
+    if "dtype" not in match:  # raised by the IR, which does not know the user's line
         assert "test_layers.py:" in str(info.value)
     assert not graph.variables
 

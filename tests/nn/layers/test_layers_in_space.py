@@ -38,7 +38,7 @@ def conv(x: Any, w: Any, strides: Any, padding: str, groups: int = 1) -> Any:
 
 
 def values_of(layers: list[Any], x: np.ndarray) -> tuple[list[Any], list[dict[str, np.ndarray]]]:
-    """What the layers give for `x`, and their variables, none of which is zero."""
+    """The results of the layers for `x`, and their variables, none of which is zero."""
     with gc.Graph() as graph:
         shape = ("batch", *x.shape[1:])
         fetches = [layer(gc.placeholder(shape, F64, name="x")) for layer in layers]

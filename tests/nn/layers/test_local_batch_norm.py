@@ -46,7 +46,7 @@ def test_on_one_device_it_is_batch_norm() -> None:
 
 
 def pieces(rows: list[Any]) -> tuple[Any, dict[str, Any]]:
-    """What each piece gives by itself, joined and averaged."""
+    """The results of the single pieces, joined and averaged."""
     runs = [run(False, piece) for piece in rows]
     return [r[0] for r in runs], {n: np.mean([r[1][n] for r in runs], axis=0) for n in runs[0][1]}
 
@@ -63,7 +63,7 @@ def test_each_device_has_its_own() -> None:
 
 @pytest.mark.parametrize("rows", [6, 7])
 def test_a_batch_that_does_not_divide(rows: int) -> None:
-    """Of 6 rows the fourth device has none, and no part in the averages; of 7 it has one."""
+    """With 6 rows the fourth device has none and does not count in averages; with 7 it has one."""
     (y, slope), state = run(True, X[:rows], strategy=gc.devices.DataParallel(4))
     parts = [X[i : min(i + 2, rows)] for i in range(0, rows, 2)]
     found, averages = pieces(parts)

@@ -1,4 +1,4 @@
-"""`UnigramSampler`: what it draws, what it counts, and that it trains."""
+"""`UnigramSampler`: its draws, its counts, and training with it."""
 
 import numpy as np
 import optax
@@ -26,7 +26,7 @@ def test_draws_with_repetition_follow_the_counts():
 
 
 def test_unique_draws():
-    """The mean of what is drawn over its expected count is 1 for every class."""
+    """For every class, the mean of draws divided by expected counts is 1."""
     runs = 3000
     with gc.Graph(seed=3) as graph:
         drawn = nn.UnigramSampler(5, 3, counts=COUNTS)(np.arange(5), training=False)

@@ -145,7 +145,7 @@ def test_a_cell_step_by_step_shares_the_layers_variables() -> None:
 
 
 def trained(strategy: Any = None) -> tuple[list[float], Any, Any, dict[str, Any]]:
-    """Five steps of a language model of two LSTMs, and what it started from."""
+    """Five steps of a language model of two LSTMs, and its initial values."""
     rng = np.random.default_rng(3)
     with gc.Graph(seed=5) as graph:
         tokens = gc.placeholder(("batch", 7), "int32", name="tokens")

@@ -72,7 +72,7 @@ def test_it_takes_few_calls() -> None:
 
 
 def test_gradients() -> None:
-    """Of the sum of all states, by the recurrence that runs the other way."""
+    """The gradient of the sum of all states, by the reverse recurrence."""
     a, b = RNG.uniform(-1, 1, (2, 6, 2))
     with gc.Graph() as graph:
         x, y = gc.placeholder((6, 2), "float64"), gc.placeholder((6, 2), "float64")

@@ -231,7 +231,7 @@ def test_a_variable_assigned_in_a_cond_in_a_loop(graph) -> None:
 
 
 def conditional_training():
-    """A step with a cond on a mean over the batch, each branch with a mean of its own."""
+    """A step with a cond on a mean over the batch. Each branch has another mean."""
     rng = np.random.default_rng(0)
     graph = gc.Graph(seed=0)
     with graph:
@@ -266,7 +266,7 @@ def test_on_two_devices_as_on_one() -> None:
 # -- in a program ---------------------------------------------------------------------------
 
 
-def test_prune_takes_results_that_nobody_uses_and_what_only_they_needed() -> None:
+def test_prune_removes_unused_results_and_their_operands() -> None:
     check(
         Prune(),
         """

@@ -46,7 +46,7 @@ def test_traced_once_for_operands_of_one_type(graph) -> None:
 
 
 def deep_network(graph, depth=6):
-    """One layer called with weights of its own each time; a loss and its gradients."""
+    """One layer, called with different weights each time; a loss and its gradients."""
     x = gc.placeholder((None, 4), name="x")
 
     @gc.function
@@ -174,7 +174,7 @@ def test_each_call_draws_from_streams_of_its_own(graph) -> None:
 
 
 def test_calls_that_draw_and_assign_share_one_function(graph) -> None:
-    """Each call is made pure by itself; what is the same then is lowered once all the same."""
+    """Each call becomes pure separately. Calls that are then equal are still lowered once."""
     count, x = gc.variable(np.int32(0), name="count"), gc.placeholder((3,), name="x")
 
     @gc.function

@@ -18,7 +18,7 @@ VECTOR = TensorType(FLOAT32, (3,))
 
 
 def loop(kind: str) -> tuple[Node, list[Tensor]]:
-    """A loop, and what it takes."""
+    """A loop, and its operands."""
     with Graph() as graph:
         x, w = graph.add_input(VECTOR, "x"), graph.add_input(VECTOR, "w")
         if kind == "While":

@@ -143,7 +143,7 @@ def test_errors(call, error, words) -> None:
             call(x)
 
 
-def test_one_draw_never_stands_in_several_places() -> None:
+def test_one_draw_is_never_used_in_several_places() -> None:
     three = np.ones(3, np.float32)
     with Graph(seed=0):
         for draws in (random.gamma(2.0, three), random.weibull(2.0, three)):

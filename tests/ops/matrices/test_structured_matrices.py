@@ -99,7 +99,7 @@ def test_matrices_of_any_size_of_numbers() -> None:
     assert_near(apart, [[0.5, 1.0], [1.0, 5e8]], rtol=1e-6)
 
 
-def test_the_slope_of_a_polar_factor_of_a_nearly_singular_matrix() -> None:
+def test_the_gradient_of_a_polar_factor_of_a_nearly_singular_matrix() -> None:
     rng = np.random.default_rng(0)
     left, right, weight = (np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(3))
     a = (left @ np.diag([1.0, 0.5, 1e-6]) @ right).astype(np.float32)

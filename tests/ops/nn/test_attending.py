@@ -94,7 +94,7 @@ def test_a_query_that_sees_nothing(mask: np.ndarray) -> None:
             assert_near(a, b, rtol=1e-10, atol=1e-12)
 
 
-def test_narrow_sums_are_wide_over_all_turns() -> None:
+def test_narrow_sums_are_wide_over_all_iterations() -> None:
     """The adjoint of the one key sums 4096 terms of one sign: in bfloat16 it would stop at 256."""
     of = Operands(
         jnp.zeros((1, 4096, 1, 1), jnp.bfloat16),

@@ -119,7 +119,7 @@ def test_what_is_not_finite_stays_in_its_image() -> None:
     assert not np.isfinite(y[~np.isfinite(wanted)]).any()  # nothing is lost
 
 
-def test_turns_take_parts_of_a_sharded_batch_each() -> None:
+def test_each_iteration_takes_a_part_of_a_sharded_batch() -> None:
     """On two devices with half of the batch each nothing travels."""
     mesh = jax.sharding.Mesh(jax.devices()[:2], ("data",))
     halves = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))

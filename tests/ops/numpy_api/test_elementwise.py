@@ -197,7 +197,7 @@ def test_what_statistics_refuse() -> None:
 
 
 def test_the_derivative_of_zeta() -> None:
-    """JAX has none; against central differences. In the first operand nobody has one."""
+    """JAX has none, so central differences are the reference. The first operand has none."""
     q = np.linspace(0.5, 3.0, 6)
     graph = Graph()
     with graph:

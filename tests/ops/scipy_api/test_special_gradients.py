@@ -39,7 +39,7 @@ def test_spence_and_its_second_derivative_at_one() -> None:
     assert_near(got, near, rtol=1e-5)
 
 
-def test_slopes_of_the_gamma_distribution_in_x() -> None:
+def test_derivatives_of_the_gamma_distribution_in_x() -> None:
     for f in (
         lambda x: igamma_grad_a(1.7, x),
         lambda x: random_gamma_grad(1.7, x),

@@ -1,4 +1,4 @@
-"""Fuse attention: every spelling means the same, forward and backward, and what is none stays."""
+"""Fuse attention: all forms give the same values and gradients; other nodes stay unchanged."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ def entries_by_heads(q: Any, k: Any, v: Any, mask: Any) -> Any:
 
 
 def entries_by_heads_in_jax(q: Any, k: Any, v: Any) -> Any:
-    """Only the mask knows two axes; operands never have them."""
+    """Only the mask has two of the axes; operands never have them."""
     logits = jnp.einsum("ntd,nsd->nts", q, k).reshape(2, 3, T, S) * 0.3
     logits = jnp.where(jnp.tril(jnp.ones((T, S), bool)), logits, -1e9).reshape(6, T, S)
     weights = jax.nn.softmax(logits, -1)
@@ -533,7 +533,7 @@ def test_an_adjoint_that_looks_like_attention_and_needs_its_own_result_stays() -
 
 
 def test_several_and_in_bodies() -> None:
-    """Each is found; a loop's body is a program of its own."""
+    """Each is found. The body of a loop is a separate program."""
     with gc.Graph() as graph:
         x = gc.placeholder((2, T, 8))
 

@@ -129,7 +129,7 @@ def test_bytes_are_those_of_operands_and_results() -> None:
     assert moved == {"Exp": 2 * 8 * 16 * 8, "Reshape": 0, "Take": 2 * 5 * 4 * 4 + 5 * 4}
 
 
-def test_a_loop_costs_all_its_turns() -> None:
+def test_a_loop_costs_all_its_iterations() -> None:
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((3, 3), name="x")
@@ -169,7 +169,7 @@ def test_open_sizes_are_named() -> None:
         costs.program_costs(program)
 
 
-def test_a_loop_moves_the_bytes_of_all_its_turns() -> None:
+def test_a_loop_moves_the_bytes_of_all_its_iterations() -> None:
     def moved(length: int) -> int:
         graph = gc.Graph()
         with graph:

@@ -63,7 +63,7 @@ def test_state_is_written_over() -> None:
     assert bytes_of(text.replace("state w", "y")) == 64 * ROW
 
 
-def test_a_loop_has_its_stacks_from_the_start_and_one_turn_at_a_time() -> None:
+def test_a_loop_has_its_stacks_from_the_start_and_one_iteration_at_a_time() -> None:
     text = """
       %0, %1 = Scan(x, w) {consts=0, carries=1, length=64} : f32[64], f32[64, 64]
           with body(a0: f32[64], a1: f32[64]) {
@@ -76,7 +76,7 @@ def test_a_loop_has_its_stacks_from_the_start_and_one_turn_at_a_time() -> None:
     assert bytes_of(text) == 64 * ROW + ROW + 2 * ROW
 
 
-def test_a_map_runs_all_turns_at_once() -> None:
+def test_a_map_runs_all_iterations_at_once() -> None:
     text = """
       %0 = Map(w) {mapped=1, length=64} : f32[64, 64] with body(a0: f32[64]) {
         %0 = CumSum(a0) {axis=0} : f32[64]
@@ -89,7 +89,7 @@ def test_a_map_runs_all_turns_at_once() -> None:
 
 
 @pytest.mark.parametrize("unused", ["%1 = Softmax(x) {axis=0} : f32[64]", ""])
-def test_what_nobody_uses_is_gone_at_once(unused: str) -> None:
+def test_unused_values_are_freed_at_once(unused: str) -> None:
     nodes = f"""
       {unused}
       %0 = Softmax(x) {{axis=0}} : f32[64]

@@ -1,4 +1,4 @@
-"""The scan that passes share: what it replaces, counts and reports."""
+"""The scan that passes share: replacements, counts and errors."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_an_order_is_found_in_which_each_old_value_is_read_before_it_is_written(
 
 
 def test_an_element_of_an_old_value_for_all_rows() -> None:
-    """Read before the loop; what spreads it goes into the loop, and is nobody's reader."""
+    """The element is read before the loop. The node that broadcasts it moves into the loop."""
     start = program(f"""program p({HEAD}) {{
         {PRODUCT}
         %1 = Slice(m) {{starts=[0, 0], limits=[1, 1], strides=[1, 1]}} : f32[1, 1]

@@ -109,7 +109,7 @@ def moments(draw: Any) -> Program:
 
 def test_moments() -> None:
     def check(before: Program, after: Program) -> None:
-        """No sum shares its difference with another, nor with what else is made of it."""
+        """No sum shares its difference with another sum or another use."""
         used = Prune().run(after).program
         users = used.users()
         for node in used.nodes:
@@ -231,7 +231,7 @@ def stacks(draw: Any) -> Program:
         return emit.cast(made, draw(st.sampled_from((BF16, BF16, F32))))
 
     def loop(stacked: Sequence[Tensor], vectors: Sequence[Tensor], depth: int) -> list[Tensor]:
-        """A loop over some of the stacks; what it stacked."""
+        """A loop over some of the stacks, and its stacked results."""
 
         def turn(carry: list[Tensor], xs: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             values = [*vectors, *carry, *xs]

@@ -8,6 +8,7 @@ import pytest
 
 import graphc as gc
 from graphc.passes.cpu.xla_options import quicker_options, suited_options
+from tests.compiling import optimised
 from tests.passes.check import pair, program
 
 ATTRS = "strides=[1, 1], padding=[[0, 0], [0, 0]], dilation=[1, 1]"
@@ -84,17 +85,20 @@ def test_below_o3_llvm_compiles_quicker_and_the_users_level_wins(
     monkeypatch: pytest.MonkeyPatch, pipeline: str, given: dict[str, int], wanted: int | None
 ) -> None:
     options = gc.CompileOptions(pipeline=pipeline, cache=None, xla_options=given)
-    assert wanted == options_seen(monkeypatch, options).get(LEVEL)
+    with optimised():
+        assert wanted == options_seen(monkeypatch, options).get(LEVEL)
 
 
 def test_the_level_is_for_cpu_and_that_of_the_environment_wins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert quicker_options(program(TRAINED), "cpu") == {LEVEL: 2}
-    assert quicker_options(program(TRAINED), "gpu") == {}
-    monkeypatch.setenv("XLA_FLAGS", f"--{LEVEL}=0")
-    assert quicker_options(program(TRAINED), "cpu") == {}
+    assert quicker_options(program(TRAINED), "cpu") == {}  # conftest.py turns optimizations off
+    with optimised():
+        assert quicker_options(program(TRAINED), "cpu") == {LEVEL: 2}
+        assert quicker_options(program(TRAINED), "gpu") == {}
+        monkeypatch.setenv("XLA_FLAGS", f"--{LEVEL}=0")
+        assert quicker_options(program(TRAINED), "cpu") == {}
 
 
 DRAWN = """
@@ -114,4 +118,5 @@ def test_draws_alone_keep_the_bits_of_jax(
     monkeypatch: pytest.MonkeyPatch, rest: str, wanted: dict[str, int]
 ) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert quicker_options(program(DRAWN + rest), "cpu") == wanted
+    with optimised():
+        assert quicker_options(program(DRAWN + rest), "cpu") == wanted

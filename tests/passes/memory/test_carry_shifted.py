@@ -1,4 +1,4 @@
-"""Carry shifted: which stacks a loop carries, which it takes, and that it means the same."""
+"""Carry shifted: which stacks a loop carries, which it takes; the values do not change."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.passes.preserving import check_preserving, for_all, preserved
 
 CARRY = CarryShifted()
 HEAD = "program p(x: f32[2, 2], d: f32[2, 2], w: f32[4, 2, 2], s: f32[4, 2, 2])"
-# Stacks what each layer takes and what it gives.
+# Stacks the input and the output of each layer.
 FORWARD = """%h, %in, %out = Scan(x, w) {consts=0, carries=1, length=4}
     : f32[2, 2], f32[4, 2, 2], f32[4, 2, 2] with layer(a0: f32[2, 2], a1: f32[2, 2]) {
     %0 = MatMul(a0, a1) : f32[2, 2]
     %1 = Tanh(%0) : f32[2, 2]
     return r0 = %1, r1 = a0, r2 = %1
   }"""
-# Takes the slope from what the layer gave, and the gradient from what it took.
+# Takes the derivative from the layer's output, and the gradient from its input.
 BACKWARD = """%b, %g = Scan(d, IN, OUT) {consts=0, carries=1, length=4, reverse=true}
     : f32[2, 2], f32[4, 2, 2] with slopes(a0: f32[2, 2], a1: f32[2, 2], a2: f32[2, 2]) {
     %0 = Square(a2) : f32[2, 2]
@@ -44,7 +44,7 @@ def text(*nodes: str, taken: str = "%in", given: str = "%out", more: str = "") -
 
 
 def carried(first: str, stack: str, *, backwards: bool = True) -> str:
-    """The backward loop with what a layer gave carried, from `first` on."""
+    """The backward loop that carries the output of a layer, from `first` on."""
     return f"""%b, %q, %g = Scan(d, {first}, {stack})
         {{consts=0, carries=2, length=4, reverse={str(backwards).lower()}}}
         : f32[2, 2], f32[2, 2], f32[4, 2, 2]
@@ -65,7 +65,7 @@ def test_what_a_layer_gives_is_what_the_next_one_takes() -> None:
 
 
 def test_a_stack_of_slices() -> None:
-    """As `RollRepeats` leaves it where the last layer is outside of the loop."""
+    """The program after `RollRepeats` if the last layer is outside the loop."""
     apart = "%0, %1, %2, %3 = Unstack(%in) : f32[2, 2], f32[2, 2], f32[2, 2], f32[2, 2]"
     again = "%4 = Tanh(x) : f32[2, 2]\n  %5 = Stack(%1, %2, %3, %4) : f32[4, 2, 2]"
     check(
@@ -108,7 +108,7 @@ def test_a_stack_turned_around() -> None:
 
 
 def test_a_loop_in_the_same_direction() -> None:
-    """There what a layer took is what the iteration before took of the other stack."""
+    """There, the input of a layer is what the previous iteration took from the other stack."""
     before = program(text().replace("reverse=true", "reverse=false"))
     after, changed = CARRY.run(before)
     assert changed == 1
@@ -152,7 +152,7 @@ DELAYED_ONLY = DELAYED_ONLY.replace(", r4 = %1", "")
 
 
 def carried_once(text: str) -> Program:
-    """What the pass makes of a program in which it finds one stack."""
+    """The result of the pass for a program in which it finds one stack."""
     before = program(text)
     after, changed = CARRY.run(before)
     assert changed == 1
@@ -177,7 +177,7 @@ def test_a_first_slice_in_a_stack_that_stays() -> None:
 
 
 def test_two_loops_in_a_row() -> None:
-    """What the second one takes first is what the first one gave last."""
+    """The first input of the second loop is the last output of the first loop."""
     again = FORWARD.replace("%h, %in, %out", "%k, %in2, %out2").replace("(x, w)", "(%h, s)")
     joined = "%i = Concatenate(%in, %in2) {axis=0} : f32[8, 2, 2]\n  "
     joined += "%o = Concatenate(%out, %out2) {axis=0} : f32[8, 2, 2]"

@@ -32,7 +32,7 @@ PATHS = {
 
 
 def ways(pair: LoopPair) -> Iterator[Plan]:
-    """Every plan there is, turn by turn and in segments of every length."""
+    """Every possible plan, for single iterations and for segments of every length."""
     for plan in plans(pair):
         for turns in (None, *range(2, pair.length // 2 + 1)):
             if turns is None or pair.length % turns == 0:

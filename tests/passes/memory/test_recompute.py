@@ -1,4 +1,4 @@
-"""Recompute: what is stacked, and what is computed again, as text before and after."""
+"""Recompute: stacked and recomputed values, as text before and after."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def test_no_more_than_the_budget_asks_for() -> None:
 
 
 def test_a_stack_that_others_take_too_stays_and_costs_nothing() -> None:
-    """What is fetched is there anyway, so nothing is gained by computing it again."""
+    """A fetched value exists anyway, so computing it again saves nothing."""
     check_stays(LEAST, KEEPS_ALL.replace("w = %4", "w = %4, hidden = %2"))
 
 
 def test_what_can_not_be_reached_again_is_saved() -> None:
-    """The new carry is an operand of the backward turn; the one before is not needed."""
+    """The new carry is an operand of the backward iteration; the previous one is not needed."""
     check_stays(
         LEAST,
         """
@@ -95,7 +95,7 @@ def test_what_can_not_be_reached_again_is_saved() -> None:
 
 
 def test_the_narrowest_place_is_saved() -> None:
-    """Of a chain from 64 elements over 8 to 64, the 8; a cut, not the carry nor what is taken."""
+    """In a chain from 64 elements over 8 to 64, the 8: a cut, not the carry or an operand."""
     check(
         LEAST,
         """
@@ -136,8 +136,8 @@ def test_the_narrowest_place_is_saved() -> None:
     )
 
 
-def test_a_carry_of_many_turns_is_kept_of_some() -> None:
-    """Of 16 turns in segments of 4: 4 carries stay, and each segment stacks 4 more."""
+def test_a_carry_of_many_iterations_is_kept_of_some() -> None:
+    """For 16 iterations in segments of 4: 4 carries are kept, and each segment stacks 4 more."""
     check(
         LEAST,
         """
@@ -186,7 +186,7 @@ def test_a_carry_of_many_turns_is_kept_of_some() -> None:
 
 
 def test_bodies_are_looked_into() -> None:
-    """As `run_steps` makes them: the pair is in the body of a loop over steps."""
+    """As in `run_steps`: the pair is in the body of a loop over steps."""
     nodes = KEEPS_ALL[KEEPS_ALL.index("%0, %1") : KEEPS_ALL.rindex("return")]
     nodes = nodes.replace("(x, w)", "(a2, a0)").replace("(dy, w,", "(a1, a0,")
     start = program(

@@ -23,7 +23,7 @@ def pairs_of(text: str) -> list[LoopPair]:
 
 
 def all_ways(pair: LoopPair) -> Iterator[tuple[int, int]]:
-    """(bytes, cost) of every choice of what is saved."""
+    """(bytes, cost) of every possible set of saved values."""
     values = [*pair.inner.carries, *pair.made]
     for saved in subsets(values):
         found = again(pair, frozenset(saved), pair.taken.values())

@@ -52,7 +52,7 @@ def stacks(before: Program, a_pass: StackLess = StackLess()) -> int:  # noqa: B0
 def test_only_products_that_take_less_time_than_a_stack_are_computed_again(
     width: int, dtype: str, left: int
 ) -> None:
-    """Of the carry and the result of a product in each turn, the carry is stacked in any case."""
+    """Each iteration has a carry and a product. The carry is stacked in any case."""
     before = layers(width, dtype)
     assert stacks(before) == left
     assert (StackLess().run(before).program is before) == (left == 2)

@@ -1,4 +1,4 @@
-"""Update in loop: what it moves into a loop, what it leaves and why, and that it means the same."""
+"""Update in loop: updates that it moves and updates that it leaves; the values do not change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RESULTS = "state w = %w, state m = %m"
 
 LATE = "%late = After(a5, %4) : f32[2, 4]\n    "
 
-# The loop with the momentum in it; `first` says where the number of the first slice comes from.
+# The loop with the momentum in it; `<first>` is the tensor with the number of the first slice.
 MOVED = """%i = Constant() {value=u32[] 2} : u32[]
   <more>
   %d, %m, %w, %e = Scan(r, x, m, w, <first>, h) {consts=1, carries=4, length=3, reverse=true}

@@ -1,4 +1,4 @@
-"""What waits for whom before state is written over, and that XLA then copies nothing."""
+"""The order of nodes before state is overwritten; XLA then copies nothing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_is_fused_is_followed_to_what_is_not() -> None:
 @pytest.mark.parametrize(
     "nodes",
     [
-        # nobody else reads it
+        # no other node reads it
         "%0 = MatMul(x, w) : f32[2, 2]\n%1 = Add(w, %0) : f32[2, 2]\nreturn state w = %1",
         # the old value is given
         "%0 = Add(w, x) : f32[2, 2]\nreturn old = w, state w = %0",

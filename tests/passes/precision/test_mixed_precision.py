@@ -1,4 +1,4 @@
-"""Mixed precision, in pairs of programs before and after, and by what training gives."""
+"""Mixed precision, in pairs of programs before and after, and in training."""
 
 from __future__ import annotations
 

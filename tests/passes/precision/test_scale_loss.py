@@ -1,4 +1,4 @@
-"""Loss scaling: what the scale does to a step, skipped steps, and what else they leave alone."""
+"""Loss scaling: scaled steps, skipped steps, and values that a skipped step keeps."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def stays(nodes: str, a_pass: Pass = ROLL) -> None:
 
 
 def layers(weights: str, x: str = "x", start: int = 0, activation: str = "Tanh") -> str:
-    """`x = tanh(x * w)` for each of the weights: two nodes a turn, numbered from `start`."""
+    """`x = tanh(x * w)` for each of the weights: two nodes each, numbered from `start`."""
     lines = []
     for number, weight in enumerate(weights):
         place = start + 2 * number
@@ -51,7 +51,7 @@ LAYER = """with layer(a0: f32[2], a1: f32[2]) {
 
 
 def loops(before: Program, a_pass: Pass = ROLL) -> list[tuple[int, int]]:
-    """(turns, nodes of a turn) of each loop that rolling the program gives."""
+    """(iterations, nodes of an iteration) of each loop in the rolled program."""
     rolled = a_pass.run(before).program
     scans = [node for node in rolled.nodes if node.op.name == "Scan"]
     return [(node.attrs["length"], len(node.regions[0].nodes)) for node in scans]

@@ -12,7 +12,7 @@ from graphc.passes.rolling.roll_repeats import RollRepeats
 from tests.passes.check import check, program
 from tests.passes.rolling.models import ROLL, rolls, text
 
-# The backward pass needs no gradient of x, so its last turn is another.
+# The backward pass needs no gradient of x, so its last iteration differs.
 FOUR_LAYERS = """
     %0 = Multiply(x, a) : f32[2]
     %1 = Tanh(%0) : f32[2]
@@ -36,7 +36,7 @@ FOUR_LAYERS = """
 """
 
 
-def test_a_turn_that_the_backward_pass_does_not_have_stays_out_of_the_forward_loop() -> None:
+def test_an_iteration_that_the_backward_pass_does_not_have_stays_out_of_the_forward_loop() -> None:
     rolls(
         FOUR_LAYERS,
         """
@@ -65,7 +65,7 @@ def test_a_turn_that_the_backward_pass_does_not_have_stays_out_of_the_forward_lo
 
 
 def test_a_loop_that_would_then_not_be_worth_it_stays_and_its_stacks_are_cut() -> None:
-    """Four turns of two nodes save six, three save four."""
+    """Four iterations of two nodes save six nodes, three save four."""
     rolled = RollRepeats(turns=3, saved=6, work=0).run(program(text(FOUR_LAYERS))).program
     kinds = [node.op.name for node in rolled.nodes]
     assert kinds.count("Slice") == 3  # of the parameters and of both saved values
@@ -74,7 +74,7 @@ def test_a_loop_that_would_then_not_be_worth_it_stays_and_its_stacks_are_cut() -
 
 
 def chain(weights: str, start: int) -> str:
-    """A product with each weight in turn, from x."""
+    """Products with all weights one after the other, from x."""
     lines, x = [], "x"
     for place, weight in enumerate(weights, start):
         lines.append(f"%{place} = Multiply({x}, {weight}) : f32[2]")
@@ -112,7 +112,7 @@ def aligned(*chains: str, worth: int = 2) -> list[str]:
         (["abcd", "acd"], ["abcd", "acd"]),  # not side by side
         (["abcd", "bcde"], ["bcd", "bcd"]),  # each has one that the other does not
         (["abcd", "edcb"], ["bcd", "dcb"]),
-        (["abcdefg", "def"], ["def", "abc", "def"]),  # what is cut off may be a loop of its own
+        (["abcdefg", "def"], ["def", "abc", "def"]),  # the part that is cut off may be another loop
         (["abcdefg", "de"], ["de", "abc", "fg", "de"]),
         (["abcde", "defg"], ["de", "abc", "de", "fg"]),
         (["abcd", "cbd"], ["abcd", "cbd"]),  # in another order
@@ -122,7 +122,7 @@ def aligned(*chains: str, worth: int = 2) -> list[str]:
     ],
     ids=str,
 )
-def test_which_turns_stay(before: list[str], after: list[str]) -> None:
+def test_which_iterations_stay(before: list[str], after: list[str]) -> None:
     assert aligned(*before) == after
 
 

@@ -10,7 +10,7 @@ WEIGHTS = "w0: state f32[2], w1: state f32[2], w2: state f32[2]"
 
 
 def test_updates_of_parameters_alike_become_one_of_stacked_parameters() -> None:
-    """In the order of the stack they begin at, whatever order they stand in."""
+    """In the order of the stack at which they begin, whatever their order in the program."""
     check(
         GROUP,
         f"""

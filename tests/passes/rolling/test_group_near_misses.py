@@ -1,4 +1,4 @@
-"""GroupAlike: what is left as it is, and how far rows are followed."""
+"""GroupAlike: nodes that stay unchanged, and how far rows are followed."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_each_device_has_a_map_of_its_own() -> None:
 
 
 def columns(depth: int, first: str, last: str) -> str:
-    """Three chains of Tanh, side by side, from w0, w1 and w2 or what `first` makes of them."""
+    """Three parallel chains of Tanh, from w0, w1 and w2 or from the results of `first`."""
     row = ["w0", "w1", "w2"] if not first else ["%a", "%b", "%c"]
     lines = [first]
     for place in range(depth):

@@ -85,7 +85,7 @@ def test_slices_that_stay(starts: tuple[int, ...]) -> None:
 
 
 def test_a_sum_of_padded_pieces() -> None:
-    """As gradients of slices are added up, from the last to the first."""
+    """The order in which gradients of slices are added, from the last to the first."""
     check_pair(
         JOIN,
         """

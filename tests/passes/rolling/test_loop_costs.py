@@ -1,4 +1,4 @@
-"""How many turns a loop takes at once: what is estimated, and that it is done."""
+"""How many iterations of a loop are compiled as one: the estimate and its use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.passes.check import program
 
 
 def unroll(shape: str, weights: str, state: str = "state") -> int:
-    """How many turns at once the loop over `x * w` takes."""
+    """How many iterations of the loop over `x * w` are compiled as one."""
     lines, x = [], "x"
     for place, w in enumerate(weights):
         lines.append(f"%{place} = Multiply({x}, {w}) : f32[{shape}]")
@@ -24,7 +24,7 @@ def unroll(shape: str, weights: str, state: str = "state") -> int:
     return turns
 
 
-def test_only_tiny_turns_without_parameters_of_their_own_are_unrolled() -> None:
+def test_only_tiny_iterations_without_parameters_of_their_own_are_unrolled() -> None:
     assert unroll("4", "aaaa") == 4
     assert unroll("4", "abcd", state="feed") == 4
     assert unroll("4", "abcd") == 1
@@ -32,7 +32,7 @@ def test_only_tiny_turns_without_parameters_of_their_own_are_unrolled() -> None:
     assert unroll("n", "aaaa") == 1  # may be large
 
 
-def test_what_is_asked_for_reaches_the_compiled_loop() -> None:
+def test_the_requested_unrolling_reaches_the_compiled_loop() -> None:
     start = program(
         """
         program p(x: f32[2]) {

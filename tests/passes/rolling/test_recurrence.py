@@ -1,4 +1,4 @@
-"""What a loop over repeated nodes would carry, take and share."""
+"""The carries, slices and shared values of a loop over repeated nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.passes.check import program
 
 
 def of(nodes: str, period: int, first: int = 0) -> list[Recurrence]:
-    """The recurrences of the nodes from the place `first` on, in turns of `period`."""
+    """The recurrences of the nodes from position `first`, with `period` nodes an iteration."""
     state = ", ".join(f"w{i}: state f32[2]" for i in range(5))
     text = f"program p(x: f32[2], y: f32[2], {state}) {{\n{indent(nodes, '  ')}\n  return\n}}"
     row = program(text).nodes[first:]
@@ -29,7 +29,7 @@ def names(tensors: tuple | list) -> list[str]:
     return [t.name for t in tensors]
 
 
-def test_a_carry_a_shared_value_and_one_of_each_turn() -> None:
+def test_a_carry_a_shared_value_and_one_of_each_iteration() -> None:
     (found,) = of(
         """
         %0 = Multiply(x, w0) : f32[2]
@@ -74,7 +74,7 @@ def test_one_carry_used_twice_is_one() -> None:
     assert found.operands == [[Carried(0), Carried(0)]] and len(found.carries) == 1
 
 
-def test_the_second_result_of_a_node_is_told_from_the_first() -> None:
+def test_the_second_result_of_a_node_is_distinguished_from_the_first() -> None:
     (found,) = of(
         """
         %0, %1 = Split(x) {axis=0, sizes=[1, 1]} : f32[1], f32[1]
@@ -100,8 +100,8 @@ def test_the_second_result_of_a_node_is_carried() -> None:
     assert [carry.following for carry in found.carries] == [Inner(1, 1)]
 
 
-def test_the_first_turn_may_take_anything_from_before_for_a_carry() -> None:
-    """Even a value of an earlier turn: here the carry begins at the middle of the first."""
+def test_the_first_iteration_may_take_anything_from_before_for_a_carry() -> None:
+    """Even a value of an earlier iteration: here the carry begins in the middle of the first."""
     (found,) = of(
         """
         %0 = Negative(x) : f32[2]
@@ -115,8 +115,8 @@ def test_the_first_turn_may_take_anything_from_before_for_a_carry() -> None:
     assert found.begin == 1 and found.carries[0].initial.name == "%0"
 
 
-def test_a_first_turn_wired_otherwise_stays_outside() -> None:
-    """It makes by itself what the others carry."""
+def test_a_first_iteration_wired_otherwise_stays_outside() -> None:
+    """It computes the value that the others carry."""
     (found,) = of(
         """
         %0 = Tanh(x) : f32[2]
@@ -131,7 +131,7 @@ def test_a_first_turn_wired_otherwise_stays_outside() -> None:
     assert (found.begin, len(found.turns)) == (2, 2)
 
 
-def test_a_turn_wired_otherwise_in_the_middle_makes_two() -> None:
+def test_an_iteration_wired_otherwise_in_the_middle_makes_two() -> None:
     before, after = of(
         """
         %0 = Multiply(x, w0) : f32[2]
@@ -145,10 +145,10 @@ def test_a_turn_wired_otherwise_in_the_middle_makes_two() -> None:
     assert (before.begin, len(before.turns)) == (0, 2)
     assert (after.begin, len(after.turns)) == (2, 3)
     assert after.carries[0].initial.name == "w2"
-    assert names(after.stacks[0]) == ["%1", "w3", "w4"]  # what its first turn takes
+    assert names(after.stacks[0]) == ["%1", "w3", "w4"]  # the operand of its first iteration
 
 
-def test_a_value_of_two_turns_back_follows_from_a_carry() -> None:
+def test_a_value_of_two_iterations_back_follows_from_a_carry() -> None:
     (found,) = of(
         """
         %0 = Add(x, y) : f32[2]
@@ -163,8 +163,8 @@ def test_a_value_of_two_turns_back_follows_from_a_carry() -> None:
     assert [each.initial.name for each in found.carries] == ["x", "y"]
 
 
-def test_a_value_of_two_turns_back_may_begin_as_another_carry() -> None:
-    """The second turn takes w0, where the first result would be if the pattern went on."""
+def test_a_value_of_two_iterations_back_may_begin_as_another_carry() -> None:
+    """The second iteration takes w0 in place of the first result of the pattern."""
     (found,) = of(
         """
         %0 = Add(x, y) : f32[2]
@@ -179,7 +179,7 @@ def test_a_value_of_two_turns_back_may_begin_as_another_carry() -> None:
     assert [each.initial.name for each in found.carries] == ["x", "w0", "y"]
 
 
-def test_values_of_three_turns_back_end_the_stretch() -> None:
+def test_values_of_three_iterations_back_end_the_stretch() -> None:
     first, *_ = of(
         """
         %0 = Add(x, y) : f32[2]
@@ -193,12 +193,12 @@ def test_values_of_three_turns_back_end_the_stretch() -> None:
     assert len(first.turns) == 3 and first.operands == [[Carried(0), Stacked(0)]]
 
 
-def test_turns_without_a_carry_are_a_recurrence_too() -> None:
+def test_iterations_without_a_carry_are_a_recurrence_too() -> None:
     (found,) = of("\n".join(f"%{i} = Multiply(x, w{i}) : f32[2]" for i in range(3)), period=1)
     assert found.carries == [] and found.operands == [[Invariant(0), Stacked(0)]]
 
 
-def test_one_turn_is_none() -> None:
+def test_one_iteration_is_none() -> None:
     assert of("%0 = Negative(x) : f32[2]", period=1) == []
     assert recurrences([]) == []
 

@@ -26,13 +26,13 @@ def found(items: str, turns: int = 2, saved: int = 1) -> list[tuple[str, int]]:
         ("abcdef", []),
         ("aa", [("aa", 1)]),
         ("ababab", [("ababab", 2)]),
-        ("xababay", [("ababa", 2)]),  # cut short: turns may begin at either letter
+        ("xababay", [("ababa", 2)]),  # cut short: iterations may begin at either letter
         ("abcabcabc", [("abcabcabc", 3)]),
         ("aabaabaab", [("aabaabaab", 3), ("aa", 1), ("aa", 1), ("aa", 1)]),
         ("abxababab", [("ababab", 2)]),  # one that differs ends a repeat
         ("ababxabab", [("abab", 2), ("abab", 2)]),
         ("ababcdcd", [("abab", 2), ("cdcd", 2)]),
-        ("abcbabcbabcb", [("abcbabcbabcb", 4)]),  # two kinds that alternate are one turn
+        ("abcbabcbabcb", [("abcbabcbabcb", 4)]),  # two kinds that alternate are one iteration
     ],
 )
 def test_what_is_found(items: str, expected: list[tuple[str, int]]) -> None:
@@ -49,14 +49,14 @@ def test_the_best_comes_first_and_of_equals_the_shorter_period() -> None:
     assert found("abababab")[0] == ("abababab", 2)  # 6; with period 4 it is 4
 
 
-def test_few_turns_and_small_savings_are_left_out() -> None:
+def test_few_iterations_and_small_savings_are_left_out() -> None:
     assert found("ababab", turns=3) == [("ababab", 2)]
     assert found("abab", turns=3) == []
     assert found("ababab", saved=4) == [("ababab", 2)]
     assert found("ababab", saved=5) == []
 
 
-def test_turns_and_what_is_saved_count_whole_turns() -> None:
+def test_iterations_and_what_is_saved_count_whole_iterations() -> None:
     repeat = Repeat(start=2, length=11, period=3)
     assert (repeat.turns, repeat.saved) == (3, 6)
 

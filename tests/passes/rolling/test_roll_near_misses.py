@@ -1,4 +1,4 @@
-"""RollRepeats: blocks that differ, and what is not worth a loop."""
+"""RollRepeats: blocks that differ, and repetitions that are too small for a loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.passes.check import program
 from tests.passes.rolling.models import LAYER, ROLL, layers, loops, rolls, stays, text
 
 
-def test_a_first_and_a_last_turn_that_differ_stay_outside() -> None:
+def test_a_first_and_a_last_iteration_that_differ_stay_outside() -> None:
     rolls(
         f"""
         %0 = Multiply(x, a) : f32[2]
@@ -32,9 +32,9 @@ def test_a_first_and_a_last_turn_that_differ_stay_outside() -> None:
     )
 
 
-def test_what_a_first_turn_has_in_common_does_not_shift_the_others() -> None:
-    """From the first product to the last Tanh there are four turns that begin in mid-block; the
-    three of whole blocks carry one value instead of two."""
+def test_what_a_first_iteration_has_in_common_does_not_shift_the_others() -> None:
+    """From the first product to the last Tanh there are four iterations that begin in the middle
+    of a block. The three of whole blocks carry one value instead of two."""
     rolls(
         """
         %0 = Relu(x) : f32[2]
@@ -70,7 +70,7 @@ def test_what_a_first_turn_has_in_common_does_not_shift_the_others() -> None:
     )
 
 
-def test_a_turn_in_the_middle_that_differs_parts_two_loops() -> None:
+def test_an_iteration_in_the_middle_that_differs_parts_two_loops() -> None:
     rolls(
         f"""
         {layers("abc")}
@@ -98,7 +98,7 @@ def test_a_kind_that_changes_for_good_makes_two_loops() -> None:
 
 
 def test_an_inner_value_that_is_fed_cuts_the_chain() -> None:
-    """Here what would be %4 is given as z: there are two chains."""
+    """Here z takes the place of %4, so there are two chains."""
     rolls(
         f"""
         {layers("ab")}
@@ -130,7 +130,7 @@ def test_layers_outside_that_are_more_than_half_as_many_leave_no_loop() -> None:
     stays(f"{cut}\n{layers('def', 'z', 5)}\nreturn y = %10, cut = %4")
 
 
-def test_what_goes_back_three_turns_stays_flat() -> None:
+def test_what_goes_back_three_iterations_stays_flat() -> None:
     stays(
         """
         %0 = Add(x, y) : f32[2]
@@ -146,8 +146,8 @@ def test_what_goes_back_three_turns_stays_flat() -> None:
 CHAIN = f"{layers('abcd')}\nreturn y = %7"
 
 
-def test_too_few_turns_nodes_or_elements_are_not_worth_a_loop() -> None:
-    """Four turns of two nodes and of two elements each."""
+def test_too_few_iterations_nodes_or_elements_are_not_worth_a_loop() -> None:
+    """Four iterations of two nodes with two elements each."""
     for worth in (ROLL, RollRepeats(4, 6, 4)):
         assert loops(program(text(CHAIN)), worth) == [(4, 2)]
     for not_worth in (RollRepeats(5, 6, 4), RollRepeats(4, 7, 4), RollRepeats(4, 6, 5)):
@@ -156,7 +156,7 @@ def test_too_few_turns_nodes_or_elements_are_not_worth_a_loop() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 7])
-def test_a_node_on_another_device_is_no_part_of_a_turn(place: int) -> None:
+def test_a_node_on_another_device_is_no_part_of_an_iteration(place: int) -> None:
     lines = CHAIN.splitlines()
     lines[place] += " on /device:GPU:1"
     rolled = ROLL.run(program(text("\n".join(lines)))).program
@@ -170,7 +170,7 @@ def test_a_node_on_another_device_is_no_part_of_a_turn(place: int) -> None:
 def test_nodes_with_effects_are_never_rolled(
     shown: list[int], rolled: list[tuple[int, int]]
 ) -> None:
-    """What stands after or between them may be."""
+    """Nodes after them or between them may be rolled."""
     start = program(text(CHAIN))
     shows = replace(start.nodes[1].op, effects=Effects.HOST)
     nodes = [
@@ -183,13 +183,13 @@ def test_nodes_with_effects_are_never_rolled(
     assert [node.op for node in after.nodes].count(shows) == len(shown)
 
 
-def test_turns_that_do_not_need_each_other_are_left_to_group_alike() -> None:
+def test_iterations_that_do_not_need_each_other_are_left_to_group_alike() -> None:
     nodes = [line for i, w in enumerate("abcdef") for line in layers(w, "x", 2 * i).splitlines()]
     stays("\n".join([*nodes, "return a = %1, b = %3, c = %5, d = %7, e = %9, f = %11"]))
 
 
-def test_turns_that_begin_in_the_middle_do_not_need_each_other_for_that() -> None:
-    """From the first Tanh to the last product there are three, which hand on the product."""
+def test_iterations_that_begin_in_the_middle_do_not_need_each_other_for_that() -> None:
+    """From the first Tanh to the last product there are three iterations that carry the product."""
     stays(
         """
         %0 = Tanh(x) : f32[2]
@@ -206,8 +206,8 @@ def test_turns_that_begin_in_the_middle_do_not_need_each_other_for_that() -> Non
     )
 
 
-def test_a_sum_that_grows_from_turn_to_turn_makes_no_loop() -> None:
-    """A norm over many parameters, say: one node of four needs the turn before."""
+def test_a_sum_that_grows_from_iteration_to_iteration_makes_no_loop() -> None:
+    """For example a norm over many parameters: one node of four needs the iteration before."""
     nodes, total = [], "x"
     for i, w in enumerate("abcdef"):
         p = 4 * i
@@ -222,8 +222,8 @@ def test_a_sum_that_grows_from_turn_to_turn_makes_no_loop() -> None:
 
 
 def test_work_counts_as_well_as_nodes() -> None:
-    """One node of five needs the turn before, and does most of the work: as in the backward pass
-    of layers whose activations have long derivatives."""
+    """One node of five needs the iteration before, and does most of the work, as in the backward
+    pass of layers whose activations have long derivatives."""
     inputs = ", ".join(f"{name}: state f32[8, 8]" for name in "abcdef")
     nodes, last = [], "x"
     for i, w in enumerate("abcdef"):

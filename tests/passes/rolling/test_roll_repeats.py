@@ -1,4 +1,4 @@
-"""RollRepeats: what becomes a loop, as text before and after."""
+"""RollRepeats: repeated nodes become loops, as text before and after."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_layers_become_one_loop_over_their_stacked_parameters() -> None:
     )
 
 
-def test_two_kinds_that_alternate_are_one_turn() -> None:
+def test_two_kinds_that_alternate_are_one_iteration() -> None:
     rolls(
         f"""
         {layers("a")}
@@ -58,8 +58,8 @@ def test_two_kinds_that_alternate_are_one_turn() -> None:
     )
 
 
-def test_turns_begin_where_the_fewest_values_pass() -> None:
-    """Not at the first Add, which is like those that end a turn."""
+def test_iterations_begin_where_the_fewest_values_pass() -> None:
+    """Not at the first Add, which is like those at the end of an iteration."""
     rolls(
         """
         %0 = Negative(d) : f32[2]
@@ -91,7 +91,7 @@ def test_turns_begin_where_the_fewest_values_pass() -> None:
     )
 
 
-def test_a_mask_that_was_left_in_the_first_turn_goes_before_the_loop() -> None:
+def test_a_mask_that_was_left_in_the_first_iteration_goes_before_the_loop() -> None:
     check(
         ROLL,
         """
@@ -177,7 +177,7 @@ def test_one_value_is_carried_twice_where_it_begins_as_two() -> None:
     )
 
 
-def test_a_value_of_two_turns_back_is_carried_twice() -> None:
+def test_a_value_of_two_iterations_back_is_carried_twice() -> None:
     rolls(
         """
         %0 = Add(x, y) : f32[2]
@@ -203,7 +203,7 @@ def test_a_value_of_two_turns_back_is_carried_twice() -> None:
 
 
 def test_layers_that_take_the_value_of_the_last_but_one() -> None:
-    """As the couplings of a normalising flow do."""
+    """Like the couplings of a normalising flow."""
     turns = [
         f"%{2 * i} = Multiply(%{2 * i - 1}, {w}) : f32[2]\n"
         f"%{2 * i + 1} = Add(%{2 * i - 3}, %{2 * i}) : f32[2]"
@@ -260,7 +260,7 @@ def test_named_sizes() -> None:
     )
 
 
-def test_turns_that_hold_loops_themselves() -> None:
+def test_iterations_that_hold_loops_themselves() -> None:
     inner = """{consts=0, carries=1, length=4} : f32[2] with inner(a0: f32[2], a1: f32[2]) {
             %0 = Add(a0, a1) : f32[2]
             return r0 = %0
@@ -343,7 +343,7 @@ def test_bodies_are_rolled_too() -> None:
     )
 
 
-def test_names_say_what_a_node_stands_for() -> None:
+def test_loops_and_their_nodes_have_common_names() -> None:
     nodes, x = [], "x"
     for i, w in enumerate("abc"):
         nodes.append(f'%{2 * i} = Multiply({x}, {w}) : f32[2] as "block{i}/Multiply"')
@@ -361,7 +361,7 @@ def test_names_say_what_a_node_stands_for() -> None:
 
 
 def parameters(layer: str, shared: int) -> list[tuple[int, int]]:
-    """(turns, nodes of a turn) of the loops over four layers, forward and backward."""
+    """(iterations, nodes of one) of the loops over four layers, forward and backward."""
     states = ", ".join(f"{name}: state f32[2, 2]" for name in "abcd")
     lines, h = [], "x"
     for name in "abcd":
@@ -393,8 +393,8 @@ def test_small_loops_over_parameters_that_another_loop_stacks() -> None:
     assert parameters(layer, shared=5) == [(4, 4)]
 
 
-def test_turns_that_share_their_parameters_may_be_fewer() -> None:
-    """Four turns over x and y; four over variables of their own."""
+def test_iterations_that_share_their_parameters_may_be_fewer() -> None:
+    """Four iterations over x and y; four over separate variables."""
     nodes = []
     for i, weight in enumerate([*"yyyy", *"abcd"]):
         activation = "Sigmoid" if i < 4 else "Tanh"
@@ -408,8 +408,8 @@ def test_turns_that_share_their_parameters_may_be_fewer() -> None:
         assert [node.attrs["length"] for node in scans] == lengths
 
 
-def test_a_loop_over_parameters_that_another_one_stacks_may_have_a_turn_less() -> None:
-    """Four layers forward and three of them back, where four turns are asked for."""
+def test_a_loop_over_parameters_that_another_one_stacks_may_have_an_iteration_less() -> None:
+    """Four layers forward and three of them backward, where the minimum is four iterations."""
     nodes = [layers("abcd"), "%30 = Negative(%7) : f32[2]", layers("dcb", "%30", 40, "Sigmoid")]
     before = program(text("\n".join([*nodes, "return y = %45"])))
     for steps, lengths in ((None, [4]), (4, [3, 3])):

@@ -1,4 +1,4 @@
-"""RollRepeats: what loops take stacked and give, from state, constants and each other."""
+"""RollRepeats: stacked operands and results of loops, from state, constants and other loops."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from tests.passes.check import check, program
 from tests.passes.rolling.models import ROLL, layers, rolls, text
 
 
-def test_the_backward_pass_takes_what_the_forward_pass_saved_as_it_lies() -> None:
-    """Backwards: the reverse scan. Both what a turn made and the carry as it entered."""
+def test_the_backward_pass_takes_the_stacks_of_the_forward_pass_without_a_copy() -> None:
+    """The reverse scan takes results of each iteration and the carry at its start."""
     rolls(
         """
         %0 = Multiply(x, a) : f32[2]
@@ -51,7 +51,7 @@ def test_the_backward_pass_takes_what_the_forward_pass_saved_as_it_lies() -> Non
 
 
 def test_tied_weights_are_shared_and_the_sum_of_their_gradients_is_carried() -> None:
-    """The gradient of the last layer is the first of the sum, so its turn stays outside."""
+    """The gradient of the last layer starts the sum, so its iteration stays outside."""
     rolls(
         f"""
         {layers("aaaa")}
@@ -91,8 +91,8 @@ def test_tied_weights_are_shared_and_the_sum_of_their_gradients_is_carried() -> 
     )
 
 
-def test_constants_of_the_turns_become_one_constant() -> None:
-    """As the keys of dropout in each layer, which fold in another number."""
+def test_constants_of_the_iterations_become_one_constant() -> None:
+    """Like the dropout keys of the layers, each of which folds in another number."""
     check(
         ROLL,
         """
@@ -150,7 +150,7 @@ def test_of_constants_and_state_a_stack_is_made() -> None:
     )
 
 
-def test_values_of_single_turns_are_cut_from_a_stack_but_the_last_carry_is_there() -> None:
+def test_values_of_single_iterations_are_cut_from_a_stack_but_the_last_carry_is_there() -> None:
     rolls(
         f"""
         {layers("abc")}
@@ -173,7 +173,7 @@ def test_values_of_single_turns_are_cut_from_a_stack_but_the_last_carry_is_there
     )
 
 
-def test_a_value_of_one_turn_may_be_shared_by_a_later_loop() -> None:
+def test_a_value_of_one_iteration_may_be_shared_by_a_later_loop() -> None:
     rolls(
         f"""
         {layers("aaa")}
@@ -234,7 +234,7 @@ def test_each_result_of_a_node_is_stacked_by_itself() -> None:
     )
 
 
-def test_a_later_loop_over_fewer_turns_takes_a_part() -> None:
+def test_a_later_loop_over_fewer_iterations_takes_a_part() -> None:
     rolls(
         """
         %0 = Tanh(x) : f32[2]
@@ -275,7 +275,7 @@ def test_a_later_loop_over_fewer_turns_takes_a_part() -> None:
 
 
 def test_where_orders_differ_the_one_of_most_stacks_wins_and_the_others_are_turned() -> None:
-    """The last loop takes u t s and %5 %3 %1 as they lie, backwards, and %0 %2 %4 turned."""
+    """The last loop takes u t s and %5 %3 %1 without a copy, backwards, and %0 %2 %4 reversed."""
     rolls(
         """
         %0 = Tanh(x) : f32[2]
@@ -316,7 +316,7 @@ def test_where_orders_differ_the_one_of_most_stacks_wins_and_the_others_are_turn
 
 
 def test_with_as_many_stacks_each_way_a_loop_goes_forwards() -> None:
-    """The second one takes a b c as they lie and x %1 %3 turned."""
+    """The second one takes a b c without a copy and x %1 %3 reversed."""
     rolls(
         f"""
         {layers("abc")}
@@ -355,8 +355,8 @@ def test_two_loops_over_the_same_parameters_share_a_stack() -> None:
 
 
 def test_loops_over_the_same_layers_begin_at_the_same_layer() -> None:
-    """The first half of the first layer differs, so forward turns could begin in the middle of a
-    layer, with as few carries. The backward loop would then take stacks in pieces."""
+    """The first half of the first layer differs, so forward iterations could begin in the middle of
+    a layer, with as few carries. The backward loop would then take stacks in pieces."""
     count = 6
     lines, x = [], "x"
     for i in range(count):

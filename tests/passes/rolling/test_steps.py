@@ -41,7 +41,7 @@ def kinds(before: Program) -> list[str]:
 
 
 def test_the_forward_loop_has_the_steps_that_the_backward_loop_reads() -> None:
-    """Nothing is sliced: what the first and the last step give is there by itself."""
+    """Nothing is sliced: the results of the first and the last step are separate values."""
     step = ["Multiply", "Tanh"]
     found = kinds(steps(1 << 16))
     assert found == [*step, "Scan 8", *step, "Multiply", "Scan 8", "Multiply"]

@@ -1,4 +1,4 @@
-"""Eliminate common subexpressions: what is equal, and what only looks so."""
+"""Eliminate common subexpressions: equal nodes, and nodes that only look equal."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_loops_with_other_bodies_are_not() -> None:
     check_stays(EliminateCommon(), loops("Add", "Multiply"))
 
 
-def test_nodes_asked_onto_two_devices_stay_two() -> None:
+def test_nodes_placed_on_two_devices_are_not_merged() -> None:
     start = program(
         """
         program p(x: f32[3]) {

@@ -1,4 +1,4 @@
-"""Fold constants: what is computed once, and what must stay as it is."""
+"""Fold constants: nodes that are computed once, and nodes that must stay."""
 
 from __future__ import annotations
 

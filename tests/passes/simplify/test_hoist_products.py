@@ -1,4 +1,4 @@
-"""Hoist products: products added into a carry are one after the loop, and what keeps them in."""
+"""Hoist products: products added into a carry become one after the loop; exceptions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAD = "h: f32[2, 9], x: f32[4, 2, 8], u: f32[4, 2, 9]"
 
 def loop(body: str, results: str = "h = %h, g = %g, y = %y", start: str = "0.0") -> str:
     """A program with a loop that carries h and a matrix g from `start`, over x and u, and stacks
-    %d; `body` makes %g of a turn."""
+    %d; `body` makes %g of an iteration."""
     return f"""program p({HEAD}) {{
   %0 = Constant() {{value=f32[] {start}}} : f32[]
   %1 = BroadcastTo(%0) {{shape=[8, 9]}} : f32[8, 9]
@@ -108,7 +108,7 @@ def test_casts_come_after_the_loop() -> None:
     check(HoistProducts(), loop(NARROW), NARROW_HOISTED)
 
 
-def test_two_products_in_a_turn() -> None:
+def test_two_products_in_an_iteration() -> None:
     check(HoistProducts(), loop(TWICE), TWICE_HOISTED)
 
 
@@ -209,7 +209,7 @@ def test_a_carry_that_is_read_stays() -> None:
 
 
 def own(rows: int, turns: int = 4) -> str:
-    """A loop that has to stack `rows` rows of 9 a turn."""
+    """A loop that has to stack `rows` rows of 9 in each iteration."""
     return f"""program p(g: f32[8, 9], x: f32[{turns}, {rows}, 8], u: f32[{turns}, {rows}, 9]) {{
       %g = Scan(g, x, u) {{consts=0, carries=1, length={turns}}} : f32[8, 9]
           with body(g: f32[8, 9], x: f32[{rows}, 8], u: f32[{rows}, 9]) {{
@@ -229,13 +229,13 @@ def test_many_rows_stay() -> None:
 
 
 def test_a_long_loop_stays() -> None:
-    """4 rows of 8 turns take as much as 4 matrices."""
+    """4 rows of 8 iterations take as much memory as 4 matrices."""
     assert HoistProducts().run(program(own(4, turns=8))).changed == 1
     check_stays(HoistProducts(), own(4, turns=9))
 
 
 def test_a_budget() -> None:
-    """The stack of 4 rows in 8 turns is larger than the matrix that it is for."""
+    """The stack of 4 rows in 8 iterations is larger than the matrix that it replaces."""
     assert HoistProducts(budget=10**6).run(program(own(4, turns=8))).changed == 1
     check_stays(HoistProducts(budget=100), own(4, turns=8))
 
@@ -331,7 +331,7 @@ def in_loops(program: Program, loops: int = 0) -> list[tuple[int, ...]]:
 
 
 def exchanges(program: Program) -> list[tuple[str, tuple[int, ...]]]:
-    """The exchanges between replicas, and the shapes of what they give."""
+    """The exchanges between replicas, and the shapes of their results."""
     found: list[tuple[str, tuple[int, ...]]] = []
     for node in program.nodes:
         if node.op.name in EXCHANGES:

@@ -1,4 +1,4 @@
-"""Hoist sums: rows added into a carry are added after the loop, and what keeps them in it."""
+"""Hoist sums: rows added into a carry are added after the loop; exceptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ZEROS = """
 
 def loop(body: str, results: str, head: str = HEAD) -> str:
     """A program with a loop that carries h and a table g from 0, over i and u, `body` with v as
-    the rows of a turn."""
+    the rows of an iteration."""
     return f"""program p({head}) {{{ZEROS}
   %h, %g = Scan(h, %1, i, u) {{consts=0, carries=2, length=4, reverse=true}} : f32[3], f32[9, 3]
       with body(h: f32[3], g: f32[9, 3], i: i32[2], u: f32[2, 3]) {{
@@ -62,7 +62,7 @@ def test_a_sum_into_a_carry(body: str) -> None:
     check(HoistSums(), loop(body, "h = %h, g = %g"), HOISTED)
 
 
-def test_two_sums_in_a_turn_one_with_indices_of_its_own() -> None:
+def test_two_sums_in_an_iteration_one_with_indices_of_its_own() -> None:
     after = f"""program p({HEAD}) {{{ZEROS}
   %h, %vs, %js = Scan(h, i, u) {{consts=0, carries=1, length=4, reverse=true}}
       : f32[3], f32[4, 2, 3], i32[4, 2]

@@ -106,7 +106,7 @@ def test_a_branch_that_a_constant_chooses() -> None:
     )
 
 
-def test_a_choice_made_at_run_time_and_a_device_asked_for_stay() -> None:
+def test_choices_at_run_time_and_nodes_with_a_device_stay() -> None:
     check_stays(
         InlineBodies(),
         """

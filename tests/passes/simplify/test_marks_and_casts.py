@@ -108,7 +108,7 @@ def test_what_is_computed_is_rounded_once() -> None:
 
 
 def test_casts_one_after_the_other_are_spread_together() -> None:
-    """As of a variable that is rounded to bfloat16 and computed with in float32."""
+    """Like the gradient of a variable that is rounded to bfloat16 and used in float32."""
     check(
         SpreadCasts(),
         """

@@ -39,7 +39,7 @@ def test_hoisting() -> None:
     check_preserving(HoistFrozen(), with_bodies(), least=0.4)
 
 
-# -- sums over turns ------------------------------------------------------------------------
+# -- sums over iterations ------------------------------------------------------------------------
 
 VECTOR, STACK = (TensorType(as_dtype("f32"), dims) for dims in ((2,), (3, 2)))
 

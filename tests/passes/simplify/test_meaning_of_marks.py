@@ -1,4 +1,4 @@
-"""Passes that read and write what concerns a training step, on generated programs."""
+"""Passes that read and write the marks of a training step, on generated programs."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def casts(draw: Any) -> Program:
 
 def test_spreading_casts() -> None:
     def check(before: Program, after: Program) -> None:
-        """What rounds a variable has one user at most."""
+        """A node that rounds a variable has at most one user."""
         users, state = after.users(), set(after.input_tensors("state"))
         for node in after.nodes:
             if node.op is CAST and node.inputs[0] in state:
@@ -285,7 +285,7 @@ def test_without_a_step_nothing_is_scaled() -> None:
 
 
 def first_fault(program: Program, inputs: Sequence[Array]) -> tuple[list[int], str, list[Array]]:
-    """What was made first, and where; the name of the node; the outputs."""
+    """The first fault and its node; the name of the node; the outputs."""
     faults: list[tuple[list[int], str]] = []
 
     def look(path: Any, node: Node, operands: Sequence[Array], results: Sequence[Array]) -> None:

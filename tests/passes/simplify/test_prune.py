@@ -29,7 +29,7 @@ def test_what_no_output_needs_goes() -> None:
     )
 
 
-def test_an_input_that_nobody_reads_stays_the_callers_to_give() -> None:
+def test_an_unused_input_must_still_be_given() -> None:
     check_stays(
         Prune(),
         """

@@ -1,4 +1,4 @@
-"""Sparse gradients: what is updated by rows, what that becomes, and what must stay dense."""
+"""Sparse gradients: updates by rows, their form, and updates that must stay dense."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GRADIENT = """
   %1 = BroadcastTo(%0) {shape=[50, 3]} : f32[50, 3]
   %2 = ScatterAdd(%1, i, u) {axis=0, mode="clip"} : f32[50, 3]
 """
-# The gradient on the rows used, before what is done with it.
+# The gradient of the used rows, before its use.
 USED = """
   %rows, %places = UniqueRows(i) {size=50, clipped=1} : i32[4], i32[2, 2]
   %0 = Constant() {value=f32[] 0.0} : f32[]
@@ -455,7 +455,7 @@ def test_rows_chosen_by_what_rows_became_stay() -> None:
 
 
 def test_two_updates_after_each_other_write_into_one_buffer() -> None:
-    """The second stands on what the first made, since that took the buffer of the old table."""
+    """The second uses the result of the first, which took the buffer of the old table."""
     before = whole("""
   %3 = Subtract(t, %2) : f32[50, 3]
   %4 = Take(%3, i) {axis=0} : f32[2, 2, 3]
@@ -468,7 +468,7 @@ def test_two_updates_after_each_other_write_into_one_buffer() -> None:
 
 
 def same_values(text: str) -> None:
-    """The pass changes the program, and not what it gives."""
+    """The pass changes the program, but not its results."""
     before = program(text)
     result = ALWAYS.run(before)
     assert result.changed

@@ -1,4 +1,4 @@
-"""Sessions and states whose variables share buffers: nobody sees it."""
+"""Sessions and states whose variables share buffers: users see no difference."""
 
 import json
 from typing import Any
@@ -172,7 +172,7 @@ def test_states_of_any_layout_serve_any_executable() -> None:
     graph, x, loss, train = perceptron()
     with graph:
         look = graph.variables["b0"].read() * 2
-    early = gc.compile(graph, look)  # b0 alone, in a buffer of its own
+    early = gc.compile(graph, look)  # b0 alone, in a separate buffer
     old = early.init()
     step = gc.compile(graph, [train, loss], {x: (8, 6)})
     assert early.layout is not step.layout
@@ -212,7 +212,7 @@ def test_an_interface_is_enough_to_run() -> None:
         assert interface == step.interface
         executor = Executor(interface, lambda s=step: s.executor.compiled, step.devices, 4)
 
-        unknown: Any = None  # what it was made from: nothing of this is needed to run
+        unknown: Any = None  # its original graph is not needed to run it
         again = Executable(
             FetchSet.of(graph, [train, loss], [x]), executor, layout=step.layout,
             report=PassReport(), key=step.cache_key, stages=unknown, load_seconds=0.0,

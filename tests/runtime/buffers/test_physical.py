@@ -1,4 +1,4 @@
-"""State in shared buffers: what groups programs propose, and that they mean the same with them."""
+"""State in shared buffers: the groups that programs propose; the values do not change."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ program p(x: f32[3], w0: state f32[3], w1: state f32[3], b: state f32[2]) {
   return loss = %2, state w0 = %3, state w1 = %4
 }
 """
-# One of the blocks is read by itself, and the new values come one by one in another order.
+# One of the blocks is read separately, and the new values come one by one in another order.
 LOOSE = """
 program p(x: f32[3], w0: state f32[3], w1: state f32[3], w2: state f32[3]) {
   %0 = Stack(w0, w1, w2) : f32[3, 3]
@@ -159,7 +159,7 @@ def proposed(text):
     return layout, physical(program, layout)
 
 
-def test_what_lies_as_it_is_used_costs_nothing() -> None:
+def test_state_in_the_used_layout_costs_nothing() -> None:
     layout, local = proposed(ROLLED)
     assert groups_of(layout.buffers) == [Group(STACKED, ("w0", "w1"))]
     assert ops(local) == ["Multiply", "ReduceSum"]
@@ -172,7 +172,7 @@ def test_updates_of_many_variables_become_one() -> None:
     groups = [Group(FLAT, ("p0", "p1", "p2")), Group(FLAT, ("m0", "m1", "m2"))]
     assert groups_of(layout.buffers) == groups
     found = ops(local)
-    # p0 alone is looked at by itself; gradients are joined, and the rest works on the buffers.
+    # Only p0 is read separately. Gradients are joined, and other nodes use the buffers.
     assert found.count("Concatenate") == 1
     assert found.count("Subtract") == 2 and found.count("Multiply") == 2
     assert "Split" not in found

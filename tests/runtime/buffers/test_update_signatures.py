@@ -30,7 +30,7 @@ def test_a_role_is_the_operators_that_lead_to_it() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 10, 45, 59])
-def test_roles_do_not_depend_on_which_is_asked_for_first(first: int) -> None:
+def test_roles_do_not_depend_on_the_order_of_queries(first: int) -> None:
     """Long chains have no role; their beginnings have one, whoever asked before."""
     made, tensors = chain(60)
     roles = Roles(made)

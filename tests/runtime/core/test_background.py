@@ -1,4 +1,4 @@
-"""Compiling ahead and in the background: what is said at once, what waits, what is side by side."""
+"""Compilation ahead of time and in the background: early errors, waiting, concurrency."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def model() -> tuple[gc.Graph, gc.Tensor, gc.Tensor, gc.Tensor, gc.Node]:
 
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> threading.Barrier:
-    """Lets a compilation go on only when another has begun in another thread."""
+    """Makes a compilation wait until another thread has begun another one."""
     barrier = threading.Barrier(2, timeout=60)
     compile = JaxProgram.compile
 

@@ -445,7 +445,7 @@ def test_a_signal_that_is_ignored_costs_nothing(monkeypatch: pytest.MonkeyPatch)
     assert set(exchanged) <= {signal.SIGINT}
 
 
-def test_handlers_are_told_apart_by_identity() -> None:
+def test_handlers_are_compared_by_identity() -> None:
     class Equal:
         """Equal to all others, also to `signal.SIG_IGN`."""
 

@@ -1,4 +1,4 @@
-"""Feeds are copied unless nobody can ever write to their memory."""
+"""Feeds are copied unless their memory can never be written to."""
 
 import mmap
 from collections.abc import Callable

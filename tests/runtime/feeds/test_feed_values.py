@@ -49,7 +49,7 @@ class HasDLPack:
 
 
 class Rows:
-    """A sequence that is neither a list nor a tuple."""
+    """A sequence that is not a list or a tuple."""
 
     def __init__(self, value: list[int]) -> None:
         self._value = value

@@ -1,4 +1,4 @@
-"""Named sizes when values are fed: solved, checked, and asked for."""
+"""Named sizes when values are fed: solved, checked, and required."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_a_size_that_was_found_to_be_twice_another(graph) -> None:
     assert "test_named_sizes.py" in str(caught.value)
 
 
-def test_an_equality_of_sizes_that_are_not_fed_is_nobodys_concern(graph) -> None:
+def test_an_equality_of_sizes_that_are_not_fed_is_not_checked(graph) -> None:
     a, b, c = (
         gc.placeholder(s, name=n) for n, s in (("a", ("n", 2)), ("b", ("m",)), ("c", ("k",)))
     )

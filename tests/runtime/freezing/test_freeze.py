@@ -1,4 +1,4 @@
-"""Freezing: a graph whose variables are constants gives what the session gave."""
+"""Freezing: a graph with constants for variables gives the results of the session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IMAGES = np.random.default_rng(0).standard_normal((4, 6, 6, 4)).astype("f")
 
 
 def kinds(graph: gc.Graph) -> list[str]:
-    """The operators, but for what enters and leaves."""
+    """The operators, without inputs and outputs."""
     ends = ("Placeholder", "ReadVariable", "Constant", "Identity")
     return [node.op.name for node in graph.nodes if node.op.name not in ends]
 
@@ -78,7 +78,7 @@ def test_batch_norm_goes_into_the_layer_before_it(layer: str, training: bool, lo
     assert_near(got, want, rtol=1e-4, atol=1e-5)
 
 
-def test_what_stands_between_keeps_them_apart() -> None:
+def test_nodes_in_between_prevent_folding() -> None:
     with gc.Graph() as g:
         x = gc.placeholder((None, 4), name="x")
         norm = gc.nn.BatchNorm(name="norm")
@@ -326,7 +326,7 @@ def test_what_cannot_be_frozen(do: Any, error: type[GraphcError], text: str) -> 
 
 
 def _in_bodies(x: Any, flag: Any, w: Any) -> dict[str, Any]:
-    """One thing in many places: x times a function of w, and more where the flag says so."""
+    """x times a function of w in several bodies, and more if the flag is true."""
 
     def step(h: Any) -> Any:
         scale = gc.exp(w) / gc.sqrt(gc.reduce_sum(gc.square(w)))
@@ -387,7 +387,7 @@ def test_narrow_layers_and_mixed_precision() -> None:
 
 
 def test_a_users_own_average_takes_nothings_place() -> None:
-    """Only what batch norm normalises by gives way to its average."""
+    """Only the statistics of batch norm are replaced by their averages."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((None, 3), name="x")

@@ -102,7 +102,7 @@ def test_lapack_of_every_dtype_and_routine_is_known() -> None:
 
 @pytest.mark.parametrize("platform", ["cuda", "rocm"])
 def test_what_jax_lowers_to_for_gpus_is_known(platform: str) -> None:
-    """This needs no GPU. XLA adds calls of its own when it compiles, see `KNOWN`."""
+    """This needs no GPU. XLA adds other calls when it compiles, see `KNOWN`."""
 
     def everything(a: Any) -> Any:
         linalg = jax.lax.linalg

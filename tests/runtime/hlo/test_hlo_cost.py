@@ -1,4 +1,4 @@
-"""What a step costs by its HLO text: collectives, time by the roofline, and XLA's own figures."""
+"""The cost of a step from its HLO text: collectives, roofline time, and XLA's own figures."""
 
 import math
 from typing import Any

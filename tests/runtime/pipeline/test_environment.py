@@ -1,4 +1,4 @@
-"""The cache key's other half: everything outside the program that changes what is compiled."""
+"""The cache key's other half: everything outside the program that affects compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`CompileOptions(memory_limit=...)`: what is computed again, the same numbers, what is refused."""
+"""`CompileOptions(memory_limit=...)`: recomputed values, equal results, errors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def attending(dtype: str = "float32") -> Model:
 
 
 def recurrent(dtype: str = "float32", said: str = "") -> Model:
-    """A user's loop of many turns over shared weights."""
+    """A user's loop of many iterations over shared weights."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((TURNS, None, WIDTH), dtype, name="x", batch_axis=1)
@@ -116,7 +116,7 @@ def compiled(model: Model, limit: Any = None, **more: Any) -> gc.Executable:
 
 @functools.cache
 def unlimited(build: Any, dtype: str = "float32", **more: Any) -> tuple[Model, gc.Executable]:
-    """A model and its step without a limit, made once for all tests."""
+    """A model and its step without a limit, shared by all tests."""
     model = build(dtype, **more)
     return model, compiled(model)
 
@@ -221,7 +221,7 @@ def test_numerics_are_checked_of_what_runs() -> None:
 
 @pytest.mark.parametrize("share", [0.6, 0.15])
 def test_what_has_effects_runs_once(share: float, capfd: Any) -> None:
-    """Turn by turn and in segments: a print in the body is not run again."""
+    """With single iterations and with segments, a print in the body is not repeated."""
     model = recurrent(said="turn")
     free = compiled(model)
     tight = compiled(model, limit_of(free, share))
@@ -296,7 +296,7 @@ def test_a_second_start_searches_nothing(tmp_path: Any) -> None:
 # -- what does not fit -----------------------------------------------------------------------
 
 
-def test_the_least_limit_is_told_and_is_enough() -> None:
+def test_the_least_limit_is_reported_and_is_enough() -> None:
     model, free = unlimited(blocks)
     with pytest.raises(ExecutionError, match="it takes at least") as caught:
         compiled(model, "100KiB")

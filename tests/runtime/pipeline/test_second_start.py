@@ -1,4 +1,4 @@
-"""What one process compiled, another finds: no pass, trace, lowering or compile is repeated."""
+"""A second process finds compiled programs: no pass, trace, lowering or compile is repeated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphc.store.folder import ExecutableCache
 REPOSITORY = Path(__file__).parents[3]
 
 # Trains, predicts and loops in a Session, then does the same with `gc.compile`. Prints the
-# numbers, graphc's counters, and what JAX itself says that it traced, lowered and compiled.
+# numbers, graphc's counters, and JAX's counts of traced, lowered and compiled functions.
 PROGRAM = """
 import json, sys
 
@@ -100,7 +100,7 @@ print(json.dumps({
 
 
 def run(folder: Path, flags: str = "", **changes: Any) -> dict[str, Any]:
-    """What the program says in a process of its own."""
+    """The output of the program in a separate process."""
     variables = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"} | {
         "XDG_CACHE_HOME": str(folder),
         "XLA_FLAGS": f"--xla_force_host_platform_device_count=4 {flags}",
@@ -120,7 +120,7 @@ def run(folder: Path, flags: str = "", **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=[1, 4])
 def cold(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The folder and number of devices of a first process, and what it said."""
+    """The folder and number of devices of a first process, and its output."""
     folder = tmp_path_factory.mktemp("cache")
     return folder, request.param, run(folder, devices=request.param)
 

@@ -13,7 +13,8 @@ import optax
 import pytest
 
 import graphc as gc
-from graphc.errors import ExecutionError
+from graphc.errors import ExecutionError, StateError
+from graphc.ir.dtypes import BY_SHORT
 from graphc.ir.types import parse_type
 from graphc.runtime.buffers import packing
 from graphc.runtime.buffers.layout import STACKED, Buffer
@@ -51,6 +52,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param == "large":
         monkeypatch.setattr("graphc.runtime.buffers.packing.LARGE", 1)
         monkeypatch.setattr("graphc.runtime.state.live_state.LARGE", 1)
+        monkeypatch.setattr("graphc.runtime.buffers.packing.REUSED", 1)
     kind: str = request.param
     return kind
 
@@ -279,6 +281,91 @@ def test_values_that_are_set_are_copied_unless_they_are_given_away(copy: bool) -
     session.run(step)
     assert (session.values()["v"] == 2).all()
     assert (given == 1).all()  # the step does not write into it
+
+
+def addresses(session: gc.Session) -> dict[str, set[int]]:
+    """Where each buffer of the state is in memory, on each device."""
+    live = session._state
+    return {
+        buffer.name: {shard.data.unsafe_buffer_pointer() for shard in value.addressable_shards}
+        for buffer, value in zip(live.layout.buffers, live.buffers, strict=True)
+        if isinstance(value, jax.Array) and buffer.kind != "flat"
+    }
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_large_values_are_written_into_the_memory_of_the_old_ones(
+    devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if len(jax.devices()) < devices:
+        pytest.skip("too few devices")
+    monkeypatch.setattr("graphc.runtime.buffers.packing.REUSED", 1)
+    graph, x, loss, train = model()
+    strategy = None if devices == 1 else gc.devices.DataParallel(devices, shard_optimizer=True)
+    first, second = (gc.Session(graph, strategy=strategy) for _ in range(2))
+    for _ in range(2):
+        first.run(train, {x: FEED})
+    second.run(train, {x: FEED})
+    fetched = second.run(graph.variables["layer0/kernel"])
+    kept, before = np.array(fetched), addresses(second)
+    assert before
+    given = first.values()
+    second.set_all(given)
+    assert addresses(second) == before
+    for value in given.values():
+        value[...] = 0  # the session has no alias of it
+    assert np.array_equal(fetched, kept)  # nor has what was fetched an alias of the state
+    for name, value in first.values().items():
+        assert np.array_equal(value, second.values()[name]), name
+    assert_near(second.run([train, loss], {x: FEED})[1], first.run([train, loss], {x: FEED})[1])
+
+
+@pytest.mark.parametrize("dtype", sorted(BY_SHORT.keys() - {"i4", "u4"}))  # JAX packs those
+def test_values_of_each_dtype_are_written_in_place(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that was compiled before takes them."""
+    monkeypatch.setattr("graphc.runtime.buffers.packing.REUSED", 1)
+    graph = gc.Graph()
+    with graph:
+        shape = (5000,)  # smaller ones share a buffer
+        v = gc.variable(np.zeros(shape, BY_SHORT[dtype]), name="v", trainable=False)
+    session = gc.Session(graph)
+    session.run(v)
+    given = (np.arange(5000) % 2).astype(np.float32).astype(BY_SHORT[dtype])
+    session.set("v", given)
+    assert np.asarray(session.run(v)).tobytes() == given.tobytes()
+
+
+@pytest.mark.parametrize("consumed", [True, False], ids=["consumed", "intact"])
+def test_a_write_that_fails_leaves_no_mixture(
+    consumed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of old and new values: the old ones are there, or the session reports that they are lost."""
+    monkeypatch.setattr("graphc.runtime.buffers.packing.REUSED", 1)
+    graph = gc.Graph()
+    with graph:
+        v = gc.variable(np.zeros(5000, np.float32), name="v")  # smaller ones share a buffer
+        w = gc.variable(np.zeros(6000, np.float32), name="w")
+        step = gc.group([v.assign_add(gc.ones_like(v)), w.assign_add(gc.ones_like(w))])
+    session = gc.Session(graph)
+    session.run(step)
+    calls: list[Any] = []
+
+    def failing(array: Any, buffer: Buffer, values: Any) -> Any:
+        calls.append(buffer)
+        if len(calls) == (2 if consumed else 1):
+            raise MemoryError("no memory")
+        return packing.overwritten(array, buffer, values)
+
+    monkeypatch.setattr("graphc.runtime.state.live_state.overwritten", failing)
+    with pytest.raises(MemoryError):
+        session.set_all({"v": np.full(5000, 5.0), "w": np.full(6000, 6.0)})
+    if consumed:
+        with pytest.raises(StateError, match="broken"):
+            session.values()
+    else:
+        assert all((value == 1).all() for value in session.values().values())
 
 
 def test_replicas_hold_the_initial_values(size: str) -> None:

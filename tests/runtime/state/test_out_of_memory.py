@@ -17,12 +17,12 @@ from tests.runtime.counting import FEED, counting, counts
 
 
 def out_of_memory(devices: int, how: str) -> dict[str, str]:
-    """What each use of a session says: see `tests.runtime.out_of_memory`."""
+    """The outcome of each use of a session: see `tests.runtime.out_of_memory`."""
     return process("out_of_memory", devices, str(devices), how)
 
 
 def process(module: str, devices: int, *arguments: str) -> dict[str, str]:
-    """What a module prints in a process of its own."""
+    """The output of a module in a separate process."""
     done = subprocess.run(
         [sys.executable, "-m", f"tests.runtime.{module}", *arguments],
         cwd=Path(__file__).parents[3],
@@ -80,7 +80,7 @@ def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
     ],
 )
 def test_small_blocks_that_find_no_memory(kind: str, devices: int) -> None:
-    """The call that finds none says so, and it alone; the state and all earlier results stay."""
+    """Only the call without memory raises an error. The state and earlier results stay valid."""
     said = process("kept_results", devices, kind)
     failure = "the run failed: "
     if devices == 4:  # not begun: XLA ends the process if one device alone finds no memory

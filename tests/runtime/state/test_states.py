@@ -1,4 +1,4 @@
-"""States of executables: whose they are, what they share, and what became of them."""
+"""States of executables: ownership, sharing and lifetime."""
 
 import jax
 import numpy as np

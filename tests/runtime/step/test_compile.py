@@ -1,5 +1,6 @@
-"""`gc.compile`: executables, their state, and what they tell of themselves."""
+"""`gc.compile`: executables, their state, and their inspection."""
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -83,6 +84,24 @@ def test_wrong_feeds(model) -> None:
     with pytest.raises(FeedError, match=r"expected size 8 on axis 0, got 7"):
         gc.compile(g, loss, {x: (8, 4), y: (7,)})
     step(state, FEEDS)  # nothing was consumed by the failures
+
+
+def test_a_value_declares_a_feed_as_a_run_takes_it(model) -> None:
+    g, x, y, loss, train, step = model
+    values = {x: FEEDS["x"].astype(np.float64), y: FEEDS["y"].astype(np.int64)}
+    assert gc.compile(g, [train, loss], values).cache_key == step.cache_key
+    with pytest.raises(FeedError, match="feed 'y:0' is int32 in the graph, float32 in feeds"):
+        gc.compile(g, loss, {x: (8, 4), y: np.ones(8, np.float32)})
+
+
+def test_a_typed_key_declares_its_words() -> None:
+    g = gc.Graph()
+    with g:
+        key = gc.placeholder((2,), "uint32", name="key")
+        words = key + 1
+    typed = jax.random.key(3)
+    step = gc.compile(g, words, {key: typed})
+    assert np.asarray(step(step.init(), {key: typed})[0]).tolist() == [1, 4]
 
 
 def test_the_key_tells_programs_sizes_and_options_apart(model) -> None:

@@ -1,4 +1,4 @@
-"""What each pass did and what the program after it costs; and passes left out by name."""
+"""The effect of each pass, the cost of the program after it, and disabled passes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_row_for_each_run_with_what_the_program_costs(one: Executable) -> None
     start, *rows = history.report.rows
     assert start.name == "(start)" and start.before == start.after == rows[0].before
     names = [row.name for row in one.pass_report().rows]
-    # These come when it is known where state lies.
+    # These passes run when the layout of the state is known.
     last = ["stack-less", "hoist-products", "carry-shifted", "update-in-loop", "update-in-place"]
     assert names[-5:] == last
     assert [row.name for row in rows] == [*names[:-5], "physical", *last]
@@ -57,7 +57,7 @@ def test_a_row_for_each_run_with_what_the_program_costs(one: Executable) -> None
         assert row.flops is not None and products < row.flops < 2 * products
         assert row.bytes is not None and row.memory is not None and 0 < row.memory < row.bytes
     assert history.report.to_json()[0].keys() >= {"flops", "bytes", "memory", "milliseconds"}
-    assert one.pass_report().rows[0].flops is None  # nobody asked when it was compiled
+    assert one.pass_report().rows[0].flops is None  # not requested when it was compiled
 
 
 def test_the_table_shows_it(one: Executable) -> None:

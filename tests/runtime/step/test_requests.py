@@ -143,7 +143,7 @@ def test_a_request_names_the_base() -> None:
 
 
 def test_the_first_program_of_a_session_chooses_the_base() -> None:
-    """What a graph gets later, on no device, runs there too."""
+    """Nodes that a graph gets later without a device run there too."""
     with gc.Graph(seed=0) as graph:
         x = gc.placeholder((2, 4), name="x")
         with gc.device("/device:CPU:1"):

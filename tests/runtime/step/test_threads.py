@@ -88,7 +88,7 @@ def test_steps_run_while_another_thread_compiles(monkeypatch) -> None:
 @pytest.mark.parametrize("devices", [1, 4])
 @pytest.mark.parametrize("use", ["get", "values", "set", "run"])
 def test_another_thread_waits_for_a_whole_step(use: str, devices: int) -> None:
-    """While a step has taken the old state and not yet stored the new one, nobody reads either."""
+    """No thread reads the state after a step took the old one and before it stored the new one."""
     graph, step, total = counting()
     session = gc.Session(graph, strategy=strategy_of(devices))
     session.run(step, {"x": FEED})
@@ -120,7 +120,7 @@ def test_another_thread_waits_for_a_whole_step(use: str, devices: int) -> None:
 
 
 def test_one_thread_at_a_time_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What each compiles must fit the state that it finds; and nothing is compiled twice."""
+    """Each compiled program must fit the current state, and nothing is compiled twice."""
     graph, step, total = counting()
     session = gc.Session(graph, options=gc.CompileOptions(cache=None))
     wait = gc.Executable.wait

@@ -1,4 +1,4 @@
-"""Checked numerics: the first node that made a NaN or an infinity is named, wherever it lies."""
+"""Checked numerics: the error names the first node that made a NaN or an infinity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOOD = np.ones((4, 3), "f")
 
 
 def run(build: Callable[[Any], Any], feed: Any, options: gc.CompileOptions = CHECK) -> Any:
-    """What `build` makes of one feed, run with checks."""
+    """The result of `build` for one feed, in a checked run."""
     feed = np.asarray(feed)
     with gc.Graph() as g:
         x = gc.placeholder(feed.shape, feed.dtype.name, name="x")
@@ -76,7 +76,7 @@ def gradient(x: Any) -> Any:
     return gc.gradients(gc.sum(gc.sqrt(x, name="root")), [x])[0]
 
 
-# build, feed, and what the error says of each.
+# build, feed, and the text of each error.
 MADE: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "an infinity": (lambda x: gc.log(x, name="bad"), [0.0, 1.0], "Log 'bad' made an infinity"),
     "a NaN": (lambda x: gc.log(x, name="bad"), [-1.0, 1.0], "Log 'bad' made a NaN"),
@@ -149,7 +149,7 @@ FINE: dict[str, tuple[Callable[[Any], Any], Any]] = {
 
 
 @pytest.mark.parametrize(("build", "feed"), FINE.values(), ids=FINE)
-def test_what_is_nobodys_fault(build: Any, feed: Any) -> None:
+def test_cases_that_raise_no_error(build: Any, feed: Any) -> None:
     feed = np.asarray(feed, getattr(feed, "dtype", "f"))
     plain = run(build, feed, gc.CompileOptions(cache=None))
     np.testing.assert_array_equal(run(build, feed), plain)
@@ -294,7 +294,7 @@ def alike(bad: int, value: float) -> tuple[gc.Graph, list[Any]]:
     [(-1.0, "Sqrt 'root{}' made a NaN"), (0.0, "Divide '.*root{}/.*' made an infinity")],
 )
 @pytest.mark.parametrize("bad", [1, 6])
-def test_the_turns_of_repeated_layers_have_lines(bad: int, value: float, text: str) -> None:
+def test_the_iterations_of_repeated_layers_have_lines(bad: int, value: float, text: str) -> None:
     """Forward and backward."""
     g, fetches = alike(bad, value)
     session = gc.Session(g, options=CHECK)
@@ -304,8 +304,8 @@ def test_the_turns_of_repeated_layers_have_lines(bad: int, value: float, text: s
     assert "in iteration " in str(caught.value)
 
 
-def test_the_turns_of_a_loop_that_was_cut_in_two_have_lines() -> None:
-    """As a limit of memory has it: loops of 3 and 2 turns in place of one of 6, in a step."""
+def test_the_iterations_of_a_loop_that_was_cut_in_two_have_lines() -> None:
+    """As under a memory limit: loops of 3 and 2 iterations instead of one of 6, in a step."""
     layers = [{"node": f"Sqrt 'root{i}'", "line": f"net.py:{i}", "code": ""} for i in range(6)]
     layer = {"node": "Sqrt 'root*'", "line": "net.py:0", "code": "", "types": ["f32[2]"]}
 
@@ -319,7 +319,7 @@ def test_the_turns_of_a_loop_that_was_cut_in_two_have_lines() -> None:
     error = complaint(np.array([NAN_LEVEL, 0, 0, 4, 0, 2, 0, 1, 1], np.int32), places)
     assert str(error).startswith("Sqrt 'root5' made a NaN")
     assert "at net.py:5" in str(error)
-    places = scan("net", 5, {"1": {**layer, "turns": layers}})  # not its turns: the loop's own name
+    places = scan("net", 5, {"1": {**layer, "turns": layers}})  # without iterations
     error = complaint(np.array([NAN_LEVEL, 0, 0, 4, 1], np.int32), places)
     assert str(error).startswith("Sqrt 'root*' made a NaN")
 

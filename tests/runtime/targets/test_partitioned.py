@@ -1,4 +1,4 @@
-"""Programs over several devices: results, state, the cache, loops of steps, and what goes wrong."""
+"""Programs over several devices: results, state, the cache, loops of steps, errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE, FOUR = ["/cpu:0"] * 4, [f"/cpu:{i}" for i in range(4)]
 def layered(
     places: list[str], dtype: str = "float64", **minimize: Any
 ) -> tuple[gc.Graph, gc.Tensor, gc.Tensor, gc.Tensor, gc.Node]:
-    """Four layers, each on a device of its own; the loss where the last one is."""
+    """Four layers, each on another device; the loss is on the device of the last layer."""
     g = gc.Graph(seed=0)
     with g:
         x = gc.placeholder((None, 6), dtype, name="x")
@@ -163,7 +163,7 @@ def test_random_streams_control_flow_and_statistics_cross_the_cut() -> None:
 
 
 def test_an_embedding_on_another_device_than_the_dense_part() -> None:
-    """Its table stays where it is: what travels are the rows looked up, and their gradients."""
+    """The table is not moved. Only the used rows and their gradients are transferred."""
     g = gc.Graph(seed=0)
     with g:
         ids = gc.placeholder((16,), "int32", name="ids")
@@ -314,7 +314,7 @@ def test_later_steps_compile_nothing_and_leave_nothing() -> None:
     assert len(jax.live_arrays()) == arrays
 
 
-def test_what_takes_nothing_is_where_it_was_asked_to_be() -> None:
+def test_nodes_without_operands_are_on_the_requested_device() -> None:
     with gc.Graph() as g:
         with gc.device("/cpu:1"):
             v = gc.variable(np.ones(3), name="v")

@@ -1,4 +1,4 @@
-"""Indices, labels and lengths out of range: what they give, and that checked runs name them."""
+"""Indices, labels and lengths out of range: their results, and errors of checked runs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def ints(*values: int, dtype: str = "int32") -> Any:
 
 
 OK = ints(1, 2)
-# build, feeds with one integer out of its range, and what the error says of it.
+# build, feeds with one integer out of its range, and the text of the error.
 CAUGHT: dict[str, tuple[Build, list[Any], str]] = {
     "take": (gc.take, [TABLE, ints(0, 5)], "^take: indices out of range: 5 is not in -5 to 4"),
     "take from the end": (gc.take, [TABLE, ints(-6)], "-6 is not in -5 to 4"),
@@ -358,7 +358,7 @@ def test_values_that_mean_something_pass() -> None:
             np.testing.assert_array_equal(found[name], wanted, err_msg=name)
 
 
-def test_nothing_is_told_of_values_in_range() -> None:
+def test_values_in_range_are_not_reported() -> None:
     """The first and the last allowed value, where others are caught."""
     with gc.Graph() as g:
         i = gc.placeholder((2,), "int32")
@@ -395,7 +395,7 @@ def test_known_indices_are_looked_at_while_the_graph_is_built() -> None:
 
 @pytest.mark.parametrize("rows", [8, 6], ids=["even", "uneven"])
 def test_replicas(rows: int) -> None:
-    """One label of the last replica's piece; padding behind an uneven batch is no label."""
+    """One label of the last replica's piece. The padding after an uneven batch is not a label."""
     with gc.Graph() as g:
         logits = gc.placeholder((None, 3), name="logits")
         labels = gc.placeholder((None,), "int32", name="labels")

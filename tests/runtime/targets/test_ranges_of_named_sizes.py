@@ -64,7 +64,7 @@ def length(size: int) -> tuple[int, int]:
     return 0, size
 
 
-# what, how it is built, the shape of x, the axis of the limit, what is allowed
+# name, build, the shape of x, the axis of the limit, the allowed values
 WAYS: dict[str, tuple[Any, tuple[int | None, ...], int, Any]] = {
     "take": (gc.take, (None, 3), 0, index),
     "x[i]": (lambda x, i: x[i], (None, 3), 0, index),

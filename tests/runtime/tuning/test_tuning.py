@@ -1,4 +1,4 @@
-"""`gc.tune`: what it tries, what it refuses, what it keeps, and who finds that later."""
+"""`gc.tune`: its trials, rejected variants, the stored result, and its later use."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the pipeline "O3", what is fetched is a little too large."""
+    """With the pipeline "O3", the fetched values are slightly too large."""
     results = trials.Trial.results
 
     def altered(trial: trials.Trial) -> dict[str, np.ndarray[Any, Any]]:
@@ -101,7 +101,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- what wins ------------------------------------------------------------------------------
 
 
-def test_the_fastest_is_used_unasked(clock: Any, table: Any) -> None:
+def test_the_fastest_is_used_by_default(clock: Any, table: Any) -> None:
     clock({"O2": 1.0, "O0": 0.5})
     table(FAST)
     model = Model()
@@ -153,7 +153,7 @@ def test_values_are_taken_as_a_run_would_take_them(clock: Any, table: Any) -> No
         model.tune()
 
 
-def test_who_wants_the_options_as_they_are_gets_them(clock: Any, table: Any) -> None:
+def test_tuned_options_can_be_ignored(clock: Any, table: Any) -> None:
     clock({"O2": 1.0, "O0": 0.5})
     table(FAST)
     model = Model()
@@ -177,7 +177,7 @@ def test_what_is_not_clearly_faster_changes_nothing(clock: Any, table: Any, rati
 
 
 def test_luck_does_not_win(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
-    """What is fast five times and then as slow as the rest was only lucky."""
+    """A variant that is fast five times and then as slow as the others does not win."""
     table(FAST)
     calls = 0
 
@@ -267,7 +267,7 @@ def test_a_variant_that_makes_no_difference_is_not_compiled(clock: Any, table: A
     assert row.compile_seconds is None and row.outcome in ("the same program", "not faster")
 
 
-def test_an_option_that_xla_does_not_know_is_told(clock: Any, table: Any) -> None:
+def test_an_option_that_xla_does_not_know_is_reported(clock: Any, table: Any) -> None:
     clock({"O2": 1.0, "O0": 0.5})
     table(UNKNOWN, FAST)
     tuning = Model().tune()
@@ -360,7 +360,7 @@ def test_a_record_that_is_no_record_is_not_used(clock: Any, table: Any) -> None:
     assert model.compile().notes != []
 
 
-def test_state_that_lies_otherwise_takes_the_options_as_they_are(clock: Any, table: Any) -> None:
+def test_state_with_another_layout_uses_the_options_unchanged(clock: Any, table: Any) -> None:
     """The tuned step was timed on state in its own buffers; in others it might be slower."""
     clock({"O2": 1.0, "O0": 0.5})
     model = Model(layers=24)
@@ -369,7 +369,7 @@ def test_state_that_lies_otherwise_takes_the_options_as_they_are(clock: Any, tab
     assert tuning.name == "fast"
     stacked = model.compile(options=gc.CompileOptions(tuned=False))
     assert any(buffer.kind == "stacked" for buffer in stacked.layout.buffers)
-    step = model.compile()  # its state lies as that of the step before
+    step = model.compile()  # its state has the layout of the step before
     assert step.notes == [] and step.layout == stacked.layout
 
 
@@ -506,7 +506,7 @@ def test_the_table_changes_what_there_is() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.choice.name)
 def test_xla_knows_the_options_of_the_table(variant: Variant) -> None:
-    """Those of other platforms too: XLA reads all options wherever it runs."""
+    """Also those of other platforms: XLA reads all options on each platform."""
     graph = gc.Graph()
     with graph:
         y = gc.exp(gc.constant(np.ones(3, "float32")))

@@ -1,4 +1,4 @@
-"""`run_workers`: whole snapshots, every update once, none too stale; and what stops a run."""
+"""`run_workers`: consistent snapshots, every update once, bounded staleness, and stops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CPU = jax.devices("cpu")
 
 
 def model(dtype: str = "float64"):
-    """Linear regression with what goes beside it: batch norm, counters, a pair that is equal."""
+    """Linear regression with batch norm, counters and a pair of equal variables."""
     graph = gc.Graph(seed=2)
     with graph:
         x = gc.placeholder((None, 3), dtype, name="x")
@@ -112,13 +112,22 @@ def test_every_update_is_applied_once(bound: int | None) -> None:
 @pytest.mark.slow
 def test_the_others_go_on_while_one_computes_but_not_too_far() -> None:
     done = []
+    lingering = threading.Event()
 
     def linger(x):
-        """For a batch of zeros, till another worker's update was applied."""
-        before, end = len(done), time.monotonic() + 5
-        while not x.any() and len(done) == before and time.monotonic() < end:
-            time.sleep(0.001)
+        """For a batch of zeros, waits until another worker's update was applied."""
+        if not x.any():
+            before, end = len(done), time.monotonic() + 60
+            lingering.set()
+            while len(done) == before and time.monotonic() < end:
+                time.sleep(0.001)
         return x
+
+    def batches_of_a_fast_worker():
+        for i in range(1, 21):
+            if i == 3:
+                lingering.wait(60)
+            yield {x: np.full(3, float(i))}
 
     graph = gc.Graph()
     with graph:
@@ -127,7 +136,7 @@ def test_the_others_go_on_while_one_computes_but_not_too_far() -> None:
         seen = gc.py_callback(linger, gc.TensorSpec((3,), "float32"), x)
         train = gc.minimize(gc.reduce_sum(gc.square(w - seen)), optax.sgd(0.1), name="train")
     session = gc.Session(graph, strategy=AsyncDataParallel(3, staleness=3))
-    fast = [[{x: np.full(3, float(i))} for i in range(1, 21)] for _ in range(2)]
+    fast = [batches_of_a_fast_worker() for _ in range(2)]
     slow = [{x: np.ones(3)}, {x: np.zeros(3)}]
     run = session.run_workers(train, [*fast, slow], on_step=done.append)
     assert run.steps == (20, 20, 2) and run.updates == 42
@@ -160,7 +169,7 @@ def test_draws_differ_from_worker_to_worker_and_from_step_to_step() -> None:
         feeds = islice(repeat({x: 0}), 12)
         run = session.run_workers([keep, shown], feeds, keep=True)
         values += [tuple(np.asarray(v[1]).tolist()) for v in run.values or ()]
-        # The last writer wins, with what it drew itself, and has used elsewhere.
+        # The last writer wins, with the values that it drew and used elsewhere.
         assert tuple(session.get("kept").tolist()) == values[-1]
     values.append(tuple(np.asarray(session.run(drawn)).tolist()))
     assert len(set(values)) == 25
@@ -180,7 +189,7 @@ def test_on_step_may_run_the_session_and_set_variables() -> None:
             session.set("bias", 0.25)
             session.set("count", 1000 + step.update)
             assert not any(buffer.is_deleted() for buffer in held)
-            session.run(train, probe)  # an update more, of nobody's
+            session.run(train, probe)  # one more update, by no worker
 
     session.run_workers(train, batches(40), on_step=told)
     counts = [count for _, count in found]
@@ -310,7 +319,7 @@ def test_an_interrupt_stops_the_workers() -> None:
     def told(step) -> None:
         applied.append(step.update)
         # Python handles it in the main thread; where that is just in a callback of the garbage
-        # collector (JAX has one), the interrupt is lost, and the user asks again.
+        # collector (JAX has one), the interrupt is lost, and the user repeats it.
         if step.update % 1000 == 20:
             signal.raise_signal(signal.SIGINT)
 

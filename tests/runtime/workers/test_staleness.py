@@ -11,7 +11,9 @@ from graphc.runtime.workers.staleness import Staleness
 
 @pytest.mark.parametrize("bound", [0, 1, 2, 3, 7, None])
 @pytest.mark.parametrize("workers", [1, 2, 3, 5])
-def test_somebody_can_always_go_on_and_nobody_is_too_stale(bound: int | None, workers: int) -> None:
+def test_one_worker_can_always_continue_and_none_is_too_stale(
+    bound: int | None, workers: int
+) -> None:
     """Random orders of all that the protocol allows."""
     rng = random.Random(0)
     for _ in range(30):

@@ -20,7 +20,7 @@ Writer = gc.train.SummaryWriter
 def python(script: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), str(folder)],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
 
@@ -60,15 +60,18 @@ def test_the_limit_of_a_file_size(tmp_path: Path) -> None:
 
 def test_a_killed_process_leaves_a_readable_file(tmp_path: Path) -> None:
     script = """
-        import os, signal, sys, threading
+        import os, signal, sys
+        from pathlib import Path
         from graphc.train.tensorboard.writer import SummaryWriter
         writer = SummaryWriter(sys.argv[1])
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        (file,) = Path(sys.argv[1]).iterdir()
         step = 0
         while True:
             writer.scalar("x", step, step)
             writer.histogram("h", list(range(200)), step)
             step += 1
+            if file.stat().st_size > 1 << 17:
+                os.kill(os.getpid(), signal.SIGKILL)
     """
     done = python(script, tmp_path)
     assert done.returncode == -signal.SIGKILL
@@ -108,12 +111,13 @@ def test_ctrl_c_while_it_waits_for_the_disk(tmp_path: Path) -> None:
 
         event_file.EventFile._write = slow
         writer = SummaryWriter(sys.argv[1])
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         step = 0
         try:
             while True:
                 writer.scalar("x", step, step)
                 step += 1
+                if step == 4:
+                    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         except KeyboardInterrupt:
             writer.close()
             print(step)

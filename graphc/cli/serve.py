@@ -1,0 +1,153 @@
+"""`graphc serve`: the model server."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphc.errors import AttributeValueError, GraphcError
+from graphc.serving.config import BatchingConfig, ModelConfig, ServerConfig
+from graphc.serving.protocol.config_text import parse_batching, parse_models, parse_monitoring
+from graphc.serving.server import Server
+
+_DEFAULT = "default"  # the name of a model without one, as in TensorFlow Serving
+_METRICS = "/monitoring/prometheus/metrics"
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serves until SIGTERM or Ctrl-C."""
+    config = config_of(options)
+    source = options.model_config_file
+    server = Server(
+        config,
+        watch=None if source is None else _Watch(source),
+        watch_seconds=options.model_config_file_poll_wait_seconds if source is not None else 0.0,
+    )
+
+    def started() -> None:
+        print("\n".join(_lines(server)), flush=True)
+
+    try:
+        server.run(started)
+    except OSError as error:
+        raise GraphcError(
+            f"the server cannot listen: {error}",
+            hint="choose other ports: --port and --rest_api_port",
+        ) from None
+
+
+def config_of(options: argparse.Namespace) -> ServerConfig:
+    """The configuration that the flags describe.
+
+    Raises:
+        AttributeValueError: flags contradict each other, or a file has an invalid value.
+        GraphcError: a file cannot be read.
+    """
+    threads = max(options.grpc_max_threads or 0, options.rest_api_num_threads or 0) or 4
+    return ServerConfig(
+        _models(options),
+        batching=_batching(options),
+        host=options.host,
+        port=options.port,
+        rest_port=options.rest_api_port,
+        poll_seconds=options.file_system_poll_wait_seconds,
+        threads=threads,
+        warm_up=options.enable_model_warmup,
+        max_body_bytes=options.max_body_bytes,
+        max_concurrent=options.max_concurrent,
+        request_seconds=options.rest_api_timeout_in_ms / 1000,
+        drain_seconds=options.drain_seconds,
+        metrics_path=_metrics_path(options),
+        access_log=options.access_log,
+        tokens=_tokens(options),
+        tls_certificate=options.tls_certificate,
+        tls_key=options.tls_key,
+        tls_client_ca=options.tls_client_ca,
+    )
+
+
+def _models(options: argparse.Namespace) -> tuple[ModelConfig, ...]:
+    given = [options.model, options.model_base_path, options.model_config_file]
+    if sum(each is not None for each in given) != 1:
+        raise AttributeValueError(
+            "give either MODEL, --model_base_path or --model_config_file",
+            hint="graphc serve model.gcx",
+        )
+    if options.model_config_file is not None:
+        return parse_models(_read(options.model_config_file), options.model_config_file)
+    if options.model_base_path is not None:
+        return (ModelConfig(options.model_name or _DEFAULT, options.model_base_path),)
+    path = Path(options.model)
+    if not path.exists():
+        raise GraphcError(f"there is no file or folder {options.model!r}", hint="check the path")
+    name = options.model_name or (path.stem if path.is_file() else path.resolve().name)
+    return (ModelConfig(name, options.model),)
+
+
+def _batching(options: argparse.Namespace) -> BatchingConfig | None:
+    if not options.enable_batching:
+        if options.batching_parameters_file is not None:
+            raise AttributeValueError("--batching_parameters_file needs --enable_batching")
+        return None
+    if options.batching_parameters_file is None:
+        return BatchingConfig()
+    return parse_batching(_read(options.batching_parameters_file), options.batching_parameters_file)
+
+
+def _metrics_path(options: argparse.Namespace) -> str | None:
+    if options.monitoring_config_file is None:
+        return _METRICS
+    return parse_monitoring(_read(options.monitoring_config_file), options.monitoring_config_file)
+
+
+def _tokens(options: argparse.Namespace) -> tuple[str, ...]:
+    if options.token_file is None:
+        return ()
+    tokens = tuple(line.strip() for line in _read(options.token_file).splitlines() if line.strip())
+    if not tokens:
+        raise AttributeValueError(f"{options.token_file!r} contains no token")
+    return tokens
+
+
+class _Watch:
+    """Reads the configuration file again when it has changed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen = self._stamp()
+
+    def __call__(self) -> Sequence[ModelConfig] | None:
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return None
+        self._seen = stamp
+        return parse_models(_read(self._path), self._path)
+
+    def _stamp(self) -> tuple[int, int, int]:
+        found = os.stat(self._path)
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _lines(server: Server) -> list[str]:
+    """What is served, and where."""
+    host = server.config.host
+    secure = server.config.tls_certificate is not None
+    lines = []
+    for name, versions in server.available().items():
+        shown = ", ".join(map(str, versions)) or "none yet: see /v1/models/" + name
+        lines.append(f"model {name!r}: version {shown}")
+    if server.rest_port is not None:
+        lines.append(f"REST: http{'s' if secure else ''}://{host}:{server.rest_port}/v1/models/")
+    if server.port is not None:
+        lines.append(f"gRPC: {host}:{server.port}")
+    return lines
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise GraphcError(f"cannot read {path!r}: {reason}", hint="check the path") from None

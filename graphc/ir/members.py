@@ -1,0 +1,27 @@
+"""A base class of objects that users hold, for which other libraries have other methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from graphc.ir.calls import explain_constructor
+from graphc.ir.name_errors import no_member
+
+
+class Helpful:
+    """Unknown attributes and wrong arguments of the constructor give graphc's errors.
+
+    The table `MEMBERS` of `graphc.ir.foreign_names` has the names of other libraries, by the name
+    of the class.
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        explain_constructor(cls)
+
+    if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_member(self, type(self).__mro__, name)

@@ -1,0 +1,1 @@
+"""Joins concurrent requests to batches, where that provably changes no result."""

@@ -1,0 +1,315 @@
+"""Configuration of the server as frozen records. Files and flags are parsed into them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from graphc.errors import AttributeValueError
+
+LARGEST_VERSION = 2**63 - 1
+"""Versions are int64 on the wire."""
+
+
+@dataclass(frozen=True)
+class Latest:
+    """Serve the `count` largest versions.
+
+    Raises:
+        AttributeValueError: `count` is not an int of at least 1.
+
+    Examples:
+        >>> gc.serving.ModelConfig("digits", "/models/digits", gc.serving.Latest(2)).policy
+        Latest(count=2)
+    """
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check_int("Latest: count", self.count, 1)
+
+
+@dataclass(frozen=True)
+class All:
+    """Serve every version.
+
+    Examples:
+        >>> gc.serving.ModelConfig("digits", "/models/digits", gc.serving.All()).policy
+        All()
+    """
+
+
+@dataclass(frozen=True)
+class Specific:
+    """Serve these versions.
+
+    Raises:
+        AttributeValueError: there is none, or one is not a version.
+
+    Examples:
+        >>> gc.serving.ModelConfig("digits", "/models/digits", gc.serving.Specific((3, 4))).policy
+        Specific(versions=(3, 4))
+    """
+
+    versions: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "versions", tuple(self.versions))
+        if not self.versions:
+            _refuse("Specific: versions must not be empty", "Specific((1, 2))")
+        for version in self.versions:
+            check_version("Specific", version)
+
+
+Policy = Latest | All | Specific
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One model of the server.
+
+    Attributes:
+        name: the name in requests.
+        base_path: a folder with one folder or file a version (`<version>/model.gcx` or
+            `<version>.gcx`), or one file, which is version 1.
+        policy: the versions to serve.
+        labels: label -> version. A request can name a label in place of a version.
+        traffic: label or version -> percent of the requests that name neither. The percentages
+            have the sum 100. Without it, these requests go to the largest version.
+
+    Raises:
+        AttributeValueError: a value is not valid.
+
+    Examples:
+        >>> from graphc.serving.config import Latest, ModelConfig
+        >>> canary = ModelConfig(
+        ...     "digits", "/models/digits", Latest(2), {"stable": 3, "canary": 4},
+        ...     traffic={"stable": 95, "canary": 5},
+        ... )
+        >>> canary.labels["stable"]
+        3
+    """
+
+    name: str
+    base_path: str
+    policy: Policy = field(default_factory=Latest)
+    labels: Mapping[str, int] = field(default_factory=dict)
+    traffic: Mapping[str | int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        where = f"model {self.name!r}"
+        object.__setattr__(self, "base_path", _checked_path(where, self.base_path))
+        if not isinstance(self.policy, (Latest, All, Specific)):
+            _refuse(
+                f"{where}: policy must be Latest, All or Specific, got {self.policy!r}",
+                "Latest(2)",
+            )
+        for label, version in self.labels.items():
+            _check_text(f"{where}: a label", label)
+            check_version(f"{where}: label {label!r}", version)
+        _check_traffic(where, self.traffic, self.labels)
+        object.__setattr__(self, "labels", MappingProxyType(dict(self.labels)))
+        object.__setattr__(self, "traffic", MappingProxyType(dict(self.traffic)))
+
+
+@dataclass(frozen=True)
+class BatchingConfig:
+    """How concurrent requests are joined to batches. The names are those of TensorFlow Serving.
+
+    Attributes:
+        max_batch_size: the most rows in a batch.
+        batch_timeout_micros: how long the first request of a batch waits for others.
+        max_enqueued_batches: how many batches may wait for a thread. A request beyond that fails
+            with UNAVAILABLE, as in TensorFlow Serving.
+        num_batch_threads: how many batches run at the same time.
+        allowed_batch_sizes: the compiled sizes, in increasing order; the last is max_batch_size.
+            If empty: the powers of two below max_batch_size, and max_batch_size.
+        pad_variable_length_inputs: whether requests of different lengths may be joined.
+
+    Raises:
+        AttributeValueError: a value is not valid.
+
+    Examples:
+        >>> gc.serving.BatchingConfig(max_batch_size=32).batch_timeout_micros
+        1000
+    """
+
+    max_batch_size: int = 64
+    batch_timeout_micros: int = 1000
+    max_enqueued_batches: int = 64
+    num_batch_threads: int = 2
+    allowed_batch_sizes: tuple[int, ...] = ()
+    pad_variable_length_inputs: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "allowed_batch_sizes", tuple(self.allowed_batch_sizes))
+        for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads"):
+            _check_int(name, getattr(self, name), 1)
+        _check_int("batch_timeout_micros", self.batch_timeout_micros, 0)
+        sizes = self.allowed_batch_sizes
+        for size in sizes:
+            _check_int("allowed_batch_sizes", size, 1)
+        if sizes and (list(sizes) != sorted(set(sizes)) or sizes[-1] != self.max_batch_size):
+            _refuse(
+                f"allowed_batch_sizes must increase and end with max_batch_size "
+                f"({self.max_batch_size}), got {list(sizes)}"
+            )
+        _check_bool("pad_variable_length_inputs", self.pad_variable_length_inputs)
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """The whole server.
+
+    Attributes:
+        models: the models to serve.
+        batching: how requests are joined; None runs each request alone.
+        host: the address on which both endpoints listen.
+        port: the port for gRPC; 0 selects a free one, None disables gRPC.
+        rest_port: the port for REST, likewise.
+        poll_seconds: the time between two searches for new versions; 0 searches only once.
+        threads: how many requests run at the same time without batching.
+        warm_up: whether a version runs before it takes requests.
+        max_body_bytes: the largest request body.
+        max_concurrent: how many requests may be in progress; further ones get RESOURCE_EXHAUSTED.
+        request_seconds: the time limit of a request that has none.
+        drain_seconds: how long SIGTERM waits for requests in progress.
+        metrics_path: the path of the Prometheus metrics; None disables them.
+        status_page: whether `/` shows a page with the models.
+        access_log: the file for one JSON line a request; "-" is stdout, None disables it.
+        tokens: the accepted bearer tokens; empty: no authentication.
+        tls_certificate, tls_key: PEM files; both or none.
+        tls_client_ca: a PEM file; clients must then present a certificate signed by it.
+
+    Raises:
+        AttributeValueError: a value is not valid.
+
+    Examples:
+        >>> model = gc.serving.ModelConfig("digits", "/models/digits")
+        >>> gc.serving.ServerConfig((model,), tokens=("secret",)).rest_port
+        8501
+    """
+
+    models: tuple[ModelConfig, ...]
+    batching: BatchingConfig | None = None
+    host: str = "127.0.0.1"
+    port: int | None = 8500
+    rest_port: int | None = 8501
+    poll_seconds: float = 1.0
+    threads: int = 4
+    warm_up: bool = True
+    max_body_bytes: int = 64 << 20
+    max_concurrent: int = 256
+    request_seconds: float = 30.0
+    drain_seconds: float = 30.0
+    metrics_path: str | None = "/monitoring/prometheus/metrics"
+    status_page: bool = True
+    access_log: str | None = None
+    tokens: tuple[str, ...] = ()
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "models", tuple(self.models))
+        object.__setattr__(self, "tokens", tuple(self.tokens))
+        check_names(self.models)
+        for name in ("port", "rest_port"):
+            port = getattr(self, name)
+            if port is not None and (type(port) is not int or not 0 <= port < 65536):
+                _refuse(f"{name} must be between 0 and 65535, got {port!r}")
+        for name in ("threads", "max_body_bytes", "max_concurrent"):
+            _check_int(name, getattr(self, name), 1)
+        for name in ("poll_seconds", "request_seconds", "drain_seconds"):
+            _check_seconds(name, getattr(self, name))
+        for name in ("warm_up", "status_page"):
+            _check_bool(name, getattr(self, name))
+        for token in self.tokens:
+            _check_text("a token", token)
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            _refuse("tls_certificate and tls_key must be given together")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            _refuse("tls_client_ca needs tls_certificate and tls_key")
+
+
+def check_names(models: tuple[ModelConfig, ...]) -> None:
+    """Checks that no two models have the same name.
+
+    Raises:
+        AttributeValueError: two have.
+    """
+    seen: set[str] = set()
+    for model in models:
+        if not isinstance(model, ModelConfig):
+            _refuse(f"models must be ModelConfig records, got {model!r}")
+        if model.name in seen:
+            _refuse(f"two models are named {model.name!r}", "give each model its own name")
+        seen.add(model.name)
+
+
+def check_version(where: str, version: Any) -> None:
+    """Checks that a version is an int from 0 to 2**63 - 1.
+
+    Raises:
+        AttributeValueError: it is not.
+    """
+    if type(version) is not int or not 0 <= version <= LARGEST_VERSION:
+        _refuse(f"{where}: a version must be an int from 0 to 2**63 - 1, got {version!r}")
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name or name in (".", ".."):
+        _refuse(f"a model's name must be a str that is not empty, got {name!r}")
+    bad = [char for char in name if char in "/:?#%\\" or not char.isprintable()]
+    if bad:
+        _refuse(f"model {name!r}: the name must not contain {bad[0]!r}")
+
+
+def _check_traffic(where: str, traffic: Any, labels: Mapping[str, int]) -> None:
+    for target, percent in traffic.items():
+        if isinstance(target, str) and target not in labels:
+            _refuse(f"{where}: traffic names the label {target!r}, which it does not have")
+        if not isinstance(target, str):
+            check_version(f"{where}: traffic", target)
+        if type(percent) not in (int, float) or not 0 <= percent <= 100:
+            _refuse(f"{where}: traffic of {target!r} must be a percentage, got {percent!r}")
+    total = math.fsum(traffic.values())
+    if traffic and not math.isclose(total, 100, abs_tol=1e-6):
+        _refuse(f"{where}: the traffic percentages must have the sum 100, got {total:g}")
+
+
+def _checked_path(where: str, path: Any) -> str:
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        _refuse(f"{where}: base_path must be a path, got {path!r}")
+    if "\0" in str(os.fspath(path)):
+        _refuse(f"{where}: base_path contains a NUL character")
+    return os.fspath(path)
+
+
+def _check_text(what: str, text: Any) -> None:
+    if not isinstance(text, str) or not text:
+        _refuse(f"{what} must be a str that is not empty, got {text!r}")
+
+
+def _check_int(name: str, value: Any, least: int) -> None:
+    if type(value) is not int or value < least:
+        _refuse(f"{name} must be an int of at least {least}, got {value!r}")
+
+
+def _check_seconds(name: str, value: Any) -> None:
+    if type(value) not in (int, float) or not 0 <= value < math.inf:
+        _refuse(f"{name} must be a number of at least 0, got {value!r}")
+
+
+def _check_bool(name: str, value: Any) -> None:
+    if type(value) is not bool:
+        _refuse(f"{name} must be a bool, got {value!r}")
+
+
+def _refuse(what: str, hint: str | None = None) -> NoReturn:
+    raise AttributeValueError(what, hint=hint)

@@ -1,0 +1,1 @@
+"""The endpoints: REST and gRPC, metrics and the access log."""

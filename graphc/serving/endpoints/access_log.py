@@ -1,0 +1,37 @@
+"""The access log: one JSON object a line for each request."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from datetime import UTC, datetime
+from typing import IO, Any
+
+
+class AccessLog:
+    """Appends a line for each request to a file. Thread-safe.
+
+    Args:
+        path: the file, or "-" for standard output.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._own = path != "-"
+        self._file: IO[str] = sys.stdout
+        if self._own:
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+        self._lock = threading.Lock()
+
+    def write(self, **fields: Any) -> None:
+        """Writes a line: the time, then the fields that are not None."""
+        row = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        row |= {key: value for key, value in fields.items() if value is not None}
+        with self._lock:
+            self._file.write(json.dumps(row) + "\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._own:
+            self._file.close()

@@ -1,0 +1,116 @@
+"""The server of HTTP: uvicorn, with a time limit for the head of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_SLOW = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\ncontent-length: 61\r\n"
+    b'connection: close\r\n\r\n{"error": "the head of the request did not arrive in time"}  '
+)
+
+
+def http_server(
+    application: Any,
+    *,
+    head_seconds: float,
+    drain_seconds: float,
+    tls: tuple[str, str, str | None] | None = None,
+) -> Any:
+    """A uvicorn server for an ASGI application, to be started with `serve(sockets=[...])`.
+
+    Args:
+        head_seconds: how long a client may take for the first line and the headers of a request.
+        drain_seconds: how long requests in progress may take after `should_exit` is set.
+        tls: the files of certificate, key and the authority of clients.
+    """
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Protocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
+        """Closes connections whose next request does not begin and arrive in time."""
+
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._start_timer()
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            if self._timer is None:
+                self._start_timer()
+
+        def on_headers_complete(self) -> None:
+            self._stop_timer()
+            super().on_headers_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_timer()
+            super().connection_lost(exc)
+
+        def _start_timer(self) -> None:
+            self._timer = self.loop.call_later(head_seconds, self._expire)
+
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _expire(self) -> None:
+            self._timer = None
+            if not self.transport.is_closing():
+                self.transport.write(_SLOW)
+                self.transport.close()
+
+    class Server(uvicorn.Server):  # type: ignore[misc, unused-ignore]
+        """A server that leaves signals to us."""
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    certificate, key, authority = tls or (None, None, None)
+    config = uvicorn.Config(
+        application,
+        http=Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(drain_seconds)),
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        ssl_ca_certs=authority,
+        ssl_cert_reqs=2 if authority else 0,  # ssl.CERT_REQUIRED, ssl.CERT_NONE
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # not a line for each bad request
+    return Server(config)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens on a port; 0 selects a free one.
+
+    Raises:
+        OSError: the port is in use, or the address is not one of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With its protocol named, asyncio sends small parts at once (TCP_NODELAY).
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen(2048)
+    except BaseException:
+        found.close()
+        raise
+    found.setblocking(False)
+    return found

@@ -1,0 +1,285 @@
+"""What both endpoints share: limits, deadlines, metrics, the log, and the call of a model."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from graphc.serving.endpoints.access_log import AccessLog
+from graphc.serving.endpoints.direct import Direct
+from graphc.serving.endpoints.metrics import Metrics
+from graphc.serving.failures import Failure
+from graphc.serving.protocol.checks import Types, check_inputs
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+_LOG = logging.getLogger("graphc.serving")
+_LARGE = 1 << 16  # bytes of a body; a larger one is read and written in a thread
+_PATIENCE = 0.05  # seconds after which a request looks whether its client is still there
+
+
+class Manager(Protocol):
+    """What the endpoints need of `graphc.serving.models.manager.Manager`."""
+
+    def use(
+        self, name: str, version: int | None = None, label: str | None = None
+    ) -> AbstractContextManager[Any]: ...
+
+    def status(self, name: str, version: int | None = None) -> list[Any]: ...
+
+    def names(self) -> list[str]: ...
+
+    def reload(self, configs: Any, wait: bool = True) -> None: ...
+
+
+class Target(NamedTuple):
+    """What a request names: a model, a version or a label or neither, and a signature or ""."""
+
+    name: str
+    version: int | None = None
+    label: str | None = None
+    signature: str = ""
+
+
+class Answer(NamedTuple):
+    """The result of a call: the version and signature that ran, and the outputs."""
+
+    version: int
+    signature: str
+    outputs: Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(slots=True)
+class Call:
+    """A request in progress, for the metrics and the log."""
+
+    protocol: str
+    method: str
+    model: str = ""
+    version: int | None = None
+    signature: str | None = None
+    status: str = "OK"
+    bytes_in: int = 0
+    bytes_out: int = 0
+    client: str | None = None
+    error: str | None = None
+
+
+class Service:
+    """Answers the requests of both endpoints.
+
+    Args:
+        manager: the models.
+        metrics: counts each request.
+        max_concurrent: how many requests may be in progress; further ones fail at once.
+        request_seconds: the time limit of a request without a deadline of its own.
+        log: the access log, if there is one.
+        roots: folders that contain every base path that a client may configure.
+        direct: run short calls in the event loop; only for a manager that does not batch.
+
+    Attributes:
+        draining: set to refuse new requests.
+        in_progress: how many requests are in progress.
+        errors: the last failures that were not the client's: (time, model, text).
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        metrics: Metrics,
+        *,
+        max_concurrent: int = 256,
+        request_seconds: float = 30.0,
+        log: AccessLog | None = None,
+        roots: tuple[str, ...] = (),
+        direct: bool = False,
+    ) -> None:
+        self.manager = manager
+        self.metrics = metrics
+        self.max_concurrent = max_concurrent
+        self.request_seconds = request_seconds
+        self.roots = roots
+        self.draining = False
+        self.in_progress = 0
+        self.errors: deque[tuple[float, str, str]] = deque(maxlen=20)
+        self._log = log
+        self._direct = Direct() if direct else None
+        metrics.gauge(
+            "graphc_serving_in_progress", "Requests in progress.", lambda: self.in_progress
+        )
+
+    @contextmanager
+    def call(self, protocol: str, method: str, client: str | None = None) -> Iterator[Call]:
+        """A request: counted, limited and logged. Each error in it becomes a Failure.
+
+        Raises:
+            Failure: UNAVAILABLE while the server drains, RESOURCE_EXHAUSTED beyond the limit, or
+                that of the block; INTERNAL for an unexpected error.
+        """
+        call = Call(protocol, method, client=client)
+        started = time.perf_counter()
+        self.in_progress += 1
+        try:
+            self._admit()
+            yield call
+        except Failure as failure:
+            self._failed(call, failure.code, failure.message)
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            call.status = "CANCELLED"
+            raise
+        except Exception as error:
+            _LOG.exception("%s failed", method)
+            self._failed(call, "INTERNAL", f"{type(error).__name__}: {error}")
+            raise Failure("INTERNAL", "internal error; see the server's log") from error
+        finally:
+            self.in_progress -= 1
+            self._finished(call, time.perf_counter() - started)
+
+    def _admit(self) -> None:
+        if self.draining:
+            raise Failure("UNAVAILABLE", "the server is shutting down")
+        if self.in_progress > self.max_concurrent:
+            raise Failure(
+                "RESOURCE_EXHAUSTED", f"{self.max_concurrent} requests are in progress; try later"
+            )
+
+    def _failed(self, call: Call, code: str, text: str) -> None:
+        call.status, call.error = code, text
+        if code in ("INTERNAL", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"):
+            self.errors.append((time.time(), call.model, f"{code}: {text}"))
+
+    def _finished(self, call: Call, seconds: float) -> None:
+        # A name that is not served is no label: clients could make up any number of them.
+        model = call.model if call.status == "OK" or call.model in self.manager.names() else ""
+        self.metrics.request(model, call.version, call.method, call.status, seconds, call.protocol)
+        if self._log is not None:
+            self._log.write(
+                protocol=call.protocol, method=call.method, model=call.model or None,
+                version=call.version, signature=call.signature, status=call.status,
+                seconds=round(seconds, 6), bytes_in=call.bytes_in, bytes_out=call.bytes_out,
+                client=call.client, error=call.error,
+            )  # fmt: skip
+
+    async def infer(
+        self,
+        call: Call,
+        target: Target,
+        read: Callable[[Types], Arrays],
+        *,
+        deadline: float | None = None,
+        gone: Callable[[], Any] | None = None,
+    ) -> Answer:
+        """Runs a signature.
+
+        Args:
+            read: decodes the inputs; runs in a thread if the body is large.
+            deadline: of the client, in seconds of `time.monotonic()`.
+            gone: a coroutine function that returns when the client has gone: the call is then
+                cancelled.
+
+        Raises:
+            Failure: of the model, the inputs or the run; DEADLINE_EXCEEDED.
+        """
+        call.model = target.name
+        latest = time.monotonic() + self.request_seconds
+        deadline = latest if deadline is None else min(deadline, latest)
+        with self.manager.use(target.name, target.version, target.label) as servable:
+            call.version = servable.version
+            name = target.signature or servable.default
+            entry = servable.signatures.get(name)
+            if entry is None:
+                known = ", ".join(servable.signatures)
+                text = f'Serving signature key "{name:.80}" not found; there are: {known}'
+                raise Failure("FAILED_PRECONDITION", text)
+            call.signature = name
+            if call.bytes_in > _LARGE:
+                arrays = await asyncio.to_thread(read, entry.inputs)
+            else:
+                arrays = read(entry.inputs)
+            check_inputs(arrays, entry.inputs)
+            outputs = await self._run(servable, name, arrays, deadline, gone)
+            return Answer(servable.version, name, outputs)
+
+    async def _run(
+        self, servable: Any, signature: str, arrays: Arrays, deadline: float, gone: Any
+    ) -> Mapping[str, np.ndarray[Any, Any]]:
+        """The outputs. Short calls run here, others in a thread or a batch."""
+        if self._direct is None:
+            future = asyncio.wrap_future(servable.predict(signature, arrays, deadline))
+            return await _within(future, deadline, gone)  # type: ignore[no-any-return]
+        shapes = tuple([array.shape for array in arrays.values()])
+        key = (servable.name, servable.version, signature, shapes)
+        start = time.perf_counter()
+        if self._direct.is_short(key):
+            outputs = servable.run(signature, arrays)
+            self._direct.ran_here(key, time.perf_counter() - start)
+        else:
+            future = asyncio.wrap_future(servable.predict(signature, arrays, deadline))
+            outputs = await _within(future, deadline, gone)
+            self._direct.handed_over(key, time.perf_counter() - start)
+        return outputs  # type: ignore[no-any-return]
+
+
+async def _within(future: asyncio.Future[Any], deadline: float, gone: Any) -> Any:
+    """The result of the future, unless its deadline passes or its client goes."""
+    loop = asyncio.get_running_loop()
+    watch = _Watch(future, gone)
+    late = loop.call_later(max(0.0, deadline - time.monotonic()), watch.expire)
+    look = loop.call_later(_PATIENCE, watch.start) if gone is not None else None
+    try:
+        return await future
+    except asyncio.CancelledError:
+        if watch.expired:
+            raise Failure("DEADLINE_EXCEEDED", "the deadline of the request has passed") from None
+        if watch.gone:
+            raise Failure("CANCELLED", "the client closed the connection") from None
+        future.cancel()
+        raise
+    finally:
+        late.cancel()
+        if look is not None:
+            look.cancel()
+        watch.close()
+
+
+class _Watch:
+    """Cancels a future when time is up, or when the client has gone."""
+
+    def __init__(self, future: asyncio.Future[Any], gone: Any) -> None:
+        self._future, self._gone = future, gone
+        self._task: asyncio.Task[None] | None = None
+        self.expired = self.gone = False
+
+    def expire(self) -> None:
+        self.expired = self._future.cancel()
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._wait())
+
+    async def _wait(self) -> None:
+        await self._gone()
+        self.gone = self._future.cancel()
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def in_thread_if(large: bool, function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a function, which runs in a thread if its work is large."""
+    if large:
+        return await asyncio.to_thread(function, *arguments)
+    return function(*arguments)
+
+
+def is_large(outputs: Mapping[str, np.ndarray[Any, Any]]) -> bool:
+    """Whether writing the outputs takes long enough for a thread."""
+    return sum([array.nbytes for array in outputs.values()]) > _LARGE

@@ -1,0 +1,51 @@
+"""`Failure`: why a request failed, as the client sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+HTTP_STATUS: Mapping[str, int] = MappingProxyType(
+    {
+        "INVALID_ARGUMENT": 400,
+        "FAILED_PRECONDITION": 400,
+        "UNAUTHENTICATED": 401,
+        "NOT_FOUND": 404,
+        "RESOURCE_EXHAUSTED": 429,
+        "CANCELLED": 499,
+        "INTERNAL": 500,
+        "UNIMPLEMENTED": 501,
+        "UNAVAILABLE": 503,
+        "DEADLINE_EXCEEDED": 504,
+    }
+)
+"""gRPC's canonical code -> HTTP status."""
+
+
+class Failure(Exception):
+    """Why a request failed.
+
+    Args:
+        code: gRPC's canonical name of the error, one of `HTTP_STATUS`.
+        message: the text for the client, without paths of the server.
+
+    Examples:
+        >>> from graphc.serving.failures import Failure
+        >>> Failure("NOT_FOUND", "no model 'digits'").http_status
+        404
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        if code not in HTTP_STATUS:
+            raise ValueError(f"Failure: no code {code!r}")
+        self.code = code
+        self.message = message
+        super().__init__(code, message)
+
+    @property
+    def http_status(self) -> int:
+        """The HTTP status for the code."""
+        return HTTP_STATUS[self.code]
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"

@@ -1,0 +1,101 @@
+"""Loads a version: opens the artifact, compiles it, and runs it once before others can use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+
+import jax
+
+from graphc.artifacts.limits import Limits
+from graphc.artifacts.loading import open_model
+from graphc.artifacts.sharing import Sharing
+from graphc.errors import ArtifactError
+from graphc.serving.batching.batcher import Batcher, BatchReport
+from graphc.serving.batching.paddable import paddable
+from graphc.serving.config import BatchingConfig
+from graphc.serving.models.servable import Servable
+from graphc.serving.models.versions import Found
+from graphc.serving.models.warmup import recorded, zeros
+
+Observe = Callable[[str, str, BatchReport], None]
+"""Takes the model, the signature, and the report of a batch."""
+
+
+@dataclass(frozen=True)
+class Loader:
+    """How versions are loaded.
+
+    Attributes:
+        executor: where requests run that are not batched.
+        devices: one replica is loaded on each; none means JAX's default device.
+        sharing: what all versions share.
+        batching: how requests are joined; None runs each request alone.
+        observe: called after each batch with the model, the signature and the report.
+        warm_up: whether a version runs before it is available. Otherwise, programs are compiled
+            by the first requests, and damage may be found by them.
+        trust_native, limits: see `gc.load`.
+    """
+
+    executor: Executor
+    devices: Sequence[jax.Device] = ()
+    sharing: Sharing = field(default_factory=Sharing)
+    batching: BatchingConfig | None = None
+    observe: Observe = lambda model, signature, report: None
+    warm_up: bool = True
+    trust_native: bool = False
+    limits: Limits | None = None
+
+    def load(self, name: str, found: Found) -> Servable:
+        """The version, ready for requests.
+
+        Raises:
+            ArtifactError: the file is not an artifact, damaged, incomplete, or outside base_path.
+            DataError: recorded requests cannot be read.
+            Failure: a recorded request failed, or a run did.
+        """
+        if found.problem:
+            raise ArtifactError(found.problem)
+        replicas = [
+            open_model(
+                found.path,
+                device,
+                trust_native=self.trust_native,
+                limits=self.limits,
+                sharing=self.sharing,
+            )
+            for device in self.devices or (None,)
+        ]
+        servable = Servable(name, found.version, replicas, self.executor)
+        try:
+            self._batch(servable)
+            if self.warm_up:
+                self._warm_up(servable, found)
+        except BaseException:
+            servable.close()
+            raise
+        return servable
+
+    def _batch(self, servable: Servable) -> None:
+        if self.batching is None:
+            return
+        for name, point in servable.signatures.items():
+            if servable.refusal(name) is None:
+                batcher = Batcher(
+                    partial(servable.run, name),
+                    paddable(point),
+                    self.batching,
+                    partial(self.observe, servable.name, name),
+                )
+                servable.batch(name, batcher)
+
+    def _warm_up(self, servable: Servable, found: Found) -> None:
+        requests = [recorded(found.folder)]
+        for name, point in servable.signatures.items():
+            if servable.refusal(name) is None:
+                requests.append(zeros(point, servable.sizes(name)))
+        for signature, inputs in chain.from_iterable(requests):
+            servable.run_everywhere(signature or servable.default, inputs)

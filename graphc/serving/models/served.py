@@ -1,0 +1,154 @@
+"""`Served`: the versions of one model, their states, and which of them takes a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+
+from graphc.serving.config import ModelConfig
+from graphc.serving.failures import Failure
+from graphc.serving.models.servable import Servable
+from graphc.serving.models.traffic import Traffic
+from graphc.serving.models.versions import Found, VersionStatus
+
+_ENDED = 16  # versions without a problem that stay in the status after their end
+
+
+@dataclass
+class Version:
+    """One version in the server.
+
+    Attributes:
+        servable: set while it is available, and while it drains.
+        loaded: the file that the servable was loaded from.
+        failed: the file that could not be loaded. It is not tried again until it changes.
+    """
+
+    number: int
+    state: str = "START"
+    error_code: str = "OK"
+    error_message: str = ""
+    servable: Servable | None = None
+    loaded: Found | None = None
+    failed: Found | None = None
+
+    @property
+    def status(self) -> VersionStatus:
+        requests = 0 if self.servable is None else self.servable.uses.total
+        return VersionStatus(self.number, self.state, self.error_code, self.error_message, requests)
+
+
+@dataclass
+class Served:
+    """One model. The manager's lock protects it; no method waits.
+
+    Attributes:
+        versions: every version that was found or used, also those that failed or ended.
+        labels: label -> version, only labels that were assigned to available versions.
+        asked: the versions that the configuration asks for, also those that cannot be loaded.
+    """
+
+    config: ModelConfig
+    versions: dict[int, Version] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    asked: set[int] = field(default_factory=set)
+    _traffic: Traffic = field(default_factory=lambda: Traffic({}))
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    @property
+    def available(self) -> set[int]:
+        return {n for n, version in self.versions.items() if version.state == "AVAILABLE"}
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def enter(self, version: int | None, label: str | None) -> Servable:
+        """The servable for a request, which now uses it.
+
+        Raises:
+            Failure: NOT_FOUND: the version is not available. INVALID_ARGUMENT: there is no such
+                label.
+        """
+        asked = f"Specific({self.name}, {version})"
+        if label is not None:
+            if version is not None:
+                raise Failure("INVALID_ARGUMENT", "a request names a version or a label, not both")
+            version = self.labels.get(label)
+            if version is None:
+                raise Failure(
+                    "INVALID_ARGUMENT", f"Unrecognized servable version label: {label[:100]}"
+                )
+            asked = f"Specific({self.name}, {version})"
+        elif version is None:
+            available = self.available
+            version = self._traffic.next(available) or max(available, default=None)
+            asked = f"Latest({self.name})"
+        found = None if version is None else self.versions.get(version)
+        if found is None or found.state != "AVAILABLE" or found.servable is None:
+            raise Failure("NOT_FOUND", f"Servable not found for request: {asked}")
+        found.servable.uses.enter()
+        return found.servable
+
+    # -- what to load and to unload -------------------------------------------------------------
+
+    def usable(self, found: Mapping[int, Found]) -> set[int]:
+        """The versions in the file system, without those whose file is known to fail."""
+        return {
+            n
+            for n, file in found.items()
+            if n in self.available or n not in self.versions or self.versions[n].failed != file
+        }
+
+    def to_load(self, wanted: Iterable[int], found: Mapping[int, Found]) -> list[int]:
+        """The wanted versions that are not loaded from the present files, the largest first."""
+
+        def is_missing(n: int) -> bool:
+            version = self.versions.get(n)
+            if version is None:
+                return True
+            loaded = version.state == "AVAILABLE" and version.loaded == found[n]
+            return not loaded and version.failed != found[n]
+
+        return sorted(filter(is_missing, wanted), reverse=True)
+
+    def to_unload(self, wanted: set[int]) -> set[int]:
+        """The available versions that are not wanted; none if no wanted version is available, so
+        that nothing displaces a working version but a working version."""
+        available = self.available
+        return available - wanted if available & wanted else set()
+
+    # -- labels and traffic ---------------------------------------------------------------------
+
+    def unavailable_label(self) -> tuple[str, int] | None:
+        """A label of the configuration whose version is not available, with the version."""
+        available = self.available
+        missing = [row for row in self.config.labels.items() if row[1] not in available]
+        return missing[0] if missing else None
+
+    def assign(self, leaving: Set[int] = frozenset()) -> None:
+        """Assigns the labels of the configuration whose versions are available and stay so.
+        Another label keeps its old version."""
+        staying = self.available - leaving
+        wanted = self.config.labels
+        kept = {label: v for label, v in self.labels.items() if label in wanted}
+        self.labels = kept | {label: v for label, v in wanted.items() if v in staying}
+        percent: dict[int, float] = {}
+        for target, share in self.config.traffic.items():
+            version = self.labels.get(target) if isinstance(target, str) else target
+            if version is not None:
+                percent[version] = percent.get(version, 0) + share
+        if percent != self._traffic.percent:
+            self._traffic = Traffic(percent)
+
+    # -- status ---------------------------------------------------------------------------------
+
+    def forget(self, found: Mapping[int, Found]) -> None:
+        """Removes the oldest ended versions that have no file, or no problem."""
+        for n, version in list(self.versions.items()):
+            if version.state == "END" and version.failed is not None and n not in found:
+                del self.versions[n]
+        ended = [n for n, v in self.versions.items() if v.state == "END" and v.failed is None]
+        for n in sorted(ended)[:-_ENDED]:
+            del self.versions[n]

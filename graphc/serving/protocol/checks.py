@@ -1,0 +1,68 @@
+"""Checks of the inputs of a request against the types of a signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphc.ir.dims import as_symbol
+from graphc.ir.types import TensorType
+from graphc.serving.failures import Failure
+from graphc.serving.protocol.tensors import shown
+
+Types: TypeAlias = Mapping[str, TensorType]
+
+
+def check_inputs(arrays: Mapping[str, np.ndarray[Any, Any]], types: Types) -> None:
+    """Checks names, dtypes and shapes.
+
+    Raises:
+        Failure: INVALID_ARGUMENT: an input is missing, unknown, of another dtype, or its shape
+            does not fit its type or the shapes of other inputs.
+    """
+    check_names(arrays, types, "request")
+    bound: dict[str, tuple[int, str]] = {}
+    for name, type in types.items():
+        array = arrays[name]
+        if array.dtype != type.dtype:
+            raise _wrong(name, f"dtype {shown(array.dtype)}", type)
+        if array.ndim != type.rank:
+            raise _wrong(name, f"shape {list(array.shape)}", type)
+        for size, dim in zip(array.shape, type.shape, strict=True):
+            symbol = as_symbol(dim)
+            if isinstance(dim, int) and size != dim:
+                raise _wrong(name, f"shape {list(array.shape)}", type)
+            if symbol is not None and bound.setdefault(symbol, (size, name))[0] != size:
+                other_size, other = bound[symbol]
+                raise _wrong(name, f"size {size} where {other!r} has {other_size}", type)
+
+
+def check_names(given: Mapping[str, Any], types: Types, where: str) -> None:
+    """Checks that each input is given, and nothing else.
+
+    Raises:
+        Failure: INVALID_ARGUMENT: an input is missing or unknown.
+    """
+    if given.keys() == types.keys():
+        return
+    for name in types:
+        if name not in given:
+            raise Failure(
+                "INVALID_ARGUMENT",
+                f"{where}: input {name!r} is missing; it takes {listed(types)}",
+            )
+    unknown = next(name for name in given if name not in types)
+    raise Failure(
+        "INVALID_ARGUMENT", f"{where}: no input {unknown!r:.60}; it takes {listed(types)}"
+    )
+
+
+def listed(types: Types) -> str:
+    """The inputs of a signature, for errors."""
+    return ", ".join(f"{name} {type.shown()}" for name, type in types.items()) or "no inputs"
+
+
+def _wrong(name: str, found: str, type: TensorType) -> Failure:
+    return Failure("INVALID_ARGUMENT", f"input {name!r}: {found}, expected {type.shown()}")

@@ -1,0 +1,101 @@
+"""The flags of `graphc serve`; tests/serving/test_server.py runs the command."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphc.cli import main
+from graphc.cli.arguments import parse
+from graphc.cli.serve import _Watch, config_of
+from graphc.serving.config import BatchingConfig, Latest, ModelConfig, ServerConfig
+
+
+def config(*arguments: Any) -> ServerConfig:
+    return config_of(parse(["serve", *map(str, arguments)]))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "digits.gcx"
+    path.touch()
+    return path
+
+
+def test_a_file_or_a_folder(model: Path) -> None:
+    assert config(model).models == (ModelConfig("digits", str(model)),)
+    assert config(model, "--model_name", "other").models[0].name == "other"
+    assert config(model.parent).models == (ModelConfig(model.parent.name, str(model.parent)),)
+
+
+def test_the_defaults_are_those_of_tensorflow_serving(tmp_path: Path) -> None:
+    found = config("--model_base_path", tmp_path)
+    assert found == ServerConfig((ModelConfig("default", str(tmp_path), Latest(1)),))
+    assert (found.port, found.rest_port, found.poll_seconds) == (8500, 8501, 1.0)
+    assert found.metrics_path == "/monitoring/prometheus/metrics"
+
+
+def test_ports_and_limits(model: Path) -> None:
+    found = config(
+        model, "--port=-1", "--rest_api_port=9000", "--grpc_max_threads=2",
+        "--rest_api_num_threads=6", "--rest_api_timeout_in_ms=1500", "--max_concurrent=7",
+        "--max_body_bytes=1024", "--drain_seconds=2", "--file_system_poll_wait_seconds=-1",
+        "--enable_model_warmup=false", "--host=0.0.0.0", "--access_log=-",
+    )  # fmt: skip
+    assert found == ServerConfig(
+        (ModelConfig("digits", str(model)),), port=None, rest_port=9000, threads=6,
+        request_seconds=1.5, max_concurrent=7, max_body_bytes=1024, drain_seconds=2.0,
+        poll_seconds=0.0, warm_up=False, host="0.0.0.0", access_log="-",
+    )  # fmt: skip
+
+
+def test_files(tmp_path: Path, model: Path) -> None:
+    models = tmp_path / "models.config"
+    models.write_text('model_config_list { config { name: "a" base_path: "/a" } }')
+    assert config("--model_config_file", models).models == (ModelConfig("a", "/a"),)
+    batching = tmp_path / "batching.config"
+    batching.write_text("max_batch_size { value: 16 }")
+    found = config(model, "--enable_batching", "--batching_parameters_file", batching)
+    assert found.batching == BatchingConfig(max_batch_size=16)
+    assert config(model, "--enable_batching=true").batching == BatchingConfig()
+    assert config(model, "--enable_batching=false").batching is None
+    monitoring = tmp_path / "monitoring.config"
+    monitoring.write_text('prometheus_config { enable: true path: "/m" }')
+    assert config(model, "--monitoring_config_file", monitoring).metrics_path == "/m"
+    tokens = tmp_path / "tokens"
+    tokens.write_text("one\n\n two \n")
+    assert config(model, "--token_file", tokens).tokens == ("one", "two")
+
+
+def test_the_watched_file(tmp_path: Path) -> None:
+    path = tmp_path / "models.config"
+    path.write_text("model_config_list {}")
+    watch = _Watch(str(path))
+    assert watch() is None
+    path.write_text('model_config_list { config { name: "a" base_path: "/a" } }')
+    assert watch() == (ModelConfig("a", "/a"),)
+    assert watch() is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give either MODEL, --model_base_path or --model_config_file"),
+        (["x", "--model_base_path", "y"], "give either MODEL"),
+        (["nothing.gcx"], "there is no file or folder 'nothing.gcx'"),
+        (["--model_config_file", "nothing"], "cannot read 'nothing': No such file"),
+        (["--model_base_path", ".", "--batching_parameters_file", "x"], "needs --enable_batching"),
+        (["--model_base_path", ".", "--tls_key", "x"], "must be given together"),
+        (["--model_base_path", ".", "--port", "70000"], "'70000' is not a port"),
+        (["--model_base_path", ".", "--enable_batching=maybe"], "'maybe' is not true or false"),
+        (["--model_base_path", ".", "--model_nam", "x"], "did you mean '--model_name'?"),
+    ],
+)
+def test_mistakes(arguments: list[str], message: str, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(["serve", *arguments])
+    except SystemExit as stop:
+        code = stop.code
+    error = capsys.readouterr().err
+    assert code == 2 and message in error and len(error.splitlines()) == 1

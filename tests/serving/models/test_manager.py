@@ -1,0 +1,449 @@
+"""The life of versions: when each is loaded, takes requests, and is unloaded."""
+
+import gc as collector
+import logging
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from graphc.serving.config import All, BatchingConfig, Latest, ModelConfig, Specific
+from graphc.serving.failures import Failure
+from graphc.serving.models.manager import Manager
+from graphc.serving.models.versions import VersionStatus
+from tests.serving.models.saved import BODY, X, expected, put
+
+
+def states(manager: Manager, name: str = "m") -> dict[int, str]:
+    for thread in list(manager._draining):
+        thread.join(60)
+    return {status.version: status.state for status in manager.status(name)}
+
+
+def predict(manager: Manager, **which) -> np.ndarray:
+    with manager.use("m", **which) as servable:
+        return servable.predict("predict", {"x": X}).result(60)["y"]
+
+
+def check(manager: Manager, value: float, **which) -> None:
+    np.testing.assert_array_equal(predict(manager, **which), expected(value))
+
+
+def refused(manager: Manager, **which) -> Failure:
+    with pytest.raises(Failure) as info, manager.use("m", **which):
+        pass
+    return info.value
+
+
+def test_the_latest_version_is_served(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1), put(tmp_path, 2, 2)
+    manager = managing(ModelConfig("m", tmp_path))
+    check(manager, 2)
+    check(manager, 2, version=2)
+    assert states(manager) == {2: "AVAILABLE"}
+    assert manager.names() == ["m"] and manager.is_ready()
+    assert refused(manager, version=1).code == "NOT_FOUND"
+    assert str(refused(manager, version=7)) == (
+        "NOT_FOUND: Servable not found for request: Specific(m, 7)"
+    )
+
+
+def test_a_new_version_displaces_the_old_one(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path))
+    check(manager, 1)
+    put(tmp_path, 2, 2)
+    check(manager, 1)
+    manager.poll()
+    check(manager, 2)
+    assert states(manager) == {1: "END", 2: "AVAILABLE"}
+
+
+def test_two_versions_at_once(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path))
+    put(tmp_path, 2, 2), put(tmp_path, 3, 3)
+    manager.poll()
+    assert states(manager) == {1: "END", 3: "AVAILABLE"}
+    manager.reload([ModelConfig("m", tmp_path, All())])
+    assert states(manager) == {1: "AVAILABLE", 2: "AVAILABLE", 3: "AVAILABLE"}
+    for version in (1, 2, 3):
+        check(manager, version, version=version)
+
+
+def test_a_version_in_use_is_not_unloaded(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path))
+    with manager.use("m") as old:
+        put(tmp_path, 2, 2)
+        manager.poll()
+        statuses = {status.version: status.state for status in manager.status("m")}
+        assert statuses == {1: "UNLOADING", 2: "AVAILABLE"}
+        assert refused(manager, version=1).code == "NOT_FOUND"
+        np.testing.assert_array_equal(old.run("predict", {"x": X})["y"], expected(1))
+    assert states(manager) == {1: "END", 2: "AVAILABLE"}
+
+
+def test_a_request_that_is_running_keeps_its_version(tmp_path: Path, managing) -> None:
+    """The future is used after the context has ended, as when a client goes away."""
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path), threads=1)
+    gate = threading.Event()
+    manager._pool.submit(gate.wait)
+    with manager.use("m") as servable:
+        future = servable.predict("predict", {"x": X})
+    put(tmp_path, 2, 2)
+    manager.poll()
+    assert {s.version: s.state for s in manager.status("m")} == {1: "UNLOADING", 2: "AVAILABLE"}
+    gate.set()
+    np.testing.assert_array_equal(future.result(60)["y"], expected(1))
+    assert states(manager) == {1: "END", 2: "AVAILABLE"}
+
+
+def test_a_deleted_folder_in_use(tmp_path: Path, managing) -> None:
+    """A deleted version leaves only when another one works; sizes that are new compile still."""
+    put(tmp_path, 1, 1), put(tmp_path, 2, 2)
+    manager = managing(ModelConfig("m", tmp_path))
+    with manager.use("m") as servable:
+        shutil.rmtree(tmp_path / "2")
+        manager.poll()
+        y = servable.run("predict", {"x": X[:3]})["y"]
+        np.testing.assert_array_equal(y, expected(2)[:3])
+    check(manager, 1)
+    shutil.rmtree(tmp_path / "1")
+    manager.poll()
+    check(manager, 1)
+    shutil.rmtree(tmp_path)
+    manager.poll()
+    check(manager, 1)
+
+
+# -- bad files ----------------------------------------------------------------------------------
+
+
+def break_file(path: Path) -> None:
+    data = path.read_bytes()
+    aside = path.with_name("aside")
+    aside.write_bytes(data[: len(data) // 2])
+    aside.rename(path)
+
+
+def test_a_bad_version_displaces_nothing(tmp_path: Path, managing, caplog) -> None:
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path))
+    break_file(put(tmp_path, 2, 2))
+    with caplog.at_level(logging.ERROR, "graphc.serving"):
+        manager.poll()
+        manager.poll()
+    assert len([r for r in caplog.records if "was not loaded" in r.message]) == 1  # not tried again
+    assert states(manager) == {1: "AVAILABLE", 2: "END"}
+    (status,) = manager.status("m", 2)
+    assert status.error_code == "FAILED_PRECONDITION"
+    assert "truncated" in status.error_message and str(tmp_path) not in status.error_message
+    check(manager, 1)
+    put(tmp_path, 2, 2)  # repaired
+    manager.poll()
+    check(manager, 2)
+    assert manager.status("m", 2) == [VersionStatus(2, "AVAILABLE", requests=1)]
+
+
+def test_altered_weights_are_found_before_the_version_is_available(
+    tmp_path: Path, managing
+) -> None:
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path))
+    path = put(tmp_path, 2, 2)
+    data = path.read_bytes()
+    head = np.full((4, 2), 2, np.float32).tobytes()
+    assert head in data
+    path.write_bytes(data.replace(head, bytes(len(head))))
+    manager.poll()
+    assert states(manager) == {1: "AVAILABLE", 2: "END"}
+    check(manager, 1)
+
+
+def test_at_the_start_the_newest_good_version_is_served(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1), put(tmp_path, 2, 2)
+    break_file(put(tmp_path, 3, 3))
+    manager = managing(ModelConfig("m", tmp_path, Latest(1)))
+    assert states(manager) == {2: "AVAILABLE", 3: "END"}
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no artifact", bytes(1000)])
+def test_files_that_are_no_artifacts(tmp_path: Path, managing, content: bytes) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "model.gcx").write_bytes(content)
+    manager = managing(ModelConfig("m", tmp_path))
+    assert states(manager) == {1: "END"} and not manager.is_ready()
+    assert refused(manager).code == "NOT_FOUND"
+
+
+def test_a_pipe_does_not_hold_the_manager_up(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1)
+    (tmp_path / "2").mkdir()
+    os.mkfifo(tmp_path / "2" / "model.gcx")
+    manager = managing(ModelConfig("m", tmp_path))
+    assert states(manager) == {1: "AVAILABLE", 2: "END"}
+
+
+def test_a_link_to_the_outside_is_not_loaded(tmp_path: Path, managing) -> None:
+    put(tmp_path / "secret", 1, 1)
+    put(tmp_path / "base", 1, 2)
+    (tmp_path / "base" / "2").symlink_to(tmp_path / "secret" / "1")
+    manager = managing(ModelConfig("m", tmp_path / "base"))
+    assert states(manager) == {1: "AVAILABLE", 2: "END"}
+    assert "outside base_path" in manager.status("m", 2)[0].error_message
+
+
+def test_a_single_file_is_loaded_again_when_it_changes(tmp_path: Path, managing) -> None:
+    path = put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", path))
+    check(manager, 1, version=1)
+    put(tmp_path, 1, 2)
+    manager.poll()
+    check(manager, 2, version=1)
+    break_file(path)
+    manager.poll()
+    check(manager, 2)
+    (status,) = manager.status("m")
+    assert (status.state, status.error_code) == ("AVAILABLE", "FAILED_PRECONDITION")
+
+
+# -- weights ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_collector():
+    collector.disable()
+    yield
+    collector.enable()
+
+
+@pytest.mark.parametrize("batching", [None, BatchingConfig(2)])
+def test_versions_share_weights_and_free_them(
+    tmp_path: Path, managing, no_collector, batching
+) -> None:
+    """What a second version costs is its head. Nothing waits for the garbage collector."""
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path, All()), batching=batching)
+    arrays, head = manager.sharing.arrays, expected(0).nbytes
+    one = arrays.nbytes
+    assert BODY.nbytes + head <= one
+    put(tmp_path, 2, 2)
+    manager.poll()
+    assert arrays.nbytes == one + head
+    for version in (1, 2):
+        check(manager, version, version=version)
+    manager.reload([ModelConfig("m", tmp_path, Latest(1))])
+    assert states(manager) == {1: "END", 2: "AVAILABLE"}
+    assert arrays.nbytes == one
+    check(manager, 2)
+    manager.reload([])
+    for thread in list(manager._draining):
+        thread.join(60)
+    assert len(arrays) == 0
+
+
+# -- labels and traffic -------------------------------------------------------------------------
+
+
+def test_labels(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1), put(tmp_path, 2, 2)
+    labels = {"stable": 1, "canary": 2}
+    manager = managing(ModelConfig("m", tmp_path, All(), labels))
+    check(manager, 1, label="stable")
+    check(manager, 2, label="canary")
+    assert manager.labels("m") == labels
+    failure = refused(manager, label="old")
+    assert failure.code == "INVALID_ARGUMENT"
+    assert failure.message == "Unrecognized servable version label: old"
+    assert refused(manager, label="stable", version=1).code == "INVALID_ARGUMENT"
+
+
+def test_a_label_needs_an_available_version(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path, All(), {"stable": 1}))
+    with pytest.raises(Failure) as info:
+        manager.reload([ModelConfig("m", tmp_path, All(), {"stable": 5})])
+    assert info.value.code == "FAILED_PRECONDITION"
+    assert info.value.message == (
+        "Request to assign label to version 5 of model m, which is not currently available for "
+        "inference"
+    )
+    check(manager, 1, label="stable")
+
+
+def test_a_label_moves_with_the_version_that_displaces_the_old_one(
+    tmp_path: Path, managing
+) -> None:
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path, Specific((1,)), {"stable": 1}))
+    put(tmp_path, 2, 2)
+    manager.reload([ModelConfig("m", tmp_path, Specific((2,)), {"stable": 2})])
+    check(manager, 2, label="stable")
+    assert states(manager) == {1: "END", 2: "AVAILABLE"}
+
+
+def test_traffic_is_split_by_percentages(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1), put(tmp_path, 2, 2)
+    config = ModelConfig("m", tmp_path, All(), {"new": 2}, {1: 80, "new": 20})
+    manager = managing(config)
+    for _ in range(50):
+        with manager.use("m"):
+            pass
+    assert {s.version: s.requests for s in manager.status("m")} == {1: 40, 2: 10}
+    check(manager, 2, version=2)  # a request that names a version is not split
+
+
+# -- the configuration --------------------------------------------------------------------------
+
+
+def test_a_removed_model_drains(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path))
+    with manager.use("m") as servable:
+        manager.reload([])
+        assert manager.names() == []
+        assert refused(manager).code == "NOT_FOUND"
+        y = servable.predict("predict", {"x": X}).result(60)["y"]
+        np.testing.assert_array_equal(y, expected(1))
+    with pytest.raises(Failure, match="Could not find any versions of model m"):
+        manager.status("m")
+    manager.reload([ModelConfig("m", tmp_path)])
+    check(manager, 1)
+
+
+def test_a_configuration_that_fails_displaces_nothing(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1)
+    break_file(put(tmp_path, 2, 2))
+    manager = managing(ModelConfig("m", tmp_path, Specific((1,))))
+    for policy, text in [
+        (Specific((2,)), "truncated"),
+        (Specific((9,)), "version 9 was not found"),
+    ]:
+        with pytest.raises(Failure, match=text):
+            manager.reload([ModelConfig("m", tmp_path, policy)])
+        check(manager, 1)
+    with pytest.raises(Failure) as info:
+        manager.reload([ModelConfig("m", tmp_path)] * 2)
+    assert info.value.code == "INVALID_ARGUMENT"
+    with pytest.raises(Failure) as info:
+        manager.reload([ModelConfig("m", tmp_path / "nowhere")])
+    check(manager, 1)
+    manager.reload([ModelConfig("m", tmp_path, Specific((1,)))])
+
+
+def test_another_folder_for_a_model(tmp_path: Path, managing) -> None:
+    put(tmp_path / "a", 1, 1), put(tmp_path / "b", 1, 2)
+    manager = managing(ModelConfig("m", tmp_path / "a"))
+    manager.reload([ModelConfig("m", tmp_path / "b")])
+    check(manager, 2)
+
+
+def test_reload_in_the_background(tmp_path: Path, managing, monkeypatch) -> None:
+    put(tmp_path, 1, 1)
+    manager = managing()
+    polled = threading.Event()
+    poll = manager.poll
+
+    def noting() -> None:
+        poll()
+        polled.set()
+
+    monkeypatch.setattr(manager, "poll", noting)
+    manager.reload([ModelConfig("m", tmp_path)], wait=False)
+    assert polled.wait(60)
+    check(manager, 1)
+
+
+def test_closing_waits_for_requests(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path))
+    with manager.use("m") as servable:
+        assert not manager.close(timeout=0)
+        np.testing.assert_array_equal(servable.run("predict", {"x": X})["y"], expected(1))
+        assert refused(manager).code == "NOT_FOUND"
+    assert manager.close(timeout=60)
+
+
+def test_new_versions_are_found_by_polling(tmp_path: Path, monkeypatch, caplog) -> None:
+    """An error of one search does not end the searches."""
+    put(tmp_path, 1, 1)
+    manager = Manager([ModelConfig("m", tmp_path)], poll_seconds=0.01, cache=None)
+    poll, polled, failed = manager.poll, threading.Semaphore(0), []
+
+    def noting() -> None:
+        if not failed and manager._thread is not None:
+            failed.append(1)
+            raise RuntimeError("once")
+        poll()
+        polled.release()
+
+    monkeypatch.setattr(manager, "poll", noting)
+    with caplog.at_level(logging.CRITICAL, "graphc.serving"):
+        manager.start()
+        try:
+            put(tmp_path, 2, 2)
+            while polled.acquire(blocking=False):
+                pass
+            for _ in range(2):  # the second one began after the version was there
+                assert polled.acquire(timeout=60)
+            assert failed
+            check(manager, 2)
+        finally:
+            assert manager.close(60)
+
+
+def test_flipped_bits_displace_nothing(tmp_path: Path, managing) -> None:
+    """A version with one wrong bit is refused, or the bit means nothing: answers stay right."""
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path), warm_up=True)
+    data = put(tmp_path, 2, 1).read_bytes()
+    rng = np.random.default_rng(0)
+    for version, place in enumerate(rng.integers(0, len(data), 12), 3):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << int(rng.integers(8))
+        path = put(tmp_path, version, 1)
+        path.write_bytes(flipped)
+        manager.poll()
+        check(manager, 1)
+    assert any(status.state == "END" and status.error_message for status in manager.status("m"))
+
+
+def test_what_appears_while_it_is_written(tmp_path: Path, managing) -> None:
+    """A copy that is not atomic: each poll sees more of the file; the last one loads it."""
+    put(tmp_path, 1, 1)
+    manager = managing(ModelConfig("m", tmp_path))
+    whole = put(tmp_path / "aside", 2, 2).read_bytes()
+    (tmp_path / "2").mkdir()
+    manager.poll()
+    with open(tmp_path / "2" / "model.gcx", "wb") as file:
+        for part in (whole[:0], whole[:100], whole[100:-1]):
+            file.write(part)
+            file.flush()
+            manager.poll()
+            check(manager, 1)
+        file.write(whole[-1:])
+    manager.poll()
+    check(manager, 2)
+
+
+def test_replicas_on_several_devices(tmp_path: Path, managing) -> None:
+    """Each device has the weights once; a version takes all devices, and leaves them."""
+    put(tmp_path, 1, 1)
+    devices = jax.local_devices()[:2]
+    manager = managing(ModelConfig("m", tmp_path), devices=devices)
+    arrays = manager.sharing.arrays
+    assert {next(iter(array.devices())) for array in arrays._arrays.values()} == set(devices)
+    one = arrays.nbytes
+    for _ in range(4):
+        check(manager, 1)
+    put(tmp_path, 2, 2)
+    manager.poll()
+    check(manager, 2)
+    assert states(manager) == {1: "END", 2: "AVAILABLE"}
+    assert arrays.nbytes == one
