@@ -26,8 +26,8 @@ _CONVOLUTIONS_BY_EIGEN: Final = {
 # ResNet-50, whose pages the system clears in each step.
 _LITTLE_MEMORY: Final = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
-# By default LLVM optimizes the kernels of XLA:CPU at level 3. At level 2, XLA compiles the steps of
-# the zoo in 0.9x of the time, and they take the same time to run.
+# By default LLVM optimizes the kernels of XLA:CPU at level 3. At level 2, XLA compiles nine steps
+# of the zoo in 0.9x of the time, and they take the same time to run.
 _LEVEL: Final = "xla_backend_optimization_level"
 _QUICKER: Final = {_LEVEL: 2}
 _DRAWS: Final = (RANDOM_BITS, *random_draws.OPS, *random_parametric.OPS)

@@ -75,15 +75,15 @@ def _lower(
     return unique, *results
 
 
+_FEW_NUMBERS = 4096
+
+
 def _numbers(count: Any) -> Any:
     """0, 1, ... int32. A few are a constant: XLA would compile an iota as a kernel, and sometimes
     writes it twice into other kernels, which then differ from those of the next table."""
     if isinstance(count, int) and count <= _FEW_NUMBERS:
         return jnp.asarray(np.arange(count, dtype=np.int32))
     return lax.broadcasted_iota(jnp.int32, (count,), 0)
-
-
-_FEW_NUMBERS = 4096
 
 
 def _stored(rows: Any, numbers: Any) -> Any:
