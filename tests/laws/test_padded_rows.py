@@ -179,6 +179,7 @@ def found(op: str) -> list[Claim]:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("op", sorted(BY_OP))
 def test_appended_rows_change_no_other_row(op: str) -> None:
     claims = found(op)
