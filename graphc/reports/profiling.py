@@ -169,7 +169,7 @@ def _checked_steps(steps: object) -> int:
     return steps
 
 
-def _batches(feeds: Feeds | Iterable[Feeds] | None, steps: int) -> list[Feeds]:
+def _batches(feeds: Any, steps: int) -> list[Feeds]:
     """The feeds of the steps; fewer if they are used again."""
     if feeds is None:
         return [{}]
