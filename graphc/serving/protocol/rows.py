@@ -67,10 +67,11 @@ def read_body(data: bytes) -> Body:
 def _fast_reader() -> Callable[[bytes], Any] | None:
     """orjson's reader, if it is installed: Python's own takes most of the time of a request."""
     try:
-        from orjson import loads
+        import orjson
     except ImportError:
         return None
-    return loads
+    reader: Callable[[bytes], Any] = orjson.loads
+    return reader
 
 
 def _read_json(data: bytes, **options: Any) -> dict[str, Any]:
