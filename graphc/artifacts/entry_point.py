@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from graphc.artifacts.lowering import Places, x64
 from graphc.artifacts.source import Source
@@ -18,7 +17,6 @@ from graphc.artifacts.ways import Chain
 from graphc.copying import Uncopied
 from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, nearest
 from graphc.ir.calls import explained
-from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.runtime.buffers.layout import public_names
@@ -27,13 +25,10 @@ from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
 from graphc.runtime.targets.executors import ONE_AT_A_TIME, copies_of
+from graphc.runtime.targets.narrow_arguments import from_host, narrow_places
 from graphc.runtime.targets.room import is_limited
 
 _IN_FLIGHT = 4  # steps on several devices: unbounded queues of collectives can abort the process
-
-
-# Programs compiled ahead of time reject arrays of these dtypes in JAX 0.10's own layout.
-_NARROW = (as_dtype("int4"), as_dtype("uint4"))
 
 
 class EntryPoint(Uncopied):
@@ -83,7 +78,7 @@ class EntryPoint(Uncopied):
         self._ports = Program(self.name, tuple(ports), (), ())
         state = [saved.types[name] for name in (*entry.written, *entry.read)]
         taken = [*state, *self.inputs.values()]
-        self._narrow = [i for i, t in enumerate(taken) if on_cpu and t.dtype in _NARROW]
+        self._narrow = narrow_places([t.dtype for t in taken], source.platform)
         self._waiting: deque[Any] = deque()
         self._lock = threading.Lock()
 
@@ -201,9 +196,7 @@ class EntryPoint(Uncopied):
     def _run(
         self, compiled: Any, state: ModelState, written: Sequence[Any], values: Sequence[Any]
     ) -> Any:
-        values = list(values)
-        for i in self._narrow:
-            values[i] = np.asarray(values[i])
+        values = from_host(values, self._narrow)
         short = self._on_cpu and is_limited()  # a run may run out of memory: see `runtime.room`
         try:
             with x64(self._entry.wide):

@@ -26,6 +26,7 @@ from graphc.runtime.core.failures import RUN_FAILED
 from graphc.runtime.core.forking import FORKING, SharedLock
 from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.targets.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
+from graphc.runtime.targets.narrow_arguments import from_host, narrow_places
 from graphc.runtime.targets.room import SMALL, Need, has_room, is_limited, need_of, no_room
 
 AXIS_NAME = "replica"
@@ -74,6 +75,7 @@ class Executor:
         self.devices = tuple(devices)
         self.homes, self._default, self._feeds = shardings(interface, devices)
         self._in_flight = InFlight(max_in_flight, interface)
+        self._narrow = narrow_places(interface.argument_dtypes, self.devices[0].platform)
 
     @property
     @within_stack
@@ -182,11 +184,7 @@ class Executor:
         self._in_flight.wait()
         if (self._need or self.need).blocks >= SMALL:
             self._find_room([*written, *read])
-        compiled = self._compiled or self.compiled
-        if self.interface.wide:
-            with jax.enable_x64(True):
-                return self._in_flight.split(compiled(*written, *read, *feeds))
-        return self._in_flight.split(compiled(*written, *read, *feeds))
+        return self._in_flight.split(self._start([*written, *read, *feeds]))
 
     def _update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
         feeds = self._spread(feeds)
@@ -200,16 +198,20 @@ class Executor:
         written, read, assigned = places
         old = [buffers[i] for i in written]
         constant = [buffers[i] for i in read]
-        compiled = self._compiled or self.compiled
-        if self.interface.wide:
-            with jax.enable_x64(True):
-                outputs = compiled(*old, *constant, *feeds)
-        else:
-            outputs = compiled(*old, *constant, *feeds)
-        fetched, new = self._in_flight.split(outputs)
+        fetched, new = self._in_flight.split(self._start([*old, *constant, *feeds]))
         for i, buffer in zip(assigned, new, strict=True):
             buffers[i] = buffer
         return fetched
+
+    def _start(self, values: list[Any]) -> Any:
+        """Starts a run of the compiled program with these arguments."""
+        compiled = self._compiled or self.compiled
+        if self._narrow:
+            values = from_host(values, self._narrow)
+        if self.interface.wide:
+            with jax.enable_x64(True):
+                return compiled(*values)
+        return compiled(*values)
 
     def _spread(self, feeds: Sequence[Any]) -> Sequence[Any]:
         """The feeds. Those that are on devices are moved to where the program needs them."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphc.errors import GraphError
+from graphc.ir.dtypes import DType
 from graphc.ir.sharding import Spec
 from graphc.ir.types import TensorType, parse_type
 from graphc.runtime.buffers.layout import Buffer
@@ -130,6 +131,12 @@ class Interface:
     def buffers(self) -> tuple[Buffer, ...]:
         """All buffers of state that it uses, each once."""
         return tuple(dict.fromkeys((*self.written, *self.read, *self.assigned)))
+
+    @property
+    def argument_dtypes(self) -> list[DType]:
+        """The dtypes of all arguments, in order."""
+        arguments = [*self.written, *self.read, *self.feeds]
+        return [argument.type.dtype for argument in arguments]
 
     @property
     def consumes(self) -> bool:

@@ -17,6 +17,7 @@ from jax import numpy as jnp
 from graphc.errors import CacheError
 from graphc.runtime.hlo.hlo_cost import HloCost, hlo_cost, summed
 from graphc.runtime.targets.loading import Code, from_bytes, to_bytes
+from graphc.runtime.targets.narrow_arguments import from_host, narrow_places
 
 _IN_FLIGHT = 4  # steps of one call that are dispatched and not finished
 
@@ -100,6 +101,7 @@ class CompiledPartition:
     ) -> None:
         self.script, self.executables, self.devices = script, list(executables), devices
         self._shardings = [jax.sharding.SingleDeviceSharding(device) for device in devices]
+        self._narrow: dict[int, tuple[int, ...]] = {}  # executable -> see `narrow_places`
 
     def __call__(self, *arguments: Any) -> list[Any]:
         return self.step(arguments) if self.script.turns is None else self._steps(arguments)
@@ -145,6 +147,8 @@ class CompiledPartition:
                 calls = executable in script.waited
                 if calls:
                     jax.block_until_ready(operands)
+                if narrow := self._narrow_places(executable, device, operands):
+                    operands = from_host(operands, narrow)
                 run = self.executables[executable]
                 results = run(*operands) if started is None else started(partial(run, *operands))
                 if calls:
@@ -155,6 +159,16 @@ class CompiledPartition:
             for place in frees:
                 values[place] = None
         return [values[i] for i in script.results]
+
+    def _narrow_places(
+        self, executable: int, device: int, operands: Sequence[Any]
+    ) -> tuple[int, ...]:
+        """The operands that an executable takes from the host. They are the same in each step."""
+        found = self._narrow.get(executable)
+        if found is None:
+            dtypes = [operand.dtype for operand in operands]
+            found = self._narrow[executable] = narrow_places(dtypes, self.devices[device].platform)
+        return found
 
     def as_text(self) -> str:
         """The HLO of all executables, concatenated."""

@@ -1,15 +1,20 @@
 """Initial values, opaque state, and the rules for feeds apart from sessions."""
 
+import jax
 import numpy as np
 import pytest
 
 import graphc as gc
 from graphc.errors import FeedError, GraphError, UnknownNameError
+from graphc.ir.dtypes import SHORT, is_64bit
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port
 from graphc.ir.types import parse_type
 from graphc.runtime.feeds.feeds import FeedSpec
 from tests.near import assert_near
+
+# Those that JAX puts on a device as they are.
+PLAIN = {dtype.name for dtype in SHORT if not is_64bit(dtype)}
 
 
 def test_initial_values_from_other_variables_in_any_order() -> None:
@@ -37,6 +42,40 @@ def test_state_names_are_those_of_the_graph() -> None:
     assert first != second
     assert state.with_value("v", np.float32(0))["v"] == 0
     assert state["v"] == 2
+
+
+def counting(dtype: str, devices: tuple[str, str]):
+    """A graph that adds a variable of `dtype` to a feed, and then adds one to the variable."""
+    g = gc.Graph()
+    with g:
+        x = gc.placeholder((None, 8), dtype, name="x")
+        with gc.device(devices[0]):
+            v = gc.variable(np.ones(8, dtype), name="v")
+            gc.variable(np.ones(8, dtype), name="u")  # may share an array with the other
+            one_more = gc.cast(gc.real(gc.cast(v, "complex64")) + 1, dtype)
+        with gc.device(devices[1]):
+            y = gc.cast(x, "complex64") + gc.cast(v, "complex64")
+        with gc.device(devices[0]):
+            write = v.assign(one_more)
+    return g, x, y, write
+
+
+@pytest.mark.parametrize("dtype", sorted(dtype.name for dtype in SHORT))
+@pytest.mark.parametrize("way", ["one device", "replicas", "partition"])
+def test_variables_and_feeds_of_every_dtype(dtype: str, way: str) -> None:
+    devices = ("/cpu:1", "/cpu:0") if way == "partition" else ("", "")
+    g, x, y, write = counting(dtype, devices)
+    strategy = gc.devices.DataParallel(2) if way == "replicas" else None
+    session = gc.Session(g, strategy=strategy)
+    ones = np.ones((4, 8), dtype)
+    feeds = [ones, jax.device_put(ones)] if dtype in PLAIN else [ones]
+    for feed in feeds:
+        assert_near(session.run(y, {x: feed}), np.full((4, 8), 2), rtol=1e-6)
+    session.run(write)
+    after = 2 if dtype == "bool" else 3
+    assert_near(session.run([y, write], {x: ones})[0], np.full((4, 8), after), rtol=1e-6)
+    session.set("v", np.zeros(8, dtype))
+    assert_near(session.run(y, {x: ones}), np.ones((4, 8)), rtol=1e-6)
 
 
 def spec(text: str) -> FeedSpec:
