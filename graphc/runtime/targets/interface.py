@@ -135,8 +135,8 @@ class Interface:
     @property
     def argument_dtypes(self) -> list[DType]:
         """The dtypes of all arguments, in order."""
-        arguments = [*self.written, *self.read, *self.feeds]
-        return [argument.type.dtype for argument in arguments]
+        state = [buffer.type.dtype for buffer in (*self.written, *self.read)]
+        return state + [feed.type.dtype for feed in self.feeds]
 
     @property
     def consumes(self) -> bool:
