@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 
 from graphc.errors import GraphcError
-from graphc.ir.source import is_own
 
 
 class ScriptError(GraphcError):
@@ -29,6 +28,8 @@ class ScriptError(GraphcError):
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
     """The traceback from the point where it leaves graphc and Python's import code."""
+    from graphc.ir.source import is_own  # imports JAX, which `graphc --help` does not need
+
     while trace is not None and is_own(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace
