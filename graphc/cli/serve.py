@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphc.cli.targets import ask_for_devices
 from graphc.errors import AttributeValueError, GraphcError
 from graphc.serving.config import BatchingConfig, ModelConfig, ServerConfig
 from graphc.serving.protocol.config_text import parse_batching, parse_models, parse_monitoring
@@ -19,6 +20,8 @@ _METRICS = "/monitoring/prometheus/metrics"
 def run(options: argparse.Namespace) -> None:
     """Serves until SIGTERM or Ctrl-C."""
     config = config_of(options)
+    if options.devices is not None:
+        ask_for_devices(options.devices)
     source = options.model_config_file
     server = Server(
         config,
@@ -53,6 +56,7 @@ def config_of(options: argparse.Namespace) -> ServerConfig:
         port=options.port,
         rest_port=options.rest_api_port,
         poll_seconds=options.file_system_poll_wait_seconds,
+        devices=options.devices,
         threads=threads,
         warm_up=options.enable_model_warmup,
         max_body_bytes=options.max_body_bytes,

@@ -80,6 +80,10 @@ def _add_endpoints(parser: argparse.ArgumentParser) -> None:
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("batching and limits")
     group.add_argument(
+        "--devices", type=positive, metavar="N",
+        help="load each version on N devices, which share the requests (default: one device)",
+    )  # fmt: skip
+    group.add_argument(
         "--enable_batching", type=boolean, nargs="?", const=True, default=False, metavar="BOOL",
         help="join concurrent requests",
     )  # fmt: skip

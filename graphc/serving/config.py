@@ -173,6 +173,8 @@ class ServerConfig:
         port: the port for gRPC; 0 selects a free one, None disables gRPC.
         rest_port: the port for REST, likewise.
         poll_seconds: the time between two searches for new versions; 0 searches only once.
+        devices: each version is loaded once on each of these devices, and the least busy one runs a
+            request: a number of them, or names such as "/gpu:1". None means JAX's default device.
         threads: how many requests run at the same time without batching.
         warm_up: whether a version runs before it takes requests.
         max_body_bytes: the largest request body.
@@ -180,7 +182,6 @@ class ServerConfig:
         request_seconds: the time limit of a request that has none.
         drain_seconds: how long SIGTERM waits for requests in progress.
         metrics_path: the path of the Prometheus metrics; None disables them.
-        status_page: whether `/` shows a page with the models.
         access_log: the file for one JSON line a request; "-" is stdout, None disables it.
         tokens: the accepted bearer tokens; empty: no authentication.
         tls_certificate, tls_key: PEM files; both or none.
@@ -201,6 +202,7 @@ class ServerConfig:
     port: int | None = 8500
     rest_port: int | None = 8501
     poll_seconds: float = 1.0
+    devices: int | tuple[str, ...] | None = None
     threads: int = 4
     warm_up: bool = True
     max_body_bytes: int = 64 << 20
@@ -208,7 +210,6 @@ class ServerConfig:
     request_seconds: float = 30.0
     drain_seconds: float = 30.0
     metrics_path: str | None = "/monitoring/prometheus/metrics"
-    status_page: bool = True
     access_log: str | None = None
     tokens: tuple[str, ...] = ()
     tls_certificate: str | None = None
@@ -227,8 +228,8 @@ class ServerConfig:
             _check_int(name, getattr(self, name), 1)
         for name in ("poll_seconds", "request_seconds", "drain_seconds"):
             _check_seconds(name, getattr(self, name))
-        for name in ("warm_up", "status_page"):
-            _check_bool(name, getattr(self, name))
+        _check_bool("warm_up", self.warm_up)
+        _check_devices(self.devices)
         for token in self.tokens:
             _check_text("a token", token)
         if (self.tls_certificate is None) != (self.tls_key is None):
@@ -250,6 +251,16 @@ def check_names(models: tuple[ModelConfig, ...]) -> None:
         if model.name in seen:
             _refuse(f"two models are named {model.name!r}", "give each model its own name")
         seen.add(model.name)
+
+
+def _check_devices(devices: Any) -> None:
+    if devices is None or isinstance(devices, tuple):
+        return
+    if type(devices) is not int or devices < 1:
+        _refuse(
+            f"devices must be a number of devices or a tuple of names, got {devices!r}",
+            'devices=2, or devices=("/gpu:0", "/gpu:1")',
+        )
 
 
 def check_version(where: str, version: Any) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from graphc.devices.strategy import resolve_devices
 from graphc.errors import GraphcError, MissingExtraError
 from graphc.serving.config import ModelConfig, ServerConfig
 from graphc.serving.endpoints.access import Access
@@ -45,6 +46,7 @@ class Server:
         metrics: the counters of this server.
 
     Raises:
+        DeviceError: a device of the configuration does not exist.
         MissingExtraError: the extra `serve` is not installed.
 
     Examples:
@@ -328,6 +330,7 @@ def asgi(
 
 
 def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
+    devices = () if config.devices is None else config.devices
     return Manager(
         config.models,
         batching=config.batching,
@@ -335,6 +338,7 @@ def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
             model, signature, report.rows, report.padded_to, report.reason
         ),
         poll_seconds=config.poll_seconds,
+        devices=resolve_devices(devices, "ServerConfig", "replica"),
         threads=config.threads,
         warm_up=config.warm_up,
     )

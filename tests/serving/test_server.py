@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 import graphc as gc
+from graphc.errors import AttributeValueError, DeviceError
 from graphc.serving import (
     AsyncClient,
     BatchingConfig,
@@ -269,6 +270,19 @@ def test_concurrent_requests_join_a_batch(model: Path) -> None:
         text = server.metrics.text().decode()
     rows = re.search(r'batch_rows_sum\{model="double",signature="predict"\} (\d+)', text)
     assert rows is not None and int(rows[1]) >= sum(range(9))  # and those of the warm-up, if any
+
+
+def test_replicas_on_devices(model: Path) -> None:
+    config = ServerConfig((ModelConfig("double", str(model)),), port=None, rest_port=0, devices=2)
+    with Server(config) as server, Client(f"http://127.0.0.1:{server.rest_port}") as client:
+        for i in range(4):
+            assert list(client.predict("double", x=np.float32([i]))["y"]) == [2 * i]
+        with server._manager.use("double") as servable:
+            assert len({replica._model.device for replica in servable._replicas}) == 2
+    with pytest.raises(AttributeValueError, match="must be a number of devices or a tuple"):
+        ServerConfig(config.models, devices=0)
+    with pytest.raises(DeviceError, match="/gpu:99"):
+        Server(ServerConfig(config.models, port=None, devices=("/gpu:99",)))
 
 
 def test_a_port_in_use() -> None:
