@@ -131,7 +131,6 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "partial_run": "session.run(fetches, feeds)",
         "predict": "session.run(prediction, feeds)",
         "profile": "gc.profile(session, fetches, feeds)",
-        "report": "gc.report(session, path, fetches, feeds)",
         "restore": "session.set_all(np.load(path))",
         "save": "gc.save(session, path, signatures=...), or np.savez(path, **session.values())",
         "state_dict": "session.values()",
