@@ -14,6 +14,7 @@ import pytest
 
 import graphc as gc
 from graphc.serving import ModelConfig, Server, ServerConfig
+from tests.near import assert_near
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "serving.md"
 COMMANDS = [
@@ -52,7 +53,7 @@ def test_the_commands_of_the_guide(port: int) -> None:
     assert status["model_version_status"][0]["state"] == "AVAILABLE"
     assert "predict" in metadata["metadata"]["signature_def"]["signature_def"]
     exact = np.exp(KERNEL) / np.exp(KERNEL).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(rows["predictions"], exact[:2], rtol=1e-5)
+    assert_near(rows["predictions"], exact[:2], rtol=1e-5)
     assert columns["outputs"] == rows["predictions"][:1] == version["predictions"]
     (classes,) = classify["result"]
     assert [label for label, _ in classes] == ["0", "1"]
