@@ -40,6 +40,26 @@ def of_integers(
     )
 
 
+def _of_magnitudes(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`function` of the magnitudes, as unsigned integers; the result wraps around as NumPy's does.
+
+    The least signed integer has no signed magnitude: `jnp.gcd` of two of them never ends.
+    """
+
+    def of_signed(x: Any, y: Any) -> Any:
+        if jnp.issubdtype(x.dtype, jnp.unsignedinteger):
+            return function(x, y)
+        unsigned = np.dtype(f"u{x.dtype.name}")
+
+        def magnitude(value: Any) -> Any:
+            bits = value.astype(unsigned)
+            return jnp.where(value < 0, unsigned.type(0) - bits, bits)
+
+        return function(magnitude(x), magnitude(y)).astype(x.dtype)
+
+    return of_signed
+
+
 def _fills_bytes(dtype: DType) -> bool:
     return is_integer(dtype) and dtype.name not in ("int4", "uint4")
 
@@ -54,7 +74,7 @@ def _bits(name: str, function: Callable[[Any], Any]) -> Declaration:
     )
 
 
-@of_integers("Gcd", jnp.gcd, np.gcd, commutative=True)
+@of_integers("Gcd", _of_magnitudes(jnp.gcd), np.gcd, commutative=True)
 def gcd(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The greatest common divisor of integers, with broadcasting. Source: numpy.gcd.
 
@@ -65,7 +85,7 @@ def gcd(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-@of_integers("Lcm", jnp.lcm, np.lcm, commutative=True)
+@of_integers("Lcm", _of_magnitudes(jnp.lcm), np.lcm, commutative=True)
 def lcm(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The least common multiple of integers, with broadcasting. Source: numpy.lcm.
 
