@@ -57,6 +57,7 @@ class Job:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.parametrize("devices", [1, 4])
 def test_killed_at_random_moments(devices: int, tmp_path: Path) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"

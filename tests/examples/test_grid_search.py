@@ -17,6 +17,7 @@ def test_a_search_over_one_point():
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_it_finds_a_good_network_in_two_processes(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["grid_search.py"])
     assert grid_search.main() > 0.9

@@ -9,6 +9,7 @@ import resume
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_kills_do_not_change_the_result():
     command = [sys.executable, resume.__file__, "--kills", "4"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -17,6 +18,7 @@ def test_kills_do_not_change_the_result():
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_the_job_learns(tmp_path: Path):
     job = resume.build()
     history = resume.gc.train.fit(resume.gc.Session(job.graph), job, progress=False)
