@@ -66,8 +66,8 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.reports.profile import Profile as Profile
     from graphc.reports.profiling import profile as profile
     from graphc.reports.profiling import profile_call as profile_call
+    from graphc.reports.session_methods import Session as Session
     from graphc.runtime import Executable as Executable
-    from graphc.runtime import Session as Session
     from graphc.runtime import State as State
     from graphc.runtime import compile as compile
     from graphc.runtime import compile_async as compile_async
@@ -96,7 +96,8 @@ _NAMES: Final[dict[str, str]] = {
     "reports.graph_report": "report",
     "reports.profile": "Profile",
     "reports.profiling": "profile profile_call",
-    "runtime": "Executable Session State compile compile_async freeze to_jax tune",
+    "reports.session_methods": "Session",
+    "runtime": "Executable State compile compile_async freeze to_jax tune",
 }
 # Classes of records. Their constructors get the error messages that explain wrong arguments.
 _EXPLAINED: Final = (

@@ -130,7 +130,6 @@ MEMBERS: Final[dict[str, dict[str, str]]] = {
         "make_callable": "gc.compile(graph, fetches, feeds)",
         "partial_run": "session.run(fetches, feeds)",
         "predict": "session.run(prediction, feeds)",
-        "profile": "gc.profile(session, fetches, feeds)",
         "restore": "session.set_all(np.load(path))",
         "save": "gc.save(session, path, signatures=...), or np.savez(path, **session.values())",
         "state_dict": "session.values()",

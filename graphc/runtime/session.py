@@ -23,6 +23,7 @@ from graphc.ir.source import current_source
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.background import in_background
 from graphc.runtime.core.forking import FORKING
+from graphc.runtime.core.profiled import HasProfile
 from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
 from graphc.runtime.pipeline.placement_log import PlacementLog
 from graphc.runtime.pipeline.request import CompileRequest
@@ -37,7 +38,7 @@ from graphc.runtime.workers.workers import HasWorkers, Workers
 from graphc.typing import Feeds, Fetched, Fetches
 
 
-class Session(HasVariables, HasWorkers, Uncopied):
+class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
     """Runs a graph, and holds the values of its variables.
 
     Args:

@@ -15,7 +15,7 @@ import pytest
 from jax import numpy as jnp
 
 import graphc as gc
-from graphc.errors import AttributeValueError, ExecutionError, FeedError
+from graphc.errors import ArgumentError, AttributeValueError, ExecutionError, FeedError
 from graphc.reports.profile import PHASES, Profile
 from graphc.train.tensorboard.protos import protos
 from tests.compiling import optimised
@@ -257,6 +257,16 @@ def test_refused(arguments: dict[str, object], error: type[Exception], text: str
     given = {"session": model.session(), "fetches": "loss", "feeds": model.feeds, **arguments}
     with pytest.raises(error, match=text):
         gc.profile(**given)  # type: ignore[arg-type]
+
+
+def test_a_session_profiles_its_steps() -> None:
+    model = mlp()
+    with model.session() as session:
+        profile = session.profile(model.fetches, model.feeds, steps=2)
+        assert isinstance(profile, Profile) and profile.steps == 2
+        assert profile.nodes.keys() == gc.profile(session, model.fetches, model.feeds).nodes.keys()
+        with pytest.raises(ArgumentError, match=r"Session\.profile: it has no argument 'count'"):
+            session.profile(model.fetches, model.feeds, count=2)
 
 
 def test_another_profile_is_recorded(tmp_path: Path) -> None:
