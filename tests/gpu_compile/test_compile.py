@@ -135,7 +135,7 @@ def test_the_memory_of_the_machine_is_the_limit() -> None:
 def test_gpus_that_cuda_here_does_not_know() -> None:
     model = replace(Machine("l4").model, compute_capability="3.5")
     g, fetches = mlp()
-    with pytest.raises(DeviceError, match=r"does not know compute capability 3\.5 of NVIDIA L4"):
+    with pytest.raises(DeviceError, match=r"does not support compute capability 3\.5 of NVIDIA L4"):
         gc.compile(g, fetches, SHAPES, machine=Machine.of(model)).memory()
 
 
