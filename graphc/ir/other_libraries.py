@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +34,8 @@ _AREAS: Final[dict[str, tuple[str, ...]]] = {
 @functools.cache
 def _index() -> dict[str, list[tuple[str, str]]]:
     """The entries by the last part of the name: where the name is found, and the hint."""
+    import tomllib  # only errors need it
+
     text = Path(__file__).with_suffix(".toml").read_text("utf-8")
     found: dict[str, list[tuple[str, str]]] = {}
     for table in tomllib.loads(text).values():

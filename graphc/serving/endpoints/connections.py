@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,6 +31,30 @@ def http_server(
         tls: the files of certificate, key and the authority of clients.
     """
     import uvicorn
+
+    certificate, key, authority = tls or (None, None, None)
+    config = uvicorn.Config(
+        application,
+        http=_protocol(head_seconds),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(drain_seconds)),
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        ssl_ca_certs=authority,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if authority else ssl.CERT_NONE,
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # not a line for each bad request
+    return _server(config)
+
+
+def _protocol(head_seconds: float) -> Any:
+    """The class of connections, with a time limit for the head of a request."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class Protocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
@@ -68,31 +93,18 @@ def http_server(
                 self.transport.write(_SLOW)
                 self.transport.close()
 
-    class Server(uvicorn.Server):  # type: ignore[misc, unused-ignore]
-        """A server that leaves signals to us."""
+    return Protocol
 
+
+def _server(config: Any) -> Any:
+    """A server that leaves signals to us."""
+    import uvicorn
+
+    class Server(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             yield
 
-    certificate, key, authority = tls or (None, None, None)
-    config = uvicorn.Config(
-        application,
-        http=Protocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, round(drain_seconds)),
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
-        ssl_ca_certs=authority,
-        ssl_cert_reqs=2 if authority else 0,  # ssl.CERT_REQUIRED, ssl.CERT_NONE
-    )
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # not a line for each bad request
     return Server(config)
 
 

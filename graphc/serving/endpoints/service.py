@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -87,7 +86,6 @@ class Service:
     Attributes:
         draining: set to refuse new requests.
         in_progress: how many requests are in progress.
-        errors: the last failures that were not the client's: (time, model, text).
     """
 
     def __init__(
@@ -108,7 +106,6 @@ class Service:
         self.roots = roots
         self.draining = False
         self.in_progress = 0
-        self.errors: deque[tuple[float, str, str]] = deque(maxlen=20)
         self._log = log
         self._direct = Direct() if direct else None
         metrics.gauge(
@@ -153,8 +150,6 @@ class Service:
 
     def _failed(self, call: Call, code: str, text: str) -> None:
         call.status, call.error = code, text
-        if code in ("INTERNAL", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"):
-            self.errors.append((time.time(), call.model, f"{code}: {text}"))
 
     def _finished(self, call: Call, seconds: float) -> None:
         # A name that is not served is no label: clients could make up any number of them.
