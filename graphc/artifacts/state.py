@@ -16,9 +16,11 @@ from graphc.artifacts.weights import Weights
 from graphc.copying import Uncopied
 from graphc.errors import DTypeError, ShapeError, StateError, UnknownNameError, nearest
 from graphc.ir.types import TensorType
+from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.runtime.buffers.layout import public_names
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feeds import variable_value
+from graphc.runtime.state.initial import key_of
 
 
 class Saved:
@@ -169,6 +171,14 @@ class ModelState(Mapping[str, jax.Array], Uncopied):
         value = variable_value(name, type, value)
         private = value if isinstance(value, jax.Array) else np.array(value)
         return self.followed_by({name: moved(private, self._saved.home)})
+
+    def seeded(self, seed: int) -> ModelState:
+        """A state that draws the random numbers of a graph with this seed, from the first on. Both
+        states are valid until one is consumed."""
+        self.check_alive()
+        values = {RNG_KEY: key_of(seed), RNG_COUNTER: np.zeros((), np.int32)}
+        known = {name: value for name, value in values.items() if name in self.types}
+        return self.followed_by({name: moved(v, self._saved.home) for name, v in known.items()})
 
     def _type(self, name: str) -> TensorType:
         found = self._saved.types.get(name)

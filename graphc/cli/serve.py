@@ -9,7 +9,7 @@ from pathlib import Path
 
 from graphc.cli.targets import ask_for_devices
 from graphc.errors import AttributeValueError, GraphcError
-from graphc.serving.config import BatchingConfig, ModelConfig, ServerConfig
+from graphc.serving.config import BatchingConfig, ModelConfig, ServerConfig, SessionConfig
 from graphc.serving.protocol.config_text import parse_batching, parse_models, parse_monitoring
 from graphc.serving.server import Server
 
@@ -52,6 +52,12 @@ def config_of(options: argparse.Namespace) -> ServerConfig:
     return ServerConfig(
         _models(options),
         batching=_batching(options),
+        sessions=SessionConfig(
+            max_sessions=options.max_sessions,
+            max_bytes=options.max_session_bytes,
+            idle_seconds=options.session_idle_seconds,
+            max_seconds=options.max_session_seconds,
+        ),
         host=options.host,
         port=options.port,
         rest_port=options.rest_api_port,

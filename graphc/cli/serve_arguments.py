@@ -17,6 +17,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     _add_models(parser)
     _add_endpoints(parser)
     _add_limits(parser)
+    _add_sessions(parser)
     _add_security(parser)
 
 
@@ -113,6 +114,26 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _add_sessions(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("sessions, for signatures that update variables")
+    group.add_argument(
+        "--max_sessions", type=natural, default=64, metavar="N",
+        help="how many may be open; 0 disables them (default: 64)",
+    )  # fmt: skip
+    group.add_argument(
+        "--max_session_bytes", type=natural, default=1 << 30, metavar="N",
+        help="the bytes of the variables of all sessions (default: 1 GiB)",
+    )  # fmt: skip
+    group.add_argument(
+        "--session_idle_seconds", type=duration, default=600.0, metavar="N",
+        help="a session ends that was not used for this time (default: 600)",
+    )  # fmt: skip
+    group.add_argument(
+        "--max_session_seconds", type=duration, default=3600.0, metavar="N",
+        help="a session ends after this time (default: 3600)",
+    )  # fmt: skip
+
+
 def _add_security(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("security")
     group.add_argument(
@@ -132,6 +153,11 @@ def port(text: str) -> int | None:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port")
     return int(text)
+
+
+def natural(text: str) -> int:
+    """An integer of at least 0."""
+    return 0 if text == "0" else positive(text)
 
 
 def duration(text: str) -> float:

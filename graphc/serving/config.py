@@ -163,12 +163,44 @@ class BatchingConfig:
 
 
 @dataclass(frozen=True)
+class SessionConfig:
+    """The limits of sessions: of the variables that the server keeps for clients.
+
+    Attributes:
+        max_sessions: how many may be open; 0 disables sessions.
+        max_bytes: how many bytes their variables may have together.
+        idle_seconds: a session ends when it has not been used for this time.
+        max_seconds: a session ends after this time, even if it is in use. A version that was
+            replaced stays in memory at most so long because of its sessions.
+
+    Raises:
+        AttributeValueError: a value is not valid.
+
+    Examples:
+        >>> gc.serving.SessionConfig(max_sessions=8).idle_seconds
+        600.0
+    """
+
+    max_sessions: int = 64
+    max_bytes: int = 1 << 30
+    idle_seconds: float = 600.0
+    max_seconds: float = 3600.0
+
+    def __post_init__(self) -> None:
+        _check_int("max_sessions", self.max_sessions, 0)
+        _check_int("max_bytes", self.max_bytes, 0)
+        for name in ("idle_seconds", "max_seconds"):
+            _check_seconds(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
 class ServerConfig:
     """The whole server.
 
     Attributes:
         models: the models to serve.
         batching: how requests are joined; None runs each request alone.
+        sessions: the limits of sessions.
         host: the address on which both endpoints listen.
         port: the port for gRPC; 0 selects a free one, None disables gRPC.
         rest_port: the port for REST, likewise.
@@ -198,6 +230,7 @@ class ServerConfig:
 
     models: tuple[ModelConfig, ...]
     batching: BatchingConfig | None = None
+    sessions: SessionConfig = field(default_factory=SessionConfig)
     host: str = "127.0.0.1"
     port: int | None = 8500
     rest_port: int | None = 8501

@@ -28,6 +28,7 @@ class Failure(Exception):
     Args:
         code: gRPC's canonical name of the error, one of `HTTP_STATUS`.
         message: the text for the client, without paths of the server.
+        http_status: by default that of the code.
 
     Examples:
         >>> from graphc.serving.failures import Failure
@@ -35,17 +36,13 @@ class Failure(Exception):
         404
     """
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, http_status: int | None = None) -> None:
         if code not in HTTP_STATUS:
             raise ValueError(f"Failure: no code {code!r}")
         self.code = code
         self.message = message
+        self.http_status = http_status or HTTP_STATUS[code]
         super().__init__(code, message)
-
-    @property
-    def http_status(self) -> int:
-        """The HTTP status for the code."""
-        return HTTP_STATUS[self.code]
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"

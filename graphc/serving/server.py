@@ -337,6 +337,7 @@ def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
         observe=lambda model, signature, report: metrics.batch(
             model, signature, report.rows, report.padded_to, report.reason
         ),
+        sessions=config.sessions,
         poll_seconds=config.poll_seconds,
         devices=resolve_devices(devices, "ServerConfig", "replica"),
         threads=config.threads,

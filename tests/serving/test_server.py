@@ -278,7 +278,7 @@ def test_replicas_on_devices(model: Path) -> None:
         for i in range(4):
             assert list(client.predict("double", x=np.float32([i]))["y"]) == [2 * i]
         with server._manager.use("double") as servable:
-            assert len({replica._model.device for replica in servable._replicas}) == 2
+            assert len({replica.model.device for replica in servable._replicas}) == 2
     with pytest.raises(AttributeValueError, match="must be a number of devices or a tuple"):
         ServerConfig(config.models, devices=0)
     with pytest.raises(DeviceError, match="/gpu:99"):

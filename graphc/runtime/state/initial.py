@@ -146,10 +146,15 @@ def initial_values(graph: Graph) -> dict[str, Array]:
     return {name: values.take(name) for name in state_types(graph)}
 
 
-def _hidden_values(seed: int) -> dict[str, Array]:
+def key_of(seed: int) -> Array:
+    """The value of the hidden key of a graph with this seed."""
     seed %= 2**64
+    return np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)
+
+
+def _hidden_values(seed: int) -> dict[str, Array]:
     return {
-        RNG_KEY: np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32),
+        RNG_KEY: key_of(seed),
         RNG_COUNTER: np.zeros((), np.int32),
         LOSS_SCALE: np.array(FIRST_SCALE, np.float32),
         GOOD_STEPS: np.zeros((), np.int32),

@@ -18,14 +18,17 @@ class Access:
     def __init__(self, tokens: Sequence[str] = ()) -> None:
         self._tokens = [token.encode() for token in tokens]
 
-    def check(self, authorization: str | bytes) -> None:
+    def check(self, authorization: str | bytes) -> int | None:
         """Checks the value of an `authorization` header.
+
+        Returns:
+            the number of the token; None if there are no tokens.
 
         Raises:
             Failure: UNAUTHENTICATED: it has none of the tokens.
         """
         if not self._tokens:
-            return
+            return None
         if isinstance(authorization, str):
             authorization = authorization.encode("utf-8", "replace")
         scheme, _, given = authorization.partition(b" ")
@@ -33,3 +36,4 @@ class Access:
         accepted = [hmac.compare_digest(given.strip(), token) for token in self._tokens]
         if scheme.lower() != b"bearer" or not any(accepted):
             raise Failure("UNAUTHENTICATED", "send the header `authorization: Bearer TOKEN`")
+        return accepted.index(True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 from graphc.errors import GraphcError
 from graphc.serving.endpoints.access import Access
+from graphc.serving.endpoints.grpc_calls import GrpcCalls, Method, target_of
+from graphc.serving.endpoints.grpc_sessions import GrpcSessions
 from graphc.serving.endpoints.service import Answer, Call, Service, Target, in_thread_if, is_large
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.checks import Types
@@ -27,7 +28,6 @@ from graphc.serving.protocol.tensors import decode_all
 
 _SERVING: Final = 1
 _NOT_SERVING: Final = 2
-Method = Callable[[Call, bytes, "float | None"], Awaitable[bytes]]
 
 
 class GrpcServices:
@@ -65,36 +65,18 @@ class GrpcServices:
         }
         check = grpc.unary_unary_rpc_method_handler(self.check)
         health = grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": check})
-        return health, *(
-            grpc.method_handlers_generic_handler(
-                service,
-                {
-                    name: grpc.unary_unary_rpc_method_handler(self._behaviour(name, method))
-                    for name, method in methods.items()
-                },
-            )
-            for service, methods in services.items()
+        called = GrpcCalls(self._service, self._access)
+        sessions = GrpcSessions(self._service, called).handler()
+        return (
+            health,
+            sessions,
+            *(
+                grpc.method_handlers_generic_handler(
+                    service, {name: called.unary(name, method) for name, method in methods.items()}
+                )
+                for service, methods in services.items()
+            ),
         )
-
-    def _behaviour(self, name: str, method: Method) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        """A method as grpc calls it. It takes and returns bytes: grpc itself would answer
-        UNKNOWN for bytes that do not parse."""
-        import grpc
-
-        async def behave(data: bytes, context: Any) -> bytes:
-            try:
-                with self._service.call("GRPC", name, context.peer()) as call:
-                    call.bytes_in = len(data)
-                    self._access.check(_authorization(context))
-                    left = context.time_remaining()
-                    found = await method(call, data, left and time.monotonic() + left)
-                    call.bytes_out = len(found)
-                    return found
-            except Failure as failure:
-                await context.abort(getattr(grpc.StatusCode, failure.code), failure.message)
-                raise  # `abort` has raised
-
-        return behave
 
     async def predict(self, call: Call, data: bytes, deadline: float | None) -> bytes:
         """PredictRequest -> PredictResponse."""
@@ -225,34 +207,10 @@ class GrpcServices:
         return _bytes(messages().HealthCheckResponse(status=state))
 
 
-def target_of(spec: Any) -> Target:
-    """What a ModelSpec names.
-
-    Raises:
-        Failure: INVALID_ARGUMENT: it names no model, or a negative version.
-    """
-    if not spec.name:
-        raise Failure("INVALID_ARGUMENT", "model_spec must name a model")
-    choice = spec.WhichOneof("version_choice")
-    version = spec.version.value if choice == "version" else None
-    if version is not None and version < 0:
-        raise Failure("INVALID_ARGUMENT", f"version {version} is negative")
-    label = spec.version_label if choice == "version_label" else None
-    return Target(spec.name, version, label, spec.signature_name)
-
-
 def _inside(path: str, roots: tuple[str, ...]) -> bool:
     """Whether the path, with links followed, is one of the roots or below one."""
     real = os.path.realpath(path)
     return any(os.path.commonpath([real, root]) == root for root in roots)
-
-
-def _authorization(context: Any) -> str | bytes:
-    for key, value in context.invocation_metadata() or ():
-        if key == "authorization":
-            found: str | bytes = value
-            return found
-    return ""
 
 
 def _bytes(message: Any) -> bytes:

@@ -15,7 +15,10 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+Reply = tuple[bytes, bytes]  # the body and its content type
+
 JSON = b"application/json"
+PROTOBUF = b"application/x-protobuf"
 _WORTH_GZIP = 1024  # bytes
 _IN_THREAD = 1 << 16
 
@@ -34,13 +37,22 @@ class HttpError(Failure):
     def __init__(
         self, status: int, message: str, headers: list[tuple[bytes, bytes]] | None = None
     ) -> None:
-        super().__init__(_CODES.get(status, "INVALID_ARGUMENT"), message)
-        self.status = status
+        super().__init__(_CODES.get(status, "INVALID_ARGUMENT"), message, status)
         self.headers = headers
 
-    @property
-    def http_status(self) -> int:
-        return self.status
+
+def check_method(scope: Scope, *methods: str) -> None:
+    """Checks the method of a request. HEAD is accepted where GET is.
+
+    Raises:
+        HttpError: 405: it is none of these.
+    """
+    given = "GET" if scope["method"] == "HEAD" else scope["method"]
+    if given not in methods:
+        raise HttpError(
+            405, f"{scope['method'][:20]} is not allowed here, use {' or '.join(methods)}",
+            [(b"allow", ", ".join(methods).encode())],
+        )  # fmt: skip
 
 
 def header(scope: Scope, name: bytes) -> bytes:

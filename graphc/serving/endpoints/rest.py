@@ -8,15 +8,19 @@ from typing import Any, Final
 
 from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.http import (
+    PROTOBUF,
     HttpError,
     Receive,
+    Reply,
     Scope,
     Send,
+    check_method,
     error_body,
     header,
     read_body,
     respond,
 )
+from graphc.serving.endpoints.rest_sessions import RestSessions
 from graphc.serving.endpoints.service import (
     Answer,
     Call,
@@ -34,7 +38,6 @@ from graphc.serving.protocol.responses import packed_response
 from graphc.serving.protocol.results import classes_of, values_of
 from graphc.serving.protocol.tensors import decode_all
 
-PROTOBUF: Final = b"application/x-protobuf"
 _PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _LARGE: Final = 1 << 16
 _MODEL: Final = re.compile(
@@ -42,7 +45,6 @@ _MODEL: Final = re.compile(
     r"(?:/versions/(?P<version>[0-9]{1,19})|/labels/(?P<label>[^/:]+))?"
     r"(?::(?P<verb>predict|classify|regress)|(?P<metadata>/metadata))?"
 )
-Reply = tuple[bytes, bytes]  # the body and its content type
 Handler = Callable[[Scope, Receive, Target, Call], Awaitable[Reply]]
 
 
@@ -71,6 +73,7 @@ class RestApplication:
         self._ready = ready
         self._limit = max_body_bytes
         self._metrics_path = metrics_path
+        self._sessions = RestSessions(service, max_body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request, as ASGI 3 defines it."""
@@ -84,7 +87,10 @@ class RestApplication:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         status, headers = 200, None
         try:
-            body, kind = await self._dispatch(scope, receive)
+            reply = await self._dispatch(scope, receive, send)
+            if reply is None:
+                return
+            body, kind = reply
         except Failure as failure:
             if failure.code == "CANCELLED":
                 return  # nobody reads the response
@@ -95,7 +101,8 @@ class RestApplication:
                 headers = [*(headers or ()), (b"connection", b"close")]
         await respond(scope, send, status, body, kind, headers)
 
-    async def _dispatch(self, scope: Scope, receive: Receive) -> Reply:
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
+        """The response; None if it was sent as a stream."""
         path = scope["path"]
         root = scope.get("root_path", "")
         if root and path.startswith(f"{root}/"):  # mounted in another application
@@ -106,10 +113,12 @@ class RestApplication:
             if not self._ready():
                 raise HttpError(503, "not ready")
             return b'{"status": "ready"}', b"application/json"
-        self._access.check(header(scope, b"authorization"))
+        owner = self._access.check(header(scope, b"authorization"))
         if path == self._metrics_path:
-            _check_method(scope, "GET")
+            check_method(scope, "GET")
             return self._service.metrics.text(), _PROMETHEUS
+        if (match := self._sessions.match(path)) is not None:
+            return await self._sessions.answer(scope, receive, send, match, owner)
         match = _MODEL.fullmatch(path)
         if match is None:
             raise HttpError(404, f"Malformed request: {scope['method']} {path[:200]}")
@@ -119,7 +128,7 @@ class RestApplication:
         version = match["version"]
         target = Target(match["name"], int(version) if version else None, match["label"])
         verb = match["verb"]
-        _check_method(scope, "POST" if verb else "GET")
+        check_method(scope, "POST" if verb else "GET")
         handler: Handler
         if verb:
             method = verb.title()
@@ -211,14 +220,6 @@ class RestApplication:
 
         named = target._replace(signature=signature)
         return await self._service.infer(call, named, read, gone=gone)
-
-
-def _check_method(scope: Scope, method: str) -> None:
-    if scope["method"] != method and (method, scope["method"]) != ("GET", "HEAD"):
-        raise HttpError(
-            405, f"{scope['method'][:20]} is not allowed here, use {method}",
-            [(b"allow", method.encode())],
-        )  # fmt: skip
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

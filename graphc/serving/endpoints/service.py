@@ -12,10 +12,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from graphc.serving.config import SessionConfig
 from graphc.serving.endpoints.access_log import AccessLog
 from graphc.serving.endpoints.direct import Direct
 from graphc.serving.endpoints.metrics import Metrics
+from graphc.serving.endpoints.session_metrics import observe_sessions
 from graphc.serving.failures import Failure
+from graphc.serving.models.sessions import Sessions
 from graphc.serving.protocol.checks import Types, check_inputs
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -84,6 +87,7 @@ class Service:
         direct: run short calls in the event loop; only for a manager that does not batch.
 
     Attributes:
+        sessions: those of the manager; a manager without any refuses to open one.
         draining: set to refuse new requests.
         in_progress: how many requests are in progress.
     """
@@ -101,6 +105,9 @@ class Service:
     ) -> None:
         self.manager = manager
         self.metrics = metrics
+        none = Sessions(SessionConfig(max_sessions=0))
+        self.sessions: Sessions = getattr(manager, "sessions", none)
+        self.session_steps = observe_sessions(self.sessions, metrics)
         self.max_concurrent = max_concurrent
         self.request_seconds = request_seconds
         self.roots = roots
@@ -209,7 +216,7 @@ class Service:
         """The outputs. Short calls run here, others in a thread or a batch."""
         if self._direct is None:
             future = asyncio.wrap_future(servable.predict(signature, arrays, deadline))
-            return await _within(future, deadline, gone)  # type: ignore[no-any-return]
+            return await within(future, deadline, gone)  # type: ignore[no-any-return]
         shapes = tuple([array.shape for array in arrays.values()])
         key = (servable.name, servable.version, signature, shapes)
         start = time.perf_counter()
@@ -218,12 +225,12 @@ class Service:
             self._direct.ran_here(key, time.perf_counter() - start)
         else:
             future = asyncio.wrap_future(servable.predict(signature, arrays, deadline))
-            outputs = await _within(future, deadline, gone)
+            outputs = await within(future, deadline, gone)
             self._direct.handed_over(key, time.perf_counter() - start)
         return outputs  # type: ignore[no-any-return]
 
 
-async def _within(future: asyncio.Future[Any], deadline: float, gone: Any) -> Any:
+async def within(future: asyncio.Future[Any], deadline: float, gone: Any) -> Any:
     """The result of the future, unless its deadline passes or its client goes."""
     loop = asyncio.get_running_loop()
     watch = _Watch(future, gone)

@@ -14,11 +14,18 @@ from graphc.artifacts.limits import Limits
 from graphc.artifacts.sharing import Sharing
 from graphc.config import DEFAULT, CompileOptions, Default
 from graphc.errors import GraphcError
-from graphc.serving.config import BatchingConfig, ModelConfig, Specific, check_names
+from graphc.serving.config import (
+    BatchingConfig,
+    ModelConfig,
+    SessionConfig,
+    Specific,
+    check_names,
+)
 from graphc.serving.failures import Failure
 from graphc.serving.models.loader import Loader, Observe
 from graphc.serving.models.servable import LOG, Servable, error_code, text_of
 from graphc.serving.models.served import Served, Version
+from graphc.serving.models.sessions import Sessions
 from graphc.serving.models.versions import Found, VersionStatus, find, select
 from graphc.store.folder import ExecutableCache, open_cache
 
@@ -38,6 +45,7 @@ class Manager:
         configs: the models.
         batching: how requests are joined to batches; None runs each request alone.
         observe: called after each batch with the model, the signature and the report.
+        sessions: the limits of sessions.
         poll_seconds: the time between two searches for new versions; 0 searches only in `start`
             and `reload`.
         threads: how many requests run at the same time without batching.
@@ -75,6 +83,7 @@ class Manager:
         *,
         batching: BatchingConfig | None = None,
         observe: Observe | None = None,
+        sessions: SessionConfig | None = None,
         poll_seconds: float = 1.0,
         threads: int = 4,
         warm_up: bool = True,
@@ -85,6 +94,7 @@ class Manager:
     ) -> None:
         check_names(tuple(configs))
         self._models = {config.name: Served(config) for config in configs}
+        self.sessions = Sessions(sessions)
         self._poll_seconds = poll_seconds
         kept = open_cache(CompileOptions()) if isinstance(cache, Default) else cache
         self.sharing = Sharing(cache=kept, most_steps=_MOST_STEPS)
@@ -237,7 +247,7 @@ class Manager:
             raise problem
 
     def close(self, timeout: float | None = 30.0) -> bool:
-        """Unloads all models when the requests in progress have finished.
+        """Ends all sessions. Unloads all models when the requests in progress have finished.
 
         Args:
             timeout: the longest wait in seconds; None waits without a limit.
@@ -247,6 +257,7 @@ class Manager:
         """
         end = None if timeout is None else time.monotonic() + timeout
         self._closed = True
+        self.sessions.close()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(_left(end))

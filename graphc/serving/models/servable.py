@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
+from itertools import count
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +28,7 @@ from graphc.errors import (
 )
 from graphc.runtime.core.failures import RUN_FAILED
 from graphc.serving.failures import Failure
+from graphc.serving.models.private_state import PrivateState
 from graphc.serving.models.uses import Uses
 
 LOG = logging.getLogger("graphc.serving")
@@ -80,6 +83,7 @@ class Servable:
         self._executor = executor
         self._batchers: dict[str, Batched] = {}
         self._turn = threading.Lock()
+        self._states = count()
 
     # -- signatures -----------------------------------------------------------------------------
 
@@ -96,8 +100,8 @@ class Servable:
             names = ", ".join(point.assigned[:3]) + (", ..." if len(point.assigned) > 3 else "")
             return Failure(
                 "FAILED_PRECONDITION",
-                f"signature {signature!r} of model {self.name!r} updates variables ({names}); the "
-                "server serves signatures that only read them",
+                f"signature {signature!r} of model {self.name!r} updates variables ({names}); "
+                "use it in a session, which has variables of its own",
             )
         return None
 
@@ -122,23 +126,55 @@ class Servable:
                 replica.busy -= 1
 
     def run_everywhere(self, signature: str, inputs: Arrays) -> None:
-        """Runs a request on each replica, so that each has its program and weights.
+        """Runs a request on each replica, so that each has its program and weights. A signature
+        that assigns variables runs on variables that are then forgotten.
 
         Raises:
             Failure: as for `run`.
         """
         refused = self.refusal(signature)
-        if refused is not None:
+        point = self.signatures.get(signature)
+        if refused is not None and (point is None or not point.assigned):
             raise refused
         for replica in self._replicas:
-            self._run_on(replica, signature, inputs)
+            if refused is not None:
+                PrivateState(self, replica.model).run(signature, inputs)
+            else:
+                self._run_on(replica, signature, inputs)
+
+    def private(self, seed: int | None = None) -> PrivateState:
+        """Variables for a session, on one of the replicas in turn. The caller is one of the users.
+
+        Args:
+            seed: of the random numbers; None continues the stream that was saved.
+
+        Raises:
+            Failure: UNAVAILABLE: the version was unloaded.
+        """
+        with self._turn:
+            if not self._replicas:
+                raise Failure("UNAVAILABLE", f"version {self.version} was unloaded")
+            replica = self._replicas[next(self._states) % len(self._replicas)]
+        return PrivateState(self, replica.model, seed)
+
+    def submit(self, work: Callable[[], dict[str, Array]]) -> Future[dict[str, Array]]:
+        """The result of a function, which runs in the version's threads. The caller is one of the
+        users, and may leave before."""
+        self.uses.join()
+        try:
+            future = self._executor.submit(work)
+        except BaseException:
+            self.uses.leave()
+            raise
+        future.add_done_callback(lambda _: self.uses.leave())
+        return future
 
     def _run_on(self, replica: _Replica, signature: str, inputs: Arrays) -> dict[str, Array]:
         try:
             outputs = replica.call(signature, inputs)
             return {name: np.asarray(value) for name, value in outputs.items()}
         except Exception as error:
-            raise self._failure(signature, error) from error
+            raise self.failure(signature, error) from error
 
     def predict(
         self, signature: str, inputs: Arrays, deadline: float | None = None
@@ -152,13 +188,12 @@ class Servable:
         refused = self.refusal(signature)
         if refused is not None:
             return _failed(refused)
+        batcher = self._batchers.get(signature)
+        if batcher is None:
+            return self.submit(partial(self._run_in_time, signature, inputs, deadline))
         self.uses.join()  # the caller may leave before the request has run
         try:
-            batcher = self._batchers.get(signature)
-            if batcher is not None:
-                future = batcher.submit(inputs, deadline)
-            else:
-                future = self._executor.submit(self._run_in_time, signature, inputs, deadline)
+            future = batcher.submit(inputs, deadline)
         except BaseException as error:
             self.uses.leave()
             if isinstance(error, Failure):
@@ -184,7 +219,8 @@ class Servable:
             found.busy += 1
             return found
 
-    def _failure(self, signature: str, error: Exception) -> Failure:
+    def failure(self, signature: str, error: Exception) -> Failure:
+        """The failure of a request because of an error in its run."""
         if isinstance(error, Failure):
             return error
         if isinstance(error, _OF_THE_REQUEST):
@@ -237,18 +273,18 @@ class _Replica:
     """
 
     def __init__(self, model: Model) -> None:
-        self._model = model
+        self.model = model
         self._states: dict[str, ModelState] = {}
         self._lock = threading.Lock()
         self.busy = 0
 
     def call(self, signature: str, inputs: Arrays) -> Mapping[str, Any]:
-        point = self._model.signatures[signature]
+        point = self.model.signatures[signature]
         if not point.updates_state:
             outputs: Mapping[str, Any] = point(**inputs)
             return outputs
         with self._lock:  # the stream of random numbers is state: each run takes the next part
-            state = self._states.pop(signature, None) or self._model.state()
+            state = self._states.pop(signature, None) or self.model.state()
             try:
                 outputs, state = point(state, **inputs)
             finally:
@@ -258,7 +294,7 @@ class _Replica:
 
     def release(self) -> None:
         self._states.clear()
-        self._model.release()
+        self.model.release()
 
 
 def text_of(error: Exception, path: str = "") -> str:

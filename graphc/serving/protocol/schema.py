@@ -101,6 +101,22 @@ message ReloadConfigRequest { ModelServerConfig config = 1; repeated string metr
 message Metric { string name = 1; int64 int64_value_increase = 2; }
 message ReloadConfigResponse { StatusProto status = 1; repeated Metric metric = 2; }
 
+message CreateSessionRequest { ModelSpec model_spec = 1; oneof start { int64 seed = 2; } }
+message CreateSessionResponse {
+  string session_id = 1; ModelSpec model_spec = 2; double idle_seconds = 3; double max_seconds = 4;
+}
+message SessionSpec { string model = 1; string session_id = 2; string signature_name = 3; }
+message SessionRequest {
+  SessionSpec session = 1; map<string, TensorProto> inputs = 2; repeated string output_filter = 3;
+  int64 steps = 4; map<string, string> feedback = 5; map<string, TensorProto> stop = 6;
+}
+message PackedSessionRequest {
+  SessionSpec session = 1; map<string, PackedTensor> inputs = 2; repeated string output_filter = 3;
+  int64 steps = 4; map<string, string> feedback = 5; map<string, PackedTensor> stop = 6;
+}
+message CloseSessionRequest { SessionSpec session = 1; }
+message CloseSessionResponse { }
+
 message HealthCheckRequest { string service = 1; }
 message HealthCheckResponse { int32 status = 1; }
 
@@ -127,4 +143,5 @@ message PredictionLog {
 }
 """
 """The schema, in the part of the language of .proto files that `messages.py` reads. `traffic` of a
-ModelConfig is our addition: label or version -> percent of the requests that name neither."""
+ModelConfig is our addition: label or version -> percent of the requests that name neither. So are
+the messages of sessions; `steps`, `feedback` and `stop` are for Generate only."""

@@ -1,0 +1,102 @@
+"""Methods of gRPC services: access, deadlines, errors and the log of each call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+from graphc.serving.endpoints.access import Access
+from graphc.serving.endpoints.service import Call, Service, Target
+from graphc.serving.failures import Failure
+
+Method = Callable[[Call, bytes, "float | None"], Awaitable[bytes]]
+OwnedMethod = Callable[[Call, bytes, "float | None", "int | None"], Awaitable[bytes]]
+"""Takes the number of the client's token too."""
+StreamMethod = Callable[[Call, bytes, "float | None", "int | None"], AsyncIterator[bytes]]
+
+
+class GrpcCalls:
+    """Makes handlers of methods.
+
+    They take and return bytes: grpc itself would answer UNKNOWN for bytes that do not parse.
+
+    Args:
+        service: counts and limits the calls.
+        access: who may send them.
+    """
+
+    def __init__(self, service: Service, access: Access) -> None:
+        self._service = service
+        self._access = access
+
+    def unary(self, name: str, method: Method) -> Any:
+        """The handler of a method with one answer."""
+        return self.owned(name, lambda call, data, deadline, _: method(call, data, deadline))
+
+    def owned(self, name: str, method: OwnedMethod) -> Any:
+        """The handler of a method with one answer, which depends on who calls it."""
+        import grpc
+
+        async def behave(data: bytes, context: Any) -> bytes:
+            try:
+                with self._service.call("GRPC", name, context.peer()) as call:
+                    call.bytes_in = len(data)
+                    owner = self._access.check(_authorization(context))
+                    found = await method(call, data, _deadline(context), owner)
+                    call.bytes_out = len(found)
+                    return found
+            except Failure as failure:
+                await context.abort(getattr(grpc.StatusCode, failure.code), failure.message)
+                raise  # `abort` has raised
+
+        return grpc.unary_unary_rpc_method_handler(behave)
+
+    def stream(self, name: str, method: StreamMethod) -> Any:
+        """The handler of a method with a stream of answers."""
+        import grpc
+
+        async def behave(data: bytes, context: Any) -> AsyncIterator[bytes]:
+            try:
+                with self._service.call("GRPC", name, context.peer()) as call:
+                    call.bytes_in = len(data)
+                    owner = self._access.check(_authorization(context))
+                    answers: Any = method(call, data, _deadline(context), owner)
+                    async with aclosing(answers):
+                        async for found in answers:
+                            call.bytes_out += len(found)
+                            yield found
+            except Failure as failure:
+                await context.abort(getattr(grpc.StatusCode, failure.code), failure.message)
+
+        return grpc.unary_stream_rpc_method_handler(behave)
+
+
+def target_of(spec: Any) -> Target:
+    """What a ModelSpec names.
+
+    Raises:
+        Failure: INVALID_ARGUMENT: it names no model, or a negative version.
+    """
+    if not spec.name:
+        raise Failure("INVALID_ARGUMENT", "model_spec must name a model")
+    choice = spec.WhichOneof("version_choice")
+    version = spec.version.value if choice == "version" else None
+    if version is not None and version < 0:
+        raise Failure("INVALID_ARGUMENT", f"version {version} is negative")
+    label = spec.version_label if choice == "version_label" else None
+    return Target(spec.name, version, label, spec.signature_name)
+
+
+def _authorization(context: Any) -> str | bytes:
+    for key, value in context.invocation_metadata() or ():
+        if key == "authorization":
+            found: str | bytes = value
+            return found
+    return ""
+
+
+def _deadline(context: Any) -> float | None:
+    left = context.time_remaining()
+    return None if left is None else time.monotonic() + left
