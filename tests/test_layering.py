@@ -39,7 +39,10 @@ INNER_ORDERS = {
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"
     ),
-    "serving": ("config, failures <- protocol, batching <- models <- endpoints <- server, client"),
+    "serving": (
+        "config, failures <- protocol, batching <- models <- endpoints, streams "
+        "<- transports <- client_sessions <- server, client"
+    ),
 }
 
 

@@ -92,7 +92,7 @@ class SessionCalls:
         """
         used = self._used(call, key, request, deadline, gone)
         async with used as (session, name, point):
-            request.sent(point.outputs)  # type: ignore[arg-type]
+            request.sent(point.outputs)
             arrays = await asyncio.to_thread(request.read, point.inputs)
             answer = await self._step(session, name, arrays, deadline, gone)
             return answer._replace(outputs=request.sent(answer.outputs))
@@ -115,7 +115,7 @@ class SessionCalls:
         async with used as (session, name, point):
             plan = request.plan(point.outputs)
             plan.check(point.inputs, point.outputs)
-            request.sent(point.outputs)  # type: ignore[arg-type]
+            request.sent(point.outputs)
             arrays = await asyncio.to_thread(request.read, point.inputs)
             for number in range(1, plan.steps + 1):
                 answer = await self._step(session, name, arrays, deadline, gone)

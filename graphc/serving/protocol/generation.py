@@ -63,7 +63,7 @@ class Plan:
         )
 
 
-def check_output(where: str, name: str, outputs: Types) -> None:
+def check_output(where: str, name: str, outputs: Mapping[str, Any]) -> None:
     """Checks that a signature has an output.
 
     Raises:

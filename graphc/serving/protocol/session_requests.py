@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from graphc.serving.protocol.tensors import decode_all
 from graphc.serving.protocol.values import invalid, to_array
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class SessionRequest:
     plan: Callable[[Types], Plan]
     write: Callable[[Answer], bytes]
 
-    def sent(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
+    def sent(self, outputs: Mapping[str, T]) -> dict[str, T]:
         """The outputs that the client asked for.
 
         Raises:
