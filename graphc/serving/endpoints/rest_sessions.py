@@ -138,27 +138,24 @@ class RestSessions:
 
     async def _generate(self, scope: Scope, receive: Receive, send: Send, key: Key) -> None:
         """Sends an event for each step, and a last one, "end" or "error"."""
-        with self._call(scope, "SessionGenerate") as call:
-            request = await self._request(scope, receive, call, key)
-            stream = _Stream(send, self._service.request_seconds, call)
-            try:
-                async with (
-                    _Client(receive) as client,
-                    aclosing(self._calls.generate(call, key, request, gone=client.gone)) as answers,
-                ):
-                    async for answer, end in answers:
-                        client.check()
-                        await stream.event(await self._data(scope, request, answer))
-                        if end:
-                            last = {"steps": stream.events, "reason": end}
-                            await stream.event(rows.write_json(last), b"end")
-            except Failure as failure:
-                if not stream.events or failure.code == "CANCELLED":
-                    raise
-                call.status, call.error = failure.code, failure.message
-                found = {"error": failure.message, "code": failure.code}
-                await stream.event(rows.write_json(found), b"error")
-            await stream.close()
+        stream = _Stream(send, self._service.request_seconds)
+        try:
+            with self._call(scope, "SessionGenerate") as call:
+                request = await self._request(scope, receive, call, key)
+                async with _Client(receive) as client:
+                    answers = self._calls.generate(call, key, request, gone=client.gone)
+                    async with aclosing(answers):
+                        async for answer, end in answers:
+                            client.check()
+                            await stream.event(await self._data(scope, request, answer))
+                            call.bytes_out = stream.nbytes
+                await stream.event(rows.write_json({"steps": stream.steps, "reason": end}), b"end")
+        except Failure as failure:
+            if not stream.steps or failure.code == "CANCELLED":
+                raise
+            found = {"error": failure.message, "code": failure.code}
+            await stream.event(rows.write_json(found), b"error")
+        await stream.close()
 
     async def _data(self, scope: Scope, request: SessionRequest, answer: Answer) -> bytes:
         found: bytes = await in_thread_if(is_large(answer.outputs), request.write, answer)
@@ -169,31 +166,30 @@ class _Stream:
     """A response of server-sent events, which begins with the first event.
 
     Attributes:
-        events: how many events were sent, without the last one.
+        steps: how many events of steps were sent.
+        nbytes: the bytes of all events.
     """
 
-    def __init__(self, send: Send, seconds: float, call: Call) -> None:
-        self._send, self._seconds, self._call = send, seconds, call
-        self.events = 0
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send, self._seconds = send, seconds
+        self.steps = self.nbytes = 0
 
     async def event(self, data: bytes, kind: bytes = b"") -> None:
-        """Sends one event.
+        """Sends one event; without a kind, that of a step.
 
         Raises:
             Failure: CANCELLED: the client does not take it in time, or has gone.
         """
-        if not self.events:
-            await self._send(
-                {"type": "http.response.start", "status": 200, "headers": list(_STREAM)}
-            )
         body = b"data: %b\n\n" % data
         if kind:
             body = b"event: %b\n%b" % (kind, body)
-        else:
-            self.events += 1
-        self._call.bytes_out += len(body)
         try:
             async with asyncio.timeout(self._seconds):
+                if not self.nbytes:
+                    start = {"type": "http.response.start", "status": 200}
+                    await self._send(start | {"headers": list(_STREAM)})
+                self.nbytes += len(body)
+                self.steps += not kind
                 await self._send({"type": "http.response.body", "body": body, "more_body": True})
         except (OSError, TimeoutError):
             raise Failure("CANCELLED", "the client does not read the stream") from None

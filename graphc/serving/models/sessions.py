@@ -130,8 +130,11 @@ class Sessions:
 
         Raises:
             Failure: FAILED_PRECONDITION: no such signature, or none that has a state.
-                RESOURCE_EXHAUSTED: there are too many sessions. UNAVAILABLE: the server ends.
+                RESOURCE_EXHAUSTED: there are too many sessions. UNIMPLEMENTED: sessions are
+                disabled. UNAVAILABLE: the server ends.
         """
+        if self.config.max_sessions == 0:
+            raise Failure("UNIMPLEMENTED", "this server keeps no sessions")
         self.expire()
         signature = _signature(servable, signature)
         now = self._clock()

@@ -90,7 +90,7 @@ def test_too_many_sessions_are_refused_and_none_is_removed(table) -> None:
     sessions.open(servable)  # the others have expired
     assert len(sessions) == 1
     none, _, _ = table(max_sessions=0)
-    assert failure(none.open, servable).code == "RESOURCE_EXHAUSTED"
+    assert failure(none.open, servable).code == "UNIMPLEMENTED"
 
 
 def test_the_bytes_of_all_sessions_are_limited(table) -> None:

@@ -1,0 +1,313 @@
+"""Sessions by REST, with a model without an artifact."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.serving.endpoints.access import Access
+from graphc.serving.endpoints.metrics import Metrics
+from graphc.serving.endpoints.rest import RestApplication
+from graphc.serving.endpoints.rest_sessions import _Stream
+from graphc.serving.endpoints.service import Service
+from graphc.serving.failures import Failure
+from graphc.serving.protocol.messages import messages, parse
+from graphc.serving.protocol.tensors import decode_all, encode
+from tests.serving.fakes import Reply, ask, manager
+from tests.serving.stateful import CountingManager
+
+BASE = "/v1/models/counter/sessions"
+PROTOBUF = {"content-type": "application/x-protobuf"}
+
+
+@pytest.fixture
+def models() -> Iterator[CountingManager]:
+    found = CountingManager(idle_seconds=10, max_sessions=2)
+    yield found
+    found.sessions.close()
+
+
+@pytest.fixture
+def application(models) -> RestApplication:
+    return RestApplication(Service(models, Metrics()))
+
+
+def opened(application: Any, **body: Any) -> str:
+    reply = ask(application, "POST", BASE, {"signature_name": "add", **body})
+    assert reply.status == 200
+    return f"{BASE}/{reply.json['session_id']}"
+
+
+def events(reply: Reply) -> list[tuple[str, Any]]:
+    """The kinds and data of server-sent events."""
+    found = []
+    for block in reply.body.decode().split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in block.split("\n"))
+        found.append((fields.get("event", ""), json.loads(fields["data"])))
+    return found
+
+
+def test_create_predict_look_and_close(application, models) -> None:
+    reply = ask(application, "POST", BASE)
+    assert reply.json.pop("session_id")
+    path = opened(application, seed=7)
+    reply = ask(application, "POST", f"{path}:predict", {"inputs": [1, 2]})
+    assert reply.json == {"outputs": {"total": [10], "x": [1, 2]}}
+    body = {"instances": [5], "output_filter": ["total"], "signature_name": "twice"}
+    assert ask(application, "POST", f"{path}:predict", body).json == {"predictions": [20]}
+    assert ask(application, "GET", path).json == {
+        "session_id": path.rpartition("/")[2], "model": "counter", "version": "1",
+        "signature_name": "add", "steps": 2, "bytes": 16, "idle_seconds": 10, "max_seconds": 3600.0,
+    }  # fmt: skip
+    assert ask(application, "DELETE", path).json == {}
+    reply = ask(application, "GET", path)
+    assert reply.status == 404 and "it was closed" in reply.error
+    assert ask(application, "POST", "/v1/models/counter/versions/1/sessions").status == 200
+    assert ask(application, "POST", "/v1/models/counter/versions/2/sessions").status == 404
+
+
+def test_a_stream_of_steps(application) -> None:
+    path = opened(application)
+    body = {"inputs": [1, 2], "steps": 3, "feedback": {"x": "total"}, "output_filter": ["total"]}
+    reply = ask(application, "POST", f"{path}:generate", body)
+    assert reply.status == 200 and reply.headers["content-type"] == "text/event-stream"
+    assert events(reply) == [
+        ("", {"outputs": [3]}),
+        ("", {"outputs": [6]}),
+        ("", {"outputs": [12]}),
+        ("end", {"steps": 3, "reason": "steps"}),
+    ]
+    body |= {"stop": {"total": [24, 48]}}
+    reply = ask(application, "POST", f"{path}:generate", body | {"inputs": [0], "steps": 9})
+    assert [kind for kind, _ in events(reply)] == ["", "", "end"]
+    assert events(reply)[1:] == [("", {"outputs": [24]}), ("end", {"steps": 2, "reason": "stop"})]
+
+
+def test_a_stream_of_messages(application) -> None:
+    path = opened(application)
+    request = messages().PackedSessionRequest(steps=2, feedback={"x": "total"})
+    encode(np.int32([1, 2]), request.inputs["x"])
+    data = request.SerializeToString()
+    reply = ask(application, "POST", f"{path}:predict", data, PROTOBUF)
+    found = parse("PredictResponse", reply.body)
+    assert decode_all(found.outputs)["total"].tolist() == [3]
+    assert (found.model_spec.name, found.model_spec.version.value) == ("counter", 1)
+    reply = ask(application, "POST", f"{path}:generate", data, PROTOBUF)
+    assert reply.body.count(b"data: ") == 3 and b"event: end" in reply.body
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "text"),
+    [
+        ("predict", {"inputs": {"y": [1]}}, "input 'x' is missing"),
+        ("predict", {"inputs": [1.5]}, "expected i32"),
+        ("predict", {"inputs": [1], "output_filter": ["y"]}, "no output 'y'; there are: total, x"),
+        ("predict", {"inputs": [1], "output_filter": "y"}, "must be a list of strings"),
+        ("predict", {"inputs": [1], "signature_name": "f"}, "there are: add, twice"),
+        ("generate", {"inputs": [1]}, "steps must be an integer, got None"),
+        ("generate", {"inputs": [1], "steps": True}, "steps must be an integer, got True"),
+        ("generate", {"inputs": [1], "steps": 0}, "steps must be from 1 to 2147483647, got 0"),
+        ("generate", {"inputs": [1], "steps": 1, "feedback": ["x"]}, "must map inputs to outputs"),
+        ("generate", {"inputs": [1], "steps": 1, "feedback": {"y": "x"}}, "no input 'y'"),
+        ("generate", {"inputs": [1], "steps": 1, "feedback": {"x": "y"}}, "no output 'y'"),
+        ("generate", {"inputs": [1], "steps": 1, "stop": [1]}, "must map outputs to values"),
+        ("generate", {"inputs": [1], "steps": 1, "stop": {"y": 1}}, "stop: no output 'y'"),
+        ("generate", {"inputs": [1], "steps": 1, "stop": {"x": "a"}}, "stop.x: expected i32"),
+        ("generate", {"inputs": [1], "steps": 1, "stop": {"x": [1] * 65}}, "at most 64 values"),
+    ],
+)
+def test_requests_with_mistakes(application, models, verb: str, body: Any, text: str) -> None:
+    path = opened(application)
+    reply = ask(application, "POST", f"{path}:{verb}", body)
+    assert reply.status == 400 and text in reply.error
+    assert models.servable.states[0].total == 0
+    assert ask(application, "GET", path).json["steps"] == 0
+
+
+def test_paths_and_methods(application) -> None:
+    path = opened(application)
+    for method, where, allowed in [
+        ("GET", BASE, "POST"),
+        ("POST", path, "GET, DELETE"),
+        ("GET", f"{path}:predict", "POST"),
+        ("GET", f"{path}:generate", "POST"),
+    ]:
+        reply = ask(application, method, where)
+        assert reply.status == 405 and reply.headers["allow"] == allowed
+    assert ask(application, "POST", f"{path}:classify").status == 404
+    assert ask(application, "POST", f"{BASE}/none:predict", {"inputs": [1]}).status == 404
+    assert ask(application, "POST", f"{BASE}/:predict", {"inputs": [1]}).status == 404
+    assert ask(application, "POST", "/v1/models/other/sessions").status == 404
+    for seed in ("a", True, 2**64, 1.5):
+        assert ask(application, "POST", BASE, {"seed": seed}).status == 400
+
+
+def test_limits_and_expiry(application, models) -> None:
+    path = opened(application)
+    opened(application)
+    assert ask(application, "POST", BASE).status == 429
+    models.clock.now = 10.0
+    reply = ask(application, "POST", f"{path}:predict", {"inputs": [1]})
+    assert reply.status == 410 and "was not used for too long" in reply.error
+    metrics = ask(application, "GET", "/monitoring/prometheus/metrics").body.decode()
+    assert 'graphc_serving_sessions_ended_total{model="counter",reason="idle"} 2' in metrics
+    assert "graphc_serving_sessions 0\n" in metrics
+
+
+def test_a_manager_without_sessions() -> None:
+    application = RestApplication(Service(manager(), Metrics()))
+    reply = ask(application, "POST", "/v1/models/double/sessions")
+    assert reply.status == 501 and "keeps no sessions" in reply.error
+
+
+def test_a_step_that_fails_ends_the_stream(application, models) -> None:
+    path = opened(application)
+    body = {"inputs": [1001], "steps": 3, "feedback": {"x": "total"}}
+    reply = ask(application, "POST", f"{path}:generate", body)
+    assert reply.status == 500 and reply.error == "the run failed"  # nothing was sent before
+    reply = ask(application, "POST", f"{path}:generate", body | {"inputs": [600]})
+    error = {"error": "the run failed", "code": "INTERNAL"}
+    assert [kind for kind, _ in events(reply)] == ["", "", "error"]
+    assert events(reply)[-1] == ("error", error)
+    models.servable.states[0].total = None  # a bug
+    reply = ask(application, "POST", f"{path}:generate", body | {"inputs": [1]})
+    assert reply.status == 500 and "internal error" in reply.error
+
+
+def test_each_token_has_its_sessions(models) -> None:
+    application = RestApplication(Service(models, Metrics()), access=Access(("one", "two")))
+    headers = {"authorization": "Bearer one"}
+    path = f"{BASE}/{ask(application, 'POST', BASE, b'', headers).json['session_id']}"
+    assert ask(application, "GET", path).status == 401
+    assert ask(application, "GET", path, b"", headers).status == 200
+    other = {"authorization": "Bearer two"}
+    assert ask(application, "GET", path, b"", other).status == 404
+    assert ask(application, "DELETE", path, b"", other).status == 404
+
+
+class Connection:
+    """A request whose client reads, leaves, or does neither; runs in an event loop."""
+
+    def __init__(self, application: Any, path: str, body: Any) -> None:
+        self.sent: list[Any] = []
+        self.left = asyncio.Event()
+        self.fails_after = 10_000  # events
+        self._body = [{"type": "http.request", "body": json.dumps(body).encode()}]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+        self.task = asyncio.create_task(application(scope, self._receive, self._send))
+
+    async def _receive(self) -> Any:
+        if self._body:
+            return self._body.pop()
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, event: Any) -> None:
+        self.sent.append(event)
+        if len(self.sent) > self.fails_after:
+            raise ConnectionError
+
+
+def held(models: CountingManager) -> list[Any]:
+    """Lets the runs of the first session wait."""
+    models.servable.states[0].held = found = []
+    return found
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+LONG = {"inputs": [1], "steps": 1000, "feedback": {}}
+
+
+def test_a_client_that_leaves_ends_the_stream_after_the_step(application, models) -> None:
+    path = opened(application)
+
+    async def go() -> None:
+        runs = held(models)
+        connection = Connection(application, f"{path}:generate", LONG)
+        for _ in range(2):
+            await until(lambda: runs)
+            runs.pop()()
+        await until(lambda: len(connection.sent) == 3 and runs)
+        assert not connection.task.done()
+        connection.left.set()
+        runs.pop()()  # the step that was begun is completed
+        await connection.task
+        assert not runs and models.servable.states[0].total == 3
+        assert connection.sent[-1]["more_body"]  # no end was sent
+
+    asyncio.run(go())
+    assert ask(application, "GET", path).json["steps"] == 3
+    models.servable.states[0].held = None
+    reply = ask(application, "POST", f"{path}:predict", {"inputs": [1]})
+    assert reply.json["outputs"]["total"] == [4]
+
+
+def test_a_client_that_does_not_read_is_given_up(application, models) -> None:
+    async def never(event: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def waits() -> None:
+        with pytest.raises(Failure, match="does not read"):
+            await _Stream(never, 0.0).event(b"{}")
+
+    asyncio.run(waits())
+    path = opened(application)
+
+    async def go() -> Connection:
+        connection = Connection(application, f"{path}:generate", LONG)
+        connection.fails_after = 2
+        await connection.task
+        return connection
+
+    assert len(asyncio.run(go()).sent) == 3  # the last one did not arrive
+    assert models.servable.states[0].total == 2
+
+
+def test_requests_of_one_session_take_turns(application, models) -> None:
+    path = opened(application)
+
+    async def go() -> None:
+        runs = held(models)
+        stream = Connection(
+            application, f"{path}:generate", {"inputs": [1], "steps": 2, "feedback": {}}
+        )
+        await until(lambda: runs)
+        gone = Connection(application, f"{path}:predict", {"inputs": [100]})
+        other = Connection(application, f"{path}:predict", {"inputs": [10]})
+        await until(lambda: len(next(iter(models.sessions._open.values())).waiting) == 2)
+        gone.left.set()
+        await gone.task
+        assert len(runs) == 1  # only the stream's
+        for _ in range(3):
+            await until(lambda: runs)
+            assert len(runs) == 1
+            runs.pop()()
+        await asyncio.gather(stream.task, other.task)
+        assert json.loads(other.sent[-1]["body"])["outputs"]["total"] == [12]
+        assert not gone.sent
+
+    asyncio.run(go())
+
+
+def test_a_session_that_is_closed_ends_its_stream(application, models) -> None:
+    path = opened(application)
+
+    async def go() -> Connection:
+        runs = held(models)
+        connection = Connection(application, f"{path}:generate", LONG)
+        await until(lambda: runs)
+        models.sessions.end("counter", path.rpartition("/")[2])
+        runs.pop()()
+        await connection.task
+        return connection
+
+    sent = b"".join(event.get("body", b"") for event in asyncio.run(go()).sent)
+    assert sent.count(b"data: ") == 2 and b"event: error" in sent and b"it was closed" in sent
+    assert models.servable.in_use == 0
