@@ -18,7 +18,7 @@ GUIDE = sorted(f"guide/{path.stem}" for path in (ROOT / "docs" / "guide").glob("
 PAGES = (*FOR_NEWCOMERS, *GUIDE, "devices", "architecture", "gpu", "passes", "reliability")
 SLOW = [pytest.mark.slow, pytest.mark.one_jax]
 FOREIGN = "guide/jax-libraries"  # needs packages: a test for each section
-LONG_GUIDE = ("estimators", "saving", "training", "training-loop", "tuning")
+LONG_GUIDE = ("estimators", "saving", "serving-sessions", "training", "training-loop", "tuning")
 LONG = ("devices", *(f"guide/{name}" for name in LONG_GUIDE))
 NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the extra `cuda`")
 
