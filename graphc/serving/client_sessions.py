@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode_all, encode
-from graphc.serving.transports import Opened, Stream, Transport
+from graphc.serving.streams import Stream
+from graphc.serving.transports import Opened, Transport
 
 Array = np.ndarray[Any, Any]
 _LIMIT = 1 << 40

@@ -60,7 +60,7 @@ def local(
     server."""
     model = gc.load(_file(scale))
     state = model.state() if seed is None else model.state().seeded(seed)
-    given = list(tokens)
+    given, outputs = list(tokens), {}
     while True:
         token = np.int32([given.pop(0)]) if given else outputs["next"]
         outputs, state = model.signatures[signature](state, token=token)

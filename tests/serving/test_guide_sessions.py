@@ -37,9 +37,7 @@ def test_the_commands_of_the_guide(port: int) -> None:
     def answer(command: str) -> str:
         command = command.replace("localhost:8501", f"127.0.0.1:{port}").replace("/ID", f"/{id}")
         line = shlex.split(command)
-        return subprocess.run(
-            line, capture_output=True, check=True, timeout=120, text=True
-        ).stdout
+        return subprocess.run(line, capture_output=True, check=True, timeout=120, text=True).stdout
 
     create, predict, generate, look, delete = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)[
         0

@@ -65,11 +65,13 @@ def test_a_session_has_the_bits_of_local_decoding(client) -> None:
 
 
 def test_two_streams_at_once(client) -> None:
-    with client.session("decoder", signature="step") as one:
-        with client.session("decoder", signature="draw", seed=1) as two:
-            steps = one.generate(token=ONE, steps=9, feedback=FEEDBACK)
-            draws = two.generate(token=ONE, steps=9, feedback=FEEDBACK)
-            pairs = list(zip(steps, draws, strict=True))
+    with (
+        client.session("decoder", signature="step") as one,
+        client.session("decoder", signature="draw", seed=1) as two,
+    ):
+        steps = one.generate(token=ONE, steps=9, feedback=FEEDBACK)
+        draws = two.generate(token=ONE, steps=9, feedback=FEEDBACK)
+        pairs = list(zip(steps, draws, strict=True))
     assert alike([step for step, _ in pairs], local("step", [1]))
     assert alike([draw for _, draw in pairs], local("draw", [1], seed=1))
 
@@ -95,12 +97,9 @@ def test_errors(client) -> None:
             session.predict(token=ONE)
         with pytest.raises(Failure, match="expected i32"):
             session.predict(token=np.float32([1]), signature="step")
+        feedback = {"token": "logits"}
         with pytest.raises(Failure, match=r"output 'logits' is f32\[1, 16\], but input") as caught:
-            next(
-                session.generate(
-                    token=ONE, steps=2, feedback={"token": "logits"}, signature="step"
-                )
-            )
+            next(session.generate(token=ONE, steps=2, feedback=feedback, signature="step"))
         assert caught.value.code == "INVALID_ARGUMENT"
     with pytest.raises(Failure, match=r"updates variables \(hidden\); use it in a session"):
         client.predict("decoder", token=ONE, signature="step")

@@ -75,7 +75,8 @@ class RestSessions:
             check_method(scope, "POST")
             if match["verb"] == "predict":
                 return await self._predict(scope, receive, key)
-            return await self._generate(scope, receive, send, key)
+            await self._generate(scope, receive, send, key)
+            return None
         check_method(scope, "GET", "DELETE")
         if scope["method"] == "DELETE":
             with self._call(scope, "CloseSession") as call:
@@ -149,7 +150,9 @@ class RestSessions:
                             client.check()
                             await stream.event(await self._data(scope, request, answer))
                             call.bytes_out = stream.nbytes
-                await stream.event(rows.write_json({"steps": stream.steps, "reason": end}), b"end")
+                            if end:
+                                last = {"steps": stream.steps, "reason": end}
+                                await stream.event(rows.write_json(last), b"end")
         except Failure as failure:
             if not stream.steps or failure.code == "CANCELLED":
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -104,7 +104,7 @@ class SessionCalls:
         request: SessionRequest,
         deadline: float | None = None,
         gone: Gone = None,
-    ) -> AsyncIterator[tuple[Answer, str]]:
+    ) -> AsyncGenerator[tuple[Answer, str], None]:
         """The outputs of several steps. With the last ones comes "stop" or "steps", the reason,
         with others "". If the caller closes the iterator earlier, no further step begins.
 

@@ -96,6 +96,30 @@ def test_weights_are_shared_and_states_are_not(manager) -> None:
         assert look.any() and sessions[0].steps == 2
 
 
+def test_sessions_lie_on_the_devices_in_turn(folder) -> None:
+    devices = jax.local_devices()[:2]
+    manager = Manager(
+        [ModelConfig("decoder", str(folder))],
+        devices=devices, warm_up=False, poll_seconds=0, cache=None,
+    )  # fmt: skip
+    manager.start()
+    with manager.use("decoder") as servable:
+        sessions = [manager.sessions.open(servable, "step") for _ in range(3)]
+    for number, session in enumerate(sessions):
+        found = steps(session, manager.sessions, "step", [number], 3)
+        assert alike(found, local("step", [number]))
+        assert session.state._state["hidden"].devices() == {devices[number % 2]}
+    assert manager.close(timeout=60)
+
+
+def test_a_recorded_request_compiles_a_signature_that_updates(manager) -> None:
+    with manager.use("decoder") as servable:
+        servable.run_everywhere("step", {"token": np.int32([1])})
+        assert not servable.run("look", {})["hidden"].any()
+        with pytest.raises(Failure, match="INVALID_ARGUMENT"):
+            servable.run_everywhere("step", {})
+
+
 def test_random_numbers_of_sessions(manager) -> None:
     table = manager.sessions
     with manager.use("decoder") as servable:
@@ -129,9 +153,7 @@ def test_a_step_that_fails_leaves_the_state(manager, monkeypatch) -> None:
         with pytest.raises(Failure, match="INTERNAL"):
             table.run(session, "step", {"token": np.int32([1])}).result()
     assert session.steps == 2 and not session.state.is_lost
-    found += [
-        table.run(session, "step", {"token": found[-1]["next"]}).result() for _ in range(2)
-    ]
+    found += [table.run(session, "step", {"token": found[-1]["next"]}).result() for _ in range(2)]
     assert alike(found, local("step", [1]))
 
 
