@@ -8,7 +8,7 @@ import pytest
 from graphc.cli import main
 from graphc.cli.arguments import parse
 from graphc.cli.serve import _Watch, config_of
-from graphc.serving.config import BatchingConfig, Latest, ModelConfig, ServerConfig
+from graphc.serving.config import BatchingConfig, Latest, ModelConfig, ServerConfig, SessionConfig
 
 
 def config(*arguments: Any) -> ServerConfig:
@@ -65,6 +65,16 @@ def test_files(tmp_path: Path, model: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("one\n\n two \n")
     assert config(model, "--token_file", tokens).tokens == ("one", "two")
+
+
+def test_limits_of_sessions(model: Path) -> None:
+    assert config(model).sessions == SessionConfig()
+    flags = ["--max_sessions", 0, "--max_session_bytes", 10]
+    flags += ["--session_idle_seconds", 1.5, "--max_session_seconds", 20]
+    assert config(model, *flags).sessions == SessionConfig(0, 10, 1.5, 20.0)
+    for text in ("-1", "a", "1.5"):
+        with pytest.raises(SystemExit):
+            config(model, "--max_sessions", text)
 
 
 def test_the_watched_file(tmp_path: Path) -> None:

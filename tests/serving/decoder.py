@@ -45,6 +45,11 @@ def _file(scale: float) -> Path:
     return path
 
 
+@cache
+def _loaded(scale: float) -> Any:
+    return gc.load(_file(scale))
+
+
 def put(base: Path, version: int = 1, scale: float = 1.0) -> Path:
     """Saves a version in a folder; it appears at once."""
     folder = base / str(version)
@@ -58,7 +63,7 @@ def local(
 ) -> Iterator[dict[str, Any]]:
     """The outputs of a signature for these tokens, and then for its own `next`, without a
     server."""
-    model = gc.load(_file(scale))
+    model = _loaded(scale)
     state = model.state() if seed is None else model.state().seeded(seed)
     given, outputs = list(tokens), {}
     while True:

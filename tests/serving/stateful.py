@@ -30,7 +30,7 @@ class Clock:
 class CountingState:
     """`add` and `twice` add x, or 2 x, to a total of the client. 8 bytes for each signature.
 
-    A sum of more than 1000 is a failure.
+    A sum of 1001 is a failure.
 
     Attributes:
         held: if it is a list, runs wait there until the test calls them.
@@ -50,11 +50,12 @@ class CountingState:
         def run() -> None:
             if not found.set_running_or_notify_cancel():
                 return
-            if inputs["x"].sum() > 1000:
+            if inputs["x"].sum() == 1001:
                 found.set_exception(Failure("INTERNAL", "the run failed"))
                 return
             self.total += int(inputs["x"].sum()) * (2 if signature == "twice" else 1)
-            found.set_result({"total": np.int32([self.total]), "x": inputs["x"]})
+            total = np.array([self.total % 2**31], np.int32)
+            found.set_result({"total": total, "x": inputs["x"]})
 
         if self.held is None:
             run()

@@ -18,6 +18,7 @@ from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode
 from graphc.serving.server import asgi
 from tests.serving.fakes import DTYPES, ask, manager
+from tests.serving.stateful import CountingManager
 
 GOLDEN = json.loads((Path(__file__).parent / "protocol" / "golden.json").read_text())
 APPLICATION = asgi(manager(), request_seconds=600.0)
@@ -192,3 +193,27 @@ def test_messages_with_flipped_bits(name: str, flips: Any, noise: bytes) -> None
     except Failure as failure:
         codes = ("INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "UNIMPLEMENTED")
         assert failure.code in codes, failure
+
+
+bodies = st.dictionaries(
+    st.sampled_from(["inputs", "instances", "feedback", "stop", "output_filter", "signature_name"]),
+    st.one_of(values, st.just([1]), st.just({"x": [1]}), st.just({"x": "total"}), st.just("add")),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    bodies,
+    st.sampled_from([1, 3, 0, -1, None, "1", True, 2**70]),
+    st.sampled_from(["predict", "generate"]),
+)
+@example({"inputs": [1], "feedback": {"x": "total"}, "stop": {"x": [1]}}, 3, "generate")
+def test_requests_of_sessions(body: Any, steps: Any, verb: str) -> None:
+    models = CountingManager()
+    application = asgi(models, request_seconds=600.0)
+    path = "/v1/models/counter/sessions"
+    id = ask(application, "POST", path, {"signature_name": "add"}).json["session_id"]
+    reply = ask(application, "POST", f"{path}/{id}:{verb}", {"steps": steps, **body})
+    check(reply.status, reply.body)
+    assert ask(application, "POST", f"{path}/{id}:predict", {"inputs": [1]}).status == 200
+    models.sessions.close()
