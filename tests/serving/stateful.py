@@ -71,13 +71,16 @@ class CountingServable:
         self.name, self.version = name, version
         self.uses = Uses()
         self.states: list[CountingState] = []
-        point = SimpleNamespace(
-            inputs={"x": typed("i32[n]")},
-            outputs={"total": typed("i32[1]"), "x": typed("i32[n]")},
-            assigned=("total",),
-            updates_state=True,
-        )
-        self.signatures: Any = {"add": point, "twice": point}
+        self.signatures: Any = {
+            name: SimpleNamespace(
+                name=name,
+                inputs={"x": typed("i32[n]")},
+                outputs={"total": typed("i32[1]"), "x": typed("i32[n]")},
+                assigned=("total",),
+                updates_state=True,
+            )
+            for name in ("add", "twice")
+        }
         self.default = "add"
 
     @property

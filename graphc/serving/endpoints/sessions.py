@@ -91,10 +91,10 @@ class SessionCalls:
             Failure: of the session, the inputs or the run; DEADLINE_EXCEEDED.
         """
         used = self._used(call, key, request, deadline, gone)
-        async with used as (session, name, point):
+        async with used as (session, point):
             request.sent(point.outputs)
             arrays = await asyncio.to_thread(request.read, point.inputs)
-            answer = await self._step(session, name, arrays, deadline, gone)
+            answer = await self._step(session, point, arrays, deadline, gone)
             return answer._replace(outputs=request.sent(answer.outputs))
 
     async def generate(
@@ -112,13 +112,13 @@ class SessionCalls:
             Failure: as for `predict`.
         """
         used = self._used(call, key, request, deadline, gone)
-        async with used as (session, name, point):
+        async with used as (session, point):
             plan = request.plan(point.outputs)
             plan.check(point.inputs, point.outputs)
             request.sent(point.outputs)
             arrays = await asyncio.to_thread(request.read, point.inputs)
             for number in range(1, plan.steps + 1):
-                answer = await self._step(session, name, arrays, deadline, gone)
+                answer = await self._step(session, point, arrays, deadline, gone)
                 outputs = answer.outputs
                 end = "stop" if plan.is_last(outputs) else "steps" if number == plan.steps else ""
                 yield answer._replace(outputs=request.sent(outputs)), end
@@ -129,8 +129,8 @@ class SessionCalls:
     @asynccontextmanager
     async def _used(
         self, call: Call, key: Key, request: SessionRequest, deadline: float | None, gone: Gone
-    ) -> AsyncIterator[tuple[Session, str, EntryPoint]]:
-        """The session when no other request uses it, the signature's name and the signature."""
+    ) -> AsyncIterator[tuple[Session, EntryPoint]]:
+        """The session when no other request uses it, and the signature."""
         call.model = key.model
         turn = self._sessions.enter(*key)
         try:
@@ -141,9 +141,9 @@ class SessionCalls:
             raise
         try:
             call.version = session.servable.version
-            name, point = _signature(session, request.signature)
-            call.signature = name
-            yield session, name, point
+            point = _signature(session, request.signature)
+            call.signature = point.name
+            yield session, point
         finally:
             self._sessions.leave(session)
 
@@ -153,17 +153,22 @@ class SessionCalls:
         return latest if deadline is None else min(deadline, latest)
 
     async def _step(
-        self, session: Session, name: str, arrays: Arrays, deadline: float | None, gone: Gone
+        self,
+        session: Session,
+        point: EntryPoint,
+        arrays: Arrays,
+        deadline: float | None,
+        gone: Gone,
     ) -> Answer:
         deadline = self._by(deadline)
-        check_inputs(arrays, session.servable.signatures[name].inputs)
-        future = self._sessions.run(session, name, arrays, deadline)
+        check_inputs(arrays, point.inputs)
+        future = self._sessions.run(session, point.name, arrays, deadline)
         outputs = await within(asyncio.wrap_future(future), deadline, gone)
         self._service.session_steps.add(session.servable.name)
-        return Answer(session.servable.version, name, outputs)
+        return Answer(session.servable.version, point.name, outputs)
 
 
-def _signature(session: Session, name: str) -> tuple[str, EntryPoint]:
+def _signature(session: Session, name: str) -> EntryPoint:
     """The signature of a request.
 
     Raises:
@@ -173,7 +178,7 @@ def _signature(session: Session, name: str) -> tuple[str, EntryPoint]:
     points = session.servable.signatures
     name = name or session.signature
     if name in points:
-        return name, points[name]
+        return points[name]
     known = ", ".join(points)
     if not name:
         raise Failure("FAILED_PRECONDITION", f"name a signature; there are: {known}")

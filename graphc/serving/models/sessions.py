@@ -202,17 +202,19 @@ class Sessions:
         return turn
 
     def leave(self, session: Session) -> None:
-        """Ends the use of a session by one request."""
+        """Ends the use of a session by one request. The next one that waits has it then."""
+        following: Future[Session] | None = None
         with self._lock:
             session.busy, session.used = False, self._clock()
             lost = session.state.is_lost and not session.end
             if lost:
                 self._remove(session, "lost")
-            while session.waiting and not session.busy:
+            while session.waiting and following is None:
                 turn = session.waiting.popleft()
-                session.busy = turn.set_running_or_notify_cancel()
-        if session.busy:
-            turn.set_result(session)
+                if turn.set_running_or_notify_cancel():  # it was not cancelled
+                    session.busy, following = True, turn
+        if following is not None:
+            following.set_result(session)
         if lost:
             self._tell(session)
 
@@ -225,7 +227,8 @@ class Sessions:
             Failure: NOT_FOUND: the session has ended. RESOURCE_EXHAUSTED: its variables have too
                 many bytes.
         """
-        self.expire()
+        if self._clock() - session.created >= self.config.max_seconds:
+            self.expire()
         with self._lock:
             if session.end:
                 raise _Ended.of(session).failure(session.id)
