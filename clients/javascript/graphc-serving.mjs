@@ -55,7 +55,9 @@ const DTYPES = {
 const BY_NUMBER = new Map(Object.entries(DTYPES).map(([name, [number]]) => [number, name]));
 const ENCODED = ["float16", "bfloat16", "complex64", "complex128"]; // data are bits, or pairs
 const BY_KIND = new Map(
-  Object.keys(DTYPES).filter((name) => ![...ENCODED, "bool"].includes(name)).map((name) => [DTYPES[name][1].name, name]),
+  Object.entries(DTYPES)
+    .filter(([name]) => ![...ENCODED, "bool"].includes(name))
+    .map(([name, [, kind]]) => [kind.name, name]),
 );
 
 /** "Float32Array", and "Uint8Array" also of a Buffer. */
@@ -435,9 +437,13 @@ function readTensor(bytes) {
   });
   const dtype = BY_NUMBER.get(number);
   if (dtype === undefined) throw new TypeError(`DataType ${number} is not supported`);
-  if (dtype === "string") return new Tensor(strings, shape);
+  const count = shape.reduce((product, size) => product * size, 1);
+  if (dtype === "string") {
+    while (strings.length < count) strings.push(strings.at(-1) ?? "");
+    return new Tensor(strings, shape);
+  }
   const [, kind, width = 1] = DTYPES[dtype];
-  const data = new kind(width * shape.reduce((product, size) => product * size, 1));
+  const data = new kind(width * count);
   fill(data, width, content.length ? [[content, true]] : values);
   return new Tensor(data, shape, dtype);
 }

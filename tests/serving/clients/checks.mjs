@@ -52,7 +52,7 @@ const BY_DTYPE = {
   bf16: new Tensor(Uint16Array.of(0x3f80, 0x8000, 0x7f80), [3], "bfloat16"),
   c64: new Tensor(Float32Array.of(1, -2, 3, 4), [2], "complex64"),
   c128: new Tensor(Float64Array.of(1, -2, 3, 0.1), [2], "complex128"),
-  string: new Tensor(["", "Grüße 🌷", "\0\ufeff"]),
+  string: new Tensor(["", "Grüße 🌷", "\0", "\ufeff"]),
 };
 
 export const checks = {
@@ -189,15 +189,28 @@ export const checks = {
     same([error.status, error.code], [0, "UNAVAILABLE"]);
   },
 
-  async another_server() {
-    const answering = (body) => ({ fetch: async () => new Response(body) });
-    for (const body of ["<html>", new Uint8Array([10, 200])]) {
-      const client = new Client("http://127.0.0.1", answering(body));
-      for (const call of [() => client.status("m"), () => client.predict("m", {}), () => client.predictRows("m", [1])]) {
-        const error = await failure(call());
-        same([error.status, error.code], [200, "INTERNAL"]);
-      }
+  async other_servers({ foreign }) {
+    const client = new Client(foreign);
+    same(await client.predict("forms", {}), {
+      content: new Tensor(Int32Array.of(-1, 2)),
+      filled: new Tensor(Float32Array.of(1.5, 2.5, 2.5)),
+      pairs: new Tensor(Float32Array.of(1, 2, 1, 2), [2], "complex64"),
+      unpacked: new Tensor(Int32Array.of(5, -6)),
+      words: new Tensor(["a", "a"]),
+      zeros: new Tensor(new BigInt64Array(2), [1, 2]),
+    });
+    const asked = [
+      () => client.predict("short", {}),
+      () => client.predict("int4", {}),
+      () => client.predictRows("forms", []),
+      () => client.status("forms"),
+    ];
+    for (const ask of asked) {
+      const error = await failure(ask());
+      same([error.status, error.code], [200, "INTERNAL"]);
     }
+    const html = await failure(client.predictRows("missing", []));
+    same([html.status, html.message], [502, "<html>Bad gateway</html>"]);
   },
 
   async tensors() {
