@@ -444,6 +444,7 @@ function readTensor(bytes) {
   }
   const [, kind, width = 1] = DTYPES[dtype];
   const data = new kind(width * count);
+  if (content.length && content.length !== data.byteLength) throw new RangeError("a tensor has the wrong size");
   fill(data, width, content.length ? [[content, true]] : values);
   return new Tensor(data, shape, dtype);
 }
