@@ -18,7 +18,7 @@
  * @property {string} [label] of a version.
  * @property {string} [signature] by default the model's default signature.
  * @property {AbortSignal} [signal] aborts the call, which then rejects with the signal's reason.
- * @property {number} [timeout] milliseconds, instead of the client's.
+ * @property {number} [timeout] milliseconds, instead of the client's; Infinity for no limit.
  */
 
 const CODES = {
@@ -80,6 +80,9 @@ export class Tensor {
     if (kindOf(data) !== kind.name) {
       throw new TypeError(`Tensor: ${dtype} needs a ${kind.name}, got ${kindOf(data) ?? typeof data}`);
     }
+    if (dtype === "string" && !data.every((each) => typeof each === "string" || kindOf(each) === "Uint8Array")) {
+      throw new TypeError("Tensor: an array must have strings only; numbers are a typed array, or Tensor.from(numbers)");
+    }
     this.data = data;
     this.shape = shape ?? [data.length / width];
     this.dtype = dtype;
@@ -133,11 +136,16 @@ function nest({ data, shape, dtype }, leaf, list) {
  * milliseconds a call may take. Every method rejects with a ServingError if the call fails.
  */
 export class Client {
+  #address;
+  #headers;
+  #timeout;
+  #fetch;
+
   constructor(address, { token, timeout = 30_000, fetch = globalThis.fetch } = {}) {
-    this._address = address.replace(/\/+$/, "");
-    this._headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    this._timeout = timeout;
-    this._fetch = (...given) => fetch(...given); // without a `this`, which browsers refuse
+    this.#address = address.replace(/\/+$/, "");
+    this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    this.#timeout = timeout;
+    this.#fetch = (...given) => fetch(...given); // without a `this`, which browsers refuse
   }
 
   /**
@@ -150,64 +158,62 @@ export class Client {
     const tensors = Object.entries(inputs).map(([name, given]) => [name, asTensor(given)]);
     const body = writeRequest(tensors, options.signature ?? "", options.outputs ?? []);
     const path = `${pathOf(model, options)}:predict`;
-    return this._call("POST", path, options, readResponse, body, "application/x-protobuf");
+    return this.#call("POST", path, options, readResponse, body, "application/x-protobuf");
   }
 
   /** Rows to rows, in JSON: [[1, 0, 0]] or [{x: [1, 0, 0]}] -> a prediction for each. */
   async predictRows(model, instances, options = {}) {
-    return (await this._json("predict", model, { instances }, options)).predictions;
+    return this.#json("predict", model, { instances }, options, "predictions");
   }
 
   /** Columns to columns, in JSON: {x: [[1, 0, 0]]} -> the outputs, without a name if there is one. */
   async predictColumns(model, inputs, options = {}) {
-    return (await this._json("predict", model, { inputs }, options)).outputs;
+    return this.#json("predict", model, { inputs }, options, "outputs");
   }
 
   /** For each example, such as {x: [1, 0, 0]}, its classes: [label, score]. */
   async classify(model, examples, options = {}) {
-    return (await this._json("classify", model, { examples }, options)).result;
+    return this.#json("classify", model, { examples }, options, "result");
   }
 
   /** For each example its number. */
   async regress(model, examples, options = {}) {
-    return (await this._json("regress", model, { examples }, options)).result;
+    return this.#json("regress", model, { examples }, options, "result");
   }
 
   /** The state of each version: {3: "AVAILABLE"}. */
   async status(model, options = {}) {
-    const found = await this._call("GET", pathOf(model, options), options, readJson);
-    return Object.fromEntries(found.model_version_status.map((row) => [row.version, row.state]));
+    const read = (data) => readJson(data).model_version_status.map((row) => [row.version, row.state]);
+    return Object.fromEntries(await this.#call("GET", pathOf(model, options), options, read));
   }
 
   /** The signatures: {predict: {inputs: {x: {dtype: "float32", shape: [-1, 3]}}, outputs: ...}}. */
   async metadata(model, options = {}) {
-    const found = await this._call("GET", `${pathOf(model, options)}/metadata`, options, readJson);
-    const names = { DT_FLOAT: "float32", DT_DOUBLE: "float64", DT_HALF: "float16" };
-    const types = (infos) => mapValues(infos ?? {}, ({ dtype, tensor_shape: shape }) => ({
-      dtype: names[dtype] ?? dtype.slice(3).toLowerCase(),
-      shape: (shape.dim ?? []).map(({ size }) => Number(size)),
-    }));
-    return mapValues(found.metadata.signature_def.signature_def, ({ inputs, outputs }) => ({
-      inputs: types(inputs), outputs: types(outputs),
-    }));
+    return this.#call("GET", `${pathOf(model, options)}/metadata`, options, readSignatures);
   }
 
-  async _json(verb, model, body, options) {
+  /** The value of `key` in the response. */
+  async #json(verb, model, body, options, key) {
     const named = options.signature ? { signature_name: options.signature, ...body } : body;
+    const read = (data) => {
+      const found = readJson(data);
+      if (found?.[key] === undefined) throw new TypeError(`it has no ${key}`);
+      return found[key];
+    };
     const path = `${pathOf(model, options)}:${verb}`;
-    return this._call("POST", path, options, readJson, writeJson(named), "application/json");
+    return this.#call("POST", path, options, read, writeJson(named), "application/json");
   }
 
   /** What `read` makes of the bytes of the response. */
-  async _call(method, path, { signal, timeout = this._timeout }, read, body, type) {
+  async #call(method, path, { signal, timeout = this.#timeout }, read, body, type) {
     signal?.throwIfAborted();
     const stop = new AbortController();
     const abort = () => stop.abort(signal.reason);
     signal?.addEventListener("abort", abort);
-    const timer = setTimeout(() => stop.abort(), timeout);
+    const timer = timeout < 2 ** 31 ? setTimeout(() => stop.abort(), timeout) : undefined;
     try {
-      const headers = type === undefined ? this._headers : { ...this._headers, "content-type": type };
-      const response = await this._fetch(this._address + path, { method, headers, body, signal: stop.signal });
+      const headers = type === undefined ? this.#headers : { ...this.#headers, "content-type": type };
+      const response = await this.#fetch(this.#address + path, { method, headers, body, signal: stop.signal });
       const data = new Uint8Array(await response.arrayBuffer());
       if (!response.ok) throw new ServingError(response.status, errorText(data, response));
       return readAll(read, data);
@@ -219,12 +225,23 @@ export class Client {
         throw new ServingError(0, `no answer within ${timeout} ms`, { code, cause: error });
       }
       const reason = error.cause?.message || error.message; // Node.js says "fetch failed"
-      throw new ServingError(0, `${this._address}: ${reason}`, { code: "UNAVAILABLE", cause: error });
+      throw new ServingError(0, `${this.#address}: ${reason}`, { code: "UNAVAILABLE", cause: error });
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", abort);
     }
   }
+}
+
+function readSignatures(data) {
+  const names = { DT_FLOAT: "float32", DT_DOUBLE: "float64", DT_HALF: "float16" };
+  const types = (infos) => mapValues(infos ?? {}, ({ dtype, tensor_shape: shape }) => ({
+    dtype: names[dtype] ?? dtype.slice(3).toLowerCase(),
+    shape: (shape.dim ?? []).map(({ size }) => Number(size)),
+  }));
+  return mapValues(readJson(data).metadata.signature_def.signature_def, ({ inputs, outputs }) => ({
+    inputs: types(inputs), outputs: types(outputs),
+  }));
 }
 
 const mapValues = (object, change) =>

@@ -224,6 +224,7 @@ public final class Checks {
       same(List.of(error.status(), error.code()), List.of(200, "INTERNAL"));
     }
     same(failure(() -> client.status("forms")).code(), "INTERNAL");
+    same(failure(() -> client.status("empty")).code(), "INTERNAL");
     ServingException html = failure(() -> client.status("missing"));
     same(List.of(html.status(), html.getMessage()), List.of(502, "<html>Bad gateway</html>"));
   }

@@ -186,6 +186,7 @@ static void other_servers() {
     same(error.code(), "INTERNAL");
   }
   same(failure([&] { foreign.status("forms"); }).code(), "INTERNAL");
+  same(failure([&] { foreign.status("empty"); }).code(), "INTERNAL");
   const Error html = failure([&] { foreign.status("missing"); });
   same(html.status(), 502);
   same(std::string(html.what()), "<html>Bad gateway</html>");

@@ -62,7 +62,7 @@ export const checks = {
     const expected = new Tensor(new Float32Array([2, 4, 6, 8]), [2, 2]);
     same(await client.predict("double", { x }), { y: expected });
     same(await client.predict("double", { x }, { version: 3n }), { y: expected });
-    same(await client.predict("double", { x }, { label: "stable" }), { y: expected });
+    same(await client.predict("double", { x }, { label: "stable", timeout: Infinity }), { y: expected });
   },
 
   async every_dtype({ open }) {
@@ -204,6 +204,9 @@ export const checks = {
       () => client.predict("int4", {}),
       () => client.predictRows("forms", []),
       () => client.status("forms"),
+      () => client.predictRows("empty", []),
+      () => client.status("empty"),
+      () => client.metadata("empty"),
     ];
     for (const ask of asked) {
       const error = await failure(ask());
@@ -225,6 +228,8 @@ export const checks = {
     thrown(RangeError, "shape [-1,-3]", () => new Tensor(new Int8Array(3), [-1, -3]));
     thrown(TypeError, "int64 needs a BigInt64Array, got Int32Array", () => new Tensor(new Int32Array(1), [1], "int64"));
     thrown(TypeError, "expected a typed array", () => new Tensor(7));
+    thrown(TypeError, "strings only", () => new Tensor([1, 2]));
+    thrown(TypeError, "strings only", () => Tensor.from([1], "string"));
     thrown(TypeError, "got toString", () => new Tensor(new Int8Array(1), [1], "toString"));
     thrown(RangeError, "the shape [3,2]", () => Tensor.from([[1, 2], [3], [4, 5, 6]]));
     thrown(RangeError, "the shape [2]", () => Tensor.from([1, [2]]));

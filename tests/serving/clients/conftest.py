@@ -74,6 +74,7 @@ class _Foreign(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("content-length", 0)))
         name = self.path.split("/")[3].partition(":")[0]
         bodies = {
+            "empty": b"{}",
             "forms": _forms(),
             "short": _forms()[:-1],
             "int4": _output("t", messages().TensorProto(dtype=29)),
