@@ -204,6 +204,17 @@ static void texts() {
   }
 }
 
+static void damaged_responses() {
+  std::string entry, response;
+  detail::write_bytes(entry, 1, "t");
+  detail::write_bytes(entry, 2, detail::write_tensor(Tensor::of<std::int64_t>({2, 1}, {1, 2})));
+  detail::write_bytes(response, 1, entry);
+  same(detail::read_response(response).size(), 1u);
+  for (std::size_t size = 1; size < response.size(); size++) {
+    thrown("it ends early", [&] { detail::read_response(std::string(response, 0, size)); });
+  }
+}
+
 static void tensors() {
   thrown("the shape needs 4 elements, got 3", [] { Tensor::of<float>({2, 2}, {1, 2, 3}); });
   thrown("a size of the shape is negative", [] { Tensor::of<float>({-1}, {}); });
@@ -222,7 +233,8 @@ int main(int count, char** arguments) {
       {"predict", predict}, {"every type", every_type}, {"a large array", a_large_array},
       {"signatures and outputs", signatures_and_outputs}, {"errors of the server", errors_of_the_server},
       {"tokens", tokens}, {"deadlines", deadlines}, {"no server", no_server},
-      {"other servers", other_servers}, {"texts", texts}, {"tensors", tensors},
+      {"other servers", other_servers}, {"texts", texts},
+      {"damaged responses", damaged_responses}, {"tensors", tensors},
   };
   for (const auto& [name, check] : checks) {
     try {
