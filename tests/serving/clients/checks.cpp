@@ -190,6 +190,7 @@ static void other_servers() {
   const Error html = failure([&] { foreign.status("missing"); });
   same(html.status(), 502);
   same(std::string(html.what()), "<html>Bad gateway</html>");
+  same(std::string(failure([&] { foreign.status("escapes"); }).what()), "ü🌷\n\t/\"\\");
 }
 
 static void texts() {

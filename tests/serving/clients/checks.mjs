@@ -214,6 +214,7 @@ export const checks = {
     }
     const html = await failure(client.predictRows("missing", []));
     same([html.status, html.message], [502, "<html>Bad gateway</html>"]);
+    same((await failure(client.status("escapes"))).message, 'ü🌷\n\t/"\\');
   },
 
   async damaged_responses({ foreign }) {
