@@ -1,0 +1,126 @@
+"""Servers for the clients in other languages. The clients run in processes of their own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.serving import Server, ServerConfig
+from graphc.serving.protocol.messages import messages
+from tests.serving.fakes import Entry, FakeManager, FakeServable, manager
+
+
+@pytest.fixture(scope="session")
+def addresses() -> Iterator[dict[str, str]]:
+    """The addresses of servers by REST.
+
+    `open` has the models of `fakes.manager` and `slow`, which never answers; `guarded` wants the
+    token "secret"; `impatient` gives each request 0.3 seconds; no server listens at `closed`;
+    `foreign` writes tensors as other servers may, and wrong answers.
+    """
+    pending: list[Future[Any]] = []
+    models = _with_slow(manager(), pending)
+    options: dict[str, dict[str, Any]] = {
+        "open": {},
+        "guarded": {"tokens": ("secret",)},
+        "impatient": {"request_seconds": 0.3},
+    }
+    with ExitStack() as stack:
+        found = {}
+        for name, more in options.items():
+            config = ServerConfig((), port=None, rest_port=0, **more)
+            server = stack.enter_context(Server(config, manager=models))
+            found[name] = f"http://127.0.0.1:{server.rest_port}"
+        closed = stack.enter_context(socket.socket())
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        found["closed"] = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        found["foreign"] = stack.enter_context(_foreign())
+        yield found
+        for future in pending:
+            future.cancel()
+
+
+def _with_slow(models: FakeManager, pending: list[Future[Any]]) -> FakeManager:
+    def never(inputs: dict[str, np.ndarray]) -> Future[Any]:
+        pending.append(Future())
+        return pending[-1]
+
+    entry = Entry({"x": "f32[n]"}, {"y": "f32[n]"})
+    models.models["slow"] = FakeServable(1, {"predict": (entry, never)})
+    return models
+
+
+@contextmanager
+def _foreign() -> Iterator[str]:
+    """The address of a server that is not ours."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Foreign) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+class _Foreign(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        name = self.path.split("/")[3].partition(":")[0]
+        bodies = {
+            "empty": b"{}",
+            "forms": _forms(),
+            "short": _forms()[:-1],
+            "int4": _output("t", messages().TensorProto(dtype=29)),
+        }
+        errors = {"escapes": (400, rb'{"error" : "\u00fc\ud83c\udf37\n\t\/\"\\"}')}
+        bad_gateway = (502, b"<html>Bad gateway</html>")
+        status, body = (200, bodies[name]) if name in bodies else errors.get(name, bad_gateway)
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *given: Any) -> None:
+        pass
+
+
+def _forms() -> bytes:
+    """A PredictResponse with the forms of a TensorProto that our server does not write."""
+
+    def tensor(dtype: int, *shape: int, **values: Any) -> Any:
+        found = messages().TensorProto(dtype=dtype, **values)
+        for size in shape:
+            found.tensor_shape.dim.add(size=size)
+        return found
+
+    content = np.array([-1, 2], "<i4").tobytes()
+    outputs = {
+        "content": tensor(3, 2, tensor_content=content),
+        "filled": tensor(1, 3, float_val=[1.5, 2.5]),
+        "pairs": tensor(8, 2, scomplex_val=[1, 2]),
+        "unpacked": tensor(3, 2),
+        "words": tensor(7, 2, string_val=[b"a"]),
+        "zeros": tensor(9, 1, 2),
+    }
+    minus_six = b"\xfa" + b"\xff" * 8 + b"\x01"
+    more = {"unpacked": b"\x38\x05\x38" + minus_six}  # int_val, each value with its own tag
+    return b"".join(_output(name, each, more.get(name, b"")) for name, each in outputs.items())
+
+
+def _output(name: str, tensor: Any, more: bytes = b"") -> bytes:
+    """An entry of `outputs`; `more` are further bytes of the TensorProto."""
+
+    def field(number: int, data: bytes) -> bytes:
+        assert len(data) < 128
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    return field(1, field(1, name.encode()) + field(2, tensor.SerializeToString() + more))
