@@ -31,7 +31,7 @@ from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.state.variables import HasVariables
 from graphc.runtime.step.compiler import check_strategy, checked_options
 from graphc.runtime.step.executable import Executable
-from graphc.runtime.step.feed_places import FeedPlacer
+from graphc.runtime.step.feed_places import FeedPlacer, shares_under
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.step.programs import Programs
 from graphc.runtime.workers.workers import HasWorkers, Workers
@@ -123,7 +123,8 @@ class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
             self._workers = Workers(graph, strategy, self.options, self._state, self._adopt)
             device, strategy = self._workers.server_device, None
         self.strategy = strategy  # the strategy of single steps
-        self._placer = FeedPlacer(graph, strategy)
+        self._shares = shares_under(strategy)
+        self._placer = FeedPlacer(graph, strategy, self._shares)
         log = PlacementLog() if log_placement else None
         request = partial(
             CompileRequest,
@@ -163,6 +164,9 @@ class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
             feeds = {}
         plan = self._programs.plan_of(fetches, feeds)
         values, key = plan.convert(feeds)
+        if self._shares is not None:
+            values = plan.joined(self._shares, values)
+            key = ProgramKey(tuple([value.shape for value in values]))
         return self._carry_out(plan, key, values)
 
     @explained
@@ -206,6 +210,8 @@ class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
             values = [leading(spec, value, n) for spec, (value,) in rows]
         else:
             values = [stack(spec, row) for spec, row in rows]
+        if self._shares is not None:
+            values = plan.joined(self._shares, values, stacked=True)
         key = ProgramKey(tuple([value.shape[1:] for value in values]), n)
         return self._carry_out(plan, key, values)
 

@@ -29,6 +29,7 @@ from graphc.runtime.buffers.packing import (
     take,
     unpack,
 )
+from graphc.runtime.core.across import on_host
 from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.interrupts import uninterrupted
@@ -281,7 +282,7 @@ class LiveState(Uncopied):
             found: dict[str, Any] = {}
             for number, buffer in enumerate(self.layout.buffers):
                 if not set(wanted).isdisjoint(buffer.members):
-                    found.update(unpack(buffer, np.array(self._made(number))))
+                    found.update(unpack(buffer, np.array(on_host(self._made(number)))))
             return {name: found[name] for name in wanted}
 
     def copy(self) -> State:
