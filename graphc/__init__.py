@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc import metrics as metrics
     from graphc import nn as nn
     from graphc import passes as passes
+    from graphc import cluster as cluster
     from graphc import serving as serving
     from graphc import sklearn as sklearn
     from graphc import train as train
@@ -78,7 +79,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
 # The public names that are not operators, by the submodule that defines them; "." for names that
 # are submodules themselves.
 _NAMES: Final[dict[str, str]] = {
-    ".": "data devices errors metrics nn passes serving sklearn train typing",
+    ".": "cluster data devices errors metrics nn passes serving sklearn train typing",
     "artifacts": "Limits Signature load save",
     "autodiff": "gradients hessian jacobian",
     "build": (

@@ -96,11 +96,8 @@ def from_share(name: str, share: Any, where: NamedSharding) -> jax.Array:
     if axis is None:
         rows = [share] * count
     else:
-        rows = (
-            np.split(share, count, axis)
-            if isinstance(share, np.ndarray)
-            else jnp.split(share, count, axis)
-        )
+        split: Any = np.split if isinstance(share, np.ndarray) else jnp.split
+        rows = split(share, count, axis)
     # Of this process's devices, the one with the first rows of the whole array gets the first rows.
     order = sorted(places, key=lambda device: _start(places[device], axis))
     pieces = jax.device_put(rows, order)
