@@ -334,6 +334,27 @@ class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
         self._programs.grow()
         return self._state
 
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes what its cluster has once, such as checkpoints: process 0,
+        or any process if the session uses only its own devices.
+
+        Examples:
+            >>> gc.Session(graph).is_chief
+            True
+        """
+        return not self.spans_processes or jax.process_index() == 0
+
+    @property
+    def spans_processes(self) -> bool:
+        """Whether its steps run on devices of several processes, which all have to run them.
+
+        Examples:
+            >>> gc.Session(graph).spans_processes
+            False
+        """
+        return self._shares is not None
+
     # -- looking inside ---------------------------------------------------------------------
 
     @property
