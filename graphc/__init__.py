@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from graphc._version import __version__ as __version__
 
 if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and the operators
+    from graphc import cluster as cluster
     from graphc import data as data
     from graphc import devices as devices
     from graphc import errors as errors
     from graphc import metrics as metrics
     from graphc import nn as nn
     from graphc import passes as passes
-    from graphc import cluster as cluster
     from graphc import serving as serving
     from graphc import sklearn as sklearn
     from graphc import train as train

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from graphc._version import __version__
-from graphc.cli.parser import Parser, add_command
 from graphc.cli.launch_arguments import add_launch_arguments
+from graphc.cli.parser import Parser, add_command
 from graphc.cli.serve_arguments import add_serve_arguments
 from graphc.cli.shared_arguments import (
     SCRIPT,

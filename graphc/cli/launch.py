@@ -32,6 +32,7 @@ def run(options: argparse.Namespace) -> None:
         devices=options.devices,
         restarts=options.restarts,
         grace=options.grace,
+        silence=options.silence,
     )
     if status:
         raise SystemExit(status)
@@ -41,7 +42,8 @@ def _become(command: list[str], options: argparse.Namespace) -> None:
     """Replaces this process by the script, as one process of the cluster."""
     if options.task is None:
         raise AttributeValueError(
-            "which task is this process?", hint="graphc launch --spec cluster.json --task 1 train.py"
+            "which task is this process?",
+            hint="graphc launch --spec cluster.json --task 1 train.py",
         )
     member = ClusterSpec.of(options.spec).member(options.job, options.task)
     sys.stdout.flush()

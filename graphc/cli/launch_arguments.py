@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from graphc.cli.shared_arguments import positive, tolerance
+from graphc.cli.shared_arguments import positive, seconds, tolerance
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +42,12 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
         default=10.0,
         metavar="SECONDS",
         help="time to end after SIGTERM before a process is killed (default: 10)",
+    )
+    here.add_argument(
+        "--silence",
+        type=seconds,
+        metavar="SECONDS",
+        help="a process whose fit has made no step for so long has failed (default: never)",
     )
     one = parser.add_argument_group("one process of many")
     one.add_argument(

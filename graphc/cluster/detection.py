@@ -13,6 +13,9 @@ from graphc.errors import ClusterError
 VARIABLE: Final = "GRAPHC_CLUSTER"
 """Set by `graphc launch`; its form is that of TF_CONFIG."""
 
+LAUNCHER: Final = "GRAPHC_LAUNCHER"
+"""The process that watches this one; set by `graphc launch`."""
+
 PORT: Final = 8476  # where the processes meet if the launcher names hosts only
 
 Environment = Mapping[str, str]
@@ -120,8 +123,7 @@ def _number(environment: Environment, *names: str) -> int:
         if text is not None and text.isdecimal():
             return int(text)
     raise ClusterError(
-        f"the environment variable {names[0]} must be a number, got "
-        f"{environment.get(names[0])!r}",
+        f"the environment variable {names[0]} must be a number, got {environment.get(names[0])!r}",
         hint="the launcher sets it; or say who this process is: gc.cluster.join(spec, job, index)",
     )
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 import jax
 
-from graphc.cluster.detection import detected
+from graphc.cluster.detection import LAUNCHER, detected
 from graphc.cluster.spec import ClusterSpec, Member
 from graphc.errors import ClusterError
 from graphc.ir.calls import explained
 from graphc.ir.source import current_source
 
 _ALONE = ClusterSpec({"worker": [None]}).member("worker", 0)
+_TURN = 1.0  # seconds between two looks at the launcher
 _LOCK = Lock()
 _joined: Member | None = None
 
@@ -66,6 +68,8 @@ def join(
                 source=current_source(),
                 hint="call gc.cluster.join once",
             )
+        if _joined is None:
+            _end_with_launcher(os.environ.get(LAUNCHER))
         if _joined is None and member.rank is not None and member.size > 1:
             _connect(member, timeout, heartbeat)
         _joined = member
@@ -88,6 +92,19 @@ def _member(spec: Any, job: str | None, index: int | None) -> Member:
             hint='gc.cluster.join("cluster.json", "worker", 1)',
         )
     return ClusterSpec.of(spec).member(job, index)
+
+
+def _end_with_launcher(launcher: str | None) -> None:
+    """Ends this process when its launcher is gone, which could no longer end it."""
+    if launcher is None or not launcher.isdecimal() or os.getppid() != int(launcher):
+        return  # it was not started by the launcher itself
+
+    def watch() -> None:
+        while os.getppid() == int(launcher):
+            time.sleep(_TURN)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True, name="graphc-launcher").start()
 
 
 def _connect(member: Member, timeout: float, heartbeat: float) -> None:

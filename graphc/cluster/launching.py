@@ -9,15 +9,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock, Thread
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock, Thread, current_thread, main_thread
 from typing import IO, Any
 
-from graphc.cluster.detection import VARIABLE, text_of
+from graphc.cluster.detection import LAUNCHER, VARIABLE, text_of
 from graphc.cluster.spec import ClusterSpec, Member
 from graphc.errors import AttributeValueError
 
 _TURN = 0.05  # seconds between two looks at the processes
+_FAR = 1e9  # seconds
 _LONGEST_PAUSE = 60.0  # seconds before a restart
 
 
@@ -33,6 +37,7 @@ class Launch:
         restarts: how often all processes may be started again after one has failed.
         pause: seconds before the first restart; each further one waits twice as long.
         grace: seconds that processes get to end after SIGTERM.
+        silence: seconds without a further step of `fit` after which a process has failed, or None.
         environment: of the processes, in addition to their places in the cluster.
     """
 
@@ -42,6 +47,7 @@ class Launch:
     restarts: int = 0
     pause: float = 1.0
     grace: float = 10.0
+    silence: float | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
@@ -53,6 +59,7 @@ def launch(
     restarts: int = 0,
     pause: float = 1.0,
     grace: float = 10.0,
+    silence: float | None = None,
 ) -> int:
     """Runs a command as the workers of a cluster on this machine, and waits for them.
 
@@ -69,6 +76,9 @@ def launch(
         restarts: how often all may be started again.
         pause: seconds before the first restart; each further one waits twice as long, up to 60.
         grace: seconds that processes get to end after SIGTERM, before SIGKILL.
+        silence: a process that is in `gc.train.fit` and has made no step for so many seconds counts
+            as failed: it hangs, or was stopped. Must be longer than the slowest step, compilation
+            and validation. None waits forever.
 
     Returns:
         0 if all processes ended with 0; otherwise the exit status of the first that failed, as a
@@ -90,20 +100,29 @@ def launch(
                 f"launch: {name} must be a number of at least {least}, got {value!r}",
                 hint="gc.cluster.launch([sys.executable, 'train.py'], 4)",
             )
-    task = Launch(list(command), processes, devices, restarts, pause, grace)
-    return _Supervisor(task).run()
+    for name, seconds in (("pause", pause), ("grace", grace), ("silence", silence)):
+        number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        if not (seconds is None and name == "silence") and not (number and 0 <= seconds < _FAR):
+            raise AttributeValueError(
+                f"launch: {name} must be a number of seconds, got {seconds!r}",
+                hint="gc.cluster.launch([sys.executable, 'train.py'], 4, grace=30)",
+            )
+    task = Launch(list(command), processes, devices, restarts, pause, grace, silence)
+    with TemporaryDirectory(prefix="graphc-launch-") as folder:
+        return _Supervisor(task, Path(folder)).run()
 
 
 class _Supervisor:
     """Runs a `Launch` to its end."""
 
-    def __init__(self, task: Launch) -> None:
-        self._task = task
+    def __init__(self, task: Launch, folder: Path) -> None:
+        self._task, self._folder = task, folder
         self._signal: int | None = None  # that this process got
         self._write = Lock()
 
     def run(self) -> int:
-        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        here = current_thread() is main_thread()  # no other thread can handle signals
+        before = {n: signal.signal(n, self._note) for n in _SIGNALS if here}
         try:
             for attempt in range(self._task.restarts + 1):
                 status = self._attempt(attempt)
@@ -133,7 +152,9 @@ class _Supervisor:
         started: list[_Process] = []
         try:
             for index in range(self._task.processes):
-                started.append(_Process(spec.member("worker", index), self._task, attempt, self))
+                progress = self._folder / f"{attempt}-{index}"
+                member = spec.member("worker", index)
+                started.append(_Process(member, self._task, attempt, progress, self.write))
             return self._watch(started)
         finally:
             self._end(started, signal.SIGKILL)
@@ -145,6 +166,11 @@ class _Supervisor:
                 break
             if all(p.status == 0 for p in processes):
                 return 0
+            if self._is_silent(processes):
+                steps = [f"{p.name} at step {p.step}" for p in processes if p.step is not None]
+                self._say(f"no step for {self._task.silence:g} s ({', '.join(steps)}); all end")
+                self._end(processes, signal.SIGTERM)
+                return 1
             time.sleep(_TURN)
         if self._signal is not None:
             self._end(processes, self._signal)
@@ -153,6 +179,11 @@ class _Supervisor:
         self._say(f"{first.name} {first.fate}; the others are ended")
         self._end(processes, signal.SIGTERM)
         return first.status or 1
+
+    def _is_silent(self, processes: Sequence[_Process]) -> bool:
+        """Whether a process makes no further steps. As the others wait for it, all are silent."""
+        limit = self._task.silence
+        return limit is not None and max(p.silence for p in processes) > limit
 
     def _end(self, processes: Sequence[_Process], number: int) -> None:
         """Sends a signal to the processes that run. After the time of grace they are killed."""
@@ -178,12 +209,21 @@ class _Supervisor:
 class _Process:
     """One process of a cluster, and the threads that pass on what it writes."""
 
-    def __init__(self, member: Member, task: Launch, attempt: int, owner: _Supervisor) -> None:
+    def __init__(
+        self,
+        member: Member,
+        task: Launch,
+        attempt: int,
+        progress: Path,
+        write: Callable[[IO[str], str], None],
+    ) -> None:
         self.name = f"{member.job} {member.index}"
         self.ended_at = 0.0
+        self.step: int | None = None  # of `fit`, while it runs
+        self._progress, self._stepped_at = progress, 0.0
         self._process = subprocess.Popen(
             task.command,
-            env=_environment(member, task, attempt),
+            env=_environment(member, task, attempt, progress),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -191,8 +231,9 @@ class _Process:
             errors="replace",
             start_new_session=True,  # Ctrl-C in a terminal goes to the launcher alone
         )
-        pairs = ((self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr))
-        self._pumps = [Thread(target=self._pump, args=(*p, owner.write), daemon=True) for p in pairs]
+        self._streams: list[Any] = [self._process.stdout, self._process.stderr]
+        pairs = zip(self._streams, (sys.stdout, sys.stderr), strict=True)
+        self._pumps = [Thread(target=self._pump, args=(*p, write), daemon=True) for p in pairs]
         for pump in self._pumps:
             pump.start()
 
@@ -206,6 +247,17 @@ class _Process:
         return 128 - code if code < 0 else code
 
     @property
+    def silence(self) -> float:
+        """For how many seconds `fit` has made no step; 0 outside of `fit`."""
+        try:
+            step = int(self._progress.read_text())
+        except (OSError, ValueError):
+            step = None
+        if step is None or step != self.step:
+            self.step, self._stepped_at = step, time.monotonic()
+        return time.monotonic() - self._stepped_at
+
+    @property
     def fate(self) -> str:
         """How it ended, in words."""
         code = self._process.poll() or 0
@@ -213,23 +265,27 @@ class _Process:
 
     def send(self, number: int) -> None:
         if self.status is None:
-            try:
+            with suppress(ProcessLookupError):  # it has just ended
                 os.killpg(self._process.pid, number)
-            except ProcessLookupError:
-                pass  # it has just ended
 
     def wait(self) -> None:
         self._process.wait()
         for pump in self._pumps:
             pump.join(1.0)  # a grandchild may hold the pipe
+        for pump, stream in zip(self._pumps, self._streams, strict=True):
+            if not pump.is_alive():
+                stream.close()
 
     def _pump(self, source: IO[str], to: IO[str], write: Callable[[IO[str], str], None]) -> None:
         for line in source:
             write(to, f"[{self.name}] {line if line.endswith(chr(10)) else line + chr(10)}")
 
 
-def _environment(member: Member, task: Launch, attempt: int) -> dict[str, str]:
+def _environment(member: Member, task: Launch, attempt: int, progress: Path) -> dict[str, str]:
     found = {**task.environment, VARIABLE: text_of(member), "GRAPHC_ATTEMPT": str(attempt)}
+    if task.silence is not None:
+        found["GRAPHC_PROGRESS"] = str(progress)
+    found[LAUNCHER] = str(os.getpid())
     found.setdefault("PYTHONUNBUFFERED", "1")  # lines appear when they are written
     if task.devices is not None:
         first = member.index * task.devices

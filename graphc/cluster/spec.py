@@ -218,7 +218,8 @@ def _check_address(job: str, address: object) -> None:
     match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if match is None or not 0 < int(match[2]) < 65536:
         raise _invalid(
-            f"{address!r}, a task of {job!r}, is not an address", 'write "host:port": "10.0.0.1:2222"'
+            f"{address!r}, a task of {job!r}, is not an address",
+            'write "host:port": "10.0.0.1:2222"',
         )
 
 

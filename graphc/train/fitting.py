@@ -18,6 +18,7 @@ from graphc.train.call_size import checked_setting
 from graphc.train.callbacks.base import Callback
 from graphc.train.callbacks.progress import Progress
 from graphc.train.callbacks.quiet import Quiet
+from graphc.train.callbacks.sign_of_life import signs
 from graphc.train.callbacks.time_limit import TimeLimit
 from graphc.train.evaluation import Validation
 from graphc.train.history import History
@@ -99,6 +100,7 @@ def fit(
     called = [*_checked_callbacks(job.callbacks), *_checked_callbacks(callbacks)]
     if progress and sys.stderr.isatty() and not any(isinstance(c, Progress) for c in called):
         called.append(Progress())
+    called += signs()
     for callback in called:
         callback.prepare(session.graph)
     if not session.is_chief:

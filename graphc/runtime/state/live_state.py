@@ -265,6 +265,8 @@ class LiveState(Uncopied):
             self._check_values()
             found, slot = self._slot(name)
             value, buffer = self._made(slot.buffer), self.layout.buffers[slot.buffer]
+            if isinstance(value, jax.Array) and not value.is_fully_addressable:
+                value = on_host(value)
             if slot.member is not None and isinstance(value, jax.Array):
                 return take(value, buffer, slot.member)
             if slot.member is not None:
