@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import time
 from collections.abc import Mapping
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import jax
@@ -107,6 +109,25 @@ def _end_with_launcher(launcher: str | None) -> None:
     Thread(target=watch, daemon=True, name="graphc-launcher").start()
 
 
+def _end_at_once_after_an_error() -> None:
+    """Lets a process that ends with an exception end at once. Otherwise JAX would wait at the end
+    for the other processes, which may be waiting for this one in the middle of a step."""
+    before, failed = sys.excepthook, Event()
+
+    def note(*error: Any) -> None:
+        before(*error)
+        failed.set()
+
+    def end() -> None:
+        if failed.is_set():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+
+    sys.excepthook = note
+    atexit.register(end)  # runs before JAX's, which was registered earlier
+
+
 def _connect(member: Member, timeout: float, heartbeat: float) -> None:
     address = member.spec.coordinator
     if address is None:
@@ -123,6 +144,7 @@ def _connect(member: Member, timeout: float, heartbeat: float) -> None:
             shutdown_timeout_seconds=max(1, round(timeout)),
             cluster_detection_method="deactivate",
         )
+        _end_at_once_after_an_error()
     except RuntimeError as error:  # JaxRuntimeError is one
         late = "before any JAX" in str(error) or "must be called before" in str(error)
         raise ClusterError(
