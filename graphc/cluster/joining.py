@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Event, Lock, Thread
 from typing import Any
 
@@ -26,7 +26,7 @@ _joined: Member | None = None
 
 @explained
 def join(
-    spec: ClusterSpec | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    spec: ClusterSpec | Mapping[str, Sequence[str | None]] | str | os.PathLike[str] | None = None,
     job: str | None = None,
     index: int | None = None,
     *,

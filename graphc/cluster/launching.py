@@ -101,8 +101,9 @@ def launch(
                 hint="gc.cluster.launch([sys.executable, 'train.py'], 4)",
             )
     for name, seconds in (("pause", pause), ("grace", grace), ("silence", silence)):
-        number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-        if not (seconds is None and name == "silence") and not (number and 0 <= seconds < _FAR):
+        given: Any = seconds
+        number = isinstance(given, (int, float)) and not isinstance(given, bool)
+        if not (given is None and name == "silence") and not (number and 0 <= given < _FAR):
             raise AttributeValueError(
                 f"launch: {name} must be a number of seconds, got {seconds!r}",
                 hint="gc.cluster.launch([sys.executable, 'train.py'], 4, grace=30)",
@@ -124,7 +125,8 @@ class _Supervisor:
         here = current_thread() is main_thread()  # no other thread can handle signals
         before = {n: signal.signal(n, self._note) for n in _SIGNALS if here}
         try:
-            for attempt in range(self._task.restarts + 1):
+            attempt = 0
+            while True:
                 status = self._attempt(attempt)
                 if status == 0 or self._signal is not None or attempt == self._task.restarts:
                     return status
@@ -133,7 +135,7 @@ class _Supervisor:
                 self._sleep(pause)
                 if self._signal is not None:
                     return 128 + self._signal
-            raise AssertionError("unreachable")
+                attempt += 1
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -67,7 +67,9 @@ class ClusterSpec:
             raise _invalid("it has no worker", 'give addresses for the job "worker"')
 
     @staticmethod
-    def of(value: ClusterSpec | Mapping[str, Any] | str | os.PathLike[str]) -> ClusterSpec:
+    def of(
+        value: ClusterSpec | Mapping[str, Sequence[str | None]] | str | os.PathLike[str],
+    ) -> ClusterSpec:
         """A specification from a dict of jobs, or from a JSON or TOML file that holds one. The dict
         may also be under the key "cluster", as in TF_CONFIG.
 
@@ -80,11 +82,10 @@ class ClusterSpec:
         """
         if isinstance(value, ClusterSpec):
             return value
-        if isinstance(value, (str, os.PathLike)):
-            value = _read(Path(value))
-        if isinstance(value, Mapping) and isinstance(value.get("cluster"), Mapping):
-            value = value["cluster"]
-        return ClusterSpec(value)
+        found: Any = _read(Path(value)) if isinstance(value, (str, os.PathLike)) else value
+        if isinstance(found, Mapping) and isinstance(found.get("cluster"), Mapping):
+            found = found["cluster"]
+        return ClusterSpec(found)
 
     @property
     def size(self) -> int:

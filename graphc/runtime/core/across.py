@@ -130,11 +130,12 @@ def share_of(array: Any) -> Any:
         return array
     if array.is_fully_replicated:
         return array.addressable_data(0)
-    axis = split_axis(array.sharding)
+    whole: Any = array.sharding  # a NamedSharding: others are replicated or on one process
+    axis = split_axis(whole) or 0
     shards = sorted(array.addressable_shards, key=lambda shard: _start(shard.index, axis))
     pieces = [shard.data for shard in shards]
-    mesh = Mesh(np.array([piece.device for piece in pieces]), array.sharding.mesh.axis_names)
-    where = NamedSharding(mesh, array.sharding.spec)
+    mesh = Mesh(np.array([piece.device for piece in pieces]), whole.mesh.axis_names)
+    where = NamedSharding(mesh, whole.spec)
     rows = sum(piece.shape[axis] for piece in pieces)
     shape = (*array.shape[:axis], rows, *array.shape[axis + 1 :])
     return jax.make_array_from_single_device_arrays(shape, where, pieces)

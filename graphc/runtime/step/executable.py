@@ -262,7 +262,7 @@ class Executable(Inspected, Uncopied):
     def convert_feeds(self, values: Sequence[object]) -> list[jax.Array | np.ndarray[Any, Any]]:
         """The checked feeds in order, in the form that the executor takes."""
         converted = []
-        homes = self.feed_homes if self._spans_processes else None
+        homes: Any = self.feed_homes if self._spans_processes else None
         for number, (spec, value) in enumerate(zip(self.specs, values, strict=True)):
             array = spec.convert(value)
             if homes is not None:  # each process feeds its share
