@@ -118,7 +118,7 @@ class _Supervisor:
 
     def __init__(self, task: Launch, folder: Path) -> None:
         self._task, self._folder = task, folder
-        self._signal: int | None = None  # that this process got
+        self._signal: Any = None  # the number of a signal that this process got, or None
         self._write = Lock()
 
     def run(self) -> int:

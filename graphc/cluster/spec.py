@@ -236,7 +236,7 @@ def _read(path: Path) -> Any:
         ) from None
 
 
-def _invalid(what: str, hint: str = 'ClusterSpec({"worker": ["10.0.0.1:2222"]})') -> ClusterError:
+def _invalid(what: str, hint: str | None = 'ClusterSpec({"worker": ["10.0.0.1:2222"]})') -> ClusterError:
     return ClusterError(
         f"the cluster specification is not valid: {what}", source=current_source(), hint=hint
     )
