@@ -6,7 +6,7 @@ PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadgroup
 SLOW ?= slow
 CUDA_VENV ?= .venv-cuda
 
-.PHONY: demo demo-gpu test test-slow test-all test-gpu-compile attack lint docs bench clean
+.PHONY: demo demo-gpu cluster-demo test test-slow test-all test-gpu-compile attack lint docs bench clean
 .SECONDARY:
 
 demo: $(VENV)/.installed-examples
@@ -34,6 +34,10 @@ demo-gpu:
 	JAX_PLATFORMS=cpu $(CUDA_VENV)/bin/graphc plan examples/transformer_lm.py --machine 8xh100 --largest-batch
 	JAX_PLATFORMS=cpu $(CUDA_VENV)/bin/graphc compile examples/transformer_lm.py --machine 8xh100 --cache-dir build/shipped
 	ls build/shipped
+
+# The digits CNN on two processes; one is killed in the middle, and the result is the same.
+cluster-demo: $(VENV)/.installed-examples
+	JAX_PLATFORMS=cpu $(VENV)/bin/python examples/cluster.py
 
 # The attacks of docs/reliability.md with their full numbers of rounds: hours.
 attack: $(VENV)/.installed-test

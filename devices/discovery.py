@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -91,6 +92,15 @@ def available() -> dict[str, jax.Device]:
     return found
 
 
+def _of_task(task: int) -> dict[str, jax.Device]:
+    """The devices of another process by their names, without the task."""
+    devices = [device for device in jax.devices() if device.process_index == task]
+    return {
+        str(DeviceSpec(kind=device.platform.upper(), index=index)): device
+        for index, device in enumerate(devices)
+    }
+
+
 def _host_devices() -> list[jax.Device]:
     try:
         return list(jax.local_devices(backend="cpu"))
@@ -100,9 +110,13 @@ def _host_devices() -> list[jax.Device]:
 
 def name_of(device: jax.Device) -> str:
     """The name of a device of this process or of a machine that is not present. For a device of
-    another process, the text that JAX gives."""
+    another process, with its task."""
     if not is_here(device):
         return str(DeviceSpec(kind=device.platform.upper(), index=device.id))
+    task = device.process_index
+    if task != jax.process_index():
+        names = [name for name, d in _of_task(task).items() if d == device]
+        return f"/task:{task}{names[0]}" if names else str(device)
     return next((name for name, d in available().items() if d == device), str(device))
 
 
@@ -117,7 +131,8 @@ def find_devices(name: str, known: Mapping[str, jax.Device] | None = None) -> li
     """The devices that match a device name, or an empty list.
 
     A part that the name omits matches any value; `/gpu:*` matches any GPU. The task of a name is
-    the number of a process. The job and the replica of a name are ignored.
+    the number of a process; without one, it is this process. The job and the replica of a name are
+    ignored.
 
     Args:
         known: the available devices by name; by default those of this process.
@@ -125,6 +140,9 @@ def find_devices(name: str, known: Mapping[str, jax.Device] | None = None) -> li
     Raises:
         DeviceError: the name does not parse.
     """
+    task = parse_device(name).task
+    if known is None and task is not None and task != jax.process_index():
+        known, name = _of_task(task), str(replace(parse_device(name), task=None))
     found = available() if known is None else known
     return list(dict.fromkeys(found[name] for name in matching(name, found)))
 

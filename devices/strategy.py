@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ import jax
 from graphc.config import DEFAULT, Default
 from graphc.devices.bucketing import BUCKET_BYTES, GPU_BUCKET_BYTES
 from graphc.devices.discovery import find_devices, first_devices, name_of, no_such_device
+from graphc.devices.topology import is_here
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import parse_device
 from graphc.ir.source import current_source
@@ -31,7 +33,9 @@ class DataParallel:
 
     Args:
         devices: how many of this process's devices to use; or a list of `jax.Device`s or names,
-            where `/gpu:*` stands for all GPUs. Each device is one replica.
+            where `/gpu:*` stands for all GPUs. Each device is one replica. `jax.devices()` are
+            those of all processes of a cluster (`gc.cluster.join`): each process then feeds its
+            share of every batch, all shares of one size, and gets its share of fetched rows.
         bucket_bytes: how many bytes of gradients, and of other sums over the batch, the replicas
             sum in one exchange: see `devices.bucketing`. The default is 25 MiB, and 8 MiB on GPUs.
             None or 0 exchanges each value by itself.
@@ -177,4 +181,32 @@ def resolve_devices(
             f"{what}: {part}s must be devices of one kind",
             details=[", ".join(map(name_of, found))],
         )
+    if known is None:
+        _check_processes(found, what)
     return tuple(found)
+
+
+def _check_processes(found: Sequence[jax.Device], what: str) -> None:
+    """Checks devices of other processes.
+
+    Raises:
+        DeviceError: the strategy cannot use them, or not so many of each process.
+    """
+    counts = Counter(device.process_index for device in found if is_here(device))
+    here = jax.process_index()
+    if not counts or set(counts) == {here}:
+        return
+    if what != "DataParallel":
+        other = next(device for device in found if device.process_index != here)
+        raise DeviceError(
+            f"{what}: {name_of(other)} is a device of another process",
+            hint="over several processes, use gc.devices.DataParallel(jax.devices()); here, the "
+            "devices of this process: jax.local_devices()",
+        )
+    if set(counts) != set(range(jax.process_count())) or len(set(counts.values())) > 1:
+        each = ", ".join(f"{count} of process {index}" for index, count in sorted(counts.items()))
+        raise DeviceError(
+            f"{what}: each of the {jax.process_count()} processes must take part with equally "
+            f"many devices, got {each}",
+            hint="gc.devices.DataParallel(jax.devices()) takes all devices of all processes",
+        )

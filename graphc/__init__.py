@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from graphc._version import __version__ as __version__
 
 if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and the operators
+    from graphc import cluster as cluster
     from graphc import data as data
     from graphc import devices as devices
     from graphc import errors as errors
@@ -78,7 +79,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
 # The public names that are not operators, by the submodule that defines them; "." for names that
 # are submodules themselves.
 _NAMES: Final[dict[str, str]] = {
-    ".": "data devices errors metrics nn passes serving sklearn train typing",
+    ".": "cluster data devices errors metrics nn passes serving sklearn train typing",
     "artifacts": "Limits Signature load save",
     "autodiff": "gradients hessian jacobian",
     "build": (

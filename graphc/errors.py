@@ -21,6 +21,7 @@ __all__ = [
     "CheckpointCorruptError",
     "CheckpointError",
     "CheckpointWarning",
+    "ClusterError",
     "CopyError",
     "DTypeError",
     "DataError",
@@ -187,6 +188,10 @@ class LayoutError(GraphcError):
 
 class DeviceError(GraphcError, ValueError):
     """A device name does not parse, or more devices are requested than there are."""
+
+
+class ClusterError(GraphcError, RuntimeError):
+    """The processes of a cluster do not do the same, or one of them does not answer."""
 
 
 class StateError(GraphcError, RuntimeError):

@@ -63,3 +63,28 @@ def changed_setting(name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         jax.config.update(name, before)
+
+
+# -- several processes -------------------------------------------------------------------------
+
+
+def set_for_all(key: str, value: str) -> None:
+    """Gives a value to the other processes that `jax.distributed` has connected."""
+    _service().key_value_set(key, value)
+
+
+def value_of_all(key: str, seconds: float) -> str | None:
+    """The value that a process gave, or None if none gives it within this time."""
+    try:
+        found: str = _service().blocking_key_value_get(key, int(seconds * 1000))
+    except jax.errors.JaxRuntimeError as error:
+        if "DEADLINE_EXCEEDED" not in str(error):
+            raise
+        return None
+    return found
+
+
+def _service() -> Any:
+    from jax._src import distributed  # there is no public way to its keys and values
+
+    return distributed.global_state.client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -135,3 +136,23 @@ def test_no_other_file_knows_them() -> None:
         if text in path.read_text()
     ]
     assert found == []
+
+
+SERVICE = """
+import socket
+import jax
+from graphc import jax_internals
+
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+jax.distributed.initialize(f"127.0.0.1:{port}", 1, 0, cluster_detection_method="deactivate")
+jax_internals.set_for_all("a/b", "value")
+assert jax_internals.value_of_all("a/b", 1.0) == "value"
+assert jax_internals.value_of_all("a/c", 0.01) is None
+"""
+
+
+def test_the_keys_and_values_of_a_cluster() -> None:
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", SERVICE], check=True, cwd=PACKAGE.parent, env=environment)

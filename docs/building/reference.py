@@ -24,6 +24,7 @@ NAMESPACES = (
     "gc.data",
     "gc.metrics",
     "gc.serving",
+    "gc.cluster",
     "gc.sklearn",
     "gc.devices",
     "gc.typing",
@@ -121,6 +122,12 @@ TOPICS = (
         "The model server",
         "Serves artifacts by the protocols of TensorFlow Serving, and calls such servers.",
         "serving",
+    ),
+    _topic(
+        "clusters",
+        "Clusters",
+        "One program in several processes, on one machine or many.",
+        "cluster",
     ),
     _topic(
         "estimators",

@@ -138,7 +138,8 @@ class Checkpointer(Helpful, Uncopied):
         """Saves the state of a session, as it is between two steps.
 
         The call copies the state. Then a thread writes it, unless `wait`. If the thread still
-        writes an earlier checkpoint, the call waits for that one first.
+        writes an earlier checkpoint, the call waits for that one first. If the session runs on
+        several processes, all of them call this, and the chief writes.
 
         Args:
             session: the session.
@@ -167,6 +168,8 @@ class Checkpointer(Helpful, Uncopied):
         self._background.wait()
         check_session(session, "Checkpointer.save")
         contents = contents_of(session, checked_step(step), extra, checked_metrics(metrics))
+        if not session.is_chief:
+            return
         if self._asynchronous and not wait:
             self._prepare()
             self._background.start(lambda: self._write(contents))

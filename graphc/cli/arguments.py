@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from graphc._version import __version__
+from graphc.cli.launch_arguments import add_launch_arguments
 from graphc.cli.parser import Parser, add_command
 from graphc.cli.serve_arguments import add_serve_arguments
 from graphc.cli.shared_arguments import (
@@ -372,4 +373,5 @@ _COMMANDS: dict[str, Callable[[Parser], None]] = {
     "cache": _cache,
     "opt": _opt,
     "serve": add_serve_arguments,
+    "launch": add_launch_arguments,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Mapping
 from threading import RLock
 from typing import Any, Self
@@ -17,6 +18,7 @@ from graphc.ir.source import current_source
 from graphc.runtime.core.interrupts import uninterrupted
 
 _FORM = 1
+_SHARD = re.compile(r"shard\(\d+, (\d+)\)")
 
 
 class PipelineIterator(Iterator[Any], Uncopied):
@@ -104,7 +106,7 @@ class PipelineIterator(Iterator[Any], Uncopied):
             at = None if mark is None else copy.deepcopy(mark.plus(0))
             return {
                 "form": _FORM,
-                "stages": self._node.labels(),
+                "stages": _stages(self._node),
                 "count": count,
                 "ended": self._ended,
                 "at": at,
@@ -142,7 +144,7 @@ class PipelineIterator(Iterator[Any], Uncopied):
             self._closed = False
 
     def _checked(self, tree: Any) -> Mapping[str, Any]:
-        own = self._node.labels()
+        own = _stages(self._node)
         keys = {"form", "stages", "count", "ended", "at"}
         if not isinstance(tree, Mapping) or not keys <= tree.keys():
             raise StateError(
@@ -217,3 +219,8 @@ class _Open:
                 cursor.close()
         finally:
             self._run.close()
+
+
+def _stages(node: Node) -> list[str]:
+    """The stages of a pipeline in its positions, which are alike for all of its shards."""
+    return [_SHARD.sub(r"shard(\1)", label) for label in node.labels()]

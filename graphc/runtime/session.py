@@ -31,7 +31,7 @@ from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.state.variables import HasVariables
 from graphc.runtime.step.compiler import check_strategy, checked_options
 from graphc.runtime.step.executable import Executable
-from graphc.runtime.step.feed_places import FeedPlacer
+from graphc.runtime.step.feed_places import FeedPlacer, shares_under
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.step.programs import Programs
 from graphc.runtime.workers.workers import HasWorkers, Workers
@@ -123,7 +123,8 @@ class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
             self._workers = Workers(graph, strategy, self.options, self._state, self._adopt)
             device, strategy = self._workers.server_device, None
         self.strategy = strategy  # the strategy of single steps
-        self._placer = FeedPlacer(graph, strategy)
+        self._shares = shares_under(strategy)
+        self._placer = FeedPlacer(graph, strategy, self._shares)
         log = PlacementLog() if log_placement else None
         request = partial(
             CompileRequest,
@@ -163,6 +164,9 @@ class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
             feeds = {}
         plan = self._programs.plan_of(fetches, feeds)
         values, key = plan.convert(feeds)
+        if self._shares is not None:
+            values = plan.joined(self._shares, values)
+            key = ProgramKey(tuple([value.shape for value in values]))
         return self._carry_out(plan, key, values)
 
     @explained
@@ -206,6 +210,8 @@ class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
             values = [leading(spec, value, n) for spec, (value,) in rows]
         else:
             values = [stack(spec, row) for spec, row in rows]
+        if self._shares is not None:
+            values = plan.joined(self._shares, values, stacked=True)
         key = ProgramKey(tuple([value.shape[1:] for value in values]), n)
         return self._carry_out(plan, key, values)
 
@@ -327,6 +333,27 @@ class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
         self._refuse_if_useless()
         self._programs.grow()
         return self._state
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes what its cluster has once, such as checkpoints: process 0,
+        or any process if the session uses only its own devices.
+
+        Examples:
+            >>> gc.Session(graph).is_chief
+            True
+        """
+        return not self.spans_processes or jax.process_index() == 0
+
+    @property
+    def spans_processes(self) -> bool:
+        """Whether its steps run on devices of several processes, which all have to run them.
+
+        Examples:
+            >>> gc.Session(graph).spans_processes
+            False
+        """
+        return self._shares is not None
 
     # -- looking inside ---------------------------------------------------------------------
 

@@ -63,6 +63,8 @@ class CallSize:
         self._all, self._steps = steps, 0
         self.to_try = 0
         self.measuring = setting == "auto" and self._largest >= 4 and self._may_repeat()
+        # The processes of a cluster would measure different times, and choose different sizes.
+        self.measuring = self.measuring and not session.spans_processes
 
     def _may_repeat(self) -> bool:
         """Whether a step may be executed twice in a trial."""

@@ -17,6 +17,9 @@ from graphc.runtime.session import Session
 from graphc.train.call_size import checked_setting
 from graphc.train.callbacks.base import Callback
 from graphc.train.callbacks.progress import Progress
+from graphc.train.callbacks.quiet import Quiet
+from graphc.train.callbacks.sign_of_life import signs
+from graphc.train.callbacks.time_limit import TimeLimit
 from graphc.train.evaluation import Validation
 from graphc.train.history import History
 from graphc.train.job import Job
@@ -97,8 +100,13 @@ def fit(
     called = [*_checked_callbacks(job.callbacks), *_checked_callbacks(callbacks)]
     if progress and sys.stderr.isatty() and not any(isinstance(c, Progress) for c in called):
         called.append(Progress())
+    called += signs()
     for callback in called:
         callback.prepare(session.graph)
+    if not session.is_chief:
+        called = [Quiet(each) if each.for_chief else each for each in called]
+    if session.spans_processes:
+        _refuse_clocks(called)
     loop = Loop(
         session,
         job,
@@ -111,6 +119,16 @@ def fit(
     )
     history: History = loop.carry_out(resume)
     return history
+
+
+def _refuse_clocks(callbacks: Sequence[Callback]) -> None:
+    """Raises `AttributeValueError` for a callback that would end processes at different steps."""
+    if any(isinstance(each, TimeLimit) for each in callbacks):
+        raise AttributeValueError(
+            "fit: with TimeLimit, the processes of a cluster would end after different steps",
+            source=current_source(),
+            hint="give a number of steps",
+        )
 
 
 def _limits(job: Job, steps: Any, epochs: Any) -> tuple[int | None, int | None]:

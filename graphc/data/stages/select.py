@@ -124,7 +124,7 @@ class Shard(Selection):
     def open(self, epoch: int, run: Run) -> Cursor:
         """A cursor over this shard."""
         upstream = self.upstream.open(epoch, run)
-        return _Stepping(upstream, self.index, self.shards, self.indexed is not None)
+        return _Stepping(upstream, self.index, self.shards, self.indexed is not None, self.index)
 
     @property
     def count(self) -> int | None:
@@ -143,10 +143,15 @@ class _Stepping(Following):
 
     Args:
         cheap: reading an item costs no more than passing over it.
+        shard: the number of a shard, which positions do not contain: after equally many items, each
+            shard can continue from the position of any other.
     """
 
-    def __init__(self, upstream: Cursor, start: int, step: int, cheap: bool) -> None:
+    def __init__(
+        self, upstream: Cursor, start: int, step: int, cheap: bool, shard: int = 0
+    ) -> None:
         super().__init__(upstream)
+        self._shard = shard
         self._before = start  # how many items to pass over before the next one
         self._step = step
         self._cheap = cheap
@@ -186,10 +191,11 @@ class _Stepping(Following):
         return -(-passed // self._step)
 
     def state(self) -> State:
-        return {"before": self._before, "upstream": self.upstream.state()}
+        # At the end, where nothing is left to pass over, it is below the number of the shard.
+        return {"before": max(0, self._before - self._shard), "upstream": self.upstream.state()}
 
     def continue_at(self, tree: Mapping[str, Any]) -> None:
-        self._before = tree["before"]
+        self._before = tree["before"] + self._shard
         self.upstream.restore(tree["upstream"])
 
 

@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, StateLayout, elements
+from graphc.runtime.core.across import from_whole, is_across, on_host
 from graphc.runtime.feeds.feed_memory import is_aligned
 
 Array = np.ndarray[Any, Any]
@@ -42,7 +43,7 @@ def unpack(buffer: Buffer, value: Any) -> dict[str, Any]:
     itself."""
     if buffer.kind == OWN:
         return {buffer.members[0]: value}
-    array = np.asarray(value)
+    array = on_host(value)
     if buffer.kind == STACKED:
         return dict(zip(buffer.members, array, strict=True))
     return {
@@ -60,16 +61,18 @@ def place_on(value: Any, where: Any) -> jax.Array:
     No copy aliases the array: a step cannot take over memory that belongs to NumPy. It would copy a
     donated buffer that aliases such memory, so the state would be in memory twice.
     """
+    if is_across(where):
+        return from_whole(on_host(value), where, place_on)
     with jax.enable_x64(True):
-        on_host = not isinstance(value, jax.Array)
-        if on_host:
+        from_host = not isinstance(value, jax.Array)
+        if from_host:
             value, devices = np.asarray(value), _devices_of(where)
             if devices[0].platform == "cpu" and is_aligned(value):
                 value = jax.device_put(value, devices[0])  # an alias
         if isinstance(value, jax.Array):  # copied in place first: a transfer aliases it
             value = jax.device_put(value, value.sharding, may_alias=False)
         placed: jax.Array = jax.device_put(value, where)
-        if on_host:
+        if from_host:
             placed.block_until_ready()
         return placed
 

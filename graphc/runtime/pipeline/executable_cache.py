@@ -15,8 +15,10 @@ from graphc.errors import CacheError
 from graphc.ir.fingerprint import names_digest
 from graphc.passes.manager import PassReport, PassRow
 from graphc.runtime.buffers.layout import Buffer, StateLayout, groups_of
+from graphc.runtime.core.across import spans_processes
 from graphc.runtime.core.counters import COUNTERS
 from graphc.runtime.pipeline.compilation import Compilation
+from graphc.runtime.pipeline.joint import all_found
 from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.targets.interface import PARTITIONED, Interface
 from graphc.runtime.targets.loading import Code, from_bytes, to_bytes
@@ -75,6 +77,8 @@ class CacheSlot:
         if cache is None or compilation.machine is not None:
             return None
         found = self._found(cache)
+        if spans_processes(compilation.devices) and not all_found(found is not None):
+            found = None
         COUNTERS.add(**{"cache_misses" if found is None else "cache_hits": 1})
         if found is None and compilation.devices[0].platform == "gpu":
             compilation.notes += _shipped_for_others(cache, compilation)
@@ -217,12 +221,11 @@ def cache_for(compilation: Compilation) -> ExecutableCache | None:
 
     - the user disabled the cache, or asked to validate or dump the passes;
     - the program must not be cached, because `key` is None;
-    - several processes have to compile together;
     - the program is for another machine, and the user named no cache folder.
     """
     options = compilation.options
     if compilation.machine is not None and options.cache is DEFAULT:
         return None
-    if options.validate or options.dump is not None or jax.process_count() > 1:
+    if options.validate or options.dump is not None:
         return None
     return open_cache(options) if compilation.key is not None else None

@@ -29,6 +29,7 @@ from graphc.runtime.buffers.packing import (
     take,
     unpack,
 )
+from graphc.runtime.core.across import on_host
 from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.interrupts import uninterrupted
@@ -264,6 +265,8 @@ class LiveState(Uncopied):
             self._check_values()
             found, slot = self._slot(name)
             value, buffer = self._made(slot.buffer), self.layout.buffers[slot.buffer]
+            if isinstance(value, jax.Array) and not value.is_fully_addressable:
+                value = on_host(value)
             if slot.member is not None and isinstance(value, jax.Array):
                 return take(value, buffer, slot.member)
             if slot.member is not None:
@@ -281,7 +284,7 @@ class LiveState(Uncopied):
             found: dict[str, Any] = {}
             for number, buffer in enumerate(self.layout.buffers):
                 if not set(wanted).isdisjoint(buffer.members):
-                    found.update(unpack(buffer, np.array(self._made(number))))
+                    found.update(unpack(buffer, np.array(on_host(self._made(number)))))
             return {name: found[name] for name in wanted}
 
     def copy(self) -> State:

@@ -23,12 +23,14 @@ from graphc.ir.stack import within_stack
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.buffers.state_buffers import propose
+from graphc.runtime.core.across import spans_processes
 from graphc.runtime.core.background import in_background
 from graphc.runtime.core.forking import FORKING, SharedLock
 from graphc.runtime.feeds.batches import checked_count
 from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
 from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.executable_cache import CacheBackend, CacheSlot
+from graphc.runtime.pipeline.joint import agree_on_program
 from graphc.runtime.pipeline.placement_log import PlacementLog
 from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.pipeline.stages import Stages
@@ -236,6 +238,8 @@ def build(
         log.add(compilation)
     if compilation.placement is not None:
         layout = layout.parted(compilation.placement.homes)
+    if spans_processes(compilation.devices):
+        agree_on_program(compilation)
     tuned = find_tuned(compilation, layout)
     if tuned is not None:
         compilation = compilation.under(tuned.choice.apply(request.options))

@@ -17,6 +17,7 @@ from graphc.ir.program import Port
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import Buffer, StateLayout
 from graphc.runtime.buffers.packing import filled
+from graphc.runtime.core.across import from_share, share_of
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.feeds.feeds import FeedSpec
@@ -91,6 +92,7 @@ class Executable(Inspected, Uncopied):
         self.cached = load_seconds is not None
         self.devices = executor.devices
         self._is_absent = not all(map(is_here, self.devices))
+        self._spans_processes = executor.spans_processes
         self.notes = [*notes, *self.interface.notes]
         on_cpu = any(device.platform == "cpu" for device in self.devices)
         self.specs = [
@@ -228,7 +230,8 @@ class Executable(Inspected, Uncopied):
 
         An exception that a signal handler raises passes through.
         """
-        return run_step(self.executor, buffers, places or self._positions.own[1], feeds)
+        fetched = run_step(self.executor, buffers, places or self._positions.own[1], feeds)
+        return [share_of(value) for value in fetched] if self._spans_processes else fetched
 
     @property
     def is_uncertain(self) -> bool:
@@ -259,8 +262,11 @@ class Executable(Inspected, Uncopied):
     def convert_feeds(self, values: Sequence[object]) -> list[jax.Array | np.ndarray[Any, Any]]:
         """The checked feeds in order, in the form that the executor takes."""
         converted = []
-        for spec, value in zip(self.specs, values, strict=True):
+        homes: Any = self.feed_homes if self._spans_processes else None
+        for number, (spec, value) in enumerate(zip(self.specs, values, strict=True)):
             array = spec.convert(value)
+            if homes is not None:  # each process feeds its share
+                array = from_share(spec.label, array, homes[number])
             if array.shape != spec.shape:
                 raise FeedError(
                     f"feed {spec.label!r} must be {spec.type}, got shape {tuple(array.shape)}",

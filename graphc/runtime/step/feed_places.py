@@ -19,9 +19,17 @@ from graphc.runtime.buffers.annotated import specs_of
 from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
 from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
 from graphc.runtime.feeds.fetches import in_program_order, resolve_feeds
+from graphc.runtime.feeds.shares import Shares, shares_of
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.targets.executors import AXIS_NAME, cut_along, put_on
 from graphc.runtime.targets.sharded import feed_places
+
+
+def shares_under(strategy: Any) -> Shares | None:
+    """The shares that the processes feed under a strategy; None if it uses only this process."""
+    if not isinstance(strategy, DataParallel):
+        return None
+    return shares_of(strategy.resolve(), AXIS_NAME)
 
 
 class FeedPlacer:
@@ -32,9 +40,10 @@ class FeedPlacer:
     first device or to JAX's default device. A step that needs them elsewhere moves them again.
     """
 
-    def __init__(self, graph: Graph, strategy: Any) -> None:
+    def __init__(self, graph: Graph, strategy: Any, shares: Shares | None = None) -> None:
         self._graph = graph
         self._strategy = strategy
+        self._shares = shares
         self._known: dict[Any, FeedPlaces] = {}
 
     def put(self, feeds: Any, steps: int | None, plans: Iterable[Plan]) -> dict[Any, jax.Array]:
@@ -56,7 +65,7 @@ class FeedPlacer:
             resolve_feeds(self._graph, feeds)  # raises the error
         keys = tuple(feeds)
         if keys not in self._known:
-            self._known[keys] = FeedPlaces(self._graph, keys, self._strategy)
+            self._known[keys] = FeedPlaces(self._graph, keys, self._strategy, self._shares)
         return self._known[keys]
 
 
@@ -67,12 +76,15 @@ class FeedPlaces:
         graph: the graph of the tensors.
         keys: the keys of the feeds, as the caller writes them.
         strategy: the strategy of the session.
+        shares: joins the shares of several processes.
 
     Raises:
         FeedError, UnknownNameError: a key does not fit the graph.
     """
 
-    def __init__(self, graph: Graph, keys: Sequence[Any], strategy: Any) -> None:
+    def __init__(
+        self, graph: Graph, keys: Sequence[Any], strategy: Any, shares: Shares | None = None
+    ) -> None:
         tensors = resolve_feeds(graph, dict.fromkeys(keys))
         by_tensor = dict(zip(tensors, keys, strict=True))
         self._tensors = in_program_order(graph, tensors)
@@ -85,6 +97,7 @@ class FeedPlaces:
         self._specs = list(zip([by_tensor[t] for t in self._tensors], specs, strict=True))
         self._graph = graph
         self._strategy = strategy
+        self._shares = shares
         # By the keys of executables in plans: shardings that a step determined, and guesses.
         self._found: dict[ProgramKey, Sequence[Sharding]] = {}
         self._guessed: dict[ProgramKey, Sequence[Sharding]] = {}
@@ -119,9 +132,17 @@ class FeedPlaces:
         key: ProgramKey,
         plans: Iterable[Plan],
     ) -> dict[Any, jax.Array]:
-        where = self._found.get(key) or self._find(key, plans)
-        placed = dict(zip([key for key, _ in self._specs], put_on(values, where), strict=True))
+        arrays = self._placed(values, key, plans)
+        placed = dict(zip([key for key, _ in self._specs], arrays, strict=True))
         return {key: placed[key] for key in feeds}  # in the caller's order, like the plans
+
+    def _placed(
+        self, values: list[Any], key: ProgramKey, plans: Iterable[Plan]
+    ) -> Sequence[jax.Array]:
+        if self._shares is None:
+            return put_on(values, self._found.get(key) or self._find(key, plans))
+        specs, axes = [spec for _, spec in self._specs], self._program.batch_axes
+        return self._shares.join(specs, axes, values, stacked=key.steps is not None)
 
     def _find(self, key: ProgramKey, plans: Iterable[Plan]) -> Sequence[Sharding]:
         for plan in plans:

@@ -15,6 +15,7 @@ from graphc.ir.node import Tensor, is_among, position_of, same_items
 from graphc.ir.source import current_source
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
+from graphc.runtime.feeds.shares import Shares
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets.prepare import Prepared, UnusedFeedError, prepare
 
@@ -119,6 +120,11 @@ class Plan:
         if key is None:
             key = self._keys[shapes] = ProgramKey(shapes)
         return values, key
+
+    def joined(self, shares: Shares, values: Sequence[Any], *, stacked: bool = False) -> list[Any]:
+        """The feeds of the whole step, from this process's shares; see `Shares.join`."""
+        axes = self.prepared.functional.batch_axes
+        return shares.join(self.specs, axes, values, stacked=stacked)
 
     def _reorder(self, feeds: Mapping[Any, Any]) -> list[Any]:
         given = list(feeds.values())

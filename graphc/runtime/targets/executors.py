@@ -22,6 +22,7 @@ from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
 from graphc.runtime.buffers.layout import Buffer, elements
 from graphc.runtime.buffers.packing import place_on
+from graphc.runtime.core.across import is_across
 from graphc.runtime.core.failures import RUN_FAILED
 from graphc.runtime.core.forking import FORKING, SharedLock
 from graphc.runtime.core.interrupts import uninterrupted
@@ -58,6 +59,7 @@ class Executor:
 
     Attributes:
         homes: the sharding of each buffer of state that the program uses.
+        spans_processes: whether some of the devices belong to other processes.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Executor:
         self._turn = None if interface.kind == SINGLE else ONE_AT_A_TIME
         self.devices = tuple(devices)
         self.homes, self._default, self._feeds = shardings(interface, devices)
+        self.spans_processes = is_across(self._default)
         self._in_flight = InFlight(max_in_flight, interface)
         self._narrow = narrow_places(interface.argument_dtypes, self.devices[0].platform)
 

@@ -40,6 +40,7 @@ from graphc.passes.core.building import node_of
 from graphc.passes.manager import tell_of
 from graphc.passes.precision.check_numerics import NUMERICS
 from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.core.across import spans_processes
 from graphc.runtime.targets.executors import AXIS_NAME, cut_along
 from graphc.runtime.targets.interface import REPLICATED
 from graphc.runtime.targets.jax_program import (
@@ -198,7 +199,9 @@ def _on_replicas(
     """The step on global values. It runs the local program on each device's piece."""
     one_replica = to_function(local.program, axis_name=AXIS_NAME, replicas=len(devices))
     in_axes = tuple(axis_of(layout) for layout in local.inputs)
-    mapped = _by_pmap if MAPPED_BY == "pmap" else _by_shard_map
+    # `jax.pmap` would want the operands of this process's devices only.
+    use_pmap = MAPPED_BY == "pmap" and not spans_processes(devices)
+    mapped = _by_pmap if use_pmap else _by_shard_map
     step = mapped(with_token(local.program, one_replica), in_axes, out_axes, devices)
     step.__name__ = local.program.name
     return step

@@ -50,13 +50,14 @@ def need_of(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) 
     analysis = compiled.memory_analysis()
     if analysis is None:  # the backend does not report it
         return Need(0, 0)
+    here = [device for device in devices if device.process_index == jax.process_index()]
     temporaries = int(analysis.temp_size_in_bytes)
     results = int(analysis.output_size_in_bytes - analysis.alias_size_in_bytes)
     if interface.kind != SINGLE:
-        large = temporaries * interface.replicas * (temporaries >= LARGE)
+        large = temporaries * len(here) * (temporaries >= LARGE)
         if interface.kind == PARTITIONED:
             return Need(compiled.host_bytes(), large)
-        return Need((temporaries + results) * interface.replicas, large)
+        return Need((temporaries + results) * len(here), large)
     new = interface.assigned[len(interface.written) if interface.donate else 0 :]
     types = [*(value.type for value in interface.fetches), *(buffer.type for buffer in new)]
     sizes = [temporaries, *[elements(type) * type.dtype.itemsize for type in types]]

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from graphc.errors import ExecutionError, StateError
+from graphc.runtime.core.across import on_host
 from graphc.runtime.core.failures import RUN_FAILED, in_words, what_was_lost
 from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.targets.executors import Executor, Places
@@ -61,7 +62,7 @@ def _run_beside(
             raise
     if executor.interface.checks is not None:
         *fetched, faults = fetched
-        wrong = complaint(faults, executor.interface.checks)
+        wrong = complaint(on_host(faults), executor.interface.checks)
         if wrong is not None:
             raise wrong
     if assigned:

@@ -30,6 +30,8 @@ class Callback:
         fetches: name -> a tensor, variable or name that the steps fetch for this callback at
             multiples of `fetch_every`. The values are `run.fetched`.
         fetch_every: how often `fetches` are fetched, in steps.
+        for_chief: whether only the chief of a cluster calls the methods, because they write files.
+            The other processes compute its `fetches` too.
 
     Examples:
         >>> class Largest(gc.train.Callback):
@@ -58,6 +60,7 @@ class Callback:
     session_every: int | None = 1
     fetches: Mapping[str, Tensor | Variable | str] = {}
     fetch_every: int = 1
+    for_chief: bool = False
 
     def prepare(self, graph: Graph) -> None:
         """Called before everything else. It can choose `fetches` that depend on the graph.

@@ -42,6 +42,8 @@ class BestCheckpoint(Callback):
         >>> folder.cleanup()
     """
 
+    for_chief = True
+
     def __init__(
         self,
         folder: str | os.PathLike[str],

@@ -28,6 +28,7 @@ class Progress(Callback):
     """
 
     session_every = None
+    for_chief = True
 
     def __init__(self, *, shown: bool = False) -> None:
         self._always = shown

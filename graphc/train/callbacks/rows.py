@@ -28,6 +28,7 @@ class RowLogger(Callback):
     validated and recorded after it."""
 
     session_every = None
+    for_chief = True
 
     def __init__(self, path: str | os.PathLike[str], every: int) -> None:
         if not isinstance(path, (str, os.PathLike)):

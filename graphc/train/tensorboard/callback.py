@@ -70,6 +70,8 @@ class TensorBoard(Callback):
         (1, {'graph': True})
     """
 
+    for_chief = True
+
     @explained
     def __init__(
         self,

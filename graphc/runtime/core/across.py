@@ -1,0 +1,150 @@
+"""Arrays over the devices of several processes, which `jax.distributed` has connected.
+
+Such an array has one shape everywhere, but each process holds only the pieces on its own devices.
+Values that are whole on each device (state) are given whole by every process. Values that are split
+(batches) are given and returned in shares: each process has the rows of its own devices.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, Sharding
+
+from graphc.devices.topology import is_here
+from graphc.errors import ClusterError, FeedError
+from graphc.runtime.core.agreement import different, exchanged
+
+Array = np.ndarray[Any, Any]
+
+
+def spans_processes(devices: Iterable[jax.Device]) -> bool:
+    """Whether some of the devices are those of other processes."""
+    return jax.process_count() > 1 and any(
+        is_here(device) and device.process_index != jax.process_index() for device in devices
+    )
+
+
+def is_across(where: Any) -> bool:
+    """Whether a sharding has devices of other processes."""
+    return isinstance(where, Sharding) and not where.is_fully_addressable
+
+
+def from_whole(
+    value: Array, where: Sharding, place: Callable[[Any, jax.Device], jax.Array]
+) -> jax.Array:
+    """An array from a value that every process has whole. Each copies its pieces to its devices.
+
+    Args:
+        place: copies a piece to a device.
+
+    Raises:
+        ClusterError: the processes do not have the same value.
+    """
+    _agree_on(value)
+    pieces = [
+        place(value[index], device)
+        for device, index in where.addressable_devices_indices_map(value.shape).items()
+    ]
+    return jax.make_array_from_single_device_arrays(value.shape, where, pieces)
+
+
+def _agree_on(value: Array) -> None:
+    facts = f"{value.dtype.name} {value.shape} {zlib.crc32(np.ascontiguousarray(value).tobytes())}"
+    given = exchanged("state", facts)
+    other = different(given)
+    if other is not None:
+        raise ClusterError(
+            f"process 0 and process {other} have different values of a variable of shape "
+            f"{value.shape}, of which every process must have the same",
+            hint="build the same graph in all processes: gc.Graph(seed=...), and initial values "
+            "that do not depend on the process; set and restore the same values",
+        )
+
+
+def from_share(name: str, share: Any, where: NamedSharding) -> jax.Array:
+    """An array from this process's share of it: its rows, if the array is split along an axis;
+    otherwise all of it.
+
+    Args:
+        name: of the feed, for errors.
+        share: on the host or on devices of this process; an array that spans the processes is
+            returned unchanged.
+        where: splits at most one axis.
+
+    Raises:
+        FeedError: the share cannot be split evenly over the devices of this process.
+    """
+    if isinstance(share, jax.Array) and not share.is_fully_addressable:
+        return share
+    axis, count = split_axis(where), len(where.addressable_devices)
+    if axis is not None and share.shape[axis] % count:
+        raise FeedError(
+            f"feed {name!r} has {share.shape[axis]} rows, which cannot be split evenly over the "
+            f"{count} devices of this process",
+            hint="feed batches of one size: drop the remainder of the last one, for example with "
+            "batch(n, drop_remainder=True)",
+        )
+    shape = shape_of_all(share.shape, where)
+    places = where.addressable_devices_indices_map(shape)
+    if axis is None:
+        rows = [share] * count
+    else:
+        split: Any = np.split if isinstance(share, np.ndarray) else jnp.split
+        rows = split(share, count, axis)
+    # Of this process's devices, the one with the first rows of the whole array gets the first rows.
+    order = sorted(places, key=lambda device: _start(places[device], axis))
+    pieces = jax.device_put(rows, order)
+    return jax.make_array_from_single_device_arrays(shape, where, pieces)
+
+
+def _start(index: Any, axis: int | None) -> int:
+    return 0 if axis is None else index[axis].start or 0
+
+
+def shape_of_all(shape: tuple[int, ...], where: NamedSharding) -> tuple[int, ...]:
+    """The shape of an array of which one process has a share of the given shape."""
+    axis = split_axis(where)
+    if axis is None:
+        return shape
+    processes = where.num_devices // len(where.addressable_devices)
+    return (*shape[:axis], shape[axis] * processes, *shape[axis + 1 :])
+
+
+def split_axis(where: NamedSharding) -> int | None:
+    """The axis that a sharding splits, or None."""
+    found = [axis for axis, name in enumerate(where.spec) if name is not None]
+    return found[0] if found else None
+
+
+def share_of(array: Any) -> Any:
+    """This process's share of an array: its rows, on its own devices; the array itself if it is on
+    this process's devices only. Nothing is copied."""
+    if not isinstance(array, jax.Array) or array.is_fully_addressable:
+        return array
+    if array.is_fully_replicated:
+        return array.addressable_data(0)
+    whole: Any = array.sharding  # a NamedSharding: others are replicated or on one process
+    axis = split_axis(whole) or 0
+    shards = sorted(array.addressable_shards, key=lambda shard: _start(shard.index, axis))
+    pieces = [shard.data for shard in shards]
+    mesh = Mesh(np.array([piece.device for piece in pieces]), whole.mesh.axis_names)
+    where = NamedSharding(mesh, whole.spec)
+    rows = sum(piece.shape[axis] for piece in pieces)
+    shape = (*array.shape[:axis], rows, *array.shape[axis + 1 :])
+    return jax.make_array_from_single_device_arrays(shape, where, pieces)
+
+
+def on_host(array: Any) -> Array:
+    """The whole array as a host array. If it is split over processes, all of them must call this
+    at the same step."""
+    if not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated:
+        return np.asarray(array)
+    with jax.enable_x64(True):
+        return np.asarray(multihost_utils.process_allgather(array, tiled=True))

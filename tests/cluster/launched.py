@@ -1,0 +1,48 @@
+"""Runs scripts as the processes of a cluster, as users do: `graphc launch`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).parent / "scripts"
+PATIENCE = 300  # seconds for a cluster to end; longer than the machine may need under load
+
+
+class Ended(NamedTuple):
+    """A launch that has ended."""
+
+    status: int
+    lines: list[str]
+    errors: str
+
+    def of(self, worker: int) -> list[str]:
+        """The lines of one worker, without its name."""
+        name = f"[worker {worker}] "
+        return [line.removeprefix(name) for line in self.lines if line.startswith(name)]
+
+
+def launched(*arguments: object, cache: Path | None = None) -> Ended:
+    """`graphc launch` with these arguments."""
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", "").replace(
+            "--xla_force_host_platform_device_count=4", ""
+        ),
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    if cache is not None:
+        environment["XDG_CACHE_HOME"] = str(cache)
+    done = subprocess.run(
+        [sys.executable, "-m", "graphc.cli", "launch", *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    return Ended(done.returncode, done.stdout.splitlines(), done.stderr)

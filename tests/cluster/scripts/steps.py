@@ -1,0 +1,42 @@
+"""Trains a small network in float64 and prints what the processes see.
+
+steps.py STEPS [shard]
+"""
+
+import hashlib
+import json
+import sys
+
+import jax
+import numpy as np
+import optax
+
+import graphc as gc
+
+member = gc.cluster.join()
+with gc.Graph(seed=0) as graph:
+    x = gc.placeholder((None, 4), "float64", name="x")
+    y = gc.placeholder((None,), "float64", name="y")
+    hidden = gc.nn.Dense(8, activation=gc.tanh, dtype="float64")(x)
+    rows = gc.nn.Dense(1, dtype="float64")(hidden)[:, 0] - y
+    loss = gc.reduce_mean(rows**2)
+    train = gc.minimize(loss, optax.adam(1e-2))
+strategy = gc.devices.DataParallel(jax.devices(), shard_optimizer="shard" in sys.argv)
+session = gc.Session(graph, strategy=strategy)
+data = np.random.default_rng(0).normal(size=(16, 4))
+share = slice(member.rank * 16 // member.size, (member.rank + 1) * 16 // member.size)
+feeds = {x: data[share], y: data[share].sum(1)}
+losses = [float(session.run([loss, train], feeds)[0]) for _ in range(int(sys.argv[1]))]
+several = session.run_steps([loss, train], [feeds] * 3, 3)[0]
+own = np.asarray(session.run(rows, session.put(feeds)))
+values = session.values()
+digest = hashlib.sha256(b"".join(values[name].tobytes() for name in sorted(values))).hexdigest()
+found = {
+    "losses": [*losses, *np.asarray(several).tolist()],
+    "rows": own.tolist(),
+    "sums": {name: float(value.sum()) for name, value in values.items()},
+    "kernel": float(np.asarray(session.get("dense/kernel")).sum()),
+    "digest": digest,
+    "cached": [executable.cached for executable in session.executables],
+}
+print(json.dumps(found))

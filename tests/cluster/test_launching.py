@@ -1,0 +1,180 @@
+"""`launch`: processes are started, watched, ended and started again. They need no JAX here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import graphc as gc
+from graphc.cli import main
+from graphc.errors import AttributeValueError
+from tests.cluster.launched import PATIENCE, REPOSITORY
+
+# `who` is the index of the process; `attempt` counts the starts.
+HEADER = """
+import json, os, signal, sys, time
+who = json.loads(os.environ["GRAPHC_CLUSTER"])["task"]["index"]
+attempt = int(os.environ["GRAPHC_ATTEMPT"])
+"""
+
+
+def launched(program: str, count: int, **options: Any) -> int:
+    return gc.cluster.launch([sys.executable, "-c", HEADER + program], count, **options)
+
+
+def test_lines_have_names(capfd: pytest.CaptureFixture[str]) -> None:
+    assert launched("print('out', who); print('err', who, file=sys.stderr)", 2) == 0
+    out, err = capfd.readouterr()
+    assert sorted(out.splitlines()) == ["[worker 0] out 0", "[worker 1] out 1"]
+    assert sorted(err.splitlines()) == ["[worker 0] err 0", "[worker 1] err 1"]
+
+
+def test_a_line_without_an_end_and_bytes_that_are_no_text(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert launched("sys.stdout.buffer.write(b'\\xff end')", 1) == 0
+    assert capfd.readouterr().out == "[worker 0] \N{REPLACEMENT CHARACTER} end\n"
+
+
+def test_each_process_knows_all_addresses(capfd: pytest.CaptureFixture[str]) -> None:
+    program = "print(sorted(set(json.loads(os.environ['GRAPHC_CLUSTER'])['cluster']['worker'])))"
+    assert launched(program, 3) == 0
+    lines = {line.partition("] ")[2] for line in capfd.readouterr().out.splitlines()}
+    assert len(lines) == 1
+    assert len(eval(lines.pop())) == 3
+
+
+def test_devices_are_split(capfd: pytest.CaptureFixture[str]) -> None:
+    program = "print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['JAX_NUM_CPU_DEVICES'])"
+    assert launched(program, 2, devices=2) == 0
+    assert sorted(capfd.readouterr().out.splitlines()) == ["[worker 0] 0,1 2", "[worker 1] 2,3 2"]
+
+
+def test_a_failure_ends_the_others(capfd: pytest.CaptureFixture[str]) -> None:
+    assert launched("sys.exit(7) if who == 1 else time.sleep(1000)", 3) == 7
+    assert "worker 1 ended with 7; the others are ended" in capfd.readouterr().err
+
+
+def test_a_signal_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
+    program = "os.kill(os.getpid(), signal.SIGKILL) if who == 0 else time.sleep(1000)"
+    assert launched(program, 2) == 137
+    assert "worker 0 was ended by SIGKILL" in capfd.readouterr().err
+
+
+def test_a_process_that_ignores_the_end_is_killed() -> None:
+    program = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+time.sleep(1000) if who == 0 else (time.sleep(1), sys.exit(3))
+"""
+    assert launched(program, 2, grace=0.2) == 3
+
+
+def test_restarts(capfd: pytest.CaptureFixture[str]) -> None:
+    program = "print('start', attempt); sys.exit(1 if attempt < 2 and who == 0 else 0)"
+    assert launched(program, 2, restarts=3, pause=0.01) == 0
+    out, err = capfd.readouterr()
+    assert [f"[worker 0] start {n}" in out for n in range(4)] == [True, True, True, False]
+    assert "restart 2 of 3" in err
+
+
+def test_no_more_restarts() -> None:
+    assert launched("sys.exit(9)", 1, restarts=1, pause=0.01) == 9
+
+
+def test_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    program = """
+with open(os.environ["GRAPHC_PROGRESS"], "w") as file:
+    file.write("17")
+time.sleep(1000)
+"""
+    assert launched(program, 2, silence=0.5, grace=5) == 1
+    assert "no step for 0.5 s (worker " in (err := capfd.readouterr().err)
+    assert "at step 17" in err
+
+
+def test_no_silence_outside_of_fit() -> None:
+    assert launched("time.sleep(1)", 1, silence=0.1) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_are_passed_on(tmp_path: Path, number: int) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        HEADER + "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "signal.signal(signal.SIGINT, lambda *_: sys.exit(5))\n"
+        "print('ready', flush=True)\ntime.sleep(1000)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphc.cli", "launch", "-n", "2", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert process.stdout is not None
+    for _ in range(2):
+        assert "ready" in process.stdout.readline()
+    process.send_signal(number)
+    assert process.wait(PATIENCE) == 5
+    process.stdout.close()
+
+
+def test_processes_end_with_the_launcher(tmp_path: Path) -> None:
+    """A launcher that is killed leaves no process that has joined its cluster."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, time\nimport graphc as gc\ngc.cluster.join()\n"
+        "print(os.getpid(), flush=True)\ntime.sleep(1000)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphc.cli", "launch", "-n", "1", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"},
+    )
+    assert process.stdout is not None
+    child = int(process.stdout.readline().partition("] ")[2])
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    end = time.monotonic() + PATIENCE
+    while os.path.exists(f"/proc/{child}") and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not os.path.exists(f"/proc/{child}")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"processes": 0}, {"processes": "2"}, {"processes": 2, "devices": 0},
+     {"processes": 2, "restarts": -1}, {"processes": 2, "silence": "1"},
+     {"processes": 2, "grace": float("nan")}],
+    ids=str,
+)  # fmt: skip
+def test_arguments_that_are_not_valid(options: dict[str, Any]) -> None:
+    with pytest.raises(AttributeValueError, match="launch: "):
+        gc.cluster.launch(["true"], **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["no.py", "-n", "2"], "no script 'no.py'"),
+        ([__file__], "give either a number of processes or a specification"),
+        ([__file__, "-n", "2", "--spec", "x.json"], "give either"),
+        ([__file__, "--spec", "x.json"], "which task"),
+        ([__file__, "--spec", "x.json", "--task", "0"], "cannot be read"),
+    ],
+    ids=["script", "neither", "both", "task", "file"],
+)
+def test_commands_that_are_not_valid(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
+    assert main(["launch", *arguments]) == 2
+    assert text in capsys.readouterr().err
