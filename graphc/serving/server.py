@@ -17,11 +17,13 @@ from graphc.serving.config import ModelConfig, ServerConfig
 from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.access_log import AccessLog
 from graphc.serving.endpoints.connections import http_server, listen
+from graphc.serving.endpoints.cors import Cors
 from graphc.serving.endpoints.grpc_services import GrpcServices
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.rest import RestApplication
 from graphc.serving.endpoints.service import Manager as AnyManager
 from graphc.serving.endpoints.service import Service
+from graphc.serving.endpoints.tls import grpc_credentials, refused_by_grpc, tls_files
 from graphc.serving.models.manager import Manager
 
 _LOG = logging.getLogger("graphc.serving")
@@ -211,18 +213,20 @@ class Server:
 
     def _start_rest(self, service: Service) -> Callable[[], Any]:
         config = self.config
-        application = RestApplication(
+        application: Any = RestApplication(
             service,
             access=Access(config.tokens),
             ready=lambda: self.is_ready,
             max_body_bytes=config.max_body_bytes,
             metrics_path=config.metrics_path,
         )
+        if config.cors_origins:
+            application = Cors(application, config.cors_origins)
         server = http_server(
             application,
             head_seconds=config.request_seconds,
             drain_seconds=config.drain_seconds,
-            tls=self._tls(),
+            tls=tls_files(config),
         )
         found = listen(config.host, config.rest_port or 0)
         self.rest_port = found.getsockname()[1]
@@ -249,12 +253,16 @@ class Server:
         server.add_generic_rpc_handlers(services.handlers())
         address = f"[{config.host}]" if ":" in config.host else config.host
         address = f"{address}:{config.port}"
+        credentials = grpc_credentials(config)
         try:
-            if (tls := self._tls()) is not None:
-                self.port = server.add_secure_port(address, _credentials(tls))
+            if credentials is not None:
+                self.port = server.add_secure_port(address, credentials)
             else:
                 self.port = server.add_insecure_port(address)
         except RuntimeError as error:
+            listen(config.host, config.port or 0).close()  # says what is wrong with the port
+            if credentials is not None:
+                raise refused_by_grpc() from None
             raise OSError(f"gRPC cannot listen on {address}: {error}") from None
         await server.start()
 
@@ -262,12 +270,6 @@ class Server:
             await server.stop(config.drain_seconds)
 
         return end
-
-    def _tls(self) -> tuple[str, str, str | None] | None:
-        config = self.config
-        if config.tls_certificate is None or config.tls_key is None:
-            return None
-        return config.tls_certificate, config.tls_key, config.tls_client_ca
 
 
 class _Background:
@@ -347,24 +349,6 @@ def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
 def _roots(config: ServerConfig) -> tuple[str, ...]:
     """The folders of the models: what a client configures must be below one of them."""
     return tuple(os.path.dirname(os.path.realpath(model.base_path)) for model in config.models)
-
-
-def _credentials(tls: tuple[str, str, str | None]) -> Any:
-    import grpc
-
-    certificate, key, authority = (_read(path) for path in tls)
-    return grpc.ssl_server_credentials(
-        [(key, certificate)],
-        root_certificates=authority,
-        require_client_auth=authority is not None,
-    )
-
-
-def _read(path: str | None) -> bytes | None:
-    if path is None:
-        return None
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _check_extra(config: ServerConfig) -> None:

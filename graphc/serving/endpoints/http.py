@@ -52,6 +52,13 @@ def header(scope: Scope, name: bytes) -> bytes:
     return found
 
 
+def local_path(scope: Scope) -> str:
+    """The path of a request, inside the application into which this one is mounted."""
+    path: str = scope["path"]
+    root = scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
+
+
 async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes:
     """The body, decompressed.
 

@@ -14,6 +14,7 @@ from graphc.serving.endpoints.http import (
     Send,
     error_body,
     header,
+    local_path,
     read_body,
     respond,
 )
@@ -96,10 +97,7 @@ class RestApplication:
         await respond(scope, send, status, body, kind, headers)
 
     async def _dispatch(self, scope: Scope, receive: Receive) -> Reply:
-        path = scope["path"]
-        root = scope.get("root_path", "")
-        if root and path.startswith(f"{root}/"):  # mounted in another application
-            path = path[len(root) :]
+        path = local_path(scope)
         if path == "/health/live":
             return b'{"status": "live"}', b"application/json"
         if path == "/health/ready":
