@@ -131,12 +131,12 @@ def _grpc_tls(options: argparse.Namespace) -> TlsConfig | None:
 
 def _origins(options: argparse.Namespace) -> tuple[str, ...]:
     allowed = tuple(options.cors_allowed_origin)
-    if allowed and options.enable_cors_support:
+    if allowed and options.rest_api_enable_cors_support:
         raise AttributeValueError(
-            "--enable_cors_support allows every origin, --cors_allowed_origin only some",
+            "--rest_api_enable_cors_support allows every origin, --cors_allowed_origin only some",
             hint="give one of them",
         )
-    return ("*",) if options.enable_cors_support else allowed
+    return ("*",) if options.rest_api_enable_cors_support else allowed
 
 
 class _Watch:

@@ -77,7 +77,7 @@ def _add_endpoints(parser: argparse.ArgumentParser) -> None:
         help="a page about the models, at /status of the REST port (default: true)",
     )  # fmt: skip
     group.add_argument(
-        "--enable_cors_support", type=boolean, nargs="?", const=True, default=False,
+        "--rest_api_enable_cors_support", type=boolean, nargs="?", const=True, default=False,
         metavar="BOOL", help="pages of every origin may call the REST endpoint",
     )  # fmt: skip
     group.add_argument(

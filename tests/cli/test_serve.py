@@ -52,12 +52,12 @@ def test_ports_and_limits(model: Path) -> None:
 
 def test_browsers(model: Path) -> None:
     assert config(model).cors_origins == () and config(model).status_page
-    assert config(model, "--enable_cors_support").cors_origins == ("*",)
+    assert config(model, "--rest_api_enable_cors_support").cors_origins == ("*",)
     allowed = "--cors_allowed_origin=https://a.example", "--cors_allowed_origin=http://b:3000"
     found = config(model, *allowed, "--status_page=false")
     assert found.cors_origins == ("https://a.example", "http://b:3000") and not found.status_page
     with pytest.raises(AttributeValueError, match="allows every origin"):
-        config(model, *allowed, "--enable_cors_support")
+        config(model, *allowed, "--rest_api_enable_cors_support")
 
 
 def test_files(tmp_path: Path, model: Path) -> None:

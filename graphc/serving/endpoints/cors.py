@@ -65,7 +65,7 @@ class Cors:
         return bool(origin) and (self._all or origin in self._origins)
 
     def _fields(self, origin: bytes) -> Fields:
-        """The headers of a response. Without `*` it depends on the origin, which caches must know."""
+        """The headers of a response. `vary` tells caches that it depends on the origin."""
         if self._all:
             return [(b"access-control-allow-origin", b"*")]
         allowed = [(b"access-control-allow-origin", origin)] if self._is_allowed(origin) else []
