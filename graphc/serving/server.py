@@ -23,6 +23,7 @@ from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.rest import RestApplication
 from graphc.serving.endpoints.service import Manager as AnyManager
 from graphc.serving.endpoints.service import Service
+from graphc.serving.endpoints.status_page import StatusPage
 from graphc.serving.endpoints.tls import grpc_credentials, refused_by_grpc, tls_files
 from graphc.serving.models.manager import Manager
 
@@ -220,6 +221,10 @@ class Server:
             max_body_bytes=config.max_body_bytes,
             metrics_path=config.metrics_path,
         )
+        if config.status_page:
+            application = StatusPage(
+                application, service, Access(config.tokens), lambda: self.is_ready
+            )
         if config.cors_origins:
             application = Cors(application, config.cors_origins)
         server = http_server(
