@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -85,7 +86,7 @@ class Server:
         self._manager: Any = manager or _manager(config, self.metrics)
         self._watch = watch if watch_seconds else None
         self._watch_seconds = watch_seconds
-        self._started = False
+        self._started = self._was_ready = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._background: _Background | None = None
@@ -132,11 +133,17 @@ class Server:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes requests: each model has been loaded, and it does not drain."""
+        """Whether it takes requests: each model has been loaded, and it does not drain.
+
+        A model that is configured later and cannot be loaded does not change it: the others are
+        served.
+        """
         if not self._started or self._stop is None or self._stop.is_set():
             return False
-        ready = getattr(self._manager, "is_ready", None)
-        return ready is None or bool(ready())
+        if not self._was_ready:
+            ready = getattr(self._manager, "is_ready", None)
+            self._was_ready = ready is None or bool(ready())
+        return self._was_ready
 
     # -- the life of the server -----------------------------------------------------------------
 
@@ -174,24 +181,34 @@ class Server:
                 ends.append(self._start_rest(service))
             if config.port is not None:
                 ends.append(await self._start_grpc(service))
-            await self._load()
-            if started is not None:
-                started()
-            await self._until_stopped()
+            if await self._load():
+                if started is not None:
+                    started()
+                await self._until_stopped()
         finally:
             self._started = False
             service.draining = True
+            latest = time.monotonic() + config.drain_seconds
             await asyncio.gather(*(end() for end in ends))
             if self._given is None:
-                await asyncio.to_thread(self._manager.close, config.drain_seconds)
+                left = max(0.0, latest - time.monotonic())
+                await asyncio.to_thread(self._manager.close, left)
             if log is not None:
                 log.close()
 
-    async def _load(self) -> None:
-        """Loads the models, unless the server is stopped meanwhile."""
+    async def _load(self) -> bool:
+        """Loads the models. Returns False if the server is stopped meanwhile."""
+        assert self._stop is not None
         if self._given is None:
-            await asyncio.to_thread(self._manager.start)
+            loading = asyncio.create_task(asyncio.to_thread(self._manager.start))
+            stopped = asyncio.create_task(self._stop.wait())
+            await asyncio.wait({loading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if not loading.done():
+                return False  # closing the manager ends it, after the version that it loads
+            await loading
         self._started = True
+        return True
 
     async def _until_stopped(self) -> None:
         assert self._stop is not None
@@ -353,7 +370,13 @@ def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
 
 def _roots(config: ServerConfig) -> tuple[str, ...]:
     """The folders of the models: what a client configures must be below one of them."""
-    return tuple(os.path.dirname(os.path.realpath(model.base_path)) for model in config.models)
+    paths = [os.path.realpath(model.base_path) for model in config.models]
+    parents = [os.path.dirname(path) for path in paths]
+    # All files are below the root of the file system: beside `/models` there is nothing to serve.
+    return tuple(
+        path if os.path.dirname(parent) == parent else parent
+        for path, parent in zip(paths, parents, strict=True)
+    )
 
 
 def _check_extra(config: ServerConfig) -> None:

@@ -104,14 +104,14 @@ class RestApplication:
             if not self._ready():
                 raise HttpError(503, "not ready")
             return b'{"status": "ready"}', b"application/json"
+        match = _MODEL.fullmatch(path)
+        if match is not None:
+            return await self._model(scope, receive, match)
         self._access.check(header(scope, b"authorization"))
         if path == self._metrics_path:
             _check_method(scope, "GET")
             return self._service.metrics.text(), _PROMETHEUS
-        match = _MODEL.fullmatch(path)
-        if match is None:
-            raise HttpError(404, f"Malformed request: {scope['method']} {path[:200]}")
-        return await self._model(scope, receive, match)
+        raise HttpError(404, f"Malformed request: {scope['method']} {path[:200]}")
 
     async def _model(self, scope: Scope, receive: Receive, match: re.Match[str]) -> Reply:
         version = match["version"]
@@ -128,6 +128,7 @@ class RestApplication:
             method, handler = "GetModelStatus", self._status
         client = scope.get("client")
         with self._service.call("REST", method, client[0] if client else None) as call:
+            self._access.check(header(scope, b"authorization"))
             call.model = target.name
             body, kind = await handler(scope, receive, target, call)
             call.bytes_out = len(body)

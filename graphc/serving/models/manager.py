@@ -306,7 +306,8 @@ class Manager:
             if not missing:
                 break
             for number in missing:
-                self._load(served, found[number])
+                if not self._closed:
+                    self._load(served, found[number])
         with self._lock:
             _note_absent(served, found)
             leaving = served.to_unload(wanted) if found else set()
