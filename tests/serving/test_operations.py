@@ -106,6 +106,18 @@ def test_a_client_of_rest_closes_its_connection(slow: Slow) -> None:
     until(lambda: slow.count("Predict", "REST", "CANCELLED") == 1)
 
 
+def test_a_full_queue(slow: Slow) -> None:
+    """Back-pressure: the client may try another server, or later."""
+    slow.future.set_exception(Failure("UNAVAILABLE", "the queue is full"))
+    with slow.connect() as connection:
+        connection.sendall(HEAD % len(BODY) + BODY)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 503")
+    with asked_by_grpc(slow, timeout=60) as call:
+        assert call.code() == grpc.StatusCode.UNAVAILABLE
+    for protocol in ("REST", "GRPC"):
+        assert slow.count("Predict", protocol, "UNAVAILABLE") == 1
+
+
 # -- draining -------------------------------------------------------------------------------------
 
 
