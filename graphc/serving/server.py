@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -282,7 +283,9 @@ class Server:
             else:
                 self.port = server.add_insecure_port(address)
         except RuntimeError as error:
-            listen(config.host, config.port or 0).close()  # says what is wrong with the port
+            family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+            place = config.host, config.port or 0
+            socket.create_server(place, family=family).close()  # says what is wrong with the port
             if credentials is not None:
                 raise refused_by_grpc() from None
             raise OSError(f"gRPC cannot listen on {address}: {error}") from None

@@ -3,8 +3,6 @@
 import asyncio
 import http.client
 import json
-import logging
-import os
 import socket
 import threading
 import time
@@ -225,19 +223,6 @@ def test_refused_tokens_are_logged_and_counted(tmp_path: Path) -> None:
         ("REST", "UNAUTHENTICATED"), ("GRPC", "UNAUTHENTICATED"),
     ]  # fmt: skip
     assert "no-such-token" not in log.read_text()  # a token is not written
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_fails_no_request(caplog) -> None:
-    config = ServerConfig((), port=None, rest_port=0, access_log="/dev/full")
-    with (
-        caplog.at_level(logging.ERROR, "graphc.serving"),
-        Server(config, manager=manager()) as server,
-    ):
-        assert [get(server, "/v1/models/double")[0] for _ in range(3)] == [200, 200, 200]
-    assert [record.message for record in caplog.records] == [
-        "the access log cannot be written: [Errno 28] No space left on device"
-    ]
 
 
 @pytest.mark.parametrize(
