@@ -22,7 +22,7 @@ def status_data(service: Service, started: float, ready: bool) -> dict[str, Any]
         started: when the server started, in seconds of `time.monotonic()`.
         ready: whether it takes requests.
     """
-    state = "ready" if ready else "stopping" if service.draining else "loading"
+    state = "ready" if ready else "stopping" if service.draining else "not ready"
     return {
         "version": __version__,
         "state": state,

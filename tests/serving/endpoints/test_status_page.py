@@ -162,7 +162,7 @@ def test_the_states_of_the_server() -> None:
     models = Models({"m": model(VersionStatus(1, "LOADING"))})
     service = Service(models, Metrics())
     application = StatusPage(RestApplication(service), service, ready=lambda: False)
-    assert data(application)["state"] == "loading"
+    assert data(application)["state"] == "not ready"
     service.draining = True
     assert data(application)["state"] == "stopping"
     reply = ask(application, "POST", RELOAD, {"model": "m"}, OUR_PAGE)
