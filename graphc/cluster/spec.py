@@ -19,6 +19,7 @@ COMPUTING: Final = ("chief", "worker")
 
 JOBS: Final = (*COMPUTING, "ps", "evaluator")
 
+_FORM = 'ClusterSpec({"worker": ["10.0.0.1:2222"]})'
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 
 
@@ -236,7 +237,9 @@ def _read(path: Path) -> Any:
         ) from None
 
 
-def _invalid(what: str, hint: str | None = 'ClusterSpec({"worker": ["10.0.0.1:2222"]})') -> ClusterError:
+def _invalid(
+    what: str, hint: str | None = 'ClusterSpec({"worker": ["10.0.0.1:2222"]})'
+) -> ClusterError:
     return ClusterError(
         f"the cluster specification is not valid: {what}", source=current_source(), hint=hint
     )
