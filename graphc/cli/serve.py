@@ -9,8 +9,13 @@ from pathlib import Path
 
 from graphc.cli.targets import ask_for_devices
 from graphc.errors import AttributeValueError, GraphcError
-from graphc.serving.config import BatchingConfig, ModelConfig, ServerConfig
-from graphc.serving.protocol.config_text import parse_batching, parse_models, parse_monitoring
+from graphc.serving.config import BatchingConfig, ModelConfig, ServerConfig, TlsConfig
+from graphc.serving.protocol.config_text import (
+    parse_batching,
+    parse_models,
+    parse_monitoring,
+    parse_ssl,
+)
 from graphc.serving.server import Server
 
 _DEFAULT = "default"  # the name of a model without one, as in TensorFlow Serving
@@ -69,6 +74,9 @@ def config_of(options: argparse.Namespace) -> ServerConfig:
         tls_certificate=options.tls_certificate,
         tls_key=options.tls_key,
         tls_client_ca=options.tls_client_ca,
+        grpc_tls=_grpc_tls(options),
+        cors_origins=_origins(options),
+        status_page=options.status_page,
     )
 
 
@@ -113,6 +121,22 @@ def _tokens(options: argparse.Namespace) -> tuple[str, ...]:
     if not tokens:
         raise AttributeValueError(f"{options.token_file!r} contains no token")
     return tokens
+
+
+def _grpc_tls(options: argparse.Namespace) -> TlsConfig | None:
+    if options.ssl_config_file is None:
+        return None
+    return parse_ssl(_read(options.ssl_config_file), options.ssl_config_file)
+
+
+def _origins(options: argparse.Namespace) -> tuple[str, ...]:
+    allowed = tuple(options.cors_allowed_origin)
+    if allowed and options.rest_api_enable_cors_support:
+        raise AttributeValueError(
+            "--rest_api_enable_cors_support allows every origin, --cors_allowed_origin only some",
+            hint="give one of them",
+        )
+    return ("*",) if options.rest_api_enable_cors_support else allowed
 
 
 class _Watch:

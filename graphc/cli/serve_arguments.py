@@ -73,6 +73,18 @@ def _add_endpoints(parser: argparse.ArgumentParser) -> None:
         "--monitoring_config_file", metavar="FILE", help="the path of the Prometheus metrics"
     )
     group.add_argument(
+        "--status_page", type=boolean, nargs="?", const=True, default=True, metavar="BOOL",
+        help="a page about the models, at /status of the REST port (default: true)",
+    )  # fmt: skip
+    group.add_argument(
+        "--rest_api_enable_cors_support", type=boolean, nargs="?", const=True, default=False,
+        metavar="BOOL", help="pages of every origin may call the REST endpoint",
+    )  # fmt: skip
+    group.add_argument(
+        "--cors_allowed_origin", action="append", default=[], metavar="ORIGIN",
+        help="pages of this origin, such as https://example.com, may; can be repeated",
+    )  # fmt: skip
+    group.add_argument(
         "--access_log", metavar="FILE", help="a JSON line for each request; - for standard output"
     )
 
@@ -120,6 +132,9 @@ def _add_security(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--tls_certificate", metavar="FILE", help="PEM, for both endpoints")
     group.add_argument("--tls_key", metavar="FILE", help="the key of the certificate, PEM")
+    group.add_argument(
+        "--ssl_config_file", metavar="FILE", help="TLS for gRPC alone: an SSLConfig as text"
+    )
     group.add_argument(
         "--tls_client_ca", metavar="FILE", help="accept only clients with a certificate of this CA"
     )

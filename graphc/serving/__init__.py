@@ -15,6 +15,7 @@ from graphc.serving.config import Latest as Latest
 from graphc.serving.config import ModelConfig as ModelConfig
 from graphc.serving.config import ServerConfig as ServerConfig
 from graphc.serving.config import Specific as Specific
+from graphc.serving.config import TlsConfig as TlsConfig
 from graphc.serving.failures import Failure as Failure
 from graphc.serving.models.manager import Manager as Manager
 from graphc.serving.server import Server as Server

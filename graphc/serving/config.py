@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from typing import Any, NoReturn
 
 from graphc.errors import AttributeValueError
 
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s,\"]+")
 LARGEST_VERSION = 2**63 - 1
 """Versions are int64 on the wire."""
 
@@ -163,6 +165,42 @@ class BatchingConfig:
 
 
 @dataclass(frozen=True)
+class TlsConfig:
+    """TLS for the gRPC endpoint alone, with texts in PEM form: TensorFlow Serving's SSLConfig.
+
+    Attributes:
+        key: the private key.
+        certificate: the certificate of the server, and those between it and its authority.
+        client_ca: clients must present a certificate signed by this authority; None asks for none.
+
+    Raises:
+        AttributeValueError: a text is not in PEM form.
+
+    Examples:
+        >>> gc.serving.TlsConfig("server.key", "server.crt")
+        Traceback (most recent call last):
+        ...
+        graphc.errors.AttributeValueError: TlsConfig: key must be a text in PEM form
+        hint: give the text of the file, which begins with -----BEGIN, not its path
+    """
+
+    key: str = field(repr=False)
+    certificate: str = field(repr=False)
+    client_ca: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("key", "certificate", "client_ca"):
+            text = getattr(self, name)
+            if name == "client_ca" and text is None:
+                continue
+            if not isinstance(text, str) or "-----BEGIN " not in text:
+                _refuse(
+                    f"TlsConfig: {name} must be a text in PEM form",
+                    "give the text of the file, which begins with -----BEGIN, not its path",
+                )
+
+
+@dataclass(frozen=True)
 class ServerConfig:
     """The whole server.
 
@@ -186,6 +224,10 @@ class ServerConfig:
         tokens: the accepted bearer tokens; empty: no authentication.
         tls_certificate, tls_key: PEM files; both or none.
         tls_client_ca: a PEM file; clients must then present a certificate signed by it.
+        grpc_tls: TLS of the gRPC endpoint, in place of these files.
+        cors_origins: the origins whose pages may call the REST endpoint from a browser, such as
+            "https://example.com"; "*" allows all.
+        status_page: whether the REST endpoint has a status page, at `/` and `/status`.
 
     Raises:
         AttributeValueError: a value is not valid.
@@ -215,10 +257,14 @@ class ServerConfig:
     tls_certificate: str | None = None
     tls_key: str | None = None
     tls_client_ca: str | None = None
+    grpc_tls: TlsConfig | None = None
+    cors_origins: tuple[str, ...] = ()
+    status_page: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", tuple(self.models))
         object.__setattr__(self, "tokens", tuple(self.tokens))
+        object.__setattr__(self, "cors_origins", tuple(self.cors_origins))
         check_names(self.models)
         for name in ("port", "rest_port"):
             port = getattr(self, name)
@@ -228,7 +274,9 @@ class ServerConfig:
             _check_int(name, getattr(self, name), 1)
         for name in ("poll_seconds", "request_seconds", "drain_seconds"):
             _check_seconds(name, getattr(self, name))
-        _check_bool("warm_up", self.warm_up)
+        for name in ("warm_up", "status_page"):
+            _check_bool(name, getattr(self, name))
+        _check_origins(self.cors_origins)
         _check_devices(self.devices)
         for token in self.tokens:
             _check_text("a token", token)
@@ -251,6 +299,15 @@ def check_names(models: tuple[ModelConfig, ...]) -> None:
         if model.name in seen:
             _refuse(f"two models are named {model.name!r}", "give each model its own name")
         seen.add(model.name)
+
+
+def _check_origins(origins: tuple[str, ...]) -> None:
+    for origin in origins:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            _refuse(
+                f"cors_origins: {origin!r} is not an origin",
+                "https://example.com or http://localhost:3000, without a path; or *",
+            )
 
 
 def _check_devices(devices: Any) -> None:

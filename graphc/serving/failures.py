@@ -10,6 +10,7 @@ HTTP_STATUS: Mapping[str, int] = MappingProxyType(
         "INVALID_ARGUMENT": 400,
         "FAILED_PRECONDITION": 400,
         "UNAUTHENTICATED": 401,
+        "PERMISSION_DENIED": 403,
         "NOT_FOUND": 404,
         "RESOURCE_EXHAUSTED": 429,
         "CANCELLED": 499,

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -17,11 +18,14 @@ from graphc.serving.config import ModelConfig, ServerConfig
 from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.access_log import AccessLog
 from graphc.serving.endpoints.connections import http_server, listen
+from graphc.serving.endpoints.cors import Cors
 from graphc.serving.endpoints.grpc_services import GrpcServices
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.rest import RestApplication
 from graphc.serving.endpoints.service import Manager as AnyManager
 from graphc.serving.endpoints.service import Service
+from graphc.serving.endpoints.status_page import StatusPage
+from graphc.serving.endpoints.tls import grpc_credentials, refused_by_grpc, tls_files
 from graphc.serving.models.manager import Manager
 
 _LOG = logging.getLogger("graphc.serving")
@@ -82,7 +86,7 @@ class Server:
         self._manager: Any = manager or _manager(config, self.metrics)
         self._watch = watch if watch_seconds else None
         self._watch_seconds = watch_seconds
-        self._started = False
+        self._started = self._was_ready = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._background: _Background | None = None
@@ -129,11 +133,17 @@ class Server:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes requests: each model has been loaded, and it does not drain."""
+        """Whether it takes requests: each model has been loaded, and it does not drain.
+
+        A model that is configured later and cannot be loaded does not change it: the others are
+        served.
+        """
         if not self._started or self._stop is None or self._stop.is_set():
             return False
-        ready = getattr(self._manager, "is_ready", None)
-        return ready is None or bool(ready())
+        if not self._was_ready:
+            ready = getattr(self._manager, "is_ready", None)
+            self._was_ready = ready is None or bool(ready())
+        return self._was_ready
 
     # -- the life of the server -----------------------------------------------------------------
 
@@ -171,24 +181,34 @@ class Server:
                 ends.append(self._start_rest(service))
             if config.port is not None:
                 ends.append(await self._start_grpc(service))
-            await self._load()
-            if started is not None:
-                started()
-            await self._until_stopped()
+            if await self._load():
+                if started is not None:
+                    started()
+                await self._until_stopped()
         finally:
             self._started = False
             service.draining = True
+            latest = time.monotonic() + config.drain_seconds
             await asyncio.gather(*(end() for end in ends))
             if self._given is None:
-                await asyncio.to_thread(self._manager.close, config.drain_seconds)
+                left = max(0.0, latest - time.monotonic())
+                await asyncio.to_thread(self._manager.close, left)
             if log is not None:
                 log.close()
 
-    async def _load(self) -> None:
-        """Loads the models, unless the server is stopped meanwhile."""
+    async def _load(self) -> bool:
+        """Loads the models. Returns False if the server is stopped meanwhile."""
+        assert self._stop is not None
         if self._given is None:
-            await asyncio.to_thread(self._manager.start)
+            loading = asyncio.create_task(asyncio.to_thread(self._manager.start))
+            stopped = asyncio.create_task(self._stop.wait())
+            await asyncio.wait({loading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if not loading.done():
+                return False  # closing the manager ends it, after the version that it loads
+            await loading
         self._started = True
+        return True
 
     async def _until_stopped(self) -> None:
         assert self._stop is not None
@@ -211,18 +231,24 @@ class Server:
 
     def _start_rest(self, service: Service) -> Callable[[], Any]:
         config = self.config
-        application = RestApplication(
+        application: Any = RestApplication(
             service,
             access=Access(config.tokens),
             ready=lambda: self.is_ready,
             max_body_bytes=config.max_body_bytes,
             metrics_path=config.metrics_path,
         )
+        if config.status_page:
+            application = StatusPage(
+                application, service, Access(config.tokens), lambda: self.is_ready
+            )
+        if config.cors_origins:
+            application = Cors(application, config.cors_origins)
         server = http_server(
             application,
             head_seconds=config.request_seconds,
             drain_seconds=config.drain_seconds,
-            tls=self._tls(),
+            tls=tls_files(config),
         )
         found = listen(config.host, config.rest_port or 0)
         self.rest_port = found.getsockname()[1]
@@ -249,12 +275,16 @@ class Server:
         server.add_generic_rpc_handlers(services.handlers())
         address = f"[{config.host}]" if ":" in config.host else config.host
         address = f"{address}:{config.port}"
+        credentials = grpc_credentials(config)
         try:
-            if (tls := self._tls()) is not None:
-                self.port = server.add_secure_port(address, _credentials(tls))
+            if credentials is not None:
+                self.port = server.add_secure_port(address, credentials)
             else:
                 self.port = server.add_insecure_port(address)
         except RuntimeError as error:
+            listen(config.host, config.port or 0).close()  # says what is wrong with the port
+            if credentials is not None:
+                raise refused_by_grpc() from None
             raise OSError(f"gRPC cannot listen on {address}: {error}") from None
         await server.start()
 
@@ -262,12 +292,6 @@ class Server:
             await server.stop(config.drain_seconds)
 
         return end
-
-    def _tls(self) -> tuple[str, str, str | None] | None:
-        config = self.config
-        if config.tls_certificate is None or config.tls_key is None:
-            return None
-        return config.tls_certificate, config.tls_key, config.tls_client_ca
 
 
 class _Background:
@@ -346,25 +370,13 @@ def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
 
 def _roots(config: ServerConfig) -> tuple[str, ...]:
     """The folders of the models: what a client configures must be below one of them."""
-    return tuple(os.path.dirname(os.path.realpath(model.base_path)) for model in config.models)
-
-
-def _credentials(tls: tuple[str, str, str | None]) -> Any:
-    import grpc
-
-    certificate, key, authority = (_read(path) for path in tls)
-    return grpc.ssl_server_credentials(
-        [(key, certificate)],
-        root_certificates=authority,
-        require_client_auth=authority is not None,
+    paths = [os.path.realpath(model.base_path) for model in config.models]
+    parents = [os.path.dirname(path) for path in paths]
+    # All files are below the root of the file system: beside `/models` there is nothing to serve.
+    return tuple(
+        path if os.path.dirname(parent) == parent else parent
+        for path, parent in zip(paths, parents, strict=True)
     )
-
-
-def _read(path: str | None) -> bytes | None:
-    if path is None:
-        return None
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _check_extra(config: ServerConfig) -> None:

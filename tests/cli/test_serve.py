@@ -8,6 +8,7 @@ import pytest
 from graphc.cli import main
 from graphc.cli.arguments import parse
 from graphc.cli.serve import _Watch, config_of
+from graphc.errors import AttributeValueError
 from graphc.serving.config import BatchingConfig, Latest, ModelConfig, ServerConfig
 
 
@@ -47,6 +48,16 @@ def test_ports_and_limits(model: Path) -> None:
         request_seconds=1.5, max_concurrent=7, max_body_bytes=1024, drain_seconds=2.0,
         poll_seconds=0.0, warm_up=False, host="0.0.0.0", access_log="-",
     )  # fmt: skip
+
+
+def test_browsers(model: Path) -> None:
+    assert config(model).cors_origins == () and config(model).status_page
+    assert config(model, "--rest_api_enable_cors_support").cors_origins == ("*",)
+    allowed = "--cors_allowed_origin=https://a.example", "--cors_allowed_origin=http://b:3000"
+    found = config(model, *allowed, "--status_page=false")
+    assert found.cors_origins == ("https://a.example", "http://b:3000") and not found.status_page
+    with pytest.raises(AttributeValueError, match="allows every origin"):
+        config(model, *allowed, "--rest_api_enable_cors_support")
 
 
 def test_files(tmp_path: Path, model: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from graphc.ir.types import TensorType, parse_type
 from graphc.serving.failures import Failure
+from graphc.serving.models.served import Overview
 
 Arrays = dict[str, np.ndarray]
 
@@ -64,6 +65,7 @@ class FakeManager:
     def __init__(self, **models: FakeServable) -> None:
         self.models = models
         self.configs: Any = None
+        self.retried: list[str] = []
 
     @contextmanager
     def use(
@@ -87,6 +89,14 @@ class FakeManager:
 
     def names(self) -> list[str]:
         return list(self.models)
+
+    def overview(self, name: str) -> Overview:
+        return Overview({"stable": self.models[name].version}, {self.models[name].version: 100}, {})
+
+    def retry(self, name: str) -> None:
+        if name not in self.models:
+            raise Failure("NOT_FOUND", f"Could not find any versions of model {name}")
+        self.retried.append(name)
 
     def reload(self, configs: Any, wait: bool = True) -> None:
         self.configs = configs

@@ -1,9 +1,7 @@
 """The whole server with a saved model: both endpoints, both clients, TLS, tokens, draining."""
 
 import asyncio
-import datetime
 import http.client
-import ipaddress
 import json
 import os
 import re
@@ -32,6 +30,7 @@ from graphc.serving import (
     Server,
     ServerConfig,
 )
+from tests.serving.certificates import Authority
 from tests.serving.fakes import Entry, FakeManager, FakeServable, manager
 
 
@@ -169,33 +168,9 @@ def test_tokens() -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory) -> tuple[str, str]:
     """A certificate for 127.0.0.1, signed by itself, and its key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = ipaddress.ip_address("127.0.0.1")
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(address)]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
-        .sign(key, hashes.SHA256())
-    )
     folder = tmp_path_factory.mktemp("tls")
-    pem = serialization.Encoding.PEM
-    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
-    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "key.pem").write_bytes(key.private_bytes(pem, *private))
-    return str(folder / "cert.pem"), str(folder / "key.pem")
+    path = Authority(folder, "localhost").path
+    return str(path), str(folder / "localhost.key")
 
 
 def test_tls(certificate) -> None:

@@ -114,6 +114,11 @@ class Batcher:
         """The numbers of rows of batches, for warm-up. Empty if requests are not joined."""
         return self._allowed if self._form.batch is not None else ()
 
+    @property
+    def waiting(self) -> int:
+        """How many batches wait."""
+        return len(self._waiting)
+
     def submit(self, inputs: Arrays, deadline: float | None = None) -> Future[dict[str, Array]]:
         """Adds a request. The future's result maps outputs to arrays.
 

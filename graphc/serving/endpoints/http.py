@@ -20,7 +20,13 @@ _WORTH_GZIP = 1024  # bytes
 _IN_THREAD = 1 << 16
 
 
-_CODES = {401: "UNAUTHENTICATED", 404: "NOT_FOUND", 405: "UNIMPLEMENTED", 408: "DEADLINE_EXCEEDED"}
+_CODES = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+}
 
 
 class HttpError(Failure):
@@ -50,6 +56,13 @@ def header(scope: Scope, name: bytes) -> bytes:
         if key == name:
             found = value
     return found
+
+
+def local_path(scope: Scope) -> str:
+    """The path of a request, inside the application into which this one is mounted."""
+    path: str = scope["path"]
+    root = scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes:

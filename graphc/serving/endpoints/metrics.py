@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from graphc._version import __version__
 
@@ -13,7 +13,24 @@ Labels = tuple[str, ...]
 
 # TensorFlow Serving's buckets: 33 powers of 1.8 from 10 microseconds.
 _MICROSECONDS: Final = tuple(10 * 1.8**power for power in range(33))
-_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_SECONDS: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+)
 _ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -36,11 +53,14 @@ class Counter:
         """The number with these labels."""
         return self._values.get(labels, 0)
 
+    def rows(self) -> list[tuple[Labels, float]]:
+        """The labels and the number of each set of labels."""
+        with self._lock:
+            return list(self._values.items())
+
     def samples(self) -> Iterator[tuple[str, str, float]]:
         """Suffix of the name, labels and value of each sample."""
-        with self._lock:
-            values = dict(self._values)
-        for labels, value in values.items():
+        for labels, value in self.rows():
             yield "", _labels(self.labels, labels), value
 
 
@@ -64,12 +84,15 @@ class Histogram:
             counts[at] += 1
             counts[-1] += value
 
+    def rows(self) -> list[tuple[Labels, list[float]]]:
+        """The labels and the counts: one for each bound, one beyond them, and the sum."""
+        with self._lock:
+            return [(labels, list(counts)) for labels, counts in self._counts.items()]
+
     def samples(self) -> Iterator[tuple[str, str, float]]:
         """As for a counter."""
-        with self._lock:
-            rows = {labels: list(counts) for labels, counts in self._counts.items()}
         names = (*self.labels, "le")
-        for labels, counts in rows.items():
+        for labels, counts in self.rows():
             total = 0.0
             for bound, count in zip((*self.bounds, None), counts, strict=False):
                 total += count
@@ -77,6 +100,34 @@ class Histogram:
                 yield "_bucket", _labels(names, (*labels, le)), total
             yield "_sum", _labels(self.labels, labels), counts[-1]
             yield "_count", _labels(self.labels, labels), total
+
+
+class VersionNumbers(NamedTuple):
+    """The requests to a version: how many, how many failed, and their time in seconds.
+
+    Attributes:
+        p50, p99: quantiles; None without requests.
+    """
+
+    requests: int
+    errors: int
+    p50: float | None
+    p99: float | None
+
+
+class BatchNumbers(NamedTuple):
+    """The batches of a signature.
+
+    Attributes:
+        rows: of all of them, without padding.
+        padding: the rows that were added.
+        reasons: why they were released -> how many.
+    """
+
+    batches: int
+    rows: int
+    padding: int
+    reasons: dict[str, int]
 
 
 class Metrics:
@@ -150,6 +201,36 @@ class Metrics:
         self._batch_rows.observe(rows, model, signature)
         self._padding.add(model, signature, by=padded_to - rows)
 
+    def versions(self) -> dict[tuple[str, str], VersionNumbers]:
+        """Model and version -> its requests. The version is "" for requests that had none."""
+        errors: dict[tuple[str, str], int] = {}
+        for (model, version, _, _, status), count in self.requests.rows():
+            if status != "OK":
+                key = model, version
+                errors[key] = errors.get(key, 0) + int(count)
+        return {
+            (model, version): VersionNumbers(
+                int(sum(counts[:-1])),
+                errors.get((model, version), 0),
+                quantile(_SECONDS, counts[:-1], 0.5),
+                quantile(_SECONDS, counts[:-1], 0.99),
+            )
+            for (model, version), counts in self._seconds.rows()
+        }
+
+    def signatures(self) -> dict[tuple[str, str], BatchNumbers]:
+        """Model and signature -> its batches."""
+        found: dict[tuple[str, str], BatchNumbers] = {}
+        reasons: dict[tuple[str, str], dict[str, int]] = {}
+        for (model, signature, reason), count in self.batches.rows():
+            reasons.setdefault((model, signature), {})[reason] = int(count)
+        for (model, signature), counts in self._batch_rows.rows():
+            padding = int(self._padding.value(model, signature))
+            found[model, signature] = BatchNumbers(
+                int(sum(counts[:-1])), int(counts[-1]), padding, reasons.get((model, signature), {})
+            )
+        return found
+
     def add(self, family: Counter | Histogram) -> None:
         """Writes another counter or histogram too."""
         self._families.append(family)
@@ -171,6 +252,32 @@ class Metrics:
         lines += [*_head("graphc_serving_info", "The version.", "gauge"),
                   f"graphc_serving_info{version} 1"]  # fmt: skip
         return ("\n".join(lines) + "\n").encode()
+
+
+def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> float | None:
+    """A quantile of a histogram, by linear interpolation, as Prometheus computes it.
+
+    Args:
+        bounds: the upper bounds of the buckets.
+        counts: how many values are in each, and how many are beyond the last bound.
+
+    Returns:
+        the value; the last bound if it is larger; None without values.
+
+    Examples:
+        >>> from graphc.serving.endpoints.metrics import quantile
+        >>> quantile((1.0, 2.0), (5, 5, 0), 0.9)
+        1.8
+    """
+    total = sum(counts)
+    if not total:
+        return None
+    rank, before, lower = share * total, 0.0, 0.0
+    for bound, count in zip(bounds, counts, strict=False):
+        if count and before + count >= rank:
+            return lower + (bound - lower) * (rank - before) / count
+        before, lower = before + count, bound
+    return bounds[-1]
 
 
 def _head(name: str, text: str, kind: str) -> list[str]:

@@ -14,6 +14,7 @@ from graphc.serving.endpoints.http import (
     Send,
     error_body,
     header,
+    local_path,
     read_body,
     respond,
 )
@@ -96,24 +97,21 @@ class RestApplication:
         await respond(scope, send, status, body, kind, headers)
 
     async def _dispatch(self, scope: Scope, receive: Receive) -> Reply:
-        path = scope["path"]
-        root = scope.get("root_path", "")
-        if root and path.startswith(f"{root}/"):  # mounted in another application
-            path = path[len(root) :]
+        path = local_path(scope)
         if path == "/health/live":
             return b'{"status": "live"}', b"application/json"
         if path == "/health/ready":
             if not self._ready():
                 raise HttpError(503, "not ready")
             return b'{"status": "ready"}', b"application/json"
+        match = _MODEL.fullmatch(path)
+        if match is not None:
+            return await self._model(scope, receive, match)
         self._access.check(header(scope, b"authorization"))
         if path == self._metrics_path:
             _check_method(scope, "GET")
             return self._service.metrics.text(), _PROMETHEUS
-        match = _MODEL.fullmatch(path)
-        if match is None:
-            raise HttpError(404, f"Malformed request: {scope['method']} {path[:200]}")
-        return await self._model(scope, receive, match)
+        raise HttpError(404, f"Malformed request: {scope['method']} {path[:200]}")
 
     async def _model(self, scope: Scope, receive: Receive, match: re.Match[str]) -> Reply:
         version = match["version"]
@@ -130,6 +128,7 @@ class RestApplication:
             method, handler = "GetModelStatus", self._status
         client = scope.get("client")
         with self._service.call("REST", method, client[0] if client else None) as call:
+            self._access.check(header(scope, b"authorization"))
             call.model = target.name
             body, kind = await handler(scope, receive, target, call)
             call.bytes_out = len(body)

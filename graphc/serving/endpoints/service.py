@@ -14,6 +14,7 @@ import numpy as np
 
 from graphc.serving.endpoints.access_log import AccessLog
 from graphc.serving.endpoints.direct import Direct
+from graphc.serving.endpoints.last_errors import LastErrors
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.checks import Types, check_inputs
@@ -36,6 +37,10 @@ class Manager(Protocol):
     def names(self) -> list[str]: ...
 
     def reload(self, configs: Any, wait: bool = True) -> None: ...
+
+    def overview(self, name: str) -> Any: ...
+
+    def retry(self, name: str) -> None: ...
 
 
 class Target(NamedTuple):
@@ -86,6 +91,7 @@ class Service:
     Attributes:
         draining: set to refuse new requests.
         in_progress: how many requests are in progress.
+        errors: why requests failed last.
     """
 
     def __init__(
@@ -106,6 +112,7 @@ class Service:
         self.roots = roots
         self.draining = False
         self.in_progress = 0
+        self.errors = LastErrors()
         self._log = log
         self._direct = Direct() if direct else None
         metrics.gauge(
@@ -150,6 +157,7 @@ class Service:
 
     def _failed(self, call: Call, code: str, text: str) -> None:
         call.status, call.error = code, text
+        self.errors.add(call.model, call.version, call.protocol, call.method, code, text)
 
     def _finished(self, call: Call, seconds: float) -> None:
         # A name that is not served is no label: clients could make up any number of them.

@@ -18,7 +18,7 @@ from graphc.serving.config import BatchingConfig, ModelConfig, Specific, check_n
 from graphc.serving.failures import Failure
 from graphc.serving.models.loader import Loader, Observe
 from graphc.serving.models.servable import LOG, Servable, error_code, text_of
-from graphc.serving.models.served import Served, Version
+from graphc.serving.models.served import Overview, Served, Version
 from graphc.serving.models.versions import Found, VersionStatus, find, select
 from graphc.store.folder import ExecutableCache, open_cache
 
@@ -172,6 +172,15 @@ class Manager:
             raise Failure("NOT_FOUND", f"Could not find version {version} of model {name}")
         return found
 
+    def overview(self, name: str) -> Overview:
+        """How requests reach the versions of a model.
+
+        Raises:
+            Failure: NOT_FOUND: no such model.
+        """
+        with self._lock:
+            return self._served(name).overview()
+
     def is_ready(self) -> bool:
         """Whether each model has an available version."""
         with self._lock:
@@ -232,9 +241,20 @@ class Manager:
             self._wake.set()
             return
         with self._lock:
-            problem = next(filter(None, map(_problem, models)), None)
+            problem = next(filter(None, (served.problem() for served in models)), None)
         if problem is not None:
             raise problem
+
+    def retry(self, name: str) -> None:
+        """Searches for new versions at once, in the background. Versions of this model that could
+        not be loaded are tried again.
+
+        Raises:
+            Failure: NOT_FOUND: no such model.
+        """
+        with self._lock:
+            self._served(name).retry()
+        self._wake.set()
 
     def close(self, timeout: float | None = 30.0) -> bool:
         """Unloads all models when the requests in progress have finished.
@@ -286,7 +306,8 @@ class Manager:
             if not missing:
                 break
             for number in missing:
-                self._load(served, found[number])
+                if not self._closed:
+                    self._load(served, found[number])
         with self._lock:
             _note_absent(served, found)
             leaving = served.to_unload(wanted) if found else set()
@@ -353,24 +374,6 @@ def _note_absent(served: Served, found: dict[int, Found]) -> None:
             message = f"version {number} was not found in base_path"
             served.versions.setdefault(number, Version(number, "END", "NOT_FOUND", message))
             served.asked.add(number)
-
-
-def _problem(served: Served) -> Failure | None:
-    """What the last update of a model did not achieve."""
-    label = served.unavailable_label()
-    if label is not None:
-        return Failure(
-            "FAILED_PRECONDITION",
-            f"Request to assign label to version {label[1]} of model {served.name}, which is not "
-            "currently available for inference",
-        )
-    for version in [served.versions[n] for n in served.asked if n in served.versions]:
-        if version.error_code != "OK":
-            what = f"version {version.number} of model {served.name}: {version.error_message}"
-            return Failure(version.error_code, what)
-    if not served.available or not served.asked:
-        return Failure("NOT_FOUND", f"Could not find any versions of model {served.name}")
-    return None
 
 
 def _without_paths(error: Exception, file: Found, base_path: str) -> str:

@@ -41,10 +41,14 @@ class Batched(Protocol):
 
     Attributes:
         sizes: the batch sizes at which it runs; empty if it joins no requests.
+        waiting: how many batches wait.
     """
 
     @property
     def sizes(self) -> Sequence[int]: ...
+
+    @property
+    def waiting(self) -> int: ...
 
     def submit(self, inputs: Arrays, deadline: float | None) -> Future[dict[str, Array]]:
         """The result of one request."""
@@ -202,6 +206,10 @@ class Servable:
         """The batch sizes at which a signature runs, as far as they are known."""
         batcher = self._batchers.get(signature)
         return (1,) if batcher is None else batcher.sizes or (1,)
+
+    def waiting(self) -> dict[str, int]:
+        """How many batches of each signature wait."""
+        return {name: batcher.waiting for name, batcher in list(self._batchers.items())}
 
     # -- batching and closing -------------------------------------------------------------------
 

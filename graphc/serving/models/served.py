@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from graphc.serving.config import ModelConfig
 from graphc.serving.failures import Failure
@@ -36,6 +37,20 @@ class Version:
     def status(self) -> VersionStatus:
         requests = 0 if self.servable is None else self.servable.uses.total
         return VersionStatus(self.number, self.state, self.error_code, self.error_message, requests)
+
+
+class Overview(NamedTuple):
+    """How requests reach the versions of a model.
+
+    Attributes:
+        labels: label -> version, those that are assigned.
+        shares: version -> percent of the requests that name no version and no label.
+        waiting: signature -> how many batches wait, of all versions.
+    """
+
+    labels: dict[str, int]
+    shares: dict[int, float]
+    waiting: dict[str, int]
 
 
 @dataclass
@@ -143,6 +158,43 @@ class Served:
             self._traffic = Traffic(percent)
 
     # -- status ---------------------------------------------------------------------------------
+
+    def overview(self) -> Overview:
+        """How requests reach the versions, and what waits."""
+        available = self.available
+        percent = {v: p for v, p in self._traffic.percent.items() if p and v in available}
+        if available and not percent:
+            percent = {max(available): 100.0}
+        total = sum(percent.values())
+        waiting: dict[str, int] = {}
+        for servable in [v.servable for v in self.versions.values() if v.servable is not None]:
+            for signature, count in servable.waiting().items():
+                waiting[signature] = waiting.get(signature, 0) + count
+        shares = {version: 100 * part / total for version, part in percent.items()}
+        return Overview(dict(self.labels), shares, waiting)
+
+    def retry(self) -> None:
+        """Lets the next search try versions again that could not be loaded."""
+        for version in self.versions.values():
+            if version.failed is not None:
+                version.failed = version.failed._replace(stamp=())  # equals no file
+
+    def problem(self) -> Failure | None:
+        """What the last update did not achieve."""
+        label = self.unavailable_label()
+        if label is not None:
+            return Failure(
+                "FAILED_PRECONDITION",
+                f"Request to assign label to version {label[1]} of model {self.name}, which is not "
+                "currently available for inference",
+            )
+        for version in [self.versions[n] for n in self.asked if n in self.versions]:
+            if version.error_code != "OK":
+                what = f"version {version.number} of model {self.name}: {version.error_message}"
+                return Failure(version.error_code, what)
+        if not self.available or not self.asked:
+            return Failure("NOT_FOUND", f"Could not find any versions of model {self.name}")
+        return None
 
     def forget(self, found: Mapping[int, Found]) -> None:
         """Removes the oldest ended versions that have no file, or no problem."""

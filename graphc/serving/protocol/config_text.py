@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.errors import AttributeValueError
-from graphc.serving.config import All, BatchingConfig, Latest, ModelConfig, Policy, Specific
+from graphc.serving.config import (
+    All,
+    BatchingConfig,
+    Latest,
+    ModelConfig,
+    Policy,
+    Specific,
+    TlsConfig,
+)
 from graphc.serving.protocol.messages import messages
 
 
@@ -106,6 +114,35 @@ def parse_monitoring(text: str, where: str = "monitoring config") -> str | None:
     if not path.startswith("/"):
         raise AttributeValueError(f"{where}: path must start with '/', got {path!r}")
     return path
+
+
+def parse_ssl(text: str, where: str = "SSL config") -> TlsConfig:
+    """TLS of the gRPC endpoint. `custom_ca` is used if `client_verify` is set, as in TensorFlow
+    Serving.
+
+    Raises:
+        AttributeValueError: the text does not parse, or a value is not in PEM form.
+
+    Examples:
+        >>> from graphc.serving.protocol.config_text import parse_ssl
+        >>> begin = "-----BEGIN CERTIFICATE-----"  # and so on
+        >>> parse_ssl(f'server_key: "{begin}" server_cert: "{begin}"').client_ca is None
+        True
+    """
+    config = _parsed("SSLConfig", text, where)
+    if config.client_verify and not config.custom_ca:
+        raise AttributeValueError(
+            f"{where}: client_verify needs custom_ca",
+            hint="custom_ca is the authority, in PEM form, that signs the clients' certificates",
+        )
+    client_ca = config.custom_ca if config.client_verify else None
+    try:
+        return TlsConfig(config.server_key, config.server_cert, client_ca)
+    except AttributeValueError as error:
+        names = {"key": "server_key", "certificate": "server_cert", "client_ca": "custom_ca"}
+        what = error.what.removeprefix("TlsConfig: ")
+        name, _, rest = what.partition(" ")
+        raise AttributeValueError(f"{where}: {names[name]} {rest}", hint=error.hint) from None
 
 
 def _parsed(name: str, text: str, where: str) -> Any:

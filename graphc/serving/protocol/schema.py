@@ -112,6 +112,9 @@ message BatchingParameters {
 }
 message PrometheusConfig { bool enable = 1; string path = 2; }
 message MonitoringConfig { PrometheusConfig prometheus_config = 1; }
+message SSLConfig {
+  string server_key = 1; string server_cert = 2; string custom_ca = 3; bool client_verify = 4;
+}
 
 message PredictLog { PredictRequest request = 1; PredictResponse response = 2; }
 message ClassifyLog { ClassificationRequest request = 1; ClassificationResponse response = 2; }

@@ -13,6 +13,7 @@ import pytest
 
 from graphc.serving.config import All, BatchingConfig, Latest, ModelConfig, Specific
 from graphc.serving.failures import Failure
+from graphc.serving.models.loader import Loader
 from graphc.serving.models.manager import Manager
 from graphc.serving.models.versions import VersionStatus
 from tests.serving.models.saved import BODY, X, expected, put
@@ -61,6 +62,42 @@ def test_a_new_version_displaces_the_old_one(tmp_path: Path, managing) -> None:
     manager.poll()
     check(manager, 2)
     assert states(manager) == {1: "END", 2: "AVAILABLE"}
+
+
+def test_a_version_is_tried_again(tmp_path: Path, managing, monkeypatch) -> None:
+    put(tmp_path, 1, 1), put(tmp_path, 2, 2)
+    with monkeypatch.context() as patch:
+        real = Loader.load
+
+        def load(loader, name, file):
+            if file.version == 2:
+                raise MemoryError("no memory for version 2")
+            return real(loader, name, file)
+
+        patch.setattr(Loader, "load", load)
+        manager = managing(ModelConfig("m", tmp_path))
+    assert states(manager) == {2: "END", 1: "AVAILABLE"}
+    assert manager.overview("m").shares == {1: 100.0}
+    manager.poll()
+    assert states(manager) == {2: "END", 1: "AVAILABLE"}  # its file has not changed
+    manager.retry("m")
+    manager.poll()
+    assert states(manager) == {2: "AVAILABLE", 1: "END"}
+    assert manager.status("m", 2) == [VersionStatus(2, "AVAILABLE")]
+    with pytest.raises(Failure, match="NOT_FOUND"):
+        manager.retry("other")
+
+
+def test_the_overview(tmp_path: Path, managing) -> None:
+    put(tmp_path, 1, 1), put(tmp_path, 2, 2)
+    labels, traffic = {"old": 1, "next": 7}, {"old": 60, 2: 20, 7: 20}
+    config = ModelConfig("m", tmp_path, All(), labels, traffic)
+    manager = managing(config, batching=BatchingConfig())
+    found = manager.overview("m")
+    assert found.labels == {"old": 1} and found.shares == {1: 75.0, 2: 25.0}
+    assert found.waiting == {"predict": 0, "noisy": 0}
+    with pytest.raises(Failure, match="NOT_FOUND"):
+        manager.overview("other")
 
 
 def test_two_versions_at_once(tmp_path: Path, managing) -> None:

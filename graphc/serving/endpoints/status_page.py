@@ -1,0 +1,181 @@
+"""The status page: models, versions, traffic, latency, batches and the last errors.
+
+The page itself has no data, so that it needs no token. It asks for `status/data` every two seconds,
+with a token that the user enters if the server has tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from graphc.serving.endpoints.access import Access
+from graphc.serving.endpoints.http import (
+    JSON,
+    HttpError,
+    Receive,
+    Scope,
+    Send,
+    error_body,
+    header,
+    local_path,
+    read_body,
+    respond,
+)
+from graphc.serving.endpoints.service import Service
+from graphc.serving.endpoints.status_data import status_data
+from graphc.serving.failures import Failure
+from graphc.serving.protocol.rows import write_json
+
+_PAGE: Final = ("/", "/status")
+_DATA: Final = "/status/data"
+_RELOAD: Final = "/status/reload"
+_PATHS: Final = frozenset({*_PAGE, _DATA, _RELOAD})
+_MARK: Final = b"x-graphc-status"  # a header that other sites cannot send without our consent
+_MOST_BYTES: Final = 4096
+_SECONDS: Final = 10.0
+
+
+class StatusPage:
+    """An ASGI application that adds the status page to another one.
+
+    Paths: `/` and `/status` (GET) are the page, `/status/data` (GET) what it shows as JSON.
+    `/status/reload` (POST `{"model": "NAME"}`) searches at once for new versions, and tries again
+    those that could not be loaded. It refuses what a browser sends for the page of another site.
+
+    Args:
+        application: the other one.
+        service: what it answers with.
+        access: who may see and reload.
+        ready: whether the server takes requests.
+
+    Examples:
+        >>> from graphc.serving.endpoints.metrics import Metrics
+        >>> from graphc.serving.endpoints.rest import RestApplication
+        >>> from graphc.serving.endpoints.service import Service
+        >>> from graphc.serving.endpoints.status_page import StatusPage
+        >>> service = Service(gc.serving.Manager([]), Metrics())
+        >>> application = StatusPage(RestApplication(service), service)
+    """
+
+    def __init__(
+        self,
+        application: Any,
+        service: Service,
+        access: Access | None = None,
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._application = application
+        self._service = service
+        self._access = access or Access()
+        self._ready = ready
+        self._started = time.monotonic()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request, as ASGI 3 defines it."""
+        path = local_path(scope) if scope["type"] == "http" else ""
+        if path not in _PATHS:
+            await self._application(scope, receive, send)
+            return
+        headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+        status, kind = 200, JSON
+        try:
+            if path in _PAGE:
+                _check_method(scope, b"GET")
+                (body, policy), kind = _page(), b"text/html; charset=utf-8"
+                headers += [(b"content-security-policy", policy)]
+                headers += [(b"referrer-policy", b"no-referrer")]
+            elif path == _DATA:
+                body = await self._data(scope)
+            else:
+                status, body = 202, await self._reload(scope, receive)
+        except Failure as failure:
+            if failure.code == "CANCELLED":
+                return  # nobody reads the response
+            status, body = failure.http_status, error_body(failure.message)
+            headers += getattr(failure, "headers", None) or []
+            headers += [(b"connection", b"close")] if status in (408, 413) else []
+        await respond(scope, send, status, body, kind, headers)
+
+    async def _data(self, scope: Scope) -> bytes:
+        _check_method(scope, b"GET")
+        self._access.check(header(scope, b"authorization"))
+        data = await asyncio.to_thread(status_data, self._service, self._started, self._ready())
+        return write_json(data)
+
+    async def _reload(self, scope: Scope, receive: Receive) -> bytes:
+        _check_method(scope, b"POST")
+        client = scope.get("client")
+        with self._service.call("REST", "ReloadModel", client[0] if client else None) as call:
+            self._access.check(header(scope, b"authorization"))
+            _check_same_site(scope)
+            data = await read_body(scope, receive, _MOST_BYTES, _SECONDS)
+            call.bytes_in = len(data)
+            call.model = _model_of(data)
+            self._service.manager.retry(call.model)
+        return b"{}"
+
+
+def _check_method(scope: Scope, method: bytes) -> None:
+    allowed = (b"GET", b"HEAD") if method == b"GET" else (method,)
+    if scope["method"].encode() not in allowed:
+        raise HttpError(
+            405,
+            f"{scope['method'][:20]} is not allowed here, use {method.decode()}",
+            [(b"allow", method)],
+        )
+
+
+def _check_same_site(scope: Scope) -> None:
+    """Refuses what another site sends in the name of a user.
+
+    Raises:
+        HttpError: 403.
+    """
+    site = header(scope, b"sec-fetch-site")
+    origin = header(scope, b"origin")
+    host = header(scope, b"host")
+    foreign = site != b"same-origin" if site else origin and origin.partition(b"://")[2] != host
+    if foreign or not header(scope, _MARK):
+        raise HttpError(403, f"send the header `{_MARK.decode()}: reload`, from the status page")
+
+
+def _model_of(data: bytes) -> str:
+    """The model that a request for reloading names.
+
+    Raises:
+        Failure: INVALID_ARGUMENT: it names none.
+    """
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or not isinstance(value.get("model"), str):
+        raise Failure("INVALID_ARGUMENT", 'the body must be {"model": "NAME"}')
+    name: str = value["model"]
+    return name
+
+
+@cache
+def _page() -> tuple[bytes, bytes]:
+    """The page, and the policy that lets only its own script and style run."""
+    text = files("graphc.serving.endpoints").joinpath("status.html").read_text("utf-8")
+    script, style = (_hash(text, tag) for tag in ("script", "style"))
+    policy = (
+        f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return text.encode(), policy.encode()
+
+
+def _hash(page: str, tag: str) -> str:
+    (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
