@@ -149,7 +149,7 @@ class Client {
   static std::invoke_result_t<Read, const std::string&> read(const std::string& body, Read found) {
     try {
       return found(body);
-    } catch (const std::logic_error& error) {
+    } catch (const std::exception& error) {
       throw Error(200, "INTERNAL", std::string("the response cannot be read: ") + error.what());
     }
   }

@@ -145,6 +145,8 @@ inline Tensor read_tensor(std::string_view message) {
       for (std::size_t i = 0; i < size; i++) content += static_cast<char>(element >> (8 * i));
     }
   }
+  if (count > SIZE_MAX / size) throw std::invalid_argument("a tensor is too large");
+  content.reserve(count * size);
   const std::string last = content.empty() ? std::string(size, '\0') : content.substr(content.size() - size);
   while (content.size() < count * size) content += last;
   return {type, shape, std::move(content)};

@@ -227,6 +227,7 @@ public final class Checks {
     same(failure(() -> client.status("empty")).code(), "INTERNAL");
     ServingException html = failure(() -> client.status("missing"));
     same(List.of(html.status(), html.getMessage()), List.of(502, "<html>Bad gateway</html>"));
+    same(failure(() -> client.status("escapes")).getMessage(), "ü🌷\n\t/\"\\");
   }
 
   private static void tensors() {

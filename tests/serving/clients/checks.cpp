@@ -190,6 +190,7 @@ static void other_servers() {
   const Error html = failure([&] { foreign.status("missing"); });
   same(html.status(), 502);
   same(std::string(html.what()), "<html>Bad gateway</html>");
+  same(std::string(failure([&] { foreign.status("escapes"); }).what()), "ü🌷\n\t/\"\\");
 }
 
 static void texts() {
@@ -201,6 +202,17 @@ static void texts() {
   for (const char* broken : {R"({"error")", R"({"error": )", R"({"error": "\)", R"({"error": "\u12)"}) {
     place = 0;
     detail::string_after(broken, "error", place);
+  }
+}
+
+static void damaged_responses() {
+  std::string entry, response;
+  detail::write_bytes(entry, 1, "t");
+  detail::write_bytes(entry, 2, detail::write_tensor(Tensor::of<std::int64_t>({2, 1}, {1, 2})));
+  detail::write_bytes(response, 1, entry);
+  same(detail::read_response(response).size(), 1u);
+  for (std::size_t size = 1; size < response.size(); size++) {
+    thrown("it ends early", [&] { detail::read_response(std::string(response, 0, size)); });
   }
 }
 
@@ -222,7 +234,8 @@ int main(int count, char** arguments) {
       {"predict", predict}, {"every type", every_type}, {"a large array", a_large_array},
       {"signatures and outputs", signatures_and_outputs}, {"errors of the server", errors_of_the_server},
       {"tokens", tokens}, {"deadlines", deadlines}, {"no server", no_server},
-      {"other servers", other_servers}, {"texts", texts}, {"tensors", tensors},
+      {"other servers", other_servers}, {"texts", texts},
+      {"damaged responses", damaged_responses}, {"tensors", tensors},
   };
   for (const auto& [name, check] : checks) {
     try {

@@ -214,6 +214,20 @@ export const checks = {
     }
     const html = await failure(client.predictRows("missing", []));
     same([html.status, html.message], [502, "<html>Bad gateway</html>"]);
+    same((await failure(client.status("escapes"))).message, 'ü🌷\n\t/"\\');
+  },
+
+  async damaged_responses({ foreign }) {
+    const answer = await fetch(`${foreign}/v1/models/forms:predict`, { method: "POST", body: "" });
+    const bytes = new Uint8Array(await answer.arrayBuffer());
+    let complete = 0;
+    for (let size = 0; size < bytes.length; size++) {
+      const client = new Client(foreign, { fetch: async () => new Response(bytes.slice(0, size)) });
+      const found = await client.predict("forms", {}).catch((error) => error);
+      if (!(found instanceof Error)) complete++; // it ends between two outputs
+      else same([found.name, found.code], ["ServingError", "INTERNAL"]);
+    }
+    same(complete, 6);
   },
 
   async tensors() {

@@ -79,8 +79,10 @@ class _Foreign(BaseHTTPRequestHandler):
             "short": _forms()[:-1],
             "int4": _output("t", messages().TensorProto(dtype=29)),
         }
-        self.send_response(200 if name in bodies else 502)
-        body = bodies.get(name, b"<html>Bad gateway</html>")
+        errors = {"escapes": (400, rb'{"error" : "\u00fc\ud83c\udf37\n\t\/\"\\"}')}
+        bad_gateway = (502, b"<html>Bad gateway</html>")
+        status, body = (200, bodies[name]) if name in bodies else errors.get(name, bad_gateway)
+        self.send_response(status)
         self.send_header("content-length", str(len(body)))
         self.send_header("access-control-allow-origin", "*")
         self.end_headers()

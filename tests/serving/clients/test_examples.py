@@ -60,18 +60,21 @@ def check(command: list[str], address: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
 def test_javascript(address: str) -> None:
     check(["node", str(EXAMPLES["js"])], address)
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @java.needed
 def test_java(address: str, tmp_path: Path) -> None:
     check(java.build(EXAMPLES["java"], tmp_path), address)
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @cpp.needed
 def test_cpp(address: str, tmp_path: Path) -> None:
     check(cpp.build(EXAMPLES["cpp"], tmp_path), address)

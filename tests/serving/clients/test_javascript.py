@@ -74,6 +74,7 @@ def in_browser(addresses: dict[str, str], tmp_path_factory) -> Iterator[dict[str
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 @pytest.mark.skipif(FOUND is None, reason="chromium is not installed")
 @pytest.mark.xdist_group("chromium")
 @pytest.mark.parametrize("name", NAMES)
