@@ -180,8 +180,7 @@ class TlsConfig:
         >>> gc.serving.TlsConfig("server.key", "server.crt")
         Traceback (most recent call last):
         ...
-        graphc.errors.AttributeValueError: TlsConfig: key must be a text in PEM form
-        hint: give the text of the file, which begins with -----BEGIN, not its path
+        graphc.errors.AttributeValueError: TlsConfig: key must be a text in PEM form...
     """
 
     key: str = field(repr=False)
