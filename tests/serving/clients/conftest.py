@@ -20,7 +20,7 @@ from tests.serving.fakes import Entry, FakeManager, FakeServable, manager
 
 @pytest.fixture(scope="session")
 def addresses() -> Iterator[dict[str, str]]:
-    """The addresses of servers by REST.
+    """The addresses of servers by REST, which answer pages of every origin.
 
     `open` has the models of `fakes.manager` and `slow`, which never answers; `guarded` wants the
     token "secret"; `impatient` gives each request 0.3 seconds; no server listens at `closed`;
@@ -36,7 +36,7 @@ def addresses() -> Iterator[dict[str, str]]:
     with ExitStack() as stack:
         found = {}
         for name, more in options.items():
-            config = ServerConfig((), port=None, rest_port=0, **more)
+            config = ServerConfig((), port=None, rest_port=0, cors_origins=("*",), **more)
             server = stack.enter_context(Server(config, manager=models))
             found[name] = f"http://127.0.0.1:{server.rest_port}"
         closed = stack.enter_context(socket.socket())
@@ -84,10 +84,17 @@ class _Foreign(BaseHTTPRequestHandler):
         status, body = (200, bodies[name]) if name in bodies else errors.get(name, bad_gateway)
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
+        self.send_header("access-control-allow-origin", "*")
         self.end_headers()
         self.wfile.write(body)
 
     do_POST = do_GET
+
+    def do_OPTIONS(self) -> None:
+        self.send_response(204)
+        self.send_header("access-control-allow-origin", "*")
+        self.send_header("access-control-allow-headers", "content-type")
+        self.end_headers()
 
     def log_message(self, *given: Any) -> None:
         pass
