@@ -177,6 +177,10 @@ class ServerConfig:
             request: a number of them, or names such as "/gpu:1". None means JAX's default device.
         threads: how many requests run at the same time without batching.
         warm_up: whether a version runs before it takes requests.
+        load_threads, unload_threads: how many versions are loaded, and freed, at the same time.
+        load_retries: how often a version is tried again whose load failed for another reason than
+            its file, such as a lack of memory.
+        load_retry_seconds: the time before it is tried again.
         max_body_bytes: the largest request body.
         max_concurrent: how many requests may be in progress; further ones get RESOURCE_EXHAUSTED.
         request_seconds: the time limit of a request that has none.
@@ -205,6 +209,10 @@ class ServerConfig:
     devices: int | tuple[str, ...] | None = None
     threads: int = 4
     warm_up: bool = True
+    load_threads: int = 4
+    unload_threads: int = 4
+    load_retries: int = 5
+    load_retry_seconds: float = 60.0
     max_body_bytes: int = 64 << 20
     max_concurrent: int = 256
     request_seconds: float = 30.0
@@ -224,9 +232,11 @@ class ServerConfig:
             port = getattr(self, name)
             if port is not None and (type(port) is not int or not 0 <= port < 65536):
                 _refuse(f"{name} must be between 0 and 65535, got {port!r}")
-        for name in ("threads", "max_body_bytes", "max_concurrent"):
+        for name in ("threads", "load_threads", "unload_threads", "max_body_bytes",
+                     "max_concurrent"):  # fmt: skip
             _check_int(name, getattr(self, name), 1)
-        for name in ("poll_seconds", "request_seconds", "drain_seconds"):
+        _check_int("load_retries", self.load_retries, 0)
+        for name in ("poll_seconds", "load_retry_seconds", "request_seconds", "drain_seconds"):
             _check_seconds(name, getattr(self, name))
         _check_bool("warm_up", self.warm_up)
         _check_devices(self.devices)

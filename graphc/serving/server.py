@@ -341,6 +341,10 @@ def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
         devices=resolve_devices(devices, "ServerConfig", "replica"),
         threads=config.threads,
         warm_up=config.warm_up,
+        load_threads=config.load_threads,
+        unload_threads=config.unload_threads,
+        load_retries=config.load_retries,
+        load_retry_seconds=config.load_retry_seconds,
     )
 
 
