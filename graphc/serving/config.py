@@ -130,6 +130,9 @@ class BatchingConfig:
         allowed_batch_sizes: the compiled sizes, in increasing order; the last is max_batch_size.
             If empty: the powers of two below max_batch_size, and max_batch_size.
         pad_variable_length_inputs: whether requests of different lengths may be joined.
+        buckets: the name of another open size -> the values that it is padded to, in increasing
+            order. They hold for all signatures with such a size, in place of those that they were
+            saved with. A version in which it cannot be padded is not loaded.
 
     Raises:
         AttributeValueError: a value is not valid.
@@ -137,6 +140,8 @@ class BatchingConfig:
     Examples:
         >>> gc.serving.BatchingConfig(max_batch_size=32).batch_timeout_micros
         1000
+        >>> gc.serving.BatchingConfig(buckets={"time": (16, 64)}).buckets["time"]
+        (16, 64)
     """
 
     max_batch_size: int = 64
@@ -145,6 +150,7 @@ class BatchingConfig:
     num_batch_threads: int = 2
     allowed_batch_sizes: tuple[int, ...] = ()
     pad_variable_length_inputs: bool = False
+    buckets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "allowed_batch_sizes", tuple(self.allowed_batch_sizes))
@@ -160,6 +166,13 @@ class BatchingConfig:
                 f"({self.max_batch_size}), got {list(sizes)}"
             )
         _check_bool("pad_variable_length_inputs", self.pad_variable_length_inputs)
+        buckets = {name: tuple(row) for name, row in self.buckets.items()}
+        for name, row in buckets.items():
+            for size in row:
+                _check_int(f"buckets of {name!r}", size, 1)
+            if not row or list(row) != sorted(set(row)):
+                _refuse(f"buckets of {name!r} must increase, got {list(row)}")
+        object.__setattr__(self, "buckets", MappingProxyType(buckets))
 
 
 @dataclass(frozen=True)
