@@ -192,5 +192,7 @@ def _reason(facts: dict[str, Any]) -> str:
 def _effect(facts: dict[str, Any]) -> str:
     effects = [f"updates {len(facts['updates'])} variables"] if facts["updates"] else []
     effects += ["draws random numbers"] * facts["random"]
-    effects += [f"buckets of {name}: {row}" for name, row in facts["buckets"].items()]
+    effects += [
+        f"buckets of {name}: {', '.join(map(str, row))}" for name, row in facts["buckets"].items()
+    ]
     return ", ".join(effects)

@@ -47,8 +47,8 @@ def test_ports_and_limits(model: Path) -> None:
     assert found == ServerConfig(
         (ModelConfig("digits", str(model)),), port=None, rest_port=9000, threads=6,
         request_seconds=1.5, max_concurrent=7, max_body_bytes=1024, drain_seconds=2.0,
-        poll_seconds=0.0, warm_up=False, host="0.0.0.0", access_log="-", load_threads=2, unload_threads=1,
-        load_retries=0, load_retry_seconds=0.0,
+        poll_seconds=0.0, warm_up=False, host="0.0.0.0", access_log="-",
+        load_threads=2, unload_threads=1, load_retries=0, load_retry_seconds=0.0,
     )  # fmt: skip
 
 

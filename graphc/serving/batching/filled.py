@@ -40,10 +40,11 @@ def inputs_of_all_sizes(
         known.add(key)
         for count in wanted:
             yield _filled(form, others, batch, count, example)
+    wanted_rows: Sequence[int | None] = rows if batch is not None else [None]
     usual = form.check(examples[0]).run if examples else {}
     for others in _bucketed(form, batch, usual):
         if tuple(sorted(others.items())) not in known:
-            for count in rows or [None]:
+            for count in wanted_rows:
                 yield _filled(form, others, batch, count, examples[0] if examples else None)
 
 
@@ -69,7 +70,7 @@ def _filled(
     sizes = dict(others) if batch is None or count is None else {**others, batch: count}
     found = {}
     for name, type in form.axes.inputs.items():
-        shape = tuple([int(substitute(dim, sizes)) for dim in type.shape])  # type: ignore[arg-type]
+        shape = tuple([int(substitute(dim, sizes)) for dim in type.shape])
         if example is None:
             found[name] = np.zeros(shape, type.dtype)
         else:

@@ -121,13 +121,14 @@ def _requests(record: Any, where: str) -> Iterator[Request]:
     kind = log.WhichOneof("log_type")
     if kind in ("session_run_log", "predict_streamed_log"):
         raise Failure("UNIMPLEMENTED", f"{where}: unsupported log_type for warm-up: {kind}")
-    request = None if kind is None else getattr(log, kind).request
-    if kind == "predict_log":
-        yield Request(where, request.model_spec.signature_name or None, "predict", request)
-    elif kind == "multi_inference_log":
+    if kind is None:
+        return
+    request = getattr(log, kind).request
+    if kind == "multi_inference_log":
         for task in request.tasks:
             method = "classify" if task.method_name == CLASSIFY else "regress"
             yield Request(where, task.model_spec.signature_name or None, method, request.input)
-    elif kind is not None:
-        method = kind.removesuffix("_log")
-        yield Request(where, request.model_spec.signature_name or None, method, request.input)
+        return
+    method = kind.removesuffix("_log")
+    message = request if method == "predict" else request.input
+    yield Request(where, request.model_spec.signature_name or None, method, message)

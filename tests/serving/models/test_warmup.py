@@ -247,3 +247,29 @@ def test_buckets_that_the_configuration_adds(tmp_path: Path, managing, runs) -> 
     batching = BatchingConfig(1, buckets={"time": (6,), "unknown": (1,)})
     assert managing(ModelConfig("m", saved(tmp_path)), batching=batching).is_ready()
     assert shapes(runs) == [(1, 6, 3)]
+
+
+MIXING = {
+    "mean": lambda x: x - gc.reduce_mean(x, 1, keepdims=True, name="wrong"),
+    "cumulative sum": lambda x: gc.cumsum(x, axis=1, name="wrong"),
+    "number of steps": lambda x: x / x.shape[1],
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_a_configuration_that_would_change_results_is_refused(
+    tmp_path: Path, managing, name: str
+) -> None:
+    build = MIXING[name]
+    with gc.Graph() as graph:
+        x = gc.placeholder(("batch", "time", 3), name="x")
+        signature = gc.Signature({"x": x}, {"y": build(x)})
+    (tmp_path / "1").mkdir()
+    gc.save(gc.Session(graph), tmp_path / "1" / "model.gcx", signatures={"predict": signature},
+            platforms=["cpu"])  # fmt: skip
+    batching = BatchingConfig(1, buckets={"time": (8,)})
+    (status,) = managing(ModelConfig("m", tmp_path), batching=batching).status("m")
+    assert (status.state, status.error_code) == ("END", "FAILED_PRECONDITION")
+    message = status.error_message
+    assert message.startswith("signature 'predict': it has buckets, but 'time' cannot be padded: ")
+    assert f"at test_warmup.py:{build.__code__.co_firstlineno}" in message
