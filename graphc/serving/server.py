@@ -310,8 +310,10 @@ def asgi(
 ) -> RestApplication:
     """The REST endpoint as an ASGI application, to mount inside a user's own service.
 
+    `/health/ready` below its path says whether the models are loaded.
+
     Args:
-        manager: the models; the caller starts and closes it.
+        manager: the models; the caller starts and closes it, often in the lifespan of the service.
         metrics: counts the requests.
         max_concurrent, request_seconds: as in `ServerConfig`.
 
@@ -326,7 +328,7 @@ def asgi(
         max_concurrent=max_concurrent,
         request_seconds=request_seconds,
     )
-    return RestApplication(service)
+    return RestApplication(service, ready=getattr(manager, "is_ready", lambda: True))
 
 
 def _manager(config: ServerConfig, metrics: Metrics) -> Manager:

@@ -167,9 +167,12 @@ class Served:
     # -- status ---------------------------------------------------------------------------------
 
     def forget(self, found: Mapping[int, Found]) -> None:
-        """Removes the oldest ended versions that have no file, or no problem."""
+        """Removes the oldest ended versions that have no file, or no problem, and those that are
+        not asked for any more and do not exist."""
         for n, version in list(self.versions.items()):
-            if version.state == "END" and version.failed is not None and n not in found:
+            absent = version.error_code == "NOT_FOUND" and n not in self.asked
+            failed = version.failed is not None and n not in found
+            if version.state == "END" and (absent or failed):
                 del self.versions[n]
         ended = [n for n, v in self.versions.items() if v.state == "END" and v.failed is None]
         for n in sorted(ended)[:-_ENDED]:

@@ -336,6 +336,7 @@ def test_a_configuration_that_fails_displaces_nothing(tmp_path: Path, managing) 
         manager.reload([ModelConfig("m", tmp_path / "nowhere")])
     check(manager, 1)
     manager.reload([ModelConfig("m", tmp_path, Specific((1,)))])
+    assert 9 not in states(manager)
 
 
 def test_another_folder_for_a_model(tmp_path: Path, managing) -> None:
