@@ -11,7 +11,7 @@ from graphc.ir.names import check_length
 from graphc.ir.node import Node, Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
-from graphc.typing import Feeds
+from graphc.typing import ArrayTree, Feeds
 
 MOST_EXAMPLES: Final = 1000
 """As many requests as TensorFlow Serving allows for warm-up."""
@@ -56,7 +56,7 @@ class Signature:
     freeze: bool = False
     given: Feeds = field(default_factory=dict)
     buckets: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    examples: Sequence[Mapping[str, Any]] = ()
+    examples: Sequence[Mapping[str, ArrayTree]] = ()
 
     def __post_init__(self) -> None:
         for what in ("inputs", "outputs"):
