@@ -117,6 +117,15 @@ def test_buckets_of_a_size_that_cannot_be_padded(tmp_path: Path, build, words: s
     saved(tmp_path, build, buckets={"batch": [4]})
 
 
+def test_buckets_of_a_batch_whose_rows_depend_on_each_other(tmp_path: Path) -> None:
+    def build(x):
+        return gc.softmax(x, axis=0, name="s")
+
+    with pytest.raises(ArtifactError, match="'batch', which cannot be padded: Softmax 's' at"):
+        saved(tmp_path, build, buckets={"batch": [4]})
+    assert gc.load(saved(tmp_path, build, buckets={"time": [4]})).signatures["predict"].buckets
+
+
 def test_buckets_of_no_open_size(tmp_path: Path) -> None:
     for name, sizes in [("tim", {}), ("time", {"time": 3})]:
         with pytest.raises(UnknownNameError, match=f"buckets of '{name}'"):
