@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
+from graphc.artifacts.examples import unpacked
 from graphc.artifacts.lowering import Places, x64
 from graphc.artifacts.source import Source
 from graphc.artifacts.state import ModelState, Saved
@@ -19,6 +21,7 @@ from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, ne
 from graphc.ir.calls import explained
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
+from graphc.ir.types import shown_size, shown_types
 from graphc.runtime.buffers.layout import public_names
 from graphc.runtime.core.failures import RUN_FAILED, in_words
 from graphc.runtime.core.forking import FORKING
@@ -49,6 +52,7 @@ class EntryPoint(Uncopied):
         assigned: the variables that it assigns. It is empty although `updates_state` is True if
             only a random stream advances.
         devices: the number of devices that it was saved for.
+        buckets: open size -> the values to which a server pads it.
     """
 
     instead = "send the path of the file: gc.load(path).signatures[name]"
@@ -67,6 +71,8 @@ class EntryPoint(Uncopied):
         self.updates_state = bool(entry.assigned)
         self.assigned = tuple(public_names(entry.assigned))
         self.devices = entry.devices
+        self.buckets = dict(entry.buckets)
+        self._members = source.members
         self._entry = entry
         self._saved = saved
         self._lacking = lacking  # set if there are too few devices; the first call raises the error
@@ -98,6 +104,17 @@ class EntryPoint(Uncopied):
     def notes(self) -> list[str]:
         """Why earlier forms were not used, one line each. Available after a call."""
         return list(self._chain.notes)
+
+    @property
+    def examples(self) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """The examples that the signature was saved with, read from the file.
+
+        Raises:
+            ArtifactCorruptError: they were altered.
+        """
+        if self._entry.examples is None:
+            return []
+        return list(unpacked(self.name, self._entry.inputs, self._entry.examples, self._members))
 
     def program(self) -> Program | None:
         """The program with open sizes, for analyses. Its fetches are the results, in the order of
@@ -267,22 +284,27 @@ class EntryPoint(Uncopied):
         if missing:
             raise FeedError(
                 f"{self.name!r}: input {missing[0]!r} is missing",
-                hint="inputs: " + ", ".join(f"{n}: {t}" for n, t in self.inputs.items()),
+                hint=f"inputs: {_listed(shown_types(self.inputs))}",
             )
         values = [spec.convert(inputs[spec.label]) for spec in self._specs]
         bindings = bind_feeds(self._ports, [value.shape for value in values], {})
         if 0 in bindings.values():
             name = next(name for name, size in bindings.items() if size == 0)
             raise FeedError(
-                f"{self.name!r}: size {name!r} is 0; open sizes of an artifact start at 1",
+                f"{self.name!r}: {shown_size(name, self.inputs)} is 0; open sizes of an artifact "
+                "start at 1",
                 hint="do not call it with an empty batch",
             )
         return values
 
     def __repr__(self) -> str:
-        takes = ", ".join(f"{n}: {t}" for n, t in self.inputs.items())
-        gives = ", ".join(f"{n}: {t}" for n, t in self.outputs.items())
+        takes = _listed(shown_types(self.inputs))
+        gives = _listed(shown_types(self.outputs, self.inputs))
         return f"<EntryPoint {self.name}({takes}) -> {gives}>"
+
+
+def _listed(types: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {type}" for name, type in types.items())
 
 
 def _spread(values: Sequence[Any], places: Places) -> list[Any]:

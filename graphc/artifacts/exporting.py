@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -9,6 +10,8 @@ from typing import Any, Final
 import jax
 
 from graphc.artifacts import graphs, stablehlo
+from graphc.artifacts.buckets import proved
+from graphc.artifacts.examples import packed
 from graphc.artifacts.lowering import (
     Function,
     compiled_within,
@@ -33,12 +36,12 @@ from graphc.errors import (
     UnknownNameError,
     nearest,
 )
-from graphc.ir.dims import as_symbol, symbol, symbols_of
+from graphc.ir.dims import Dim, as_symbol, substitute, symbol, symbols_of
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
-from graphc.ir.rewrite import bind_sizes, rename_feeds
+from graphc.ir.rewrite import bind_sizes, map_dims, rename_feeds
 from graphc.passes.core.target import Target
 from graphc.runtime.feeds.fetches import FetchNest, resolve_feed, resolve_fetch
 from graphc.runtime.freezing.freezing import freeze_program
@@ -81,8 +84,11 @@ def export(
         native: whether it also has native code, for `machine` or the devices of this process.
 
     Raises:
-        FeedError, FetchError: the signature does not fit the graph.
-        ArtifactError: JAX cannot export the program, or it does not fit into the memory limit.
+        FeedError, FetchError: the signature does not fit the graph, or an example does not fit its
+            inputs.
+        UnknownNameError: there is no open size for which the signature gives sizes or buckets.
+        ArtifactError: JAX cannot export the program, it does not fit into the memory limit, or a
+            size with buckets cannot be padded.
     """
     graph = session.graph
     feeds = _feeds(graph, name, signature)
@@ -96,12 +102,17 @@ def export(
             hint="fix the sizes: gc.Signature(..., sizes={...})",
         )
     program = rename_feeds(program, list(feeds))
+    buckets = proved(graph, name, signature, program)
+    names = _own_names(feeds, program)
+    program = map_dims(program, lambda dim: substitute(dim, names))
     order = PortOrder.of(program)
     program = order.reorder(program)
     outputs = tuple(
         Output(Value(output, order.fetches[i].tensor.type), i)
         for output, i in zip(signature.outputs, places, strict=False)
     )
+    inputs = [_value(port) for port in order.feeds]
+    examples, data = packed(name, inputs, signature.examples)
     devices = _devices(session, name, signature, program)
     options = _limited(name, signature, program, options)
     try:
@@ -110,7 +121,9 @@ def export(
         )
     except ExecutionError as error:
         raise _not_lowered(name, error, options) from error
-    return replace(lowered, values=values)
+    rows = {str(names.get(size, size)): row for size, row in buckets.items()}
+    entry = replace(lowered.entry, buckets=rows, examples=examples)
+    return replace(lowered, entry=entry, members={**lowered.members, **data}, values=values)
 
 
 def _feeds(graph: Graph, name: str, signature: Signature) -> dict[str, Tensor]:
@@ -125,6 +138,21 @@ def _feeds(graph: Graph, name: str, signature: Signature) -> dict[str, Tensor]:
                 hint="list it in updates",
             )
     return feeds
+
+
+def _own_names(feeds: Mapping[str, Tensor], program: Program) -> dict[str, Dim]:
+    """New names for the sizes that the user left open with None: they consist of the argument and
+    the number of the axis, as they did of the placeholder."""
+    used = set(program.symbols())
+    found: dict[str, Dim] = {}
+    for argument, tensor in feeds.items():
+        base = tensor.node.name.replace("/", ".")
+        bases = "|".join(map(re.escape, (base, re.sub(r"_\d+$", "", base))))
+        for axis, dim in enumerate(tensor.type.shape):
+            new = f"{argument}_{axis}"
+            if re.fullmatch(rf"({bases})_{axis}(_\d+)?", str(dim)) and new not in used:
+                found.setdefault(str(dim), symbol(new))
+    return found
 
 
 def _not_lowered(name: str, error: ExecutionError, options: CompileOptions) -> ArtifactError:

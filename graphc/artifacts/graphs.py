@@ -27,7 +27,8 @@ _LARGEST = 1 << 28  # bytes of a program's file; the parsed program takes about 
 
 
 def to_data(program: Program) -> bytes:
-    """A functional program with its ports in order, without source lines and devices.
+    """A functional program with its ports in order, without devices. Source lines name the files
+    without their folders.
 
     Raises:
         SerialError: an attribute has a value that cannot be serialised.
@@ -41,7 +42,7 @@ def _portable(program: Program) -> Program:
 
 def _portable_node(node: Node) -> Node:
     regions = tuple([_portable(region) for region in node.regions])
-    return node.replace(source=None, device="", regions=regions)
+    return node.replace(device="", regions=regions)
 
 
 def from_data(

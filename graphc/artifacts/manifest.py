@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from graphc.errors import ArtifactCorruptError
@@ -90,6 +90,22 @@ class Native:
 
 
 @dataclass(frozen=True)
+class Examples:
+    """Examples of requests.
+
+    Attributes:
+        member: the member that holds the bytes of all arrays, one after the other.
+        shapes: for each example, the shape of each input.
+    """
+
+    member: str
+    shapes: tuple[tuple[tuple[int, ...], ...], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"member": self.member, "shapes": self.shapes}
+
+
+@dataclass(frozen=True)
 class Entry:
     """One entry point.
 
@@ -108,6 +124,8 @@ class Entry:
         wide: whether it contains 64-bit values, which must be enabled in JAX.
         memory_limit: how many bytes a run may use on each device. The graph is compiled with this
             limit. None sets no limit.
+        buckets: open size -> the values to which a server pads it.
+        examples: requests that a server runs before it takes others.
     """
 
     stablehlo: str
@@ -124,6 +142,8 @@ class Entry:
     fetches: int
     wide: bool
     memory_limit: int | None = None
+    buckets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    examples: Examples | None = None
 
     def to_json(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -131,6 +151,8 @@ class Entry:
             "inputs": [value.to_json() for value in self.inputs],
             "outputs": [output.to_json() for output in self.outputs],
             "native": None if self.native is None else vars(self.native),
+            "buckets": dict(self.buckets),
+            "examples": None if self.examples is None else self.examples.to_json(),
         }
         return plain | rows
 

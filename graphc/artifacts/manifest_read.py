@@ -10,7 +10,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graphc.artifacts.manifest import Entry, Manifest, Native, Output, Value, VariableRow, corrupt
+from graphc.artifacts.manifest import (
+    Entry,
+    Examples,
+    Manifest,
+    Native,
+    Output,
+    Value,
+    VariableRow,
+    corrupt,
+)
 from graphc.errors import GraphcError
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import DimExpr
@@ -86,6 +95,8 @@ def _entry(
         fetches=_field(data, "fetches", where, int),
         wide=_field(data, "wide", where, bool),
         memory_limit=_memory_limit(data, where),
+        buckets=_buckets(data, where),
+        examples=_examples(data, where, inputs),
     )
     _check_entry(entry, where, variables, members)
     return entry
@@ -95,9 +106,10 @@ def _check_entry(
     entry: Entry, where: str, variables: Sequence[str], members: Sequence[str]
 ) -> None:
     native = entry.native.member if entry.native else None
-    for member in (entry.stablehlo, entry.graph, native):
+    examples = entry.examples.member if entry.examples else None
+    for member in (entry.stablehlo, entry.graph, native, examples):
         if member is not None and member not in members:
-            raise corrupt(f"{where}: its programs", f"be members, got {member[:80]!r}")
+            raise corrupt(f"{where}: its parts", f"be members, got {member[:80]!r}")
     for field in ("written", "read", "assigned"):
         for name in getattr(entry, field):
             if name not in variables:
@@ -135,6 +147,48 @@ def _memory_limit(data: Any, where: str) -> int | None:
     if limit is not None and limit < 1:
         raise corrupt(f"{where}.memory_limit", "be a number of bytes")
     return limit
+
+
+def _buckets(data: Any, where: str) -> Mapping[str, tuple[int, ...]]:
+    if "buckets" not in data:  # a file of version 2 may be older than this field
+        return {}
+    found = _field(data, "buckets", where, dict)
+    for row in found.values():
+        sizes = row if type(row) is list and row else [None]
+        if any(not _size(size) for size in sizes) or sizes != sorted(set(sizes)):
+            raise corrupt(f"{where}.buckets", "map names to increasing sizes")
+    return {name: tuple(row) for name, row in found.items()}
+
+
+def _examples(data: Any, where: str, inputs: Sequence[Value]) -> Examples | None:
+    if "examples" not in data:  # likewise
+        return None
+    found = _optional(data, "examples", where, dict)
+    if found is None:
+        return None
+    where = f"{where}.examples"
+    rows = _field(found, "shapes", where, list)
+    fits = all(
+        type(shapes) is list
+        and len(shapes) == len(inputs)
+        and all(
+            type(shape) is list and _fits(shape, value.type)
+            for shape, value in zip(shapes, inputs, strict=True)
+        )
+        for shapes in rows
+    )
+    if not fits:
+        raise corrupt(f"{where}.shapes", "give a shape of each input")
+    shapes = tuple([tuple([tuple(shape) for shape in row]) for row in rows])
+    return Examples(_text(found, "member", where), shapes)
+
+
+def _fits(shape: Sequence[Any], type: TensorType) -> bool:
+    """Whether this is a shape of a value of the type."""
+    return len(shape) == type.rank and all(
+        _size(size) is not None and (isinstance(dim, DimExpr) or size == dim)
+        for size, dim in zip(shape, type.shape, strict=True)
+    )
 
 
 def _splits(data: Any, where: str, inputs: Sequence[Value]) -> tuple[int | None, ...]:

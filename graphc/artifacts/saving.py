@@ -75,10 +75,11 @@ def save(
         DeviceError: `machine` has fewer GPUs than a signature needs.
         MissingExtraError: `machine` was given, and JAX's CUDA plugin is not installed.
         ArtifactError: an entry point cannot be lowered with open sizes or for a platform, does not
-            fit into the memory limit, or has updates and open sizes with a memory limit; or the
-            file cannot be written.
+            fit into the memory limit, has updates and open sizes with a memory limit, or has
+            buckets for a size that cannot be padded; or the file cannot be written.
         CheckpointError: the checkpoint cannot be written, or a Checkpointer writes to the folder.
-        FeedError, FetchError, UnknownNameError: a signature does not match the graph.
+        FeedError, FetchError, UnknownNameError: a signature does not match the graph, or an example
+            does not match its inputs.
         LayoutError: a replicated signature has no batch to split over the devices.
         StateError: the session is closed or broken.
 

@@ -36,7 +36,8 @@ class SharedArrays:
         self._arrays: WeakValueDictionary[tuple[Content, Sharding], jax.Array] = (
             WeakValueDictionary()
         )
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._making: set[tuple[Content, Sharding]] = set()
 
     def get(
         self,
@@ -52,19 +53,29 @@ class SharedArrays:
                 only claims the content gets no array of another one.
             make: creates the array if there is none. It checks the bytes too.
         """
-        with self._lock:
-            found = self._arrays.get((content, where))
+        key = (content, where)
+        with self._changed:  # files that are loaded at the same time make an array once
+            self._changed.wait_for(lambda: key not in self._making)
+            found = self._arrays.get(key)
+            if found is None:
+                self._making.add(key)
         if found is not None:
             check()
             return found
-        made = make()
-        with self._lock:
-            return self._arrays.setdefault((content, where), made)
+        try:
+            made = make()
+            with self._changed:
+                self._arrays[key] = made
+            return made
+        finally:
+            with self._changed:
+                self._making.discard(key)
+                self._changed.notify_all()
 
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays that are in use."""
-        with self._lock:
+        with self._changed:
             return sum(array.nbytes for array in self._arrays.values())
 
     def __len__(self) -> int:

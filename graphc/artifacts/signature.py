@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from graphc.errors import AttributeValueError
 from graphc.ir.names import check_length
 from graphc.ir.node import Node, Tensor
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
-from graphc.typing import Feeds
+from graphc.typing import ArrayTree, Feeds
+
+MOST_EXAMPLES: Final = 1000
+"""As many requests as TensorFlow Serving allows for warm-up."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,10 @@ class Signature:
         freeze: whether variables are constants, as `gc.freeze` makes them.
         given: tensor or name -> its fixed value, such as {training: False}. For frozen signatures
             only.
+        buckets: open size -> the values to which the model server pads it, such as {"time": [16,
+            64]}. For the size of the batch, these are the sizes of batches.
+        examples: requests, as argument name -> array, that the model server runs before it takes
+            others. They are stored in the file.
 
     Raises:
         AttributeValueError: an argument has an invalid value.
@@ -48,6 +55,8 @@ class Signature:
     replicated: bool = False
     freeze: bool = False
     given: Feeds = field(default_factory=dict)
+    buckets: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    examples: Sequence[Mapping[str, ArrayTree]] = ()
 
     def __post_init__(self) -> None:
         for what in ("inputs", "outputs"):
@@ -57,6 +66,8 @@ class Signature:
                 _refuse(f"output {output!r} must be a tensor or variable, got {tensor!r}")
         _check_updates(self.updates)
         _check_sizes(self.sizes)
+        _check_buckets(self.buckets)
+        _check_examples(self.examples)
         for what in ("replicated", "freeze"):
             if type(getattr(self, what)) is not bool:
                 _refuse(f"{what} must be True or False, got {getattr(self, what)!r}")
@@ -92,6 +103,28 @@ def _check_sizes(sizes: Any) -> None:
         isinstance(name, str) and type(size) is int and size >= 0 for name, size in sizes.items()
     ):
         _refuse(f"sizes must map names to ints, got {sizes!r}", 'sizes={"batch": 32}')
+
+
+def _check_buckets(buckets: Any) -> None:
+    if not isinstance(buckets, Mapping) or not all(
+        isinstance(name, str)
+        and isinstance(row, Sequence)
+        and len(row) > 0
+        and all(type(size) is int and size > 0 for size in row)
+        for name, row in buckets.items()
+    ):
+        _refuse(
+            f"buckets must map names to lists of positive ints, got {buckets!r}",
+            'buckets={"time": [16, 64]}',
+        )
+
+
+def _check_examples(examples: Any) -> None:
+    listed = isinstance(examples, Sequence) and not isinstance(examples, str)
+    if not listed or not all(isinstance(row, Mapping) for row in examples):
+        _refuse("examples must be a list of mappings", 'examples=[{"x": values}]')
+    if len(examples) > MOST_EXAMPLES:
+        _refuse(f"at most {MOST_EXAMPLES} examples are allowed, got {len(examples)}")
 
 
 def _refuse(what: str, hint: str | None = None) -> NoReturn:

@@ -4,6 +4,7 @@ variables. Nothing in it is run."""
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from graphc.artifacts.stablehlo import deserialize
 from graphc.artifacts.ways import GRAPH, NATIVE, STABLEHLO
 from graphc.cli.report import amount, print_json, table
 from graphc.errors import ArtifactVersionError, DeviceError, GraphcError
+from graphc.ir.types import TensorType, shown_types
 from graphc.runtime.buffers.layout import public_names
 
 
@@ -68,6 +70,8 @@ def _facts(path: str, manifest: Manifest, sizes: dict[str, int]) -> dict[str, An
             "updates": public_names(dict.fromkeys(entry.assigned)),
             "random": len(public_names(dict.fromkeys(entry.assigned))) < len(entry.assigned),
             "devices": entry.devices,
+            "buckets": dict(entry.buckets),
+            "examples": _examples(entry),
             "forms": {form: sizes[member] for form, member in _forms(entry).items()},
             **ways[name],
         }
@@ -138,15 +142,40 @@ def _text(manifest: Manifest, facts: dict[str, Any]) -> list[str]:
         *table(signatures),
         "programs",
         *table(programs),
+        *_example_lines(facts["signatures"]),
         f"variables ({len(variables)}, {size})",
         *table([(name, row["type"]) for name, row in variables.items()]),
     ]
 
 
 def _signature(name: str, entry: Entry) -> str:
-    takes = ", ".join(map(str, entry.inputs))
-    gives = ", ".join(str(output.value) for output in entry.outputs)
+    inputs = {value.name: value.type for value in entry.inputs}
+    outputs = {output.value.name: output.value.type for output in entry.outputs}
+    takes = _listed(shown_types(inputs))
+    gives = _listed(shown_types(outputs, inputs))
     return f"{name}({takes}) -> {gives or 'nothing'}"
+
+
+def _listed(types: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {type}" for name, type in types.items())
+
+
+def _examples(entry: Entry) -> list[dict[str, str]]:
+    """For each example the types of its arrays."""
+    return [
+        {
+            value.name: str(TensorType(value.type.dtype, shape))
+            for value, shape in zip(entry.inputs, shapes, strict=True)
+        }
+        for shapes in (entry.examples.shapes if entry.examples is not None else ())
+    ]
+
+
+def _example_lines(signatures: dict[str, Any]) -> list[str]:
+    rows = [
+        (name, _listed(example)) for name, of in signatures.items() for example in of["examples"]
+    ]
+    return ["examples", *table(rows)] if rows else []
 
 
 def _program(facts: dict[str, Any]) -> str:
@@ -162,4 +191,8 @@ def _reason(facts: dict[str, Any]) -> str:
 
 def _effect(facts: dict[str, Any]) -> str:
     effects = [f"updates {len(facts['updates'])} variables"] if facts["updates"] else []
-    return ", ".join(effects + ["draws random numbers"] * facts["random"])
+    effects += ["draws random numbers"] * facts["random"]
+    effects += [
+        f"buckets of {name}: {', '.join(map(str, row))}" for name, row in facts["buckets"].items()
+    ]
+    return ", ".join(effects)

@@ -55,6 +55,25 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         "--enable_model_warmup", type=boolean, nargs="?", const=True, default=True, metavar="BOOL",
         help="run a version before it takes requests (default: true)",
     )  # fmt: skip
+    _add_loading(group)
+
+
+def _add_loading(group: argparse._ArgumentGroup) -> None:
+    for name, what in (("--num_load_threads", "loaded"), ("--num_unload_threads", "freed")):
+        group.add_argument(
+            name, type=int, default=4, metavar="N",
+            help=f"how many versions are {what} at the same time; 0 is one, as in TensorFlow "
+            "Serving (default: 4)",
+        )  # fmt: skip
+    group.add_argument(
+        "--max_num_load_retries", type=count, default=5, metavar="N",
+        help="how often a version is tried again whose load failed for another reason than its "
+        "file (default: 5)",
+    )  # fmt: skip
+    group.add_argument(
+        "--load_retry_interval_micros", type=int, default=60_000_000, metavar="N",
+        help="the time before it is tried again (default: a minute)",
+    )  # fmt: skip
 
 
 def _add_endpoints(parser: argparse.ArgumentParser) -> None:
@@ -181,6 +200,13 @@ def duration(text: str) -> float:
     if value == -1 and not text.strip().startswith("-"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number")
     return max(value, 0.0)
+
+
+def count(text: str) -> int:
+    """An int of at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return int(text)
 
 
 def boolean(text: str) -> bool:

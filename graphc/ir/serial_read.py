@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -256,7 +257,8 @@ class Reader:
         file, _, line = text.rpartition(":")
         if not text:
             return None
-        if not file or not (line.isascii() and line.isdigit()) or len(line) > 9:
+        is_name = file != "" and os.path.basename(file) == file
+        if not is_name or not (line.isascii() and line.isdigit()) or len(line) > 9:
             self.fail(where, f"expected a source such as 'train.py:12', got {text!r:.80}")
         return Source(file, int(line))
 

@@ -47,8 +47,13 @@ class Source(NamedTuple):
 
     @property
     def code(self) -> str:
-        """The text of the line, or an empty string if it cannot be read."""
-        return linecache.getline(self.file, self.line).strip()
+        """The text of the line, or an empty string if it cannot be read.
+
+        A program from a file names the files of its lines without their folders. A file of such a
+        name here may be another one, so it is not read.
+        """
+        is_here = os.path.isabs(self.file) or self.file.startswith("<")
+        return linecache.getline(self.file, self.line).strip() if is_here else ""
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from graphc.errors import TextError
 from graphc.ir.dim_parser import parse_dim
-from graphc.ir.dims import Dim, DimExpr, Shape, substitute
+from graphc.ir.dims import Dim, DimExpr, Shape, substitute, symbol
 from graphc.ir.dtypes import BY_SHORT, DType, as_dtype, short_name
 
 
@@ -56,6 +56,51 @@ class TensorType(NamedTuple):
 
 _UNNAMED = re.compile(r"\bPlaceholder(_\d+)?_\d+\b")
 """The names of the sizes of placeholders without a name; see `graphc.build.specs`."""
+
+
+def shown_types(
+    types: Mapping[str, TensorType], inputs: Mapping[str, TensorType] | None = None
+) -> dict[str, str]:
+    """The types of named inputs or outputs as messages show them.
+
+    `?` also stands for a size that got its name from an input and the number of its axis, because
+    the user wrote None.
+
+    Args:
+        inputs: the inputs, if `types` are outputs.
+
+    >>> shown_types({"x": parse_type("f32[x_0, 4]"), "n": parse_type("i32[batch]")})
+    {'x': 'f32[?, 4]', 'n': 'i32[batch]'}
+    """
+    pattern = re.compile(
+        "|".join([_UNNAMED.pattern, *(rf"\b{name}\b" for name in _own_names(inputs or types))])
+    )
+    return {name: pattern.sub("?", str(type)) for name, type in types.items()}
+
+
+def shown_size(size: str, inputs: Mapping[str, TensorType]) -> str:
+    """An open size of these inputs in words: with its name, or the axis that has it.
+
+    >>> shown_size("x_0", {"x": parse_type("f32[x_0, 4]")})
+    "the size of axis 0 of 'x'"
+    >>> shown_size("batch", {"x": parse_type("f32[batch, 4]")})
+    "size 'batch'"
+    """
+    if _UNNAMED.fullmatch(size) or size in _own_names(inputs):
+        for name, type in inputs.items():
+            if symbol(size) in type.shape:
+                return f"the size of axis {type.shape.index(symbol(size))} of {name!r}"
+    return f"size {size!r}"
+
+
+def _own_names(inputs: Mapping[str, TensorType]) -> list[str]:
+    """The names of sizes that consist of an input and the number of its axis."""
+    return [
+        f"{name}_{axis}"
+        for name, type in inputs.items()
+        for axis, dim in enumerate(type.shape)
+        if str(dim) == f"{name}_{axis}"
+    ]
 
 
 def parse_type(text: str) -> TensorType:

@@ -132,6 +132,9 @@ class BatchingConfig:
         allowed_batch_sizes: the compiled sizes, in increasing order; the last is max_batch_size.
             If empty: the powers of two below max_batch_size, and max_batch_size.
         pad_variable_length_inputs: whether requests of different lengths may be joined.
+        buckets: the name of another open size -> the values that it is padded to, in increasing
+            order. They hold for all signatures with such a size, in place of those that they were
+            saved with. A version in which it cannot be padded is not loaded.
 
     Raises:
         AttributeValueError: a value is not valid.
@@ -139,6 +142,8 @@ class BatchingConfig:
     Examples:
         >>> gc.serving.BatchingConfig(max_batch_size=32).batch_timeout_micros
         1000
+        >>> gc.serving.BatchingConfig(buckets={"time": (16, 64)}).buckets["time"]
+        (16, 64)
     """
 
     max_batch_size: int = 64
@@ -147,6 +152,7 @@ class BatchingConfig:
     num_batch_threads: int = 2
     allowed_batch_sizes: tuple[int, ...] = ()
     pad_variable_length_inputs: bool = False
+    buckets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "allowed_batch_sizes", tuple(self.allowed_batch_sizes))
@@ -162,6 +168,13 @@ class BatchingConfig:
                 f"({self.max_batch_size}), got {list(sizes)}"
             )
         _check_bool("pad_variable_length_inputs", self.pad_variable_length_inputs)
+        buckets = {name: tuple(row) for name, row in self.buckets.items()}
+        for name, row in buckets.items():
+            for size in row:
+                _check_int(f"buckets of {name!r}", size, 1)
+            if not row or list(row) != sorted(set(row)):
+                _refuse(f"buckets of {name!r} must increase, got {list(row)}")
+        object.__setattr__(self, "buckets", MappingProxyType(buckets))
 
 
 @dataclass(frozen=True)
@@ -246,6 +259,10 @@ class ServerConfig:
             request: a number of them, or names such as "/gpu:1". None means JAX's default device.
         threads: how many requests run at the same time without batching.
         warm_up: whether a version runs before it takes requests.
+        load_threads, unload_threads: how many versions are loaded, and freed, at the same time.
+        load_retries: how often a version is tried again whose load failed for another reason than
+            its file, such as a lack of memory.
+        load_retry_seconds: the time before it is tried again.
         max_body_bytes: the largest request body.
         max_concurrent: how many requests may be in progress; further ones get RESOURCE_EXHAUSTED.
         request_seconds: the time limit of a request that has none.
@@ -279,6 +296,10 @@ class ServerConfig:
     devices: int | tuple[str, ...] | None = None
     threads: int = 4
     warm_up: bool = True
+    load_threads: int = 4
+    unload_threads: int = 4
+    load_retries: int = 5
+    load_retry_seconds: float = 60.0
     max_body_bytes: int = 64 << 20
     max_concurrent: int = 256
     request_seconds: float = 30.0
@@ -302,9 +323,11 @@ class ServerConfig:
             port = getattr(self, name)
             if port is not None and (type(port) is not int or not 0 <= port < 65536):
                 _refuse(f"{name} must be between 0 and 65535, got {port!r}")
-        for name in ("threads", "max_body_bytes", "max_concurrent"):
+        for name in ("threads", "load_threads", "unload_threads", "max_body_bytes",
+                     "max_concurrent"):  # fmt: skip
             _check_int(name, getattr(self, name), 1)
-        for name in ("poll_seconds", "request_seconds", "drain_seconds"):
+        _check_int("load_retries", self.load_retries, 0)
+        for name in ("poll_seconds", "load_retry_seconds", "request_seconds", "drain_seconds"):
             _check_seconds(name, getattr(self, name))
         for name in ("warm_up", "status_page"):
             _check_bool(name, getattr(self, name))

@@ -337,8 +337,10 @@ def asgi(
 ) -> RestApplication:
     """The REST endpoint as an ASGI application, to mount inside a user's own service.
 
+    `/health/ready` below its path says whether the models are loaded.
+
     Args:
-        manager: the models; the caller starts and closes it.
+        manager: the models; the caller starts and closes it, often in the lifespan of the service.
         metrics: counts the requests.
         max_concurrent, request_seconds: as in `ServerConfig`.
 
@@ -353,7 +355,7 @@ def asgi(
         max_concurrent=max_concurrent,
         request_seconds=request_seconds,
     )
-    return RestApplication(service)
+    return RestApplication(service, ready=getattr(manager, "is_ready", lambda: True))
 
 
 def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
@@ -369,6 +371,10 @@ def _manager(config: ServerConfig, metrics: Metrics) -> Manager:
         devices=resolve_devices(devices, "ServerConfig", "replica"),
         threads=config.threads,
         warm_up=config.warm_up,
+        load_threads=config.load_threads,
+        unload_threads=config.unload_threads,
+        load_retries=config.load_retries,
+        load_retry_seconds=config.load_retry_seconds,
     )
 
 

@@ -268,6 +268,21 @@ def test_inspect_an_artifact(run: Run, artifact: Path) -> None:
     assert out.startswith("// signature predict\n") and "stablehlo.dot_general" in out
 
 
+def test_inspect_shows_examples_and_buckets(run: Run, tmp_path: Path) -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((None, "time"), name="x")
+        signature = gc.Signature(
+            {"x": x}, {"y": x * 2}, buckets={"time": [4, 8]}, examples=[{"x": [[1, 2, 3]]}]
+        )
+    path = tmp_path / "model.gcx"
+    gc.save(gc.Session(graph), path, signatures={"predict": signature}, platforms=["cpu"])
+    _, out, _ = run("inspect", path)
+    assert "predict(x: f32[?, time]) -> y: f32[?, time]  buckets of time: 4, 8\n" in out
+    assert "examples\n  predict  x: f32[1, 3]\n" in out
+    facts = json.loads(run("inspect", path, "--json")[1])["signatures"]["predict"]
+    assert facts["examples"] == [{"x": "f32[1, 3]"}] and facts["buckets"] == {"time": [4, 8]}
+
+
 # -- export, run, devices -------------------------------------------------------------------
 
 

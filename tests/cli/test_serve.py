@@ -41,12 +41,15 @@ def test_ports_and_limits(model: Path) -> None:
         model, "--port=-1", "--rest_api_port=9000", "--grpc_max_threads=2",
         "--rest_api_num_threads=6", "--rest_api_timeout_in_ms=1500", "--max_concurrent=7",
         "--max_body_bytes=1024", "--drain_seconds=2", "--file_system_poll_wait_seconds=-1",
-        "--enable_model_warmup=false", "--host=0.0.0.0", "--access_log=-",
+        "--enable_model_warmup=false",
+        "--num_load_threads=2", "--num_unload_threads=0", "--max_num_load_retries=0",
+        "--load_retry_interval_micros=-1", "--host=0.0.0.0", "--access_log=-",
     )  # fmt: skip
     assert found == ServerConfig(
         (ModelConfig("digits", str(model)),), port=None, rest_port=9000, threads=6,
         request_seconds=1.5, max_concurrent=7, max_body_bytes=1024, drain_seconds=2.0,
         poll_seconds=0.0, warm_up=False, host="0.0.0.0", access_log="-",
+        load_threads=2, unload_threads=1, load_retries=0, load_retry_seconds=0.0,
     )  # fmt: skip
 
 

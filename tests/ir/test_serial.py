@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,14 @@ def test_programs_are_read_back_with_names_and_sources() -> None:
     assert [str(n.source) for n in loaded.walk()] == [str(n.source) for n in program().walk()]
 
 
+def test_a_line_of_a_program_from_a_file_is_not_read_here(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "p.txt").write_text("another file\n" * 9)
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = load(*from_bytes(to_bytes(*dumped())))
+    source = next(n.source for n in loaded.walk() if n.source)
+    assert source.file == "p.txt" and source.code == ""
+
+
 @pytest.mark.parametrize("short", BY_SHORT)
 def test_constants_of_every_dtype(short: str) -> None:
     dtype = BY_SHORT[short]
@@ -150,6 +159,7 @@ FAULTS: list[tuple[Edit, str]] = [
     (lambda m, a: nodes(m)[0].update(attrs={"transpose_b": 1}), "transpose_b must be of kind bool"),
     (lambda m, a: nodes(m)[0].update(source="p.txt"), "a source such as 'train.py:12'"),
     (lambda m, a: nodes(m)[0].update(source="p:²"), "a source such as 'train.py:12'"),
+    (lambda m, a: nodes(m)[0].update(source="/etc/p:1"), "a source such as 'train.py:12'"),
     (lambda m, a: nodes(m)[0].update(device="nowhere"), "'nowhere' is not a device name"),
     (lambda m, a: nodes(m)[0].update(after=[1]), "after: expected a string, got 1"),
     (lambda m, a: nodes(m)[0].update(regions=[7]), r"regions\[0\]: expected an object"),

@@ -165,14 +165,20 @@ def test_a_server_that_is_stopped_while_it_loads(tmp_path: Path, monkeypatch) ->
         raise Failure("INTERNAL", "an empty file")
 
     def closing(manager: Manager, timeout: float) -> bool:
-        finished = close(manager, timeout)
-        closed.set()
-        return finished
+        pool = manager._updater._pool
+        shutdown = pool.shutdown
+
+        def ended(**options: Any) -> None:
+            shutdown(**options)
+            closed.set()
+
+        pool.shutdown = ended  # type: ignore[method-assign]
+        return close(manager, timeout)
 
     monkeypatch.setattr(Loader, "load", load)
     monkeypatch.setattr(Manager, "close", closing)
     models = (ModelConfig("m", str(tmp_path), All()), ModelConfig("n", str(tmp_path)))
-    server = Server(ServerConfig(models, port=None, rest_port=0))
+    server = Server(ServerConfig(models, port=None, rest_port=0, load_threads=1))
     run = server.serve(started=lambda: started.append(True))
     thread = threading.Thread(target=asyncio.run, args=(run,))
     thread.start()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from graphc.serving.batching.buffers import Buffers, results_of
+from graphc.serving.batching.filled import inputs_of_all_sizes
 from graphc.serving.batching.paddable import Paddable
 from graphc.serving.batching.requests import Array, Arrays, Form, Piece, Request
 from graphc.serving.batching.sizes import allowed_sizes, padded_size, pieces_of
@@ -58,10 +59,14 @@ class Batcher:
         run: computes the outputs of inputs at exactly these sizes. It may run in several threads.
         axes: what is proved about the entry point.
         config: the limits.
+        buckets: open size -> the values that it is padded to.
         observe: called after each batch, in the thread that ran it. It must not raise.
         clock: the time in seconds, as `time.monotonic`.
         threads: the number of threads that run batches, by default as configured. With 0 nothing
             runs until `run_ready` is called.
+
+    Raises:
+        Failure: FAILED_PRECONDITION: a size with buckets cannot be padded.
 
     Examples:
         >>> import numpy as np
@@ -84,6 +89,7 @@ class Batcher:
         config: BatchingConfig | None = None,
         observe: Callable[[BatchReport], None] = lambda report: None,
         *,
+        buckets: Mapping[str, Sequence[int]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         threads: int | None = None,
     ) -> None:
@@ -91,12 +97,13 @@ class Batcher:
         self._run = run
         self._observe = observe
         self._clock = clock
-        self._form = Form(axes, config.pad_variable_length_inputs)
-        self._buffers = Buffers(self._form)
-        self._most_rows = config.max_batch_size
-        self._allowed = allowed_sizes(config)
+        self._form = form = Form(axes, config.pad_variable_length_inputs, buckets or {})
+        self._buffers = Buffers(form)
+        rows = () if form.batch is None else form.buckets.get(form.batch.name, ())
+        self._allowed = allowed_sizes(config, rows)
+        self._most_rows = self._allowed[-1]
         self._waiting = Waiting(
-            config.max_batch_size, config.max_enqueued_batches, config.batch_timeout_micros / 1e6
+            self._most_rows, config.max_enqueued_batches, config.batch_timeout_micros / 1e6
         )
         self._changed = threading.Condition()
         self._running = 0
@@ -111,13 +118,24 @@ class Batcher:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The numbers of rows of batches, for warm-up. Empty if requests are not joined."""
+        """The numbers of rows of batches. Empty if requests are not joined."""
         return self._allowed if self._form.batch is not None else ()
 
     @property
     def waiting(self) -> int:
         """How many batches wait."""
         return len(self._waiting)
+
+    def inputs_of_all_sizes(self, examples: Sequence[Arrays]) -> Iterator[dict[str, Array]]:
+        """Inputs for `run` of each size in which batches run, for warm-up.
+
+        Args:
+            examples: requests, whose values are taken. Without them, the values are zero.
+
+        Raises:
+            Failure: INVALID_ARGUMENT: an example exceeds the largest bucket.
+        """
+        return inputs_of_all_sizes(self._form, self.sizes, examples)
 
     def submit(self, inputs: Arrays, deadline: float | None = None) -> Future[dict[str, Array]]:
         """Adds a request. The future's result maps outputs to arrays.

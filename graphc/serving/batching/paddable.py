@@ -12,7 +12,7 @@ from graphc.artifacts.entry_point import EntryPoint
 from graphc.devices.row_proof import Refusal, RowProof, Rows, prove_rows
 from graphc.ir.dims import as_symbol, symbols_of
 from graphc.ir.program import Program
-from graphc.ir.types import TensorType
+from graphc.ir.types import TensorType, shown_size
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,21 @@ class OpenSize:
         return self.padded and self.alone is None
 
     def __str__(self) -> str:
+        return self.shown({})
+
+    def shown(self, inputs: Mapping[str, TensorType]) -> str:
+        """The answer as a sentence.
+
+        Args:
+            inputs: the inputs, which describe a size without a name.
+        """
+        name = shown_size(self.name, inputs).removeprefix("size ")
+        reason = str(self.refusal or self.alone).replace(repr(self.name), name)
         if self.refusal is not None:
-            return f"{self.name!r} cannot be padded: {self.refusal}"
+            return f"{name} cannot be padded: {reason}"
         if self.alone is not None:
-            return f"{self.name!r} can be padded, but requests cannot be joined: {self.alone}"
-        return f"{self.name!r} can be padded, and requests can be joined"
+            return f"{name} can be padded, but requests cannot be joined: {reason}"
+        return f"{name} can be padded, and requests can be joined"
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,8 @@ class Paddable:
     batch: OpenSize | None
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.sizes.values())) or "all sizes are fixed"
+        rows = [size.shown(self.inputs) for size in self.sizes.values()]
+        return "\n".join(rows) or "all sizes are fixed"
 
 
 def paddable(entry: EntryPoint) -> Paddable:

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,13 +15,15 @@ from graphc.errors import FeedError
 from graphc.ir.dims import substitute
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
+from graphc.ir.types import shown_size
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.serving.batching.paddable import Paddable
-from graphc.serving.batching.sizes import next_power_of_two
+from graphc.serving.batching.sizes import next_power_of_two, padded_size
 from graphc.serving.failures import Failure
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
+_NONE: Mapping[str, Sequence[int]] = MappingProxyType({})
 _MOST_KNOWN = 1024  # the number of different shapes that are remembered
 
 
@@ -46,16 +49,27 @@ class Form:
 
     Args:
         axes: what is proved about the entry point.
-        pad_lengths: whether proved sizes other than the batch are padded to powers of two.
+        pad_lengths: whether proved sizes other than the batch are padded to powers of two, if they
+            have no buckets.
+        buckets: open size -> the values that it is padded to.
+
+    Raises:
+        Failure: FAILED_PRECONDITION: a size with buckets cannot be padded.
     """
 
-    def __init__(self, axes: Paddable, pad_lengths: bool) -> None:
+    def __init__(
+        self, axes: Paddable, pad_lengths: bool, buckets: Mapping[str, Sequence[int]] = _NONE
+    ) -> None:
         self.axes = axes
         self.batch = axes.batch
+        self.buckets = {name: row for name, row in buckets.items() if name in axes.sizes}
+        for name in self.buckets:
+            if not axes.sizes[name].padded:
+                raise Failure("FAILED_PRECONDITION", f"it has buckets, but {axes.sizes[name]}")
         self.padded = [
             size
-            for size in axes.sizes.values()
-            if pad_lengths and size.padded and size is not axes.batch
+            for name, size in axes.sizes.items()
+            if (pad_lengths or name in self.buckets) and size.padded and size is not axes.batch
         ]
         self._ports = Program(
             "request",
@@ -101,8 +115,8 @@ class Form:
             raise _invalid(error.what) from error
         empty = [name for name, size in real.items() if size == 0]
         if empty:
-            raise _invalid(f"size {empty[0]!r} is 0; a request has at least one row")
-        run = {**real, **{s.name: next_power_of_two(real[s.name]) for s in self.padded}}
+            raise _invalid(f"{self._shown(empty[0])} is 0; a request has at least one row")
+        run = {**real, **{s.name: self._padded(s.name, real[s.name]) for s in self.padded}}
         rows = 1 if self.batch is None else real[self.batch.name]
         types = zip(self.axes.inputs.items(), shapes, strict=True)
         padded = tuple(
@@ -114,6 +128,17 @@ class Form:
             for (name, type), _ in types
         )
         return Sizes(rows, real, run, padded)
+
+    def _padded(self, name: str, size: int) -> int:
+        row = self.buckets.get(name)
+        if row is None:
+            return next_power_of_two(size)
+        if size > row[-1]:
+            raise _invalid(f"{self._shown(name)} is {size}, but its largest bucket is {row[-1]}")
+        return padded_size(size, row)
+
+    def _shown(self, name: str) -> str:
+        return shown_size(name, self.axes.inputs)
 
     def key(self, inputs: Arrays, sizes: Sizes) -> tuple[Any, ...]:
         """Requests with equal keys can be joined: they have the same shapes, and the same values

@@ -8,8 +8,11 @@ from collections.abc import Iterator, Sequence
 from graphc.serving.config import BatchingConfig
 
 
-def allowed_sizes(config: BatchingConfig) -> tuple[int, ...]:
+def allowed_sizes(config: BatchingConfig, buckets: Sequence[int] = ()) -> tuple[int, ...]:
     """The numbers of rows that batches are padded to, in increasing order.
+
+    Args:
+        buckets: those that hold if the configuration names none.
 
     Examples:
         >>> from graphc.serving.config import BatchingConfig
@@ -18,6 +21,8 @@ def allowed_sizes(config: BatchingConfig) -> tuple[int, ...]:
     """
     if config.allowed_batch_sizes:
         return config.allowed_batch_sizes
+    if buckets:
+        return tuple(buckets)
     most = config.max_batch_size
     powers = [1 << i for i in range(most.bit_length()) if 1 << i < most]
     return (*powers, most)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 
 import jax
 
@@ -17,9 +16,10 @@ from graphc.errors import ArtifactError
 from graphc.serving.batching.batcher import Batcher, BatchReport
 from graphc.serving.batching.paddable import paddable
 from graphc.serving.config import BatchingConfig
+from graphc.serving.failures import Failure
 from graphc.serving.models.servable import Servable
 from graphc.serving.models.versions import Found
-from graphc.serving.models.warmup import recorded, zeros
+from graphc.serving.models.warmup import warm_up
 
 Observe = Callable[[str, str, BatchReport], None]
 """Takes the model, the signature, and the report of a batch."""
@@ -55,7 +55,7 @@ class Loader:
         Raises:
             ArtifactError: the file is not an artifact, damaged, incomplete, or outside base_path.
             DataError: recorded requests cannot be read.
-            Failure: a recorded request failed, or a run did.
+            Failure: a recorded request failed, a run did, or a size with buckets cannot be padded.
         """
         if found.problem:
             raise ArtifactError(found.problem)
@@ -71,31 +71,28 @@ class Loader:
         ]
         servable = Servable(name, found.version, replicas, self.executor)
         try:
-            self._batch(servable)
+            if self.batching is not None:
+                self._batch(servable, self.batching)
             if self.warm_up:
-                self._warm_up(servable, found)
+                warm_up(servable, found.folder)
         except BaseException:
             servable.close()
             raise
         return servable
 
-    def _batch(self, servable: Servable) -> None:
-        if self.batching is None:
-            return
+    def _batch(self, servable: Servable, batching: BatchingConfig) -> None:
         for name, point in servable.signatures.items():
-            if servable.refusal(name) is None:
+            if servable.refusal(name) is not None:
+                continue
+            try:
                 batcher = Batcher(
                     partial(servable.run, name),
                     paddable(point),
-                    self.batching,
+                    batching,
                     partial(self.observe, servable.name, name),
+                    buckets={**point.buckets, **batching.buckets},
                 )
-                servable.batch(name, batcher)
-
-    def _warm_up(self, servable: Servable, found: Found) -> None:
-        requests = [recorded(found.folder)]
-        for name, point in servable.signatures.items():
-            if servable.refusal(name) is None:
-                requests.append(zeros(point, servable.sizes(name)))
-        for signature, inputs in chain.from_iterable(requests):
-            servable.run_everywhere(signature or servable.default, inputs)
+            except Failure as failure:
+                what = f"signature {name!r}: {failure.message}"
+                raise Failure(failure.code, what) from failure
+            servable.batch(name, batcher)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,19 +15,14 @@ from graphc.artifacts.limits import Limits
 from graphc.artifacts.sharing import Sharing
 from graphc.config import DEFAULT, CompileOptions, Default
 from graphc.errors import GraphcError
-from graphc.serving.config import (
-    BatchingConfig,
-    ModelConfig,
-    SessionConfig,
-    Specific,
-    check_names,
-)
+from graphc.serving.config import BatchingConfig, ModelConfig, SessionConfig, check_names
 from graphc.serving.failures import Failure
 from graphc.serving.models.loader import Loader, Observe
-from graphc.serving.models.servable import LOG, Servable, error_code, text_of
-from graphc.serving.models.served import Overview, Served, Version
+from graphc.serving.models.servable import LOG, Servable, text_of
+from graphc.serving.models.served import Overview, Served
 from graphc.serving.models.sessions import Sessions
-from graphc.serving.models.versions import Found, VersionStatus, find, select
+from graphc.serving.models.updater import Updater
+from graphc.serving.models.versions import VersionStatus
 from graphc.store.folder import ExecutableCache, open_cache
 
 _MOST_STEPS = 256  # compiled sizes of each signature: clients must not fill the memory
@@ -37,7 +33,8 @@ class Manager:
 
     A version is loaded, compiled and warmed up before it is available; then the version before it
     takes no further requests, finishes those that it has, and is unloaded. A version that cannot be
-    loaded displaces nothing: its state says why, and it is tried again when its file changes. With
+    loaded displaces nothing: its state says why, and it is tried again when its file changes.
+    Versions are loaded at the same time, and a slow one does not delay others. With
     the policy Latest, the next older version is served instead. If the folder of a model
     disappears, what is loaded stays.
 
@@ -50,6 +47,10 @@ class Manager:
             and `reload`.
         threads: how many requests run at the same time without batching.
         warm_up: whether versions run before they take requests.
+        load_threads, unload_threads: how many versions are loaded, and freed, at the same time.
+        load_retries: how often a version is tried again whose load failed for another reason than
+            its file, such as a lack of memory.
+        load_retry_seconds: the time before it is tried again.
         devices: each version is loaded once on each; by default on JAX's default device.
         cache: where compiled programs are stored for later processes. The default is the user's
             cache folder; None stores none.
@@ -87,6 +88,10 @@ class Manager:
         poll_seconds: float = 1.0,
         threads: int = 4,
         warm_up: bool = True,
+        load_threads: int = 4,
+        unload_threads: int = 4,
+        load_retries: int = 5,
+        load_retry_seconds: float = 60.0,
         devices: Sequence[jax.Device] = (),
         cache: ExecutableCache | Default | None = DEFAULT,
         trust_native: bool = False,
@@ -110,9 +115,18 @@ class Manager:
             limits,
         )
         self._lock = threading.Lock()  # held for moments: requests take it
-        self._work = threading.Lock()  # held while versions are loaded
-        self._draining: set[threading.Thread] = set()
+        self._searching = threading.Lock()  # held while files are listed
+        self._reloading = threading.Lock()  # held until the versions of a configuration are loaded
         self._wake = threading.Event()
+        self._updater = Updater(
+            self._loader,
+            self._lock,
+            load_threads=load_threads,
+            unload_threads=unload_threads,
+            retries=load_retries,
+            retry_seconds=load_retry_seconds,
+            wake=self._wake.set,
+        )
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -192,9 +206,12 @@ class Manager:
             return self._served(name).overview()
 
     def is_ready(self) -> bool:
-        """Whether each model has an available version."""
+        """Whether each model has an available version, or none that can be loaded. At least one
+        model must have an available version."""
         with self._lock:
-            return all(served.available for served in self._models.values())
+            models = self._models.values()
+            settled = all(served.available or served.has_failed for served in models)
+            return settled and (not models or any(served.available for served in models))
 
     def _served(self, name: str) -> Served:
         served = self._models.get(name)
@@ -205,25 +222,37 @@ class Manager:
     # -- the life of the manager ----------------------------------------------------------------
 
     def start(self) -> None:
-        """Loads the versions that there are, and begins to search for new ones."""
-        self.poll()
-        self._thread = threading.Thread(target=self._poll_forever, name="graphc-poll", daemon=True)
+        """Begins to search for versions, and returns when those that there are have been loaded or
+        have failed."""
+        self._thread = threading.Thread(
+            target=self._search_forever, name="graphc-poll", daemon=True
+        )
         self._thread.start()
+        self.poll()
 
     def poll(self) -> None:
         """Searches once for new versions. Returns when they are loaded or have failed."""
-        with self._work:
+        self._updater.wait(self.search())
+
+    def search(self) -> list[Served]:
+        """Searches once for new versions, which are loaded in the background.
+
+        Returns:
+            all models.
+        """
+        with self._searching:
             with self._lock:
                 models = list(self._models.values())
             for served in models:
-                self._update(served)
+                self._updater.search(served)
+        return models
 
     def reload(self, configs: Sequence[ModelConfig], wait: bool = True) -> None:
         """Replaces the configuration of all models. Models that it does not name are unloaded.
 
         Args:
-            wait: returns when all versions are loaded. Otherwise they are loaded in the
-                background.
+            wait: returns when all versions have been loaded or have failed. Otherwise they are
+                loaded in the background.
 
         Raises:
             Failure: INVALID_ARGUMENT: the configuration is not valid; nothing changes.
@@ -234,7 +263,20 @@ class Manager:
             check_names(tuple(configs))
         except GraphcError as error:
             raise Failure("INVALID_ARGUMENT", text_of(error)) from error
-        with self._work:
+        if not wait:
+            self._configure(configs)
+            return
+        with self._reloading:
+            models = self._configure(configs)
+            self._updater.wait(models)
+            with self._lock:
+                problem = next(filter(None, (served.problem() for served in models)), None)
+        if problem is not None:
+            raise problem
+
+    def _configure(self, configs: Sequence[ModelConfig]) -> list[Served]:
+        """The models with a new configuration, whose versions are being loaded."""
+        with self._searching:
             with self._lock:
                 before, self._models = self._models, {}
                 for config in configs:
@@ -243,17 +285,11 @@ class Manager:
                     self._models[config.name] = served
                 models = list(self._models.values())
                 for served in before.values():
-                    self._unload(served, served.available)
-            if wait:
-                for served in models:
-                    self._update(served)
-        if not wait:
-            self._wake.set()
-            return
-        with self._lock:
-            problem = next(filter(None, (served.problem() for served in models)), None)
-        if problem is not None:
-            raise problem
+                    served.removed = True
+                    self._updater.unload(served, served.available)
+            for served in models:
+                self._updater.search(served)
+        return models
 
     def retry(self, name: str) -> None:
         """Searches for new versions at once, in the background. Versions of this model that could
@@ -263,8 +299,10 @@ class Manager:
             Failure: NOT_FOUND: no such model.
         """
         with self._lock:
-            self._served(name).retry()
-        self._wake.set()
+            served = self._served(name)
+            served.retry()
+        with self._searching:
+            self._updater.search(served)
 
     def close(self, timeout: float | None = 30.0) -> bool:
         """Ends all sessions. Unloads all models when the requests in progress have finished.
@@ -281,117 +319,35 @@ class Manager:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(_left(end))
+        finished = self._updater.close(_left(end))
         with self._lock:
             models, self._models = self._models, {}
             for served in models.values():
-                self._unload(served, served.available)
-            draining = list(self._draining)
+                self._updater.unload(served, served.available)
+            draining = list(self._updater.draining)
         for thread in draining:
             thread.join(_left(end))
-        finished = not any(thread.is_alive() for thread in draining)
+        finished = finished and not any(thread.is_alive() for thread in draining)
         self._pool.shutdown(wait=finished, cancel_futures=True)
         return finished
 
-    def _poll_forever(self) -> None:
+    def _search_forever(self) -> None:
+        pause = self._poll_seconds or None
         while True:
-            self._wake.wait(self._poll_seconds or None)
+            self._wake.wait(pause)
             self._wake.clear()
             if self._closed:
                 return
+            with self._lock:
+                models = list(self._models.values())
+            pause = self._updater.retry(models)
+            if self._poll_seconds:
+                pause = min(self._poll_seconds, math.inf if pause is None else pause)
             try:
-                self.poll()
+                if self._poll_seconds:
+                    self.search()
             except Exception:
                 LOG.exception("the search for new versions failed")
-
-    # -- versions -------------------------------------------------------------------------------
-
-    def _update(self, served: Served) -> None:
-        """Loads what is wanted, then unloads what is not. The caller holds `_work`."""
-        found = find(served.config.base_path)
-        while not self._closed:
-            with self._lock:
-                policy = served.config.policy
-                served.asked = select(policy, found)
-                wanted = select(policy, served.usable(found))
-                missing = served.to_load(wanted, found)
-            if not missing:
-                break
-            for number in missing:
-                if not self._closed:
-                    self._load(served, found[number])
-        with self._lock:
-            _note_absent(served, found)
-            leaving = served.to_unload(wanted) if found else set()
-            served.assign(leaving)
-            self._unload(served, leaving)
-            served.forget(found)
-
-    def _load(self, served: Served, file: Found) -> None:
-        """Loads a version, which is then available. If it fails, its state says why."""
-        with self._lock:
-            version = served.versions.setdefault(file.version, Version(file.version))
-            replaced = version.state == "AVAILABLE"  # its file has changed
-            if not replaced:
-                version.state, version.servable = "LOADING", None
-        try:
-            servable = self._loader.load(served.name, file)
-        except Exception as error:
-            LOG.error("%s version %d was not loaded", served.name, file.version, exc_info=error)
-            with self._lock:
-                version.failed = file
-                version.error_code = error_code(error)
-                version.error_message = _without_paths(error, file, served.config.base_path)
-                version.state = version.state if replaced else "END"
-            return
-        with self._lock:
-            if self._closed:
-                return
-            before = version.servable
-            version.servable, version.loaded, version.failed = servable, file, None
-            version.state, version.error_code, version.error_message = "AVAILABLE", "OK", ""
-            served.assign()
-            if before is not None:
-                self._drain(version, before)
-
-    def _unload(self, served: Served, numbers: set[int]) -> None:
-        """Begins to unload versions, which take no further requests. The caller holds `_lock`."""
-        for number in numbers:
-            version = served.versions[number]
-            version.state = "UNLOADING"
-            if version.servable is not None:
-                self._drain(version, version.servable)
-
-    def _drain(self, version: Version, servable: Servable) -> None:
-        """Closes a servable in the background. The caller holds `_lock`."""
-
-        def drain() -> None:
-            servable.close()
-            with self._lock:
-                if version.servable is servable:
-                    version.servable, version.state = None, "END"
-                self._draining.discard(thread)
-
-        name = f"graphc-drain-{servable.name}-{servable.version}"
-        thread = threading.Thread(target=drain, name=name, daemon=True)
-        self._draining.add(thread)
-        thread.start()
-
-
-def _note_absent(served: Served, found: dict[int, Found]) -> None:
-    """Says in the status which versions the configuration names that do not exist."""
-    policy = served.config.policy
-    for number in policy.versions if isinstance(policy, Specific) else ():
-        if number not in found:
-            message = f"version {number} was not found in base_path"
-            served.versions.setdefault(number, Version(number, "END", "NOT_FOUND", message))
-            served.asked.add(number)
-
-
-def _without_paths(error: Exception, file: Found, base_path: str) -> str:
-    text = text_of(error, file.path)
-    for path in (file.folder, base_path):
-        text = text.replace(path, "...") if path else text
-    return text
 
 
 def _left(end: float | None) -> float | None:

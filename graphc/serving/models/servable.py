@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
 from itertools import count
@@ -26,6 +26,7 @@ from graphc.errors import (
     ShapeError,
     StateError,
 )
+from graphc.ir.dims import symbols_of
 from graphc.runtime.core.failures import RUN_FAILED
 from graphc.serving.failures import Failure
 from graphc.serving.models.private_state import PrivateState
@@ -43,12 +44,11 @@ class Batched(Protocol):
     """What joins requests of one signature to batches: `graphc.serving.batching`.
 
     Attributes:
-        sizes: the batch sizes at which it runs; empty if it joins no requests.
         waiting: how many batches wait.
     """
 
-    @property
-    def sizes(self) -> Sequence[int]: ...
+    def inputs_of_all_sizes(self, examples: Sequence[Arrays]) -> Iterator[dict[str, Array]]:
+        """Inputs of each size in which batches run."""
 
     @property
     def waiting(self) -> int: ...
@@ -129,9 +129,12 @@ class Servable:
             with self._turn:
                 replica.busy -= 1
 
-    def run_everywhere(self, signature: str, inputs: Arrays) -> None:
+    def run_everywhere(self, signature: str, inputs: Arrays) -> dict[str, Array]:
         """Runs a request on each replica, so that each has its program and weights. A signature
         that assigns variables runs on variables that are then forgotten.
+
+        Returns:
+            the results of the last one.
 
         Raises:
             Failure: as for `run`.
@@ -140,11 +143,13 @@ class Servable:
         point = self.signatures.get(signature)
         if refused is not None and (point is None or not point.assigned):
             raise refused
+        outputs: dict[str, Array] = {}
         for replica in self._replicas:
             if refused is not None:
-                PrivateState(self, replica.model).run(signature, inputs)
+                outputs = PrivateState(self, replica.model).run(signature, inputs)
             else:
-                self._run_on(replica, signature, inputs)
+                outputs = self._run_on(replica, signature, inputs)
+        return outputs
 
     def private(self, seed: int | None = None) -> PrivateState:
         """Variables for a session, on one of the replicas in turn. The caller is one of the users.
@@ -238,10 +243,17 @@ class Servable:
         """The text of an error for clients: without paths and lines of the server."""
         return text_of(error, self._path)
 
-    def sizes(self, signature: str) -> Sequence[int]:
-        """The batch sizes at which a signature runs, as far as they are known."""
+    def inputs_of_all_sizes(self, signature: str, examples: Sequence[Arrays]) -> Iterator[Arrays]:
+        """Inputs of a signature for warm-up: the examples, at each size in which batches run.
+        Without examples, the values are zero, and sizes without buckets are 1.
+
+        Raises:
+            Failure: INVALID_ARGUMENT: an example exceeds the largest bucket.
+        """
         batcher = self._batchers.get(signature)
-        return (1,) if batcher is None else batcher.sizes or (1,)
+        if batcher is not None:
+            return batcher.inputs_of_all_sizes(examples)
+        return iter(examples or [_zeros(self.signatures[signature])])
 
     def waiting(self) -> dict[str, int]:
         """How many batches of each signature wait."""
@@ -311,6 +323,8 @@ def text_of(error: Exception, path: str = "") -> str:
     Args:
         path: the artifact, whose name is replaced.
     """
+    if isinstance(error, Failure):
+        return error.message
     if not isinstance(error, GraphcError):
         return str(error).partition("\n")[0] or type(error).__name__
     lines = [error.what, *error.details, *([f"hint: {error.hint}"] if error.hint else [])]
@@ -323,6 +337,13 @@ def error_code(error: Exception) -> str:
     if isinstance(error, Failure):
         return error.code
     return "FAILED_PRECONDITION" if isinstance(error, ArtifactError) else "INTERNAL"
+
+
+def _zeros(point: EntryPoint) -> dict[str, Array]:
+    """Inputs of zeros. Open sizes are 1, which every artifact allows."""
+    names = {name for t in point.inputs.values() for dim in t.shape for name in symbols_of(dim)}
+    ones = dict.fromkeys(names, 1)
+    return {name: np.zeros(t.bind(ones).sizes, t.dtype) for name, t in point.inputs.items()}
 
 
 def _failed(failure: Failure) -> Future[dict[str, Array]]:

@@ -22,7 +22,11 @@ class Version:
     Attributes:
         servable: set while it is available, and while it drains.
         loaded: the file that the servable was loaded from.
-        failed: the file that could not be loaded. It is not tried again until it changes.
+        failed: the file that could not be loaded. It is not tried again until it changes, or
+            until `retry_at`.
+        retry_at: when it is tried again, in seconds of `time.monotonic()`; None if it is not.
+        tried: the file that was tried last.
+        tries: how often it has been tried.
     """
 
     number: int
@@ -32,6 +36,9 @@ class Version:
     servable: Servable | None = None
     loaded: Found | None = None
     failed: Found | None = None
+    retry_at: float | None = None
+    tried: Found | None = None
+    tries: int = 0
 
     @property
     def status(self) -> VersionStatus:
@@ -61,12 +68,18 @@ class Served:
         versions: every version that was found or used, also those that failed or ended.
         labels: label -> version, only labels that were assigned to available versions.
         asked: the versions that the configuration asks for, also those that cannot be loaded.
+        found: the versions in the file system, at the last search.
+        loading: the versions that are being loaded.
+        removed: whether the configuration does not contain the model any more.
     """
 
     config: ModelConfig
     versions: dict[int, Version] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     asked: set[int] = field(default_factory=set)
+    found: Mapping[int, Found] = field(default_factory=dict)
+    loading: set[int] = field(default_factory=set)
+    removed: bool = False
     _traffic: Traffic = field(default_factory=lambda: Traffic({}))
 
     @property
@@ -76,6 +89,13 @@ class Served:
     @property
     def available(self) -> set[int]:
         return {n for n, version in self.versions.items() if version.state == "AVAILABLE"}
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are versions, and none of them could be loaded or will be tried again."""
+        tried = [v for v in self.versions.values() if v.failed is not None]
+        waiting = any(v.retry_at is not None for v in tried)
+        return bool(tried) and not waiting and not self.loading and not self.available
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -121,6 +141,8 @@ class Served:
 
         def is_missing(n: int) -> bool:
             version = self.versions.get(n)
+            if n in self.loading:
+                return False
             if version is None:
                 return True
             loaded = version.state == "AVAILABLE" and version.loaded == found[n]
@@ -176,8 +198,7 @@ class Served:
     def retry(self) -> None:
         """Lets the next search try versions again that could not be loaded."""
         for version in self.versions.values():
-            if version.failed is not None:
-                version.failed = version.failed._replace(stamp=())  # equals no file
+            version.failed = version.retry_at = version.tried = None
 
     def problem(self) -> Failure | None:
         """What the last update did not achieve."""
@@ -197,9 +218,12 @@ class Served:
         return None
 
     def forget(self, found: Mapping[int, Found]) -> None:
-        """Removes the oldest ended versions that have no file, or no problem."""
+        """Removes the oldest ended versions that have no file, or no problem, and those that are
+        not asked for any more and do not exist."""
         for n, version in list(self.versions.items()):
-            if version.state == "END" and version.failed is not None and n not in found:
+            absent = version.error_code == "NOT_FOUND" and n not in self.asked
+            failed = version.failed is not None and n not in found
+            if version.state == "END" and (absent or failed):
                 del self.versions[n]
         ended = [n for n, v in self.versions.items() if v.state == "END" and v.failed is None]
         for n in sorted(ended)[:-_ENDED]:

@@ -1,42 +1,104 @@
-"""Requests that run on a version before it takes others: recorded ones, or zeros of each size."""
+"""Requests that run on a version before it takes others: recorded ones, examples that were saved
+with it, or zeros."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.artifacts.entry_point import EntryPoint
+from graphc.artifacts.signature import MOST_EXAMPLES
 from graphc.data.records.reader import read_tfrecords
 from graphc.errors import DataError
-from graphc.ir.dims import as_symbol, symbols_of
+from graphc.serving.failures import Failure
+from graphc.serving.models.servable import Arrays, Servable
+from graphc.serving.protocol.checks import Types, check_inputs
+from graphc.serving.protocol.examples import read_input
 from graphc.serving.protocol.messages import parse
+from graphc.serving.protocol.results import CLASSIFY, classes_of, values_of
 from graphc.serving.protocol.tensors import decode_all
 
 FILES = ("assets.extra/tf_serving_warmup_requests", "assets/warmup")
 """TFRecords of PredictionLog, relative to the folder of a version."""
-MOST_RECORDS = 1000
 
 
 class Request(NamedTuple):
-    """One request for warm-up.
+    """One recorded request.
 
     Attributes:
+        where: the file and the number of its record, for errors.
         signature: None for the default one.
+        method: "predict", "classify" or "regress".
+        message: the PredictRequest, or the Input of the others.
     """
 
+    where: str
     signature: str | None
-    inputs: Mapping[str, np.ndarray[Any, Any]]
+    method: str
+    message: Any
+
+    def inputs(self, types: Types) -> Mapping[str, np.ndarray[Any, Any]]:
+        """The arrays of the request.
+
+        Raises:
+            Failure: INVALID_ARGUMENT: they do not fit the signature.
+        """
+        if self.method != "predict":
+            return read_input(self.message, types)
+        found = decode_all(self.message.inputs)
+        check_inputs(found, types)
+        return found
+
+
+def warm_up(servable: Servable, folder: str) -> None:
+    """Runs all requests on all replicas, at each size in which batches run.
+
+    Args:
+        folder: the folder of the version, which may hold recorded requests; "" for none.
+
+    Raises:
+        DataError: a file of requests is damaged, too long, or outside the folder.
+        Failure: a request failed. As in TensorFlow Serving, the version is then not served.
+    """
+    served = [name for name in servable.signatures if servable.refusal(name) is None]
+    requests: dict[str, list[Arrays]] = {name: [] for name in served}
+    methods: dict[str, set[str]] = {name: set() for name in served}
+    for request in recorded(folder):
+        name = request.signature or servable.default
+        try:
+            if (refused := servable.refusal(name)) is not None:
+                raise refused
+            requests[name].append(request.inputs(servable.signatures[name].inputs))
+        except Failure as failure:
+            raise Failure(failure.code, f"{request.where}: {failure.message}") from failure
+        methods[name].add(request.method)
+    for name in served:
+        requests[name] += servable.signatures[name].examples
+        for inputs in servable.inputs_of_all_sizes(name, requests[name]):
+            outputs = servable.run_everywhere(name, inputs)
+            _check_methods(methods[name], inputs, outputs)
+
+
+def _check_methods(methods: set[str], inputs: Arrays, outputs: Arrays) -> None:
+    """Checks that the signature suits the methods that were recorded.
+
+    Raises:
+        Failure: INVALID_ARGUMENT: it does not.
+    """
+    for method in methods - {"predict"}:
+        rows = len(next(iter(inputs.values())))
+        (classes_of if method == "classify" else values_of)(outputs, rows)
 
 
 def recorded(folder: str) -> Iterator[Request]:
-    """The requests in the files of a version's folder. Logs of other methods are ignored.
+    """The requests in the files of a version's folder. A record without a request is ignored.
 
     Raises:
         DataError: a file has more than 1000 records, is damaged, or is outside the folder.
-        Failure: a record is not a PredictionLog.
+        Failure: INVALID_ARGUMENT: a record is not a PredictionLog. UNIMPLEMENTED: it is one of a
+            method that this server does not have.
         MissingExtraError: the libraries for records are not installed.
     """
     for name in FILES if folder else ():
@@ -46,31 +108,27 @@ def recorded(folder: str) -> Iterator[Request]:
         if os.path.commonpath([path, folder]) != folder:
             raise DataError(f"{name!r} is outside the folder of the version, through a link")
         for number, record in enumerate(read_tfrecords(path)):
-            if number >= MOST_RECORDS:
-                raise DataError(f"{name!r} has more than {MOST_RECORDS} records")
-            log = parse("PredictionLog", record)
-            if log.WhichOneof("log_type") == "predict_log":
-                request = log.predict_log.request
-                signature = request.model_spec.signature_name or None
-                yield Request(signature, decode_all(request.inputs))
+            if number >= MOST_EXAMPLES:
+                raise DataError(f"{name!r} has more than {MOST_EXAMPLES} records")
+            yield from _requests(record, f"{name}, record {number}")
 
 
-def zeros(point: EntryPoint, sizes: Sequence[int]) -> Iterator[Request]:
-    """Inputs of zeros for an entry point: one request for each batch size.
-
-    Args:
-        sizes: the batch sizes. Other open sizes are 1, which every artifact allows. If no size is
-            open, there is one request.
-    """
-    batch = {as_symbol(t.shape[0]) for t in point.inputs.values() if t.shape}
-    batch.discard(None)
-    names = {name for t in point.inputs.values() for dim in t.shape for name in symbols_of(dim)}
-    for size in sizes if batch else (1,):
-        bindings = {name: size if name in batch else 1 for name in names}
-        yield Request(
-            point.name,
-            {
-                name: np.zeros(type.bind(bindings).sizes, type.dtype)
-                for name, type in point.inputs.items()
-            },
-        )
+def _requests(record: Any, where: str) -> Iterator[Request]:
+    try:
+        log = parse("PredictionLog", record)
+    except Failure as failure:
+        raise Failure(failure.code, f"{where}: {failure.message}") from failure
+    kind = log.WhichOneof("log_type")
+    if kind in ("session_run_log", "predict_streamed_log"):
+        raise Failure("UNIMPLEMENTED", f"{where}: unsupported log_type for warm-up: {kind}")
+    if kind is None:
+        return
+    request = getattr(log, kind).request
+    if kind == "multi_inference_log":
+        for task in request.tasks:
+            method = "classify" if task.method_name == CLASSIFY else "regress"
+            yield Request(where, task.model_spec.signature_name or None, method, request.input)
+        return
+    method = kind.removesuffix("_log")
+    message = request if method == "predict" else request.input
+    yield Request(where, request.model_spec.signature_name or None, method, message)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.ir.dims import as_symbol
-from graphc.ir.types import TensorType
+from graphc.ir.types import TensorType, shown_types
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.tensors import shown
 
@@ -27,16 +27,16 @@ def check_inputs(arrays: Mapping[str, np.ndarray[Any, Any]], types: Types) -> No
     for name, type in types.items():
         array = arrays[name]
         if array.dtype != type.dtype:
-            raise _wrong(name, f"dtype {shown(array.dtype)}", type)
+            raise _wrong(types, name, f"dtype {shown(array.dtype)}")
         if array.ndim != type.rank:
-            raise _wrong(name, f"shape {list(array.shape)}", type)
+            raise _wrong(types, name, f"shape {list(array.shape)}")
         for size, dim in zip(array.shape, type.shape, strict=True):
             symbol = as_symbol(dim)
             if isinstance(dim, int) and size != dim:
-                raise _wrong(name, f"shape {list(array.shape)}", type)
+                raise _wrong(types, name, f"shape {list(array.shape)}")
             if symbol is not None and bound.setdefault(symbol, (size, name))[0] != size:
                 other_size, other = bound[symbol]
-                raise _wrong(name, f"size {size} where {other!r} has {other_size}", type)
+                raise _wrong(types, name, f"size {size} where {other!r} has {other_size}")
 
 
 def check_names(given: Mapping[str, Any], types: Types, where: str) -> None:
@@ -61,8 +61,9 @@ def check_names(given: Mapping[str, Any], types: Types, where: str) -> None:
 
 def listed(types: Types) -> str:
     """The inputs of a signature, for errors."""
-    return ", ".join(f"{name} {type.shown()}" for name, type in types.items()) or "no inputs"
+    return ", ".join(map(" ".join, shown_types(types).items())) or "no inputs"
 
 
-def _wrong(name: str, found: str, type: TensorType) -> Failure:
-    return Failure("INVALID_ARGUMENT", f"input {name!r}: {found}, expected {type.shown()}")
+def _wrong(types: Types, name: str, found: str) -> Failure:
+    wanted = shown_types(types)[name]
+    return Failure("INVALID_ARGUMENT", f"input {name!r}: {found}, expected {wanted}")

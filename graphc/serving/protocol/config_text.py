@@ -1,7 +1,8 @@
 """TensorFlow Serving's configuration files: protobuf text format -> records.
 
 Every file may be one that works with TensorFlow Serving. `traffic { key: "stable" value: 95 }` in a
-model's config is our addition.
+model's config is our addition, and `buckets { key: "time" value { sizes: [16, 64] } }` in the
+parameters of batching.
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ def parse_batching(text: str, where: str = "batching parameters") -> BatchingCon
 
     Examples:
         >>> from graphc.serving.protocol.config_text import parse_batching
-        >>> parse_batching("max_batch_size { value: 32 }").max_batch_size
-        32
+        >>> text = "max_batch_size { value: 32 } buckets { key: 'time' value { sizes: [16, 64] } }"
+        >>> parse_batching(text).max_batch_size, parse_batching(text).buckets["time"]
+        (32, (16, 64))
     """
     message = _parsed("BatchingParameters", text, where)
     wrapped = ("max_batch_size", "batch_timeout_micros", "num_batch_threads",
@@ -93,6 +95,7 @@ def parse_batching(text: str, where: str = "batching parameters") -> BatchingCon
         **given,
         allowed_batch_sizes=sizes,
         pad_variable_length_inputs=message.pad_variable_length_inputs,
+        buckets={name: tuple(row.sizes) for name, row in message.buckets.items()},
     )
 
 

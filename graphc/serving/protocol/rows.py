@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from graphc.ir.dtypes import is_floating
-from graphc.ir.types import TensorType
+from graphc.ir.types import TensorType, shown_types
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.checks import Types, check_names, listed
 from graphc.serving.protocol.tensors import STRING
@@ -235,7 +235,8 @@ def row_shape(name: str, type: TensorType) -> tuple[int, ...]:
     sizes = tuple([size for size in shape if isinstance(size, int)])
     if not type.shape or len(sizes) != len(shape):
         raise invalid(
-            f"the signature does not take examples: input {name!r} is {type.shown()}; use predict"
+            f"the signature does not take examples: input {name!r} is "
+            f"{shown_types({name: type})[name]}; use predict"
         )
     return sizes
 

@@ -120,11 +120,13 @@ message CloseSessionResponse { }
 message HealthCheckRequest { string service = 1; }
 message HealthCheckResponse { int32 status = 1; }
 
+message Sizes { repeated int64 sizes = 1; }
 message BatchingParameters {
   Int64Value max_batch_size = 1; Int64Value batch_timeout_micros = 2;
   Int64Value num_batch_threads = 3; Int64Value max_enqueued_batches = 4;
   StringValue thread_pool_name = 5; repeated int64 allowed_batch_sizes = 6;
   bool pad_variable_length_inputs = 7; BoolValue enable_large_batch_splitting = 8;
+  map<string, Sizes> buckets = 1000;
 }
 message PrometheusConfig { bool enable = 1; string path = 2; }
 message MonitoringConfig { PrometheusConfig prometheus_config = 1; }
@@ -141,10 +143,12 @@ message MultiInferenceLog {
 message PredictionLog {
   oneof log_type {
     ClassifyLog classify_log = 2; RegressLog regress_log = 3; MultiInferenceLog
-    multi_inference_log = 4; PredictLog predict_log = 6;
+    multi_inference_log = 4; bytes session_run_log = 5; PredictLog predict_log = 6;
+    bytes predict_streamed_log = 7;
   }
 }
 """
 """The schema, in the part of the language of .proto files that `messages.py` reads. `traffic` of a
 ModelConfig is our addition: label or version -> percent of the requests that name neither. So are
-the messages of sessions; `steps`, `feedback` and `stop` are for Generate only."""
+`buckets` of BatchingParameters (open size -> the values that it is padded to) and the messages of
+sessions; `steps`, `feedback` and `stop` are for Generate only."""

@@ -75,15 +75,25 @@ def test_batched_is_unbatched(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda x: gc.softmax(x, axis=0, name="wrong"), "Softmax 'wrong' needs all rows"),
-        (lambda x: gc.cumsum(x, axis=0, name="wrong"), "CumSum 'wrong' needs all rows"),
-        (lambda x: x - gc.reduce_mean(x, 0, name="wrong"), "'wrong' adds up all rows"),
+        (
+            lambda x: gc.softmax(x, axis=0, name="wrong"),
+            "Softmax 'wrong' at {} needs all rows",
+        ),
+        (
+            lambda x: gc.cumsum(x, axis=0, name="wrong"),
+            "CumSum 'wrong' at {} needs all rows",
+        ),
+        (
+            lambda x: x - gc.reduce_mean(x, 0, name="wrong"),
+            "'wrong' at {} adds up all rows",
+        ),
     ],
 )
 def test_a_model_that_mixes_rows_is_not_batched(tmp_path: Path, build, words: str) -> None:
     entry = saved(tmp_path, build, ("batch", 3))
     axes = paddable(entry)
-    assert axes.batch is None and words in str(axes)
+    line = build.__code__.co_firstlineno
+    assert axes.batch is None and words.format(f"test_artifacts.py:{line}") in str(axes)
     batcher = Batcher(run_of(entry), axes, threads=0)
     requests = [np.random.default_rng(n).standard_normal((n, 3)).astype("f4") for n in (1, 3)]
     futures = [batcher.submit({"x": x}) for x in requests]

@@ -1,4 +1,5 @@
-"""clients/serving.proto has the fields of the server's messages, and gives a client by gRPC."""
+"""clients/serving.proto and sessions.proto have the fields of the server's messages, and the first
+gives a client by gRPC."""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ INTERNAL = {
     *("PackedTensor", "PackedRequest", "PackedResponse", "BatchingParameters"),
     *("PredictLog", "ClassifyLog", "RegressLog", "MultiInferenceLog", "PredictionLog"),
     *("HealthCheckRequest", "HealthCheckResponse", "PrometheusConfig", "MonitoringConfig"),
+    *("PackedSessionRequest", "SSLConfig", "Sizes"),
     *("StringValue", "BoolValue", "Int64Value", "Any"),
 }
 EXAMPLES = {"Example", "Features", "Feature", "BytesList", "FloatList", "Int64List"}
@@ -64,6 +66,7 @@ def read_proto(text: str) -> tuple[dict[str, Fields], dict[str, dict[str, int]],
 
 
 MESSAGES, ENUMS, CALLS = read_proto(PROTO.read_text())
+MESSAGES |= read_proto((PROTO.parent / "sessions.proto").read_text())[0]
 
 
 def fields_of(descriptor: Any) -> Fields:
@@ -85,7 +88,7 @@ def fields_of(descriptor: Any) -> Fields:
 
 def on_the_wire(kind: str) -> str:
     """The type whose bytes are the same: an enum is an int32, an Example bytes."""
-    kind = kind.replace("google.protobuf.", "")
+    kind = kind.replace("google.protobuf.", "").replace("tensorflow.serving.", "")
     kind = re.sub(r"\bExample\b", "bytes", kind)
     return re.sub(rf"\b({'|'.join(ENUMS)})\b", "int32", kind)
 

@@ -20,7 +20,7 @@ from tests.serving.models.saved import BODY, X, expected, put
 
 
 def states(manager: Manager, name: str = "m") -> dict[int, str]:
-    for thread in list(manager._draining):
+    for thread in list(manager._updater.draining):
         thread.join(60)
     return {status.version: status.state for status in manager.status(name)}
 
@@ -71,7 +71,7 @@ def test_a_version_is_tried_again(tmp_path: Path, managing, monkeypatch) -> None
 
         def load(loader, name, file):
             if file.version == 2:
-                raise MemoryError("no memory for version 2")
+                raise Failure("INVALID_ARGUMENT", "version 2 is not valid")
             return real(loader, name, file)
 
         patch.setattr(Loader, "load", load)
@@ -200,6 +200,7 @@ def test_altered_weights_are_found_before_the_version_is_available(
     path.write_bytes(data.replace(head, bytes(len(head))))
     manager.poll()
     assert states(manager) == {1: "AVAILABLE", 2: "END"}
+    assert "the value of 'head' was altered" in manager.status("m", 2)[0].error_message
     check(manager, 1)
 
 
@@ -280,7 +281,7 @@ def test_versions_share_weights_and_free_them(
     assert arrays.nbytes == one
     check(manager, 2)
     manager.reload([])
-    for thread in list(manager._draining):
+    for thread in list(manager._updater.draining):
         thread.join(60)
     assert len(arrays) == 0
 
@@ -372,6 +373,7 @@ def test_a_configuration_that_fails_displaces_nothing(tmp_path: Path, managing) 
         manager.reload([ModelConfig("m", tmp_path / "nowhere")])
     check(manager, 1)
     manager.reload([ModelConfig("m", tmp_path, Specific((1,)))])
+    assert 9 not in states(manager)
 
 
 def test_another_folder_for_a_model(tmp_path: Path, managing) -> None:
@@ -381,19 +383,11 @@ def test_another_folder_for_a_model(tmp_path: Path, managing) -> None:
     check(manager, 2)
 
 
-def test_reload_in_the_background(tmp_path: Path, managing, monkeypatch) -> None:
+def test_reload_in_the_background(tmp_path: Path, managing) -> None:
     put(tmp_path, 1, 1)
     manager = managing()
-    polled = threading.Event()
-    poll = manager.poll
-
-    def noting() -> None:
-        poll()
-        polled.set()
-
-    monkeypatch.setattr(manager, "poll", noting)
     manager.reload([ModelConfig("m", tmp_path)], wait=False)
-    assert polled.wait(60)
+    manager.poll()
     check(manager, 1)
 
 
@@ -411,16 +405,19 @@ def test_new_versions_are_found_by_polling(tmp_path: Path, monkeypatch, caplog) 
     """An error of one search does not end the searches."""
     put(tmp_path, 1, 1)
     manager = Manager([ModelConfig("m", tmp_path)], poll_seconds=0.01, cache=None)
-    poll, polled, failed = manager.poll, threading.Semaphore(0), []
+    search, polled, failed = manager.search, threading.Semaphore(0), []
 
-    def noting() -> None:
-        if not failed and manager._thread is not None:
+    def noting():
+        if threading.current_thread() is not manager._thread:
+            return search()
+        if not failed:
             failed.append(1)
             raise RuntimeError("once")
-        poll()
+        manager._updater.wait(found := search())
         polled.release()
+        return found
 
-    monkeypatch.setattr(manager, "poll", noting)
+    monkeypatch.setattr(manager, "search", noting)
     with caplog.at_level(logging.CRITICAL, "graphc.serving"):
         manager.start()
         try:

@@ -74,7 +74,7 @@ def test_new_versions_under_load(tmp_path: Path, managing, batching) -> None:
     answered = load(manager, change)
     for number, versions in enumerate(answered):
         assert number + 2 in versions and versions <= {number + 1, number + 2}
-    for thread in list(manager._draining):
+    for thread in list(manager._updater.draining):
         thread.join(60)
     available = [s.version for s in manager.status("m") if s.state == "AVAILABLE"]
     assert available == [ROUNDS + 1]

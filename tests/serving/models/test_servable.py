@@ -133,10 +133,11 @@ def test_closing_waits_for_what_it_was_given(servable: Servable) -> None:
 class Recorder:
     """Stands for a batcher."""
 
-    sizes = (1, 2)
-
     def __init__(self) -> None:
         self.calls: list[object] = []
+
+    def inputs_of_all_sizes(self, examples):
+        return iter([{"x": 1}, {"x": 2}])
 
     def submit(self, inputs, deadline) -> Future:
         self.calls.append((list(inputs), deadline))
@@ -151,7 +152,10 @@ class Recorder:
 def test_a_batcher_takes_the_requests_of_its_signature(servable: Servable) -> None:
     batcher = Recorder()
     servable.batch("predict", batcher)
-    assert servable.sizes("predict") == (1, 2) and servable.sizes("noisy") == (1,)
+    assert list(servable.inputs_of_all_sizes("predict", [])) == [{"x": 1}, {"x": 2}]
+    (zeros,) = servable.inputs_of_all_sizes("noisy", [])
+    np.testing.assert_array_equal(zeros["x"], np.zeros((1, 4), np.float32))
+    assert list(servable.inputs_of_all_sizes("noisy", [{"x": X}])) == [{"x": X}]
     assert servable.predict("predict", {"x": X}, 5.0).result(60) == {"y": "batched"}
     servable.predict("noisy", {"x": X}).result(60)
     assert servable.close(60)
