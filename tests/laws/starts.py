@@ -32,7 +32,6 @@ from graphc.runtime.hlo.custom_calls import targets_of
 from graphc.runtime.targets.numerics import checked
 from graphc.runtime.targets.scripts import CompiledPartition
 from tests.artifacts.forge import entry, forge
-from tests.laws.dtypes import representatives
 from tests.laws.programs import CACHE, Ready, names_of, programs
 
 _LOWERING = "/jax/core/compile/jaxpr_to_mlir_module_duration"
@@ -187,7 +186,6 @@ def main() -> None:
     else:
         warnings.simplefilter("ignore")  # about forking: no thread of JAX runs yet
         was = json.loads((folder / "first.json").read_text())
-        representatives()  # for all forks: only graphs are built, nothing is lowered
         for name in names:
             found[name] = {}
             for ways in runs(was[name]["ways"], was[name]["targets"]):
