@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadgroup
+FAST ?= not slow and not gpu_compile
 SLOW ?= slow
 CUDA_VENV ?= .venv-cuda
 
@@ -14,7 +15,7 @@ demo: $(VENV)/.installed-examples
 
 # Every operator, pass, example and strategy, in a few minutes.
 test: $(VENV)/.installed-test
-	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m "not slow and not gpu_compile"
+	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m "$(FAST)"
 
 # What `test` leaves out: larger models, more devices and dtypes, many processes.
 test-slow: $(VENV)/.installed-test

@@ -84,6 +84,59 @@ def names_of_examples(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+# What gives the same on every JAX, beside the tests that are marked `one_jax` where they stand.
+_ONE_JAX = (
+    # Files, processes and threads; what scikit-learn, browsers and TensorBoard require.
+    "tests/benchmarks/test_zoo.py",
+    "tests/data/test_the_end.py",
+    "tests/data/test_workers.py",
+    "tests/reports/test_graph_browser.py",
+    "tests/reports/test_graph_odd_pages.py",
+    "tests/reports/test_graph_report.py",
+    "tests/sklearn/test_checks.py",
+    "tests/sklearn/test_processes.py",
+    "tests/train/tensorboard/",
+    # What errors and other texts say.
+    "tests/newcomers/test_foreign_names.py",
+    "tests/newcomers/test_index_of_names.py",
+    "tests/newcomers/test_mistakes_of_names.py",
+    "tests/newcomers/test_other_names.py",
+    "tests/newcomers/test_pictures.py",
+    "tests/test_facade.py",
+    "tests/test_reference.py",
+    # Graphs, gradients, records of operators and passes: a program before and after has the same
+    # operators, and the laws of values and dtypes run every operator on each JAX.
+    "tests/laws/test_named_sizes.py",
+    "tests/laws/test_padded_rows.py",
+    "tests/laws/test_row_by_row.py",
+    "tests/passes/attention/test_meaning_of_attention.py",
+    "tests/passes/memory/test_meaning_of_recompute.py",
+    "tests/passes/rolling/test_meaning_of_loops.py",
+    "tests/passes/rolling/test_meaning_of_windows.py",
+    "tests/passes/simplify/test_hoist_products.py",
+    "tests/passes/simplify/test_meaning_of_bodies.py",
+    "tests/passes/simplify/test_meaning_of_marks.py",
+    "tests/passes/sparse/test_meaning_of_rows.py",
+    "tests/passes/test_meaning.py",
+    # What is on the wire, processes and their ends.
+    "tests/serving/clients/",
+    "tests/serving/protocol/",
+    "tests/serving/test_deploy.py",
+    "tests/serving/test_fuzz.py",
+    "tests/serving/test_status_browser.py",
+    "tests/serving/test_tls.py",
+    "tests/cluster/test_launching.py",
+    "tests/cluster/test_spec.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m deselects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(_ONE_JAX):
+            item.add_marker(pytest.mark.one_jax)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--long",

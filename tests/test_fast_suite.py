@@ -82,6 +82,12 @@ def test_every_strategy(strategy: str) -> None:
     assert used, f"no test without @pytest.mark.slow runs {strategy}"
 
 
+def test_what_conftest_marks_one_jax_exists(request: pytest.FixtureRequest) -> None:
+    conftest = request.config.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
+    assert conftest is not None
+    assert [path for path in conftest._ONE_JAX if not (ROOT / path).exists()] == []
+
+
 @pytest.mark.xdist_group("probe of groups")
 def test_a_group_stays_in_one_process(request: pytest.FixtureRequest) -> None:
     """pytest-xdist 3.8 ignores groups under pytest 9.2 (its issue 1386): then each worker computes

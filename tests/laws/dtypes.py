@@ -19,17 +19,29 @@ Outcomes = dict[str, str | None]  # by dtype: None, or the reason why it is refu
 
 
 @cache
-def representatives() -> dict[str, tuple[Case, Outcomes]]:
-    """For each operator the case that takes the most dtypes, with its outcomes; operators whose
-    dtypes are fixed have none."""
-    found: dict[str, tuple[Case, Outcomes]] = {}
+def candidates() -> dict[str, list[Case]]:
+    """The cases of each operator whose dtypes are not fixed."""
+    found: dict[str, list[Case]] = {}
     for case in (case for cases in families().values() for case in cases):
-        if case.op in AROUND_ANOTHER or not any(spec.dtype == "T" for spec in case.inputs):
-            continue
-        outcomes = {dtype: _outcome(case, dtype) for dtype in DTYPES}
-        if case.op not in found or taken(outcomes) > taken(found[case.op][1]):
-            found[case.op] = case, outcomes
+        if case.op not in AROUND_ANOTHER and any(spec.dtype == "T" for spec in case.inputs):
+            found.setdefault(case.op, []).append(case)
     return found
+
+
+@cache
+def representative(op: str) -> tuple[Case, Outcomes] | None:
+    """The first case of an operator that takes the most dtypes, with its outcomes; None if the
+    operator's dtypes are fixed."""
+    found = [
+        (case, {dtype: _outcome(case, dtype) for dtype in DTYPES})
+        for case in candidates().get(op, [])
+    ]
+    return max(found, key=lambda row: taken(row[1]), default=None)
+
+
+def representatives() -> dict[str, tuple[Case, Outcomes]]:
+    """The representative of each operator that has one."""
+    return {op: found for op in candidates() if (found := representative(op)) is not None}
 
 
 def taken(outcomes: Outcomes) -> int:

@@ -28,7 +28,7 @@ from tests.jaxpr.functions import Row
 from tests.jaxpr.kept_functions import KEPT
 from tests.jaxpr.test_functions import ROWS, arguments, drawn, floating, weights
 from tests.laws.case import Case
-from tests.laws.dtypes import representatives
+from tests.laws.dtypes import representative
 from tests.laws.harness import Array, Built, build_case, families, real_parts
 
 CACHE = ("cache",)
@@ -113,7 +113,7 @@ CLASSES = (
 
 def _dtypes(case: Case) -> list[str]:
     """Every class, for the case of an operator that takes most of them; one dtype for others."""
-    known = representatives().get(case.op)
+    known = representative(case.op)
     if known is None or known[0] is not case:
         return list(case.dtypes[:1])
     accepted = [dtype for dtype, reason in known[1].items() if reason is None]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -113,36 +113,51 @@ def batch(begin: int, end: int) -> dict[str, np.ndarray]:
     return {name: value[begin:end] for name, value in DATA.items()}
 
 
-def only(session: gc.Session, metric: Any, feeds: dict[str, np.ndarray]) -> Any:
-    return session.run([metric.update, metric.value], feeds)[1]
+class Found(NamedTuple):
+    """What one session found for a metric."""
+
+    by_batches: Any
+    after_reset: list[Any]  # its state
+    of_all: Any
+    read_alone: Any
 
 
-@pytest.mark.parametrize("devices", [1, 4])
-@pytest.mark.parametrize("case", sorted(CASES))
-def test_batches_of_any_size_give_the_value_of_the_whole(case: str, devices: int) -> None:
-    make, expected = CASES[case]
-    graph, metric = built(make)
-    strategy = gc.devices.DataParallel(devices) if devices > 1 else None
+@pytest.fixture(scope="module", params=[1, 4])
+def found(request: pytest.FixtureRequest) -> dict[str, Found]:
+    """What one session on so many devices found for each case: all metrics are in one program."""
+
+    def makers(feeds: Feeds) -> dict[str, Any]:
+        return {name: make(feeds) for name, (make, _) in CASES.items()}
+
+    graph, metrics = built(makers)
+    updates, values, resets = (
+        [getattr(metric, what) for metric in metrics.values()]
+        for what in ("update", "value", "reset")
+    )
+    strategy = gc.devices.DataParallel(request.param) if request.param > 1 else None
     with gc.Session(graph, strategy=strategy, unused_feeds="ignore") as session:
         for begin, end in pairwise(CUTS):
-            session.run(metric.update, batch(begin, end))
-        value = session.run(metric.value)
-        assert_near(value, expected, rtol=1e-12)
-        session.run(metric.reset)
-        assert_near(only(session, metric, DATA), expected, rtol=1e-12)
+            session.run(updates, batch(begin, end))
+        by_batches = session.run(values)
+        session.run(resets)
+        states = [[session.get(v) for v in metric.variables] for metric in metrics.values()]
+        of_all = session.run([*updates, *values], DATA)[len(updates) :]
+        columns = (by_batches, states, of_all, session.run(values))
+        assert not any(v.trainable for metric in metrics.values() for v in metric.variables)
+    return {name: Found(*row) for name, *row in zip(CASES, *columns, strict=True)}
 
 
+@pytest.mark.xdist_group("streaming metrics")
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_reset_and_state(case: str) -> None:
-    make, expected = CASES[case]
-    graph, metric = built(make)
-    with gc.Session(graph, unused_feeds="ignore") as session:
-        session.run(metric.update, DATA)
-        session.run(metric.reset)
-        assert all(not np.any(session.get(v)) for v in metric.variables)
-        session.run(metric.update, DATA)
-        assert_near(session.run(metric.value), expected, rtol=1e-12)
-        assert not any(v.trainable for v in metric.variables)
+def test_batches_of_any_size_give_the_value_of_the_whole(
+    case: str, found: dict[str, Found]
+) -> None:
+    expected = CASES[case][1]
+    assert_near(found[case].by_batches, expected, rtol=1e-12)
+    assert found[case].after_reset
+    assert not any(np.any(state) for state in found[case].after_reset)
+    assert_near(found[case].of_all, expected, rtol=1e-12)
+    assert_near(found[case].read_alone, expected, rtol=1e-12)
 
 
 def test_counts_beyond_float32_are_exact() -> None:

@@ -36,6 +36,7 @@ def test_threads_see_whole_steps_only(rounds: Rounds) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_killed_writers_leave_whole_files_or_none(rounds: Rounds, tmp_path: Path) -> None:
     number = rounds(5, 200)
     done = subprocess.run(
@@ -55,6 +56,7 @@ def test_killed_writers_leave_whole_files_or_none(rounds: Rounds, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_a_job_that_is_ended_again_and_again(rounds: Rounds, tmp_path: Path) -> None:
     """30 seconds, or 30 minutes: nothing is lost, and memory does not grow."""
     done = subprocess.run(

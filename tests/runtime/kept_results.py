@@ -33,7 +33,7 @@ def built(kind: str) -> tuple[gc.Graph, gc.Tensor, gc.Node]:
         with gc.device("/cpu:0" if kind == "partition" else None):
             w = gc.variable(np.ones((16, 4000), np.float32), name="w")
             product = gc.matmul(x, w)
-            step = w.assign(w + gc.reduce_mean(gc.sort(product, axis=1)) / 16)
+            step = w.assign(w + gc.reduce_mean(product) / 16)
         with gc.device("/cpu:1" if kind == "partition" else None):
             result = product * 2.0
     return graph, result, step

@@ -17,6 +17,7 @@ from graphc.ops.arrays.shape import reshape
 from graphc.ops.arrays.slicing import slice_
 from graphc.ops.core.emit import emit_one
 from graphc.passes.core.elementwise import is_elementwise
+from graphc.passes.core.keys import attrs_key
 from graphc.runtime.buffers.layout import elements
 from graphc.runtime.buffers.update_signatures import STATE, Role, Roles
 
@@ -70,8 +71,7 @@ class Lifting:
         if len(nodes) < len(tensors):
             return None
         if role is None:  # not from state: useful only if no more has to be joined
-            first = nodes[0]
-            if any(n.op is not first.op or n.attrs != first.attrs for n in nodes):
+            if len({(n.op, attrs_key(n.op, n.attrs)) for n in nodes}) > 1:
                 return None
             if not all(map(is_elementwise, nodes)):
                 return None

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import graphc as gc
 from graphc.errors import StateError
 from graphc.ir.parse import parse_program
 from graphc.ir.types import parse_type
@@ -250,3 +251,15 @@ def test_operators_that_look_at_neighbours_are_not_joined() -> None:
     """
     _, local = proposed(text)
     assert ops(local).count("CumSum") == 2 and ops(local).count("Transpose") == 2
+
+
+def test_variables_that_get_different_arrays_in_one_step() -> None:
+    """Constants of several shapes were compared as if they were numbers."""
+    graph = gc.Graph()
+    with graph:
+        variables = [gc.variable(np.ones(n, np.float32), name=f"v{n}") for n in (2, 3)]
+        step = gc.group(*[v.assign(np.arange(v.shape[0], dtype=np.float32)) for v in variables])
+    with gc.Session(graph) as session:
+        session.run(step)
+        found = {name: list(value) for name, value in session.values().items()}
+    assert found == {"v2": [0, 1], "v3": [0, 1, 2]}
