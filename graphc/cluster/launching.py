@@ -118,7 +118,7 @@ class _Supervisor:
 
     def __init__(self, task: Launch, folder: Path) -> None:
         self._task, self._folder = task, folder
-        self._signal: Any = None  # the number of a signal that this process got, or None
+        self._signal = 0  # the number of a signal that this process got
         self._write = Lock()
 
     def run(self) -> int:
@@ -128,12 +128,12 @@ class _Supervisor:
             attempt = 0
             while True:
                 status = self._attempt(attempt)
-                if status == 0 or self._signal is not None or attempt == self._task.restarts:
+                if status == 0 or self._is_stopped() or attempt == self._task.restarts:
                     return status
                 pause = min(self._task.pause * 2**attempt, _LONGEST_PAUSE)
                 self._say(f"restart {attempt + 1} of {self._task.restarts} in {pause:.0f} s")
                 self._sleep(pause)
-                if self._signal is not None:
+                if self._is_stopped():
                     return 128 + self._signal
                 attempt += 1
         finally:
@@ -143,9 +143,12 @@ class _Supervisor:
     def _note(self, number: int, _: Any) -> None:
         self._signal = number
 
+    def _is_stopped(self) -> bool:
+        return self._signal != 0
+
     def _sleep(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while self._signal is None and time.monotonic() < end:
+        while not self._is_stopped() and time.monotonic() < end:
             time.sleep(_TURN)
 
     def _attempt(self, attempt: int) -> int:
@@ -164,7 +167,7 @@ class _Supervisor:
     def _watch(self, processes: Sequence[_Process]) -> int:
         while True:
             failed = [p for p in processes if p.status not in (None, 0)]
-            if failed or self._signal is not None:
+            if failed or self._is_stopped():
                 break
             if all(p.status == 0 for p in processes):
                 return 0
@@ -174,7 +177,7 @@ class _Supervisor:
                 self._end(processes, signal.SIGTERM)
                 return 1
             time.sleep(_TURN)
-        if self._signal is not None:
+        if self._is_stopped():
             self._end(processes, self._signal)
             return max((p.status or 0 for p in processes), default=0) or 128 + self._signal
         first = min(failed, key=lambda p: p.ended_at)

@@ -25,6 +25,7 @@ from graphc.runtime.core.background import in_background
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.profiled import HasProfile
 from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
+from graphc.runtime.feeds.shares import HasShares
 from graphc.runtime.pipeline.placement_log import PlacementLog
 from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.live_state import Homes, LiveState
@@ -38,7 +39,7 @@ from graphc.runtime.workers.workers import HasWorkers, Workers
 from graphc.typing import Feeds, Fetched, Fetches
 
 
-class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
+class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
     """Runs a graph, and holds the values of its variables.
 
     Args:
@@ -333,27 +334,6 @@ class Session(HasVariables, HasWorkers, HasProfile, Uncopied):
         self._refuse_if_useless()
         self._programs.grow()
         return self._state
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this process writes what its cluster has once, such as checkpoints: process 0,
-        or any process if the session uses only its own devices.
-
-        Examples:
-            >>> gc.Session(graph).is_chief
-            True
-        """
-        return not self.spans_processes or jax.process_index() == 0
-
-    @property
-    def spans_processes(self) -> bool:
-        """Whether its steps run on devices of several processes, which all have to run them.
-
-        Examples:
-            >>> gc.Session(graph).spans_processes
-            False
-        """
-        return self._shares is not None
 
     # -- looking inside ---------------------------------------------------------------------
 

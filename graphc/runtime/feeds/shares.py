@@ -61,3 +61,30 @@ def shares_of(devices: Sequence[jax.Device], axis_name: str) -> Shares | None:
     if not spans_processes(devices):
         return None
     return Shares(Mesh(np.array(devices), (axis_name,)))
+
+
+class HasShares:
+    """What a session says about the processes that its steps run on."""
+
+    _shares: Shares | None
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes what its cluster has once, such as checkpoints: process 0,
+        or any process if the session uses only its own devices.
+
+        Examples:
+            >>> gc.Session(graph).is_chief
+            True
+        """
+        return not self.spans_processes or jax.process_index() == 0
+
+    @property
+    def spans_processes(self) -> bool:
+        """Whether its steps run on devices of several processes, which all have to run them.
+
+        Examples:
+            >>> gc.Session(graph).spans_processes
+            False
+        """
+        return self._shares is not None
