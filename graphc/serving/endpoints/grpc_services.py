@@ -83,9 +83,11 @@ class GrpcServices:
 
         async def behave(data: bytes, context: Any) -> bytes:
             try:
-                with self._service.call("GRPC", name, context.peer()) as call:
+                client = context.peer() if self._service.is_logged else None
+                with self._service.call("GRPC", name, client) as call:
                     call.bytes_in = len(data)
-                    self._access.check(_authorization(context))
+                    if self._access.is_limited:
+                        self._access.check(_authorization(context))
                     left = context.time_remaining()
                     found = await method(call, data, left and time.monotonic() + left)
                     call.bytes_out = len(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from graphc.serving.endpoints.access import Access
@@ -110,7 +111,7 @@ class RestApplication:
         if path == self._metrics_path:
             _check_method(scope, "GET")
             return self._service.metrics.text(), _PROMETHEUS
-        match = _MODEL.fullmatch(path)
+        match = _matched(path)
         if match is None:
             raise HttpError(404, f"Malformed request: {scope['method']} {path[:200]}")
         return await self._model(scope, receive, match)
@@ -211,6 +212,11 @@ class RestApplication:
 
         named = target._replace(signature=signature)
         return await self._service.infer(call, named, read, gone=gone)
+
+
+@lru_cache(maxsize=256)
+def _matched(path: str) -> re.Match[str] | None:
+    return _MODEL.fullmatch(path)
 
 
 def _check_method(scope: Scope, method: str) -> None:

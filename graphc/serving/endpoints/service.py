@@ -86,6 +86,7 @@ class Service:
     Attributes:
         draining: set to refuse new requests.
         in_progress: how many requests are in progress.
+        is_logged: whether there is an access log.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Service:
         self.draining = False
         self.in_progress = 0
         self._log = log
+        self.is_logged = log is not None
         self._direct = Direct() if direct else None
         metrics.gauge(
             "graphc_serving_in_progress", "Requests in progress.", lambda: self.in_progress
