@@ -181,7 +181,12 @@ class EntryPoint(Uncopied):
 
     def _ready(self, inputs: Mapping[str, Array]) -> tuple[Any, list[Any]] | None:
         """The program and its arguments, if it has run at these sizes and needs no conversion."""
-        if self.updates_state or self.devices > 1 or self._narrow or len(inputs) != len(self.inputs):
+        if (
+            self.updates_state
+            or self.devices > 1
+            or self._narrow
+            or len(inputs) != len(self.inputs)
+        ):
             return None
         values = []
         for name, dtype in self._dtypes:

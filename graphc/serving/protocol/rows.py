@@ -75,17 +75,6 @@ def _fast_reader() -> Callable[[bytes], Any] | None:
     return reader
 
 
-@lru_cache(maxsize=1)
-def _fast_writer() -> Callable[[Any], bytes] | None:
-    """orjson's writer, if it is installed."""
-    try:
-        import orjson
-    except ImportError:
-        return None
-    writer: Callable[[Any], bytes] = orjson.dumps
-    return writer
-
-
 def _read_json(data: bytes, **options: Any) -> dict[str, Any]:
     try:
         found = json.loads(data, **options)
@@ -275,7 +264,7 @@ def write_outputs(outputs: Mapping[str, Array], rows: int | None) -> bytes:
     }
     single = next(iter(values.values())) if len(values) == 1 else None
     if rows is None:
-        return _write({"outputs": values if len(values) != 1 else single}, outputs)
+        return write_json({"outputs": values if len(values) != 1 else single})
     for name, array in outputs.items():
         if array.ndim == 0 or array.shape[0] != rows:
             raise invalid(
@@ -283,23 +272,10 @@ def write_outputs(outputs: Mapping[str, Array], rows: int | None) -> bytes:
                 f"{rows} rows: send columns ('inputs')"
             )
     if len(values) == 1:
-        return _write({"predictions": single}, outputs)
+        return write_json({"predictions": single})
     names = list(values)
     objects = [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    return _write({"predictions": objects}, outputs)
-
-
-def _write(value: Any, outputs: Mapping[str, Array]) -> bytes:
-    """The JSON of values of the outputs. orjson writes numbers alone: it has no NaN, and rejects
-    strings that are not Unicode."""
-    fast = _fast_writer()
-    if fast is not None and all(_is_finite(array) for array in outputs.values()):
-        return fast(value)
-    return write_json(value)
-
-
-def _is_finite(array: Array) -> bool:
-    return array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool(np.isfinite(array).all()))
+    return write_json({"predictions": objects})
 
 
 def write_json(value: Any) -> bytes:
