@@ -13,6 +13,8 @@ user and system time of the server's process, depends least on other programs.
 from __future__ import annotations
 
 import asyncio
+import functools
+import itertools
 import os
 import statistics
 import subprocess
@@ -88,7 +90,7 @@ def _beside_echo(path: str) -> Iterator[Row]:
                     "at least 0.80 of echo",
                 )
             load = 0.7 * ours.rate  # of the last, with most clients
-            (found,) = _compared((model,), protocol, kind, count, lambda c, s: steady(c, s, load))
+            (found,) = _compared((model,), protocol, kind, count, functools.partial(steady, rate=load))
             ratio = found.percentile(99) / found.percentile(50)
             yield (
                 f"{protocol} predict, 784 -> 10, {load:.0f} /s (70 % load)",
@@ -127,7 +129,7 @@ def _compared(
             if number:
                 rounds[side].append(found)
                 used[side] += child.cpu() - before
-    for client in sum(clients, []):
+    for client in itertools.chain(*clients):
         client.socket.close()
     counts = [sum(len(found.latencies) for found in side) for side in rounds]
     return [Found(side, cpu / n) for side, cpu, n in zip(rounds, used, counts, strict=True)]

@@ -15,6 +15,7 @@ from graphc.ir.dtypes import is_floating
 from graphc.ir.types import TensorType
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.checks import Types, check_names, listed
+from graphc.serving.protocol.table import Table, read_table
 from graphc.serving.protocol.tensors import STRING
 from graphc.serving.protocol.values import Array, from_array, invalid, to_array
 
@@ -29,12 +30,14 @@ class Body(NamedTuple):
         data: its bytes.
         careful: whether it may contain a bool; see `to_array`.
         exact: whether integers of more than 64 bits are integers, and not floats.
+        table: what the body contains instead of `value`, if it is a table of numbers alone.
     """
 
     value: dict[str, Any]
     data: bytes
     careful: bool
     exact: bool = True
+    table: Table | None = None
 
     def text(self, key: str) -> str:
         """The text under a key, "" without the key.
@@ -54,6 +57,11 @@ def read_body(data: bytes) -> Body:
     Raises:
         Failure: INVALID_ARGUMENT: it is not JSON, not an object, or nested too deep.
     """
+    table = read_table(data)
+    return _read_any(data) if table is None else Body({}, data, False, False, table)
+
+
+def _read_any(data: bytes) -> Body:
     # Bodies of numbers have no "r" and few "f": the first search is short.
     careful = (b"r" in data and b"true" in data) or (b"f" in data and b"false" in data)
     if (fast := _fast_reader()) is not None:
@@ -100,6 +108,11 @@ def read_inputs(body: Body, types: Types) -> tuple[dict[str, Array], int | None]
         Failure: INVALID_ARGUMENT: the body has neither `instances` nor `inputs`, or both; an input
             is missing or unknown; a value is not one of its input.
     """
+    if body.table is not None:
+        found = _from_table(body.table, types)
+        if found is not None:
+            return found, len(body.table.values) if body.table.key == "instances" else None
+        body = _read_any(body.data)
     try:
         return _read_inputs(body, types)
     except Failure:
@@ -107,6 +120,15 @@ def read_inputs(body: Body, types: Types) -> tuple[dict[str, Array], int | None]
             raise
     exact = Body(_read_json(body.data), body.data, body.careful)
     return _read_inputs(exact, types)  # the failure again, with the number as it was written
+
+
+def _from_table(table: Table, types: Types) -> dict[str, Array] | None:
+    """The only input of the signature; None if the table may not be right for it."""
+    if len(types) != 1:
+        return None
+    ((name, type),) = types.items()
+    found = table.cast(type.dtype)
+    return None if found is None else {name: found}
 
 
 def _read_inputs(body: Body, types: Types) -> tuple[dict[str, Array], int | None]:
