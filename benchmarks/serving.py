@@ -90,7 +90,9 @@ def _beside_echo(path: str) -> Iterator[Row]:
                     "at least 0.80 of echo",
                 )
             load = 0.7 * ours.rate  # of the last, with most clients
-            (found,) = _compared((model,), protocol, kind, count, functools.partial(steady, rate=load))
+            (found,) = _compared(
+                (model,), protocol, kind, count, functools.partial(steady, rate=load)
+            )
             ratio = found.percentile(99) / found.percentile(50)
             yield (
                 f"{protocol} predict, 784 -> 10, {load:.0f} /s (70 % load)",

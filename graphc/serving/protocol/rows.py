@@ -286,7 +286,7 @@ def write_outputs(outputs: Mapping[str, Array], rows: int | None) -> bytes:
     }
     single = next(iter(values.values())) if len(values) == 1 else None
     if rows is None:
-        return write_json({"outputs": values if len(values) != 1 else single})
+        return _write("outputs", values if single is None else single, outputs)
     for name, array in outputs.items():
         if array.ndim == 0 or array.shape[0] != rows:
             raise invalid(
@@ -294,10 +294,19 @@ def write_outputs(outputs: Mapping[str, Array], rows: int | None) -> bytes:
                 f"{rows} rows: send columns ('inputs')"
             )
     if len(values) == 1:
-        return write_json({"predictions": single})
+        return _write("predictions", single, outputs)
     names = list(values)
     objects = [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
     return write_json({"predictions": objects})
+
+
+def _write(key: str, value: Any, outputs: Mapping[str, Array]) -> bytes:
+    """The object with one key. Python writes lists of finite numbers as JSON does, and faster."""
+    if len(outputs) == 1 and all(array.dtype.kind in "iuf" for array in outputs.values()):
+        text = repr(value)
+        if "n" not in text:  # nan, inf
+            return f'{{"{key}": {text}}}'.encode()
+    return write_json({key: value})
 
 
 def write_json(value: Any) -> bytes:
