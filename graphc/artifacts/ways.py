@@ -113,6 +113,10 @@ class Chain:
         with self._lock:
             return (self._way or self._next()).name
 
+    def known(self, shapes: Sizes) -> Step | None:
+        """The program for inputs of these shapes, if it is compiled."""
+        return self._steps.get(shapes)
+
     def step(self, shapes: Sizes) -> Step:
         """The program for inputs of these shapes.
 

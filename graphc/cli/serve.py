@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import jax
+
 from graphc.cli.targets import ask_for_devices
 from graphc.errors import AttributeValueError, GraphcError
 from graphc.serving.config import (
@@ -30,6 +32,10 @@ _METRICS = "/monitoring/prometheus/metrics"
 
 def run(options: argparse.Namespace) -> None:
     """Serves until SIGTERM or Ctrl-C."""
+    if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ:
+        # A request waits for its result: handing a small program to another thread takes longer
+        # than running it.
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
     config = config_of(options)
     if options.devices is not None:
         ask_for_devices(options.devices)

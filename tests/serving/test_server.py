@@ -154,6 +154,18 @@ def test_a_head_that_does_not_arrive() -> None:
                 assert b"".join(parts).startswith(b"HTTP/1.1 408")
 
 
+def test_a_second_head_that_does_not_arrive() -> None:
+    config = ServerConfig((), port=None, rest_port=0, request_seconds=0.5)
+    with Server(config, manager=manager()) as server:
+        whole = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.rest_port)) as connection:
+            connection.sendall(whole)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+            connection.sendall(whole[:20])
+            parts = iter(lambda: connection.recv(1000), b"")
+            assert b"HTTP/1.1 408" in b"".join(parts)
+
+
 def test_tokens() -> None:
     config = ServerConfig((), port=0, rest_port=0, tokens=("secret",))
     with Server(config, manager=manager()) as server:

@@ -13,10 +13,14 @@ class Access:
 
     Args:
         tokens: the accepted bearer tokens; without any, each request is accepted.
+
+    Attributes:
+        is_limited: whether there are tokens.
     """
 
     def __init__(self, tokens: Sequence[str] = ()) -> None:
         self._tokens = [token.encode() for token in tokens]
+        self.is_limited = bool(tokens)
 
     def check(self, authorization: str | bytes) -> int | None:
         """Checks the value of an `authorization` header.

@@ -58,9 +58,13 @@ def _protocol(head_seconds: float) -> Any:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class Protocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
-        """Closes connections whose next request does not begin and arrive in time."""
+        """Closes connections whose next request does not begin and arrive in time.
+
+        There is one timer for many short requests: it looks when the head began.
+        """
 
         _timer: asyncio.TimerHandle | None = None
+        _began: float | None = None  # when the head began that has not arrived yet
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -68,28 +72,33 @@ def _protocol(head_seconds: float) -> Any:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            if self._timer is None:
+            if self._began is None:
                 self._start_timer()
 
         def on_headers_complete(self) -> None:
-            self._stop_timer()
+            self._began = None
             super().on_headers_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_timer()
-            super().connection_lost(exc)
-
-        def _start_timer(self) -> None:
-            self._timer = self.loop.call_later(head_seconds, self._expire)
-
-        def _stop_timer(self) -> None:
+            self._began = None
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+            super().connection_lost(exc)
 
-        def _expire(self) -> None:
+        def _start_timer(self) -> None:
+            self._began = self.loop.time()
+            if self._timer is None:
+                self._timer = self.loop.call_later(head_seconds, self._look)
+
+        def _look(self) -> None:
             self._timer = None
-            if not self.transport.is_closing():
+            if self._began is None:
+                return
+            left = self._began + head_seconds - self.loop.time()
+            if left > 0:
+                self._timer = self.loop.call_later(left, self._look)
+            elif not self.transport.is_closing():
                 self.transport.write(_SLOW)
                 self.transport.close()
 

@@ -41,9 +41,9 @@ class GrpcCalls:
 
         async def behave(data: bytes, context: Any) -> bytes:
             try:
-                with self._service.call("GRPC", name, context.peer()) as call:
+                with self._service.call("GRPC", name, self._client(context)) as call:
                     call.bytes_in = len(data)
-                    owner = self._access.check(_authorization(context))
+                    owner = self._owner(context)
                     found = await method(call, data, _deadline(context), owner)
                     call.bytes_out = len(found)
                     return found
@@ -59,9 +59,9 @@ class GrpcCalls:
 
         async def behave(data: bytes, context: Any) -> AsyncIterator[bytes]:
             try:
-                with self._service.call("GRPC", name, context.peer()) as call:
+                with self._service.call("GRPC", name, self._client(context)) as call:
                     call.bytes_in = len(data)
-                    owner = self._access.check(_authorization(context))
+                    owner = self._owner(context)
                     answers: Any = method(call, data, _deadline(context), owner)
                     async with aclosing(answers):
                         async for found in answers:
@@ -71,6 +71,12 @@ class GrpcCalls:
                 await context.abort(getattr(grpc.StatusCode, failure.code), failure.message)
 
         return grpc.unary_stream_rpc_method_handler(behave)
+
+    def _client(self, context: Any) -> str | None:
+        return context.peer() if self._service.is_logged else None
+
+    def _owner(self, context: Any) -> int | None:
+        return self._access.check(_authorization(context)) if self._access.is_limited else None
 
 
 def target_of(spec: Any) -> Target:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from graphc.serving.endpoints.access import Access
@@ -111,7 +112,7 @@ class RestApplication:
             if not self._ready():
                 raise HttpError(503, "not ready")
             return b'{"status": "ready"}', b"application/json"
-        match = _MODEL.fullmatch(path)
+        match = _matched(path)
         if match is not None:
             return await self._model(scope, receive, match)
         owner = self._access.check(header(scope, b"authorization"))
@@ -219,6 +220,11 @@ class RestApplication:
 
         named = target._replace(signature=signature)
         return await self._service.infer(call, named, read, gone=gone)
+
+
+@lru_cache(maxsize=256)
+def _matched(path: str) -> re.Match[str] | None:
+    return _MODEL.fullmatch(path)
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

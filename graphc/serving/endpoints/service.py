@@ -96,6 +96,7 @@ class Service:
         draining: set to refuse new requests.
         in_progress: how many requests are in progress.
         errors: why requests failed last.
+        is_logged: whether there is an access log.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Service:
         self.in_progress = 0
         self.errors = LastErrors()
         self._log = log
+        self.is_logged = log is not None
         self._direct = Direct() if direct else None
         metrics.gauge(
             "graphc_serving_in_progress", "Requests in progress.", lambda: self.in_progress

@@ -180,8 +180,7 @@ class Servable:
 
     def _run_on(self, replica: _Replica, signature: str, inputs: Arrays) -> dict[str, Array]:
         try:
-            outputs = replica.call(signature, inputs)
-            return {name: np.asarray(value) for name, value in outputs.items()}
+            return replica.call(signature, inputs)
         except Exception as error:
             raise self.failure(signature, error) from error
 
@@ -298,11 +297,10 @@ class _Replica:
         self._lock = threading.Lock()
         self.busy = 0
 
-    def call(self, signature: str, inputs: Arrays) -> Mapping[str, Any]:
+    def call(self, signature: str, inputs: Arrays) -> dict[str, Array]:
         point = self.model.signatures[signature]
         if not point.updates_state:
-            outputs: Mapping[str, Any] = point(**inputs)
-            return outputs
+            return point.on_host(inputs)
         with self._lock:  # the stream of random numbers is state: each run takes the next part
             state = self._states.pop(signature, None) or self.model.state()
             try:
@@ -310,7 +308,7 @@ class _Replica:
             finally:
                 if not state.is_consumed:
                     self._states[signature] = state
-            return outputs
+            return {name: np.asarray(value) for name, value in outputs.items()}
 
     def release(self) -> None:
         self._states.clear()

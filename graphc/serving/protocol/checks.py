@@ -31,9 +31,11 @@ def check_inputs(arrays: Mapping[str, np.ndarray[Any, Any]], types: Types) -> No
         if array.ndim != type.rank:
             raise _wrong(types, name, f"shape {list(array.shape)}")
         for size, dim in zip(array.shape, type.shape, strict=True):
+            if isinstance(dim, int):
+                if size != dim:
+                    raise _wrong(types, name, f"shape {list(array.shape)}")
+                continue
             symbol = as_symbol(dim)
-            if isinstance(dim, int) and size != dim:
-                raise _wrong(types, name, f"shape {list(array.shape)}")
             if symbol is not None and bound.setdefault(symbol, (size, name))[0] != size:
                 other_size, other = bound[symbol]
                 raise _wrong(types, name, f"size {size} where {other!r} has {other_size}")

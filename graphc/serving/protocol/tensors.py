@@ -94,7 +94,8 @@ def decode(proto: Any, name: str, limit: int = LARGEST_TENSOR) -> Array:
     if content and dtype != STRING:
         return _from_content(content, dtype, count, name).reshape(shape)
     field = _TYPES[dtype][2]
-    values = _values(getattr(proto, field), field, dtype, name)
+    read = _packed if field in _PACKED else _unpacked
+    values = read(proto, field, dtype, name)
     if len(values) > count:
         raise _wrong(name, f"{len(values)} values for shape {list(shape)}")
     if len(values) < count:
@@ -127,8 +128,19 @@ def _from_content(content: bytes, dtype: DType, count: int, name: str) -> Array:
     return np.frombuffer(content, dtype)
 
 
-def _values(values: Any, field: str, dtype: DType, name: str) -> Array:
-    """The values of the field, in their order."""
+def _packed(proto: Any, field: str, dtype: DType, name: str) -> Array:
+    """The values of a field whose packed form is the memory of an array: written and read again as
+    bytes, which is faster than each value as an object of Python."""
+    content = getattr(messages().PackedTensor.FromString(proto.SerializeToString()), field)
+    if len(content) % dtype.itemsize:
+        count = 2 * len(content) // dtype.itemsize
+        raise _wrong(name, f"{field} has {count} values, expected pairs")
+    return np.frombuffer(content, dtype)
+
+
+def _unpacked(proto: Any, field: str, dtype: DType, name: str) -> Array:
+    """The values of another field."""
+    values = getattr(proto, field)
     if field == "string_val":
         found = np.empty(len(values), STRING)
         found[:] = list(values)
@@ -142,11 +154,6 @@ def _values(values: Any, field: str, dtype: DType, name: str) -> Array:
         return bits.astype(np.uint16).view(dtype)
     if field == "int_val":
         return _in_range(np.array(values, np.int32), dtype, name)
-    if dtype.kind == "c":
-        parts = np.array(values, np.float32 if dtype.itemsize == 8 else np.float64)
-        if parts.size % 2:
-            raise _wrong(name, f"{field} has {parts.size} values, expected pairs")
-        return parts.view(dtype)
     return np.array(values, dtype)
 
 

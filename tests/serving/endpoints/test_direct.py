@@ -38,6 +38,27 @@ def test_long_calls_go_back_to_threads() -> None:
     assert direct.is_short("a")
 
 
+def test_the_event_loop_is_tried_again_ever_less_often() -> None:
+    direct = Direct()
+    direct.handed_over("a", 0.005)
+    pauses = []
+    for _ in range(3):
+        for _ in range(3):
+            assert direct.is_short("a")
+            direct.ran_here("a", 0.005)
+        pauses.append(0)
+        while not direct.is_short("a"):
+            direct.handed_over("a", 0.02)
+            pauses[-1] += 1
+    assert pauses == [16, 32, 64]
+    direct.ran_here("a", 0.0001)  # the machine is not busy any more
+    for _ in range(3):
+        direct.ran_here("a", 0.005)
+    for _ in range(16):
+        direct.handed_over("a", 0.02)
+    assert direct.is_short("a")
+
+
 def test_the_number_of_keys_is_bounded() -> None:
     direct = Direct()
     for number in range(10_000):

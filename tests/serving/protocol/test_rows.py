@@ -193,3 +193,14 @@ def test_a_signature_that_takes_no_examples() -> None:
     for text in ("f32[]", "f32[batch, n]"):
         with pytest.raises(Failure, match="does not take examples"):
             read_examples(body, {"x": typed(text)})
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint64", "bool"])
+def test_numbers_are_written_as_json_writes_them(dtype: str) -> None:
+    values = np.array([0, 1, 1e-7, 65504, 1e22, 5e-324, 0.1])
+    with np.errstate(all="ignore"):
+        array = values.astype(dtype)
+    for shaped in (array, array[:6].reshape(2, 3), array[1:2].reshape(())):
+        if np.isfinite(shaped).all():
+            expected = json.dumps({"outputs": shaped.tolist()}).encode()
+            assert write_outputs({"y": shaped}, None) == expected

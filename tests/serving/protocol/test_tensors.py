@@ -126,3 +126,17 @@ def test_bytes_that_are_no_message() -> None:
     with pytest.raises(Failure, match="not a PredictRequest") as caught:
         parse("PredictRequest", b"\x0a\xff")
     assert caught.value.code == "INVALID_ARGUMENT"
+
+
+def test_values_that_are_not_packed_are_read() -> None:
+    dim = b"\x12\x04\x12\x02\x08\x03"  # shape [3]
+    one, two = np.float32(1).tobytes(), np.float32([2, 3]).tobytes()
+    # A value of its own (field 5, 4 bytes), then two in a packed field: both forms in one message.
+    data = b"\x08\x01" + dim + b"\x2d" + one + b"\x2a\x08" + two
+    assert decode(parse("TensorProto", data), "x").tolist() == [1, 2, 3]
+
+
+def test_the_bits_of_a_nan_are_kept() -> None:
+    bits = np.uint32([0x7FC01234])
+    proto = parse("TensorProto", encode(bits.view(np.float32)).SerializeToString())
+    assert decode(proto, "x").view(np.uint32).tolist() == bits.tolist()
