@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from operator import itemgetter, methodcaller
 from typing import Any
 
+import jax
+
 from graphc.errors import ExecutionError, StateError
 from graphc.ir.variable import Variable
+from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Form, converted
 from graphc.jitted.importing import Imported, Leaf
 from graphc.jitted.results import finisher
@@ -18,6 +22,9 @@ from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets.interface import SINGLE
 
+OTHER: Any = object()
+"""The result of the fast paths for arguments that they do not support."""
+
 _IS_DELETED = methodcaller("is_deleted")
 
 
@@ -25,13 +32,12 @@ class DirectCall:
     """Calls XLA's executable with the leaves of the arguments as they are.
 
     It omits work that a small program on one device does not need: the check for large blocks of
-    memory, transfers to other devices, and the limit on steps in flight. Calls that do not fit take
-    the general path, which also creates the error messages.
+    memory, transfers to other devices, and the limit on steps in flight. Calls that do not fit must
+    take the general path, which also creates the error messages.
 
     Args:
         feeds: the source of each feed (a leaf, or an array that the function holds), and its spec.
         array: the type of JAX's arrays.
-        otherwise: the general path, a function of all leaves.
     """
 
     def __init__(
@@ -41,13 +47,13 @@ class DirectCall:
         executable: Executable,
         feeds: Sequence[tuple[Any, FeedSpec]],
         array: type,
-        otherwise: Callable[[list[Any]], Any],
     ) -> None:
         interface = executable.interface
         starts = [0]
         for form in forms:
             starts.append(starts[-1] + len(form.avals))
         types = [kind for form in forms for kind in form.types]
+        avals = [aval for form in forms for aval in form.avals]
 
         def flat(leaf: Leaf) -> int:
             return starts[leaf.argument] + leaf.number
@@ -59,34 +65,34 @@ class DirectCall:
         taken = [variables[b.members[0]] for b in (*interface.written, *interface.read)]
         self._held = held
         self._convert = [
-            (number, spec)
+            (number, _converter(avals[number], spec))
             for number, (_, spec) in zip(numbers, feeds, strict=True)
             if number < count and types[number] is not array
         ]
-        self._take = _getter([*taken, *numbers])
+        self._take = _getter([*taken, *numbers], count + len(held))
         made = {buffer.members[0]: i for i, buffer in enumerate(interface.assigned)}
         distinct = {t: i for i, t in enumerate(dict.fromkeys(imported.fetched()))}
         results = len(made) + (len(distinct) or 1)
-        self._give = _getter(
-            [
-                len(made) + distinct[r]
-                if not isinstance(r, Variable)
-                else made.get(r.name, results + variables[r.name])
-                for r in imported.results
-            ]
-        )
+        given = [
+            len(made) + distinct[r]
+            if not isinstance(r, Variable)
+            else made.get(r.name, results + variables[r.name])
+            for r in imported.results
+        ]
+        self._returns_arguments = any(number >= results for number in given)
+        self._give = _getter(given, results)
         rows = enumerate(map(finisher, imported.out_avals))
         self._finish = [(number, finish) for number, finish in rows if finish is not None]
         self._tree = imported.out_tree
         self._compiled = executable.compiled
         self._donated = taken[: len(interface.written)] if interface.consumes else []
-        self._otherwise = otherwise
         # NumPy's arrays and numbers cannot be deleted; keys of random numbers can.
         can_be = [number for number, kind in enumerate(types) if hasattr(kind, "is_deleted")]
-        self._can_be_deleted = None if len(can_be) == count else _getter(can_be)
+        self._can_be_deleted = _getter(can_be, count)
 
     def __call__(self, leaves: list[Any]) -> Any:
-        """The result for the leaves of all arguments, which have the forms of the program.
+        """The result for the leaves of all arguments, which have the forms of the program; `OTHER`,
+        before anything has run, if the general path must take the call.
 
         Raises:
             StateError: a donated argument was passed to an earlier call, or the run failed after it
@@ -97,21 +103,23 @@ class DirectCall:
         given = leaves
         if self._convert:
             if self._is_one_deleted(leaves):
-                return self._otherwise(leaves)
+                return OTHER
             given = leaves.copy()
-            for number, spec in self._convert:
-                given[number] = converted(given[number], spec)
+            for number, convert in self._convert:
+                given[number] = convert(given[number])
+        if self._held:
+            given = given + self._held
         try:
-            outputs = self._compiled(*self._take(given + self._held if self._held else given))
-        except (TypeError, ValueError):  # an array is on another device
-            return self._otherwise(leaves)
+            outputs = self._compiled(*self._take(given))
+        except (TypeError, ValueError):  # a tracer, or an array on another device
+            return OTHER
         except RUN_FAILED as error:
             raise self._failed(leaves, error) from error
         except RuntimeError:  # JAX raises it before the run if an array was deleted
             if self._is_one_deleted(leaves):
-                return self._otherwise(leaves)
+                return OTHER
             raise
-        results = self._give([*outputs, *given])
+        results = self._give([*outputs, *given] if self._returns_arguments else outputs)
         if self._finish:
             results = list(results)
             for number, finish in self._finish:
@@ -119,8 +127,7 @@ class DirectCall:
         return self._tree.unflatten(results)
 
     def _is_one_deleted(self, leaves: list[Any]) -> bool:
-        arrays = leaves if self._can_be_deleted is None else self._can_be_deleted(leaves)
-        return any(map(_IS_DELETED, [*arrays, *self._held]))
+        return any(map(_IS_DELETED, [*self._can_be_deleted(leaves), *self._held]))
 
     def _failed(self, leaves: list[Any], error: Exception) -> Exception:
         what, details = in_words(error)
@@ -146,8 +153,25 @@ def is_direct(executable: Executable) -> bool:
     )
 
 
-def _getter(numbers: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A function that returns the items at these positions."""
+def _converter(aval: Any, spec: FeedSpec) -> Callable[[Any], Any]:
+    """The function that converts a leaf with this abstract value for a program."""
+    return _words() if is_key(aval.dtype) else partial(converted, spec=spec)
+
+
+@cache
+def _words() -> Callable[[Any], Any]:
+    """Returns the words of keys. Compiled, it takes a third of the time."""
+    return jax.jit(jax.random.key_data)
+
+
+def _getter(numbers: Sequence[int], count: int) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that returns the items at these positions of `count` items or more."""
+    if numbers == list(range(count)):
+        return _all
     if len(numbers) > 1:
         return itemgetter(*numbers)
     return lambda items: [items[number] for number in numbers]
+
+
+def _all(items: Sequence[Any]) -> Sequence[Any]:
+    return items

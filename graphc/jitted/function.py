@@ -18,8 +18,9 @@ from graphc.devices.mesh import Strategy
 from graphc.errors import DTypeError, GraphError, JaxImportError, SerialError
 from graphc.ir.source import current_source
 from graphc.jitted.arguments import Call, Form, Roles, form_of
+from graphc.jitted.direct import OTHER
 from graphc.jitted.importing import import_function
-from graphc.jitted.last import OTHER, LastCall
+from graphc.jitted.last import LastCall
 from graphc.jitted.packed import PackedTree, packing_of, unpack
 from graphc.jitted.program import JitProgram, compiled
 from graphc.jitted.saving import Callee, save_function

@@ -9,13 +9,12 @@ from typing import Any
 import jax
 from jax.tree_util import tree_flatten, tree_structure
 
+from graphc.devices.discovery import default_device
 from graphc.jitted.arguments import Form, array_type, flatten, kind_of_leaf
+from graphc.jitted.direct import OTHER
 from graphc.jitted.packed import packing_of
 from graphc.jitted.program import Given, JitProgram
 from graphc.jitted.surroundings import committed_to, device_for, is_spread
-
-OTHER: Any = object()
-"""The result of `LastCall.call` for arguments that need another program."""
 
 _AVAL, _SHARDING = attrgetter("aval"), attrgetter("sharding")
 
@@ -39,32 +38,54 @@ class LastCall:
     ) -> None:
         self.key, self.program, self.forms, self._device = key, program, forms, device
         self._direct = program.direct(forms)
-        self._tree: Any = tree_structure(list(values)) if self._direct is not None else None
+        self._tree: Any = tree_structure(tuple(values)) if self._direct is not None else None
         self._types = [kind for form in forms for kind in form.types]
-        self._avals = [aval for form in forms for aval in form.avals]
-        self._kinds = list(map(kind_of_leaf, self._avals))
+        self._kinds = [kind_of_leaf(aval) for form in forms for aval in form.avals]
+        self._avals: list[Any] | None = None  # those of leaves that were checked completely
         array = array_type()
         self._are_arrays = [kind is array for kind in self._types]
         self._only_arrays = all(self._are_arrays)
-        self._are_placed = [issubclass(kind, jax.Array) for kind in self._types]  # keys too
         self._shardings: list[Any] | None = None
+        # XLA's executable moves arrays that are not committed, but the default device must run
+        # them.
+        self._is_elsewhere = device is not None and device != default_device()
 
     def call(self, values: Sequence[Any]) -> Any:
-        """The result; `OTHER` if the arguments have other forms, or are on other devices."""
+        """The result; `OTHER` if the arguments have other forms, are on other devices, or are not
+        valid."""
         if self._direct is None:
             given = self._matching(values)
             return OTHER if given is None else self.program(given)
-        leaves, tree = tree_flatten(list(values))
-        if tree != self._tree or list(map(type, leaves)) != self._types:
+        leaves, tree = tree_flatten(tuple(values))
+        if tree != self._tree:
             return OTHER
-        avals = list(map(_AVAL, leaves)) if self._only_arrays else self._avals_of(leaves)
-        if avals != self._avals:
-            if list(map(kind_of_leaf, avals)) != self._kinds:
+        if self._only_arrays:
+            try:
+                avals = list(map(_AVAL, leaves))
+            except AttributeError:  # NumPy's arrays and numbers have no `aval`
                 return OTHER
-            self._avals = avals  # the next call then compares identical objects
-        if not self._are_here(leaves if self._only_arrays else self._placed(leaves)):
+        elif list(map(type, leaves)) == self._types:
+            avals = self._avals_of(leaves)
+        else:
             return OTHER
+        if avals != self._avals or self._is_elsewhere:
+            if not self._has_form(leaves, avals):
+                return OTHER
+            self._avals = avals
         return self._direct(leaves)
+
+    def _has_form(self, leaves: Sequence[Any], avals: Sequence[Any]) -> bool:
+        """Whether leaves have the form of the program and are on its device.
+
+        If it has them, later leaves with equal avals have them too, or XLA's executable refuses
+        them. An aval states the mesh on which an array is. The executable refuses tracers, and
+        arrays that are committed to another device.
+        """
+        return (
+            list(map(type, leaves)) == self._types
+            and list(map(kind_of_leaf, avals)) == self._kinds
+            and self._are_here(leaves)
+        )
 
     def _avals_of(self, leaves: Sequence[Any]) -> list[Any]:
         """The avals of the leaves. `jax.typeof` is slow: only leaves that are not JAX arrays need
@@ -90,16 +111,11 @@ class LastCall:
             everything += leaves
         if self._device is None:
             return given
-        arrays = [value for value in everything if isinstance(value, jax.Array)]
-        return given if self._are_here(arrays) else None
+        return given if self._are_here(everything) else None
 
-    def _placed(self, leaves: Sequence[Any]) -> list[Any]:
-        """The leaves that are on devices."""
-        pairs = zip(leaves, self._are_placed, strict=True)
-        return [leaf for leaf, is_placed in pairs if is_placed]
-
-    def _are_here(self, arrays: Sequence[Any]) -> bool:
-        """Whether arrays are on the device of the program."""
+    def _are_here(self, leaves: Sequence[Any]) -> bool:
+        """Whether all leaves that are on devices are on the device of the program."""
+        arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]  # keys too
         shardings = list(map(_SHARDING, arrays))
         if shardings == self._shardings:
             return True

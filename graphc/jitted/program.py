@@ -132,12 +132,7 @@ class JitProgram:
         if any(forms[leaf.argument].types[leaf.number] is not array for leaf in leaves):
             return None
         feeds = list(zip(self.sources, self._specs, strict=True))
-        return DirectCall(self.imported, forms, self.executable, feeds, array, self._flat)
-
-    def _flat(self, leaves: list[Any]) -> Any:
-        """The general call with the leaves of all arguments."""
-        rest = iter(leaves)
-        return self([[next(rest) for _ in form.avals] for form in self.forms])
+        return DirectCall(self.imported, forms, self.executable, feeds, array)
 
     def _run(self, given: Sequence[Given], values: list[Any]) -> Any:
         """Runs once, when each variable has its own buffer: the caller's array."""

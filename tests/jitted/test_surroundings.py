@@ -116,6 +116,30 @@ def test_arrays_committed_to_different_devices() -> None:
     assert jitted(X, X).devices() == X.devices()
 
 
+def test_later_calls_look_at_devices() -> None:
+    jitted, x = gc.jit(lambda x: x * 2), jnp.arange(8.0)
+    first, second = jax.devices()[:2]
+    there = jax.device_put(x, second)
+    for _ in range(3):
+        assert jitted(there).devices() == {second}
+    for _ in range(3):
+        assert jitted(x).devices() == {first}  # not committed: the default device runs it
+    assert jitted(there).devices() == {second}
+
+
+def test_later_calls_look_at_arguments() -> None:
+    jitted, x = gc.jit(lambda x: x * np.float16(2)), jnp.arange(3.0)
+    for _ in range(3):
+        jitted(x)
+    assert jax.grad(lambda x: jitted(x).sum())(x).tolist() == [2, 2, 2]
+    assert jitted(np.arange(3, dtype=np.float32)).tolist() == [0, 2, 4]
+    weak = jnp.broadcast_to(jnp.asarray(2.0), 3)
+    assert (weak.weak_type, jitted(weak).dtype) == (True, jnp.float16)
+    mesh = jax.make_mesh((1,), ("a",), (jax.sharding.AxisType.Auto,))
+    spread = jax.NamedSharding(mesh, jax.P("a"))
+    assert jitted(jax.device_put(x, spread)).sharding == spread
+
+
 def test_large_programs_look_at_devices_too() -> None:
     jitted = gc.jit(lambda a: a + 1)
     host = np.ones((4096, 4096), np.float32)
