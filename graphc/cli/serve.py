@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ _METRICS = "/monitoring/prometheus/metrics"
 def run(options: argparse.Namespace) -> None:
     """Serves until SIGTERM or Ctrl-C."""
     config = config_of(options)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
     if options.devices is not None:
         ask_for_devices(options.devices)
     source = options.model_config_file
@@ -137,6 +140,7 @@ class _Watch:
 def _lines(server: Server) -> list[str]:
     """What is served, and where."""
     host = server.config.host
+    host = f"[{host}]" if ":" in host else host
     secure = server.config.tls_certificate is not None
     lines = []
     for name, versions in server.available().items():

@@ -21,13 +21,16 @@ HTTP_STATUS: Mapping[str, int] = MappingProxyType(
 )
 """gRPC's canonical code -> HTTP status."""
 
+_LONGEST = 2000  # bytes in UTF-8
+
 
 class Failure(Exception):
     """Why a request failed.
 
     Args:
         code: gRPC's canonical name of the error, one of `HTTP_STATUS`.
-        message: the text for the client, without paths of the server.
+        message: the text for the client, without paths of the server. A longer one than 2000
+            bytes is cut: gRPC refuses long ones, which may quote the request.
 
     Examples:
         >>> from graphc.serving.failures import Failure
@@ -39,8 +42,8 @@ class Failure(Exception):
         if code not in HTTP_STATUS:
             raise ValueError(f"Failure: no code {code!r}")
         self.code = code
-        self.message = message
-        super().__init__(code, message)
+        self.message = _cut(message)
+        super().__init__(code, self.message)
 
     @property
     def http_status(self) -> int:
@@ -49,3 +52,8 @@ class Failure(Exception):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+
+def _cut(text: str) -> str:
+    data = text.encode("utf-8", "replace")
+    return text if len(data) <= _LONGEST else data[: _LONGEST - 4].decode("utf-8", "ignore") + " ..."

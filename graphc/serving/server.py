@@ -22,6 +22,7 @@ from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.rest import RestApplication
 from graphc.serving.endpoints.service import Manager as AnyManager
 from graphc.serving.endpoints.service import Service
+from graphc.serving.failures import Failure
 from graphc.serving.models.manager import Manager
 
 _LOG = logging.getLogger("graphc.serving")
@@ -206,8 +207,10 @@ class Server:
             models = self._watch()
             if models is not None:
                 self._manager.reload(models, False)
-        except (GraphcError, OSError) as error:
+        except (GraphcError, Failure, OSError) as error:
             _LOG.error("the configuration of the models was not read: %s", error)
+        except Exception:
+            _LOG.exception("the configuration of the models was not read")
 
     def _start_rest(self, service: Service) -> Callable[[], Any]:
         config = self.config
@@ -224,7 +227,7 @@ class Server:
             drain_seconds=config.drain_seconds,
             tls=self._tls(),
         )
-        found = listen(config.host, config.rest_port or 0)
+        found = listen(config.host, config.rest_port or 0, config.request_seconds)
         self.rest_port = found.getsockname()[1]
         assert self._loop is not None
         task = self._loop.create_task(server.serve(sockets=[found]))
@@ -242,6 +245,7 @@ class Server:
         options = [
             ("grpc.max_receive_message_length", config.max_body_bytes),
             ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", config.max_concurrent),  # of one connection
             ("grpc.so_reuseport", 0),  # a port in use is an error
         ]
         server = grpc.aio.server(options=options)
@@ -254,8 +258,11 @@ class Server:
                 self.port = server.add_secure_port(address, _credentials(tls))
             else:
                 self.port = server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise OSError(f"gRPC cannot listen on {address}: {error}") from None
+        except RuntimeError:
+            raise OSError(
+                f"gRPC cannot listen on {address}: the port is in use, or the address is not one "
+                "of this machine"
+            ) from None
         await server.start()
 
         async def end() -> None:

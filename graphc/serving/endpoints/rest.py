@@ -198,7 +198,8 @@ class RestApplication:
 
     async def _body(self, scope: Scope, receive: Receive, call: Call) -> bytes:
         seconds = self._service.request_seconds
-        data = await read_body(scope, receive, self._limit, seconds)
+        with self._service.receiving():
+            data = await read_body(scope, receive, self._limit, seconds)
         call.bytes_in = len(data)
         return data
 

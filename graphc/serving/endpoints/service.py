@@ -140,9 +140,27 @@ class Service:
             self.in_progress -= 1
             self._finished(call, time.perf_counter() - started)
 
+    @contextmanager
+    def receiving(self) -> Iterator[None]:
+        """While the body of a request arrives, it is not in progress: slow clients keep no others
+        out.
+
+        Raises:
+            Failure: RESOURCE_EXHAUSTED: too many requests are in progress afterwards.
+        """
+        self.in_progress -= 1
+        try:
+            yield
+        finally:
+            self.in_progress += 1
+        self._check_room()
+
     def _admit(self) -> None:
         if self.draining:
             raise Failure("UNAVAILABLE", "the server is shutting down")
+        self._check_room()
+
+    def _check_room(self) -> None:
         if self.in_progress > self.max_concurrent:
             raise Failure(
                 "RESOURCE_EXHAUSTED", f"{self.max_concurrent} requests are in progress; try later"
@@ -157,7 +175,7 @@ class Service:
         self.metrics.request(model, call.version, call.method, call.status, seconds, call.protocol)
         if self._log is not None:
             self._log.write(
-                protocol=call.protocol, method=call.method, model=call.model or None,
+                protocol=call.protocol, method=call.method, model=call.model[:200] or None,
                 version=call.version, signature=call.signature, status=call.status,
                 seconds=round(seconds, 6), bytes_in=call.bytes_in, bytes_out=call.bytes_out,
                 client=call.client, error=call.error,
