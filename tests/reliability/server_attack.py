@@ -52,6 +52,12 @@ class Connection:
     def __init__(self, child: Child) -> None:
         self.socket = child.connect(child.rest_port)
         self._data = b""
+        self._made = time.monotonic()
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the server may soon close it, because no request came."""
+        return time.monotonic() - self._made > SECONDS / 2
 
     def response(self) -> Response:
         """The next response."""
@@ -99,6 +105,8 @@ class Client:
         """So many requests."""
         for _ in range(rounds):
             try:
+                if self._connection.is_old:
+                    self._connect()
                 self._round()
             except Exception as error:
                 self.wrong.append(f"{type(error).__name__}: {error}"[:300])
