@@ -26,7 +26,7 @@ class AccessLog:
 
     def __init__(self, path: str) -> None:
         self._own = path != "-"
-        self._file: IO[bytes] = sys.stdout.buffer
+        self._file: IO[Any] = sys.stdout
         if self._own:  # without a buffer, which would keep lines that cannot be written
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115
         self.lost = 0
@@ -36,10 +36,10 @@ class AccessLog:
         """Writes a line: the time, then the fields that are not None."""
         row = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
         row |= {key: value for key, value in fields.items() if value is not None}
-        line = json.dumps(row).encode() + b"\n"
+        line = json.dumps(row) + "\n"
         with self._lock:
             try:
-                self._file.write(line)
+                self._file.write(line.encode() if self._own else line)
                 self._file.flush()
             except OSError as error:
                 self.lost += 1
