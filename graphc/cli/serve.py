@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,14 +16,14 @@ from graphc.serving.protocol.config_text import parse_batching, parse_models, pa
 from graphc.serving.server import Server
 
 _DEFAULT = "default"  # the name of a model without one, as in TensorFlow Serving
+_SWITCH = 0.0005  # seconds for which a thread that loads a version may keep requests waiting
 _METRICS = "/monitoring/prometheus/metrics"
 
 
 def run(options: argparse.Namespace) -> None:
     """Serves until SIGTERM or Ctrl-C."""
     config = config_of(options)
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
+    _prepare_process()
     if options.devices is not None:
         ask_for_devices(options.devices)
     source = options.model_config_file
@@ -42,6 +43,13 @@ def run(options: argparse.Namespace) -> None:
             f"the server cannot listen: {error}",
             hint="choose other ports: --port and --rest_api_port",
         ) from None
+
+
+def _prepare_process() -> None:
+    """Allows many connections, and short waits for the interpreter while a version is loaded."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
+    sys.setswitchinterval(_SWITCH)
 
 
 def config_of(options: argparse.Namespace) -> ServerConfig:

@@ -56,4 +56,6 @@ class Failure(Exception):
 
 def _cut(text: str) -> str:
     data = text.encode("utf-8", "replace")
-    return text if len(data) <= _LONGEST else data[: _LONGEST - 4].decode("utf-8", "ignore") + " ..."
+    return (
+        text if len(data) <= _LONGEST else data[: _LONGEST - 4].decode("utf-8", "ignore") + " ..."
+    )

@@ -172,7 +172,9 @@ class Caller:
     def foreign_folders(self) -> tuple[str, tuple[str, ...]]:
         request = messages().ReloadConfigRequest()
         config = request.config.model_config_list.config.add(name="m")
-        config.base_path = self._random.choice(["/etc", "/", "", "a\0b", "/tmp/../etc", "x" * 9_000])
+        config.base_path = self._random.choice(
+            ["/etc", "/", "", "a\0b", "/tmp/../etc", "x" * 9_000]
+        )
         if self._random.random() < 0.3:
             config.traffic["9" * 5_000] = 100
         data = request.SerializeToString()

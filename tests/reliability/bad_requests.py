@@ -85,7 +85,9 @@ def reset_before_the_answer(random: random.Random) -> Case:
 
 def junk(random: random.Random) -> Case:
     data = random.choice([b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\x00", b"\xff\xfe"])
-    return Case([data + random.randbytes(random.randrange(100)) + b"\r\n\r\n"], any_of(400), "close")
+    return Case(
+        [data + random.randbytes(random.randrange(100)) + b"\r\n\r\n"], any_of(400), "close"
+    )
 
 
 def junk_after_a_request(random: random.Random) -> Case:
@@ -224,7 +226,20 @@ def texts(random: random.Random) -> Case:
 def values(random: random.Random) -> Case:
     """Values that the signature does not take."""
     number = random.choice(
-        [True, None, "1", {}, {"b64": "AAAA"}, {"x": 1}, [], [1], 1e39, -1e300, 10**400, "x" * 9_000]
+        [
+            True,
+            None,
+            "1",
+            {},
+            {"b64": "AAAA"},
+            {"x": 1},
+            [],
+            [1],
+            1e39,
+            -1e300,
+            10**400,
+            "x" * 9_000,
+        ]
     )
     row = [0.5] * WIDTH
     row[random.randrange(WIDTH)] = number

@@ -111,7 +111,9 @@ class Child:
         command = [sys.executable, "-m", "graphc.cli", "serve", "--model_base_path", str(base)]
         command += ["--model_name", "m", "--port", "0", "--rest_api_port", "0", *flags]
         environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
-        environment["GRPC_VERBOSITY"] = "NONE"  # it writes a line for each connection without HTTP/2
+        environment["GRPC_VERBOSITY"] = (
+            "NONE"  # it writes a line for each connection without HTTP/2
+        )
         self.errors = base / "stderr"
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(

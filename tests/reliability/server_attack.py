@@ -136,9 +136,7 @@ class Client:
     def _valid_requests(self) -> None:
         self._connection.socket.sendall(self._valid)
         status, body = self._connection.response()
-        right = status == 200 and np.array_equal(
-            model_server.scores_of_json(body), self._expected
-        )
+        right = status == 200 and np.array_equal(model_server.scores_of_json(body), self._expected)
         self._note("valid", str(status), right, body)
         right = scores_are(self._caller.valid(), self._expected)
         self._note("gRPC valid", "OK", right, b"")

@@ -37,6 +37,7 @@ class Load:
         self.wrong: list[str] = []
         self.seconds: list[float] = []
         self._child, self._expected, self._pause = child, expected, pause
+        self._open: list[Any] = []
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(each,)) for each in
                          (self._rest, self._grpc)]  # fmt: skip
@@ -47,6 +48,8 @@ class Load:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+        for connection in self._open:
+            connection.close()
 
     def _run(self, client: Any) -> None:
         send = client()
@@ -66,6 +69,7 @@ class Load:
 
     def _rest(self) -> Any:
         connection = self._child.connect(self._child.rest_port)
+        self._open.append(connection)
         request = model_server.rest_request(WIDTH)
 
         def send() -> tuple[None, np.ndarray]:
@@ -78,6 +82,7 @@ class Load:
         import grpc
 
         channel = grpc.insecure_channel(f"127.0.0.1:{self._child.grpc_port}")
+        self._open.append(channel)
         call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         request = model_server.grpc_request(WIDTH)
         return lambda: model_server.scores_of_message(call(request, timeout=60))

@@ -189,11 +189,13 @@ def test_long_names_over_grpc(length: int) -> None:
     """A message that quotes them would exceed what gRPC's clients take."""
     request = messages().PredictRequest()
     request.model_spec.name = "é" * length
-    with serving(rest_port=None, port=0) as server:
-        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
-            with pytest.raises(grpc.RpcError) as caught:
-                call(request.SerializeToString(), timeout=60)
+    with (
+        serving(rest_port=None, port=0) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+        pytest.raises(grpc.RpcError) as caught,
+    ):
+        call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        call(request.SerializeToString(), timeout=60)
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
     assert caught.value.details().startswith("Servable not found for request: Latest(éé")
 
@@ -255,3 +257,12 @@ def test_answers_have_the_form_of_the_protocol() -> None:
         connection.sendall(b"\x16\x03\x01\x02\x00\r\n\r\n")  # TLS
         head, _, body = until_closed(connection).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ") and set(json.loads(body)) == {"error"}
+
+
+def test_metrics_of_many_versions() -> None:
+    metrics = Metrics()
+    for version in range(5000):
+        metrics.request("m", version, "Predict", "OK", 0.001)
+    assert len(list(metrics.requests.samples())) == 4096
+    assert metrics.requests.value("m", "4999", "Predict", "GRPC", "OK") == 1
+    assert metrics.request_count.value("m", "OK") == 5000

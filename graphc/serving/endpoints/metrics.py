@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from graphc._version import __version__
 
@@ -14,6 +14,7 @@ Labels = tuple[str, ...]
 # TensorFlow Serving's buckets: 33 powers of 1.8 from 10 microseconds.
 _MICROSECONDS: Final = tuple(10 * 1.8**power for power in range(33))
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_MOST: Final = 4096  # sets of labels of one metric: each new version of a model adds some
 _ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -30,6 +31,8 @@ class Counter:
     def add(self, *labels: str, by: float = 1) -> None:
         """Adds to the number with these labels."""
         with self._lock:
+            if labels not in self._values:
+                _make_room(self._values)
             self._values[labels] = self._values.get(labels, 0) + by
 
     def value(self, *labels: str) -> float:
@@ -60,6 +63,7 @@ class Histogram:
         with self._lock:
             counts = self._counts.get(labels)
             if counts is None:  # a count for each bound, one beyond them, and the sum
+                _make_room(self._counts)
                 counts = self._counts[labels] = [0.0] * (len(self.bounds) + 2)
             counts[at] += 1
             counts[-1] += value
@@ -171,6 +175,12 @@ class Metrics:
         lines += [*_head("graphc_serving_info", "The version.", "gauge"),
                   f"graphc_serving_info{version} 1"]  # fmt: skip
         return ("\n".join(lines) + "\n").encode()
+
+
+def _make_room(sets: dict[Labels, Any]) -> None:
+    """Removes the oldest set of labels, if there are too many."""
+    if len(sets) >= _MOST:
+        del sets[next(iter(sets))]
 
 
 def _head(name: str, text: str, kind: str) -> list[str]:
