@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphc.cli.targets import ask_for_devices
 from graphc.errors import AttributeValueError, GraphcError
 from graphc.serving.config import BatchingConfig, ModelConfig, ServerConfig
 from graphc.serving.protocol.config_text import parse_batching, parse_models, parse_monitoring
@@ -25,6 +24,8 @@ def run(options: argparse.Namespace) -> None:
     config = config_of(options)
     _prepare_process()
     if options.devices is not None:
+        from graphc.cli.targets import ask_for_devices  # it imports what trains
+
         ask_for_devices(options.devices)
     source = options.model_config_file
     server = Server(
