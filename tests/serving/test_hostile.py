@@ -19,6 +19,7 @@ import pytest
 from graphc.cli.serve import _lines
 from graphc.serving import Client, Failure, Server, ServerConfig
 from graphc.serving.batching.batcher import Batcher
+from graphc.serving.endpoints import service
 from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.grpc_services import GrpcServices
 from graphc.serving.endpoints.metrics import Metrics
@@ -162,6 +163,20 @@ def test_slow_bodies_keep_no_others_out() -> None:
             assert until_answered(connection).startswith(b"HTTP/1.1 200 ")
 
 
+def test_bodies_together(monkeypatch) -> None:
+    monkeypatch.setattr(service, "_MOST_HELD", len(BODY) + 10)
+    with serving() as server, connect(server) as connection:
+        for _ in range(3):  # each is released
+            connection.sendall(VALID)
+            assert until_answered(connection).startswith(b"HTTP/1.1 200 ")
+        large = START + b"connection: close\r\ncontent-length: %d\r\n\r\n" % (len(BODY) + 11)
+        connection.sendall(large + BODY + b" " * 11)
+        assert until_closed(connection).startswith(b"HTTP/1.1 429 ")
+        with connect(server) as another:
+            another.sendall(VALID)
+            assert until_answered(another).startswith(b"HTTP/1.1 200 ")
+
+
 def test_too_many_connections(monkeypatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (8, 8))
     with serving() as server, ExitStack() as stack:
@@ -221,11 +236,11 @@ def test_reloads_take_one_thread() -> None:
 
     request = messages().ReloadConfigRequest()
     request.config.model_config_list.SetInParent()
-    service = Service(Slow(), Metrics())
+    shared = Service(Slow(), Metrics())
 
     async def several() -> None:
-        services = GrpcServices(service, Access())
-        with service.call("GRPC", "HandleReloadConfigRequest") as call:
+        services = GrpcServices(shared, Access())
+        with shared.call("GRPC", "HandleReloadConfigRequest") as call:
             data = request.SerializeToString()
             await asyncio.gather(*(services.reload(call, data, None) for _ in range(4)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from graphc.serving.endpoints.access import Access
@@ -199,7 +200,9 @@ class RestApplication:
     async def _body(self, scope: Scope, receive: Receive, call: Call) -> bytes:
         seconds = self._service.request_seconds
         with self._service.receiving():
-            data = await read_body(scope, receive, self._limit, seconds)
+            data = await read_body(
+                scope, receive, self._limit, seconds, partial(self._service.hold, call)
+            )
         call.bytes_in = len(data)
         return data
 

@@ -21,6 +21,7 @@ from graphc.serving.protocol.checks import Types, check_inputs
 Arrays = dict[str, np.ndarray[Any, Any]]
 _LOG = logging.getLogger("graphc.serving")
 _LARGE = 1 << 16  # bytes of a body; a larger one is read and written in a thread
+_MOST_HELD = 1 << 30  # bytes of the bodies of all requests
 _PATIENCE = 0.05  # seconds after which a request looks whether its client is still there
 
 
@@ -69,6 +70,7 @@ class Call:
     bytes_out: int = 0
     client: str | None = None
     error: str | None = None
+    held: int = 0  # bytes of its body
 
 
 class Service:
@@ -106,6 +108,7 @@ class Service:
         self.roots = roots
         self.draining = False
         self.in_progress = 0
+        self._held = 0
         self._log = log
         self._direct = Direct() if direct else None
         metrics.gauge(
@@ -138,6 +141,7 @@ class Service:
             raise Failure("INTERNAL", "internal error; see the server's log") from error
         finally:
             self.in_progress -= 1
+            self._held -= call.held
             self._finished(call, time.perf_counter() - started)
 
     @contextmanager
@@ -154,6 +158,19 @@ class Service:
         finally:
             self.in_progress += 1
         self._check_room()
+
+    def hold(self, call: Call, size: int) -> None:
+        """Counts bytes of the body of a request, which it holds until its end.
+
+        Raises:
+            Failure: RESOURCE_EXHAUSTED: all requests hold too many.
+        """
+        call.held += size
+        self._held += size
+        if self._held > _MOST_HELD:
+            raise Failure(
+                "RESOURCE_EXHAUSTED", f"all bodies together exceed {_MOST_HELD} bytes; try later"
+            )
 
     def _admit(self) -> None:
         if self.draining:
