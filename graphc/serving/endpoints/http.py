@@ -53,7 +53,11 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 async def read_body(
-    scope: Scope, receive: Receive, limit: int, seconds: float, hold: Callable[[int], None]
+    scope: Scope,
+    receive: Receive,
+    limit: int,
+    seconds: float,
+    hold: Callable[[int], None] = lambda size: None,
 ) -> bytes:
     """The body, decompressed.
 
