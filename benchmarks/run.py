@@ -43,6 +43,7 @@ from benchmarks import (
     records,
     run_steps,
     serving,
+    serving_versions,
     small,
     sparse,
     time_loops,
@@ -73,12 +74,13 @@ NAMED = {
     "checkpoints": [checkpoints.rows],
     "estimators": [estimators.rows],
     "serving": [serving.rows],
+    "serving_versions": [serving_versions.rows],
     "zoo": [zoo.rows],
 }
 # Parts whose tables have other columns.
 HEADERS = {"zoo": zoo.HEADER}
 # Parts that run in their own processes, which have one device.
-IN_CHILDREN = ("depth", "estimators", "jit", "serving", "time_loops", "zoo")
+IN_CHILDREN = ("depth", "estimators", "jit", "serving", "serving_versions", "time_loops", "zoo")
 
 
 def main() -> None:

@@ -228,17 +228,19 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
     check_types(source.name, exported, entry, source.types, found["main"])
     places = places_on(source.devices, entry.splits, source.replicated)
     state = (places.home,) * (source.arguments - len(entry.inputs))
-    jitted = jax.jit(
-        exported.call,
-        in_shardings=(*state, *places.feeds),
-        donate_argnums=tuple(range(len(entry.written))),
-    )
+    donated = tuple(range(len(entry.written)))
     rows = {row.value.name: row for row in source.manifest.variables}
     state_rows = [rows[name] for name in (*entry.written, *entry.read)]
     dtypes = [value.type.dtype for value in entry.inputs]
 
     def step(shapes: Shapes) -> Step:
+        def call(*arguments: Any) -> Any:
+            return exported.call(*arguments)
+
         def lower() -> Any:
+            # JAX keeps the executables of a function as long as the function. This one is for
+            # these sizes alone, so that its executable is freed when no one needs it.
+            jitted = jax.jit(call, in_shardings=(*state, *places.feeds), donate_argnums=donated)
             given = [(row.shape, row.value.type.dtype) for row in state_rows]
             given += zip(shapes, dtypes, strict=True)
             with x64(entry.wide):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import jax
 
-from graphc.cli.targets import ask_for_devices
 from graphc.errors import AttributeValueError, GraphcError
 from graphc.serving.config import (
     BatchingConfig,
@@ -27,6 +28,7 @@ from graphc.serving.protocol.config_text import (
 from graphc.serving.server import Server
 
 _DEFAULT = "default"  # the name of a model without one, as in TensorFlow Serving
+_SWITCH = 0.0005  # seconds for which a thread that loads a version may keep requests waiting
 _METRICS = "/monitoring/prometheus/metrics"
 
 
@@ -37,7 +39,10 @@ def run(options: argparse.Namespace) -> None:
         # than running it.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     config = config_of(options)
+    _prepare_process()
     if options.devices is not None:
+        from graphc.cli.targets import ask_for_devices  # it imports what trains
+
         ask_for_devices(options.devices)
     source = options.model_config_file
     server = Server(
@@ -56,6 +61,13 @@ def run(options: argparse.Namespace) -> None:
             f"the server cannot listen: {error}",
             hint="choose other ports: --port and --rest_api_port",
         ) from None
+
+
+def _prepare_process() -> None:
+    """Allows many connections, and short waits for the interpreter while a version is loaded."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
+    sys.setswitchinterval(_SWITCH)
 
 
 def config_of(options: argparse.Namespace) -> ServerConfig:
@@ -183,6 +195,7 @@ class _Watch:
 def _lines(server: Server) -> list[str]:
     """What is served, and where."""
     host = server.config.host
+    host = f"[{host}]" if ":" in host else host
     secure = server.config.tls_certificate is not None
     lines = []
     for name, versions in server.available().items():

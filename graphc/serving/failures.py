@@ -22,13 +22,16 @@ HTTP_STATUS: Mapping[str, int] = MappingProxyType(
 )
 """gRPC's canonical code -> HTTP status."""
 
+_LONGEST = 2000  # bytes in UTF-8
+
 
 class Failure(Exception):
     """Why a request failed.
 
     Args:
         code: gRPC's canonical name of the error, one of `HTTP_STATUS`.
-        message: the text for the client, without paths of the server.
+        message: the text for the client, without paths of the server. A longer one than 2000
+            bytes is cut: gRPC refuses long ones, which may quote the request.
         http_status: by default that of the code.
 
     Examples:
@@ -41,9 +44,16 @@ class Failure(Exception):
         if code not in HTTP_STATUS:
             raise ValueError(f"Failure: no code {code!r}")
         self.code = code
-        self.message = message
+        self.message = _cut(message)
         self.http_status = http_status or HTTP_STATUS[code]
-        super().__init__(code, message)
+        super().__init__(code, self.message)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+
+def _cut(text: str) -> str:
+    data = text.encode("utf-8", "replace")
+    return (
+        text if len(data) <= _LONGEST else data[: _LONGEST - 4].decode("utf-8", "ignore") + " ..."
+    )

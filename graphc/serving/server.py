@@ -27,6 +27,7 @@ from graphc.serving.endpoints.service import Manager as AnyManager
 from graphc.serving.endpoints.service import Service
 from graphc.serving.endpoints.status_page import StatusPage
 from graphc.serving.endpoints.tls import grpc_credentials, refused_by_grpc, tls_files
+from graphc.serving.failures import Failure
 from graphc.serving.models.manager import Manager
 
 _LOG = logging.getLogger("graphc.serving")
@@ -227,8 +228,10 @@ class Server:
             models = self._watch()
             if models is not None:
                 self._manager.reload(models, False)
-        except (GraphcError, OSError) as error:
+        except (GraphcError, Failure, OSError) as error:
             _LOG.error("the configuration of the models was not read: %s", error)
+        except Exception:
+            _LOG.exception("the configuration of the models was not read")
 
     def _start_rest(self, service: Service) -> Callable[[], Any]:
         config = self.config
@@ -251,7 +254,7 @@ class Server:
             drain_seconds=config.drain_seconds,
             tls=tls_files(config),
         )
-        found = listen(config.host, config.rest_port or 0)
+        found = listen(config.host, config.rest_port or 0, config.request_seconds)
         self.rest_port = found.getsockname()[1]
         assert self._loop is not None
         task = self._loop.create_task(server.serve(sockets=[found]))
@@ -269,6 +272,7 @@ class Server:
         options = [
             ("grpc.max_receive_message_length", config.max_body_bytes),
             ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", config.max_concurrent),  # of one connection
             ("grpc.so_reuseport", 0),  # a port in use is an error
         ]
         server = grpc.aio.server(options=options)

@@ -180,6 +180,19 @@ def test_programs_of_many_sizes_do_not_fill_the_memory(two: tuple[Path, Path]) -
         assert len(steps) <= 3
 
 
+def test_programs_that_are_not_kept_are_freed(two: tuple[Path, Path]) -> None:
+    """JAX must not keep them either."""
+    model = open_model(two[0], sharing=Sharing(most_steps=1))
+    client = jax.devices()[0].client
+    model.signatures["predict"](x=X[:1], unused=0)
+    collector.collect()
+    before = len(client.live_executables())
+    for size in (2, 3, 4):
+        model.signatures["predict"](x=X[:size], unused=0)
+    collector.collect()
+    assert len(client.live_executables()) <= before
+
+
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_what_is_used_stays(limit: int) -> None:
     """A size that is used between all others is never removed, if there is room for two."""

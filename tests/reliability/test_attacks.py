@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability import feeds, forged_files, interrupts, meshes, soak, threads
+from tests.reliability import (
+    feeds,
+    forged_files,
+    interrupts,
+    meshes,
+    server_attack,
+    server_soak,
+    soak,
+    threads,
+)
 
 Rounds = Callable[[int, int], int]
 REPOSITORY = Path(__file__).parents[2]
@@ -109,3 +118,28 @@ def test_random_programs_on_meshes(rounds: Rounds) -> None:
     assert not tally.wrong
     assert not tally.refused
     assert not tally.crashed
+
+
+@pytest.mark.slow
+def test_malformed_requests(rounds: Rounds, tmp_path: Path) -> None:
+    number = rounds(400, 100_000)
+    tally = server_attack.attack(number, 0, tmp_path, parts=rounds(2, 10))
+    print(json.dumps(tally))
+    assert tally["requests"] >= number
+    assert (tally["wrong"], tally["crashes"], tally["stderr"]) == ([], 0, "")
+    kinds = tally["kinds"]
+    assert kinds["valid"].keys() == {"200"} and kinds["gRPC valid"].keys() == {"OK"}
+    assert max(tally["files"]) <= 25 and max(tally["threads"]) < 80
+    assert max(tally["lines of metrics"]) < 1_500
+    assert number < 100_000 or tally["growth MB"] < 15
+
+
+@pytest.mark.slow
+def test_a_server_with_new_and_damaged_versions(rounds: Rounds, tmp_path: Path) -> None:
+    """Some versions, or 30 minutes of them: no request fails, and memory does not grow."""
+    minutes, seconds = rounds(0, 30), rounds(0, 5)
+    tally = server_soak.attack(minutes, tmp_path, rest=float(seconds))
+    print(json.dumps(tally))
+    assert tally["wrong"] == [] and tally["exit"] == 0
+    assert tally["requests"] > 0 and tally["versions"] >= 3 and tally["damaged"] >= 1
+    assert not minutes or tally["growth MB"] < 10

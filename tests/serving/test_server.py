@@ -285,7 +285,8 @@ def test_a_port_in_use() -> None:
 def test_a_new_configuration_is_read() -> None:
     models = manager()
     seen = threading.Event()
-    found = [(), gc.errors.AttributeValueError("a mistake"), None]
+    errors = [gc.errors.AttributeValueError("a mistake"), Failure("INVALID_ARGUMENT", "another")]
+    found = [(), *errors, OSError("no file"), ValueError("a bug"), None]
 
     def watch():
         if not found:

@@ -13,6 +13,7 @@ from graphc.serving.batching.requests import Array, Arrays, Form, Piece
 from graphc.serving.failures import Failure
 
 _MOST_KEPT = 64  # the number of different sizes for which buffers are kept
+_LARGEST_KEPT = 1 << 20  # bytes of an array; allocating a larger one takes less than filling it
 
 
 class Buffers:
@@ -47,7 +48,9 @@ class Buffers:
         return inputs, buffers
 
     def give_back(self, pieces: Sequence[Piece], rows: int, buffers: dict[str, Array]) -> None:
-        """Allows other batches to use the buffers."""
+        """Allows other batches to use the buffers, if they are not large: clients choose sizes."""
+        if max((buffer.nbytes for buffer in buffers.values()), default=0) > _LARGEST_KEPT:
+            return
         key = (pieces[0].request.sizes.shapes, rows)
         with self._lock:
             if key not in self._free and len(self._free) >= _MOST_KEPT:

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_SLOW = (
-    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\ncontent-length: 61\r\n"
-    b'connection: close\r\n\r\n{"error": "the head of the request did not arrive in time"}  '
+_MOST_UNREAD = 1 << 16  # bytes of a head, of the sizes of chunks, or of trailers
+
+
+def _refusal(status: str, message: str) -> bytes:
+    body = json.dumps({"error": message}).encode()
+    head = (
+        f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+_SLOW = _refusal("408 Request Timeout", "the head of the request did not arrive in time")
+_LARGE = _refusal(
+    "431 Request Header Fields Too Large", f"the head has more than {_MOST_UNREAD} bytes"
+)
+_INVALID = _refusal(
+    "400 Bad Request", "this is not a request of HTTP/1.1, or one with a body and an upgrade"
 )
 
 
@@ -54,21 +71,36 @@ def http_server(
 
 
 def _protocol(head_seconds: float) -> Any:
-    """The class of connections, with a time limit for the head of a request."""
+    """The class of connections, with limits for the head of a request and for their number."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+    # The other half is for gRPC, for files, and for connections that are being closed.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
     class Protocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
-        """Closes connections whose next request does not begin and arrive in time.
+        """Closes connections whose next request does not begin and arrive in time, those whose
+        heads are too large, and those beyond the largest number.
 
         There is one timer for many short requests: it looks when the head began.
         """
 
         _timer: asyncio.TimerHandle | None = None
         _began: float | None = None  # when the head began that has not arrived yet
+        _unread = 0  # bytes that have not completed a head or a part of a body
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            if len(self.connections) > most:
+                transport.abort()
             self._start_timer()
+
+        def data_received(self, data: bytes) -> None:
+            self._unread += len(data)
+            super().data_received(data)
+            if self._unread > _MOST_UNREAD:
+                self._refuse(_LARGE)
+            elif self._began is None and (self.cycle is None or self.cycle.response_complete):
+                self._start_timer()  # empty lines, or the rest of a body that nobody reads
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
@@ -77,7 +109,23 @@ def _protocol(head_seconds: float) -> Any:
 
         def on_headers_complete(self) -> None:
             self._began = None
+            self._unread = 0
             super().on_headers_complete()
+            if self.parser.should_upgrade():
+                # The parser reads neither a body nor further requests.
+                self.cycle.keep_alive = False
+                bodies = {b"content-length", b"transfer-encoding"}
+                if bodies.intersection(name for name, _ in self.headers):
+                    self.cycle.more_body = True
+                    raise ValueError("a body and an upgrade")
+
+        def on_body(self, body: bytes) -> None:
+            self._unread = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._unread = 0
+            super().on_message_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._began = None
@@ -85,6 +133,20 @@ def _protocol(head_seconds: float) -> Any:
                 self._timer.cancel()
                 self._timer = None
             super().connection_lost(exc)
+
+        def send_400_response(self, msg: str) -> None:
+            """Called for what is not HTTP. A complete request before it gets its answer."""
+            cycle = self.cycle
+            if cycle is None or cycle.response_complete or cycle.more_body:
+                self._refuse(_INVALID)
+            else:
+                cycle.keep_alive = False
+                self.flow.pause_reading()
+
+        def _refuse(self, response: bytes) -> None:
+            if not self.transport.is_closing():
+                self.transport.write(response)
+                self.transport.close()
 
         def _start_timer(self) -> None:
             self._began = self.loop.time()
@@ -98,9 +160,8 @@ def _protocol(head_seconds: float) -> Any:
             left = self._began + head_seconds - self.loop.time()
             if left > 0:
                 self._timer = self.loop.call_later(left, self._look)
-            elif not self.transport.is_closing():
-                self.transport.write(_SLOW)
-                self.transport.close()
+            else:
+                self._refuse(_SLOW)
 
     return Protocol
 
@@ -117,8 +178,11 @@ def _server(config: Any) -> Any:
     return Server(config)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, unread_seconds: float = 30.0) -> socket.socket:
     """A socket that listens on a port; 0 selects a free one.
+
+    Args:
+        unread_seconds: how long a client may not read, until its connection is closed.
 
     Raises:
         OSError: the port is in use, or the address is not one of this machine.
@@ -128,6 +192,9 @@ def listen(host: str, port: int) -> socket.socket:
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections inherit it
+            milliseconds = round(unread_seconds * 1000)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         found.bind((host, port))
         found.listen(2048)
     except BaseException:

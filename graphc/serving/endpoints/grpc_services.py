@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from typing import Any, Final
@@ -45,6 +46,7 @@ class GrpcServices:
         self._service = service
         self._access = access
         self._ready = ready
+        self._reloading = asyncio.Lock()
 
     def handlers(self) -> tuple[Any, ...]:
         """The generic handlers for `grpc.aio.Server.add_generic_rpc_handlers`."""
@@ -196,7 +198,8 @@ class GrpcServices:
                     f"model {config.name!r}: base_path is outside the folders of the models that "
                     "the server was started with",
                 )
-        await in_thread_if(True, self._service.manager.reload, configs)
+        async with self._reloading:  # a thread for one of them, however many are sent
+            await in_thread_if(True, self._service.manager.reload, configs)
         response = messages().ReloadConfigResponse()
         response.status.SetInParent()
         return _bytes(response)

@@ -77,8 +77,17 @@ def local_path(scope: Scope) -> str:
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes:
+async def read_body(
+    scope: Scope,
+    receive: Receive,
+    limit: int,
+    seconds: float,
+    hold: Callable[[int], None] = lambda size: None,
+) -> bytes:
     """The body, decompressed.
+
+    Args:
+        hold: called with the number of bytes of each part; it may raise a Failure.
 
     Raises:
         HttpError: 413 beyond the limit (also after decompression), 408 if it does not arrive in
@@ -90,7 +99,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) 
         raise HttpError(413, f"the body has {length.decode()[:20]} bytes, at most {limit} may be")
     try:
         async with asyncio.timeout(seconds):
-            body = await _receive_all(receive, limit)
+            body = await _receive_all(receive, limit, hold)
     except TimeoutError:
         raise HttpError(408, f"the body did not arrive within {seconds:g} s") from None
     encoding = header(scope, b"content-encoding").strip().lower()
@@ -99,11 +108,14 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) 
     if encoding != b"gzip":
         raise HttpError(415, f"content-encoding {encoding.decode('latin-1')[:40]!r}: use gzip")
     if len(body) > _IN_THREAD:
-        return await asyncio.to_thread(_decompressed, body, limit)
-    return _decompressed(body, limit)
+        found = await asyncio.to_thread(_decompressed, body, limit)
+    else:
+        found = _decompressed(body, limit)
+    hold(len(found))
+    return found
 
 
-async def _receive_all(receive: Receive, limit: int) -> bytes:
+async def _receive_all(receive: Receive, limit: int, hold: Callable[[int], None]) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -112,6 +124,7 @@ async def _receive_all(receive: Receive, limit: int) -> bytes:
             raise Failure("CANCELLED", "the client closed the connection")
         chunk = message.get("body", b"")
         size += len(chunk)
+        hold(len(chunk))
         if size > limit:
             raise HttpError(413, f"the body has more than {limit} bytes")
         if not message.get("more_body", False):

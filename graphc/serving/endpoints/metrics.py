@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from graphc._version import __version__
 
@@ -31,6 +31,7 @@ _SECONDS: Final = (
     5,
     10,
 )
+_MOST: Final = 4096  # sets of labels of one metric: each new version of a model adds some
 _ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -47,6 +48,8 @@ class Counter:
     def add(self, *labels: str, by: float = 1) -> None:
         """Adds to the number with these labels."""
         with self._lock:
+            if labels not in self._values:
+                _make_room(self._values)
             self._values[labels] = self._values.get(labels, 0) + by
 
     def value(self, *labels: str) -> float:
@@ -80,6 +83,7 @@ class Histogram:
         with self._lock:
             counts = self._counts.get(labels)
             if counts is None:  # a count for each bound, one beyond them, and the sum
+                _make_room(self._counts)
                 counts = self._counts[labels] = [0.0] * (len(self.bounds) + 2)
             counts[at] += 1
             counts[-1] += value
@@ -278,6 +282,12 @@ def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> 
             return lower + (bound - lower) * (rank - before) / count
         before, lower = before + count, bound
     return bounds[-1]
+
+
+def _make_room(sets: dict[Labels, Any]) -> None:
+    """Removes the oldest set of labels, if there are too many."""
+    if len(sets) >= _MOST:
+        del sets[next(iter(sets))]
 
 
 def _head(name: str, text: str, kind: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from graphc.serving.endpoints.access import Access
@@ -207,7 +207,10 @@ class RestApplication:
 
     async def _body(self, scope: Scope, receive: Receive, call: Call) -> bytes:
         seconds = self._service.request_seconds
-        data = await read_body(scope, receive, self._limit, seconds)
+        with self._service.receiving():
+            data = await read_body(
+                scope, receive, self._limit, seconds, partial(self._service.hold, call)
+            )
         call.bytes_in = len(data)
         return data
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import re
 from contextlib import AbstractContextManager, aclosing
+from functools import partial
 from typing import Final, Self
 
 from graphc.serving.endpoints.http import (
@@ -116,7 +117,11 @@ class RestSessions:
         )
 
     async def _body(self, scope: Scope, receive: Receive, call: Call) -> bytes:
-        data = await read_body(scope, receive, self._limit, self._service.request_seconds)
+        service = self._service
+        with service.receiving():
+            data = await read_body(
+                scope, receive, self._limit, service.request_seconds, partial(service.hold, call)
+            )
         call.bytes_in = len(data)
         return data
 

@@ -25,6 +25,7 @@ from graphc.serving.protocol.checks import Types, check_inputs
 Arrays = dict[str, np.ndarray[Any, Any]]
 _LOG = logging.getLogger("graphc.serving")
 _LARGE = 1 << 16  # bytes of a body; a larger one is read and written in a thread
+_MOST_HELD = 1 << 30  # bytes of the bodies of all requests
 _PATIENCE = 0.05  # seconds after which a request looks whether its client is still there
 
 
@@ -77,6 +78,7 @@ class Call:
     bytes_out: int = 0
     client: str | None = None
     error: str | None = None
+    held: int = 0  # bytes of its body
 
 
 class Service:
@@ -121,6 +123,7 @@ class Service:
         self.draining = False
         self.in_progress = 0
         self.errors = LastErrors()
+        self._held = 0
         self._log = log
         self.is_logged = log is not None
         self._direct = Direct() if direct else None
@@ -154,11 +157,43 @@ class Service:
             raise Failure("INTERNAL", "internal error; see the server's log") from error
         finally:
             self.in_progress -= 1
+            self._held -= call.held
             self._finished(call, time.perf_counter() - started)
+
+    @contextmanager
+    def receiving(self) -> Iterator[None]:
+        """While the body of a request arrives, it is not in progress: slow clients keep no others
+        out.
+
+        Raises:
+            Failure: RESOURCE_EXHAUSTED: too many requests are in progress afterwards.
+        """
+        self.in_progress -= 1
+        try:
+            yield
+        finally:
+            self.in_progress += 1
+        self._check_room()
+
+    def hold(self, call: Call, size: int) -> None:
+        """Counts bytes of the body of a request, which it holds until its end.
+
+        Raises:
+            Failure: RESOURCE_EXHAUSTED: all requests hold too many.
+        """
+        call.held += size
+        self._held += size
+        if self._held > _MOST_HELD:
+            raise Failure(
+                "RESOURCE_EXHAUSTED", f"all bodies together exceed {_MOST_HELD} bytes; try later"
+            )
 
     def _admit(self) -> None:
         if self.draining:
             raise Failure("UNAVAILABLE", "the server is shutting down")
+        self._check_room()
+
+    def _check_room(self) -> None:
         if self.in_progress > self.max_concurrent:
             raise Failure(
                 "RESOURCE_EXHAUSTED", f"{self.max_concurrent} requests are in progress; try later"
@@ -174,7 +209,7 @@ class Service:
         self.metrics.request(model, call.version, call.method, call.status, seconds, call.protocol)
         if self._log is not None:
             self._log.write(
-                protocol=call.protocol, method=call.method, model=call.model or None,
+                protocol=call.protocol, method=call.method, model=call.model[:200] or None,
                 version=call.version, signature=call.signature, status=call.status,
                 seconds=round(seconds, 6), bytes_in=call.bytes_in, bytes_out=call.bytes_out,
                 client=call.client, error=call.error,

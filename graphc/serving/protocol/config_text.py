@@ -56,7 +56,7 @@ def models_of(config_list: Any) -> tuple[ModelConfig, ...]:
 def _model(config: Any) -> ModelConfig:
     labels = dict(config.version_labels)
     traffic = {
-        int(key) if key not in labels and key.isdecimal() else key: value
+        int(key) if key not in labels and key.isdecimal() and len(key) < 20 else key: value
         for key, value in config.traffic.items()
     }
     policy = _policy(config.model_version_policy)

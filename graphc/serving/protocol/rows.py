@@ -29,6 +29,7 @@ class Body(NamedTuple):
         value: the object.
         data: its bytes.
         careful: whether it may contain a bool; see `to_array`.
+        quotes: the number of quotes.
         exact: whether integers of more than 64 bits are integers, and not floats.
         table: what the body contains instead of `value`, if it is a table of numbers alone.
     """
@@ -36,6 +37,7 @@ class Body(NamedTuple):
     value: dict[str, Any]
     data: bytes
     careful: bool
+    quotes: int
     exact: bool = True
     table: Table | None = None
 
@@ -58,18 +60,19 @@ def read_body(data: bytes) -> Body:
         Failure: INVALID_ARGUMENT: it is not JSON, not an object, or nested too deep.
     """
     table = read_table(data)
-    return _read_any(data) if table is None else Body({}, data, False, False, table)
+    return _read_any(data) if table is None else Body({}, data, False, 0, False, table)
 
 
 def _read_any(data: bytes) -> Body:
     # Bodies of numbers have no "r" and few "f": the first search is short.
     careful = (b"r" in data and b"true" in data) or (b"f" in data and b"false" in data)
+    quotes = data.count(b'"')
     if (fast := _fast_reader()) is not None:
         with suppress(ValueError):  # for example NaN, which is no JSON but allowed here
             found = fast(data)
             if isinstance(found, dict):
-                return Body(found, data, careful, exact=False)
-    return Body(_read_json(data), data, careful)
+                return Body(found, data, careful, quotes, exact=False)
+    return Body(_read_json(data), data, careful, quotes)
 
 
 @lru_cache(maxsize=1)
@@ -118,7 +121,7 @@ def read_inputs(body: Body, types: Types) -> tuple[dict[str, Array], int | None]
     except Failure:
         if body.exact:
             raise
-    exact = Body(_read_json(body.data), body.data, body.careful)
+    exact = body._replace(value=_read_json(body.data), exact=True)
     return _read_inputs(exact, types)  # the failure again, with the number as it was written
 
 
@@ -147,19 +150,20 @@ def _from_rows(body: Body, types: Types) -> dict[str, Array]:
         raise invalid("instances must be a list with at least one row")
     if not _is_named(rows[0]):
         name = _only(types, "instances")
-        return {name: to_array(rows, types[name].dtype, "instances", careful=body.careful)}
+        return {name: to_array(rows, types[name].dtype, "instances", careful=_careful(body, 0))}
     for number, row in enumerate(rows):
         if not _is_named(row):
             raise invalid(f"instances[{number}]: expected an object as in the first row")
         check_names(row, types, f"instances[{number}]")
-    return {name: _column(rows, name, type, body) for name, type in types.items()}
+    careful = _careful(body, len(rows) * len(types))
+    return {name: _column(rows, name, type, careful) for name, type in types.items()}
 
 
-def _column(rows: list[Any], name: str, type: TensorType, body: Body) -> Array:
+def _column(rows: list[Any], name: str, type: TensorType, careful: bool) -> Array:
     """One input of all rows."""
     try:
         values = [row[name] for row in rows]
-        return to_array(values, type.dtype, f"instances[*].{name}", careful=body.careful)
+        return to_array(values, type.dtype, f"instances[*].{name}", careful=careful)
     except Failure:
         for number, row in enumerate(rows):  # the exact place, if one row alone is wrong
             to_array(row[name], type.dtype, f"instances[{number}].{name}")
@@ -168,13 +172,25 @@ def _column(rows: list[Any], name: str, type: TensorType, body: Body) -> Array:
 
 def _from_columns(body: Body, types: Types) -> dict[str, Array]:
     value = body.value["inputs"]
+    careful = _careful(body, len(types) if _is_named(value) else 0)
     if not _is_named(value):
         value = {_only(types, "inputs"): value}
     check_names(value, types, "inputs")
     return {
-        name: to_array(value[name], type.dtype, f"inputs.{name}", careful=body.careful)
+        name: to_array(value[name], type.dtype, f"inputs.{name}", careful=careful)
         for name, type in types.items()
     }
+
+
+def _careful(body: Body, keys: int) -> bool:
+    """Whether the values may contain bools, which NumPy takes for numbers, or texts, of which it
+    makes arrays with the size of the longest one.
+
+    Args:
+        keys: the number of keys with names of inputs.
+    """
+    signature = isinstance(body.value.get("signature_name"), str)
+    return body.careful or body.quotes > 2 * (len(body.value) + signature + keys)
 
 
 def _is_named(value: Any) -> bool:

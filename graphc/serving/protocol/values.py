@@ -24,8 +24,8 @@ def to_array(value: Any, dtype: DType, where: str, *, careful: bool = True) -> A
 
     Args:
         where: the place in the request, such as `instances[3]`, for errors.
-        careful: check each element. False is faster, and right if the value contains no bool:
-            NumPy would take it for a number.
+        careful: check each element. False is faster, and right if the value contains no bool and
+            no text: NumPy takes the one for a number, and all texts for as long as the longest.
 
     Raises:
         Failure: INVALID_ARGUMENT: the lists are ragged, an element has another type or is out of

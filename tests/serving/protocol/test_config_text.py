@@ -44,6 +44,11 @@ def test_models() -> None:
         ("model_config_list { config { base_path: '/x' } }", "name must be a str"),
         ("model_config_list { config { name: 'x' } }", "base_path must be a path"),
         ("a" * 1000, "not a ModelServerConfig"),
+        (
+            "model_config_list { config { name: 'x' base_path: '/x' traffic "
+            f"{{ key: '{'9' * 5000}' value: 100 }} }} }}",
+            "which it does not have",
+        ),
     ],
 )
 def test_files_that_are_wrong(text: str, message: str) -> None:

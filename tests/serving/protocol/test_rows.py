@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,25 @@ def refusal(value: Any, types: Any = ONE) -> str:
         read(value, types)
     assert caught.value.code == "INVALID_ARGUMENT"
     return caught.value.message
+
+
+@pytest.mark.parametrize("form", ["rows", "named", "columns", "named columns"])
+def test_texts_for_numbers_take_no_memory(form: str) -> None:
+    """NumPy would make an array of texts, each with the size of the longest: 400 MB here."""
+    long, short = "x" * 100_000, [["1", "2"]] * 500
+    bodies = {
+        "rows": {"instances": [[long, "2"], *short]},
+        "named": {"instances": [{"x": row} for row in ([long, "2"], *short)]},
+        "columns": {"inputs": [[long, "2"], *short]},
+        "named columns": {"inputs": {"x": [[long, "2"], *short]}, "signature_name": "f"},
+    }
+    tracemalloc.start()
+    try:
+        text = refusal(bodies[form])
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+    assert "expected f32, got 'xxx" in text and len(text) < 200
 
 
 def test_rows_of_the_only_input() -> None:
