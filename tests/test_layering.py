@@ -40,7 +40,7 @@ INNER_ORDERS = {
         "<- iterator <- pipeline <- readers"
     ),
     "serving": (
-        "config, failures <- protocol, batching <- models <- endpoints, streams "
+        "config_checks <- config, failures <- protocol, batching <- models <- endpoints, streams "
         "<- transports <- client_sessions <- server, client"
     ),
 }

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NoReturn
 
-from graphc.errors import AttributeValueError
-
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s,\"]+")
-LARGEST_VERSION = 2**63 - 1
-"""Versions are int64 on the wire."""
+from graphc.serving.config_checks import (
+    check_bool,
+    check_devices,
+    check_int,
+    check_name,
+    check_origins,
+    check_seconds,
+    check_text,
+    check_traffic,
+    check_version,
+    checked_path,
+    refuse,
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Latest:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _check_int("Latest: count", self.count, 1)
+        check_int("Latest: count", self.count, 1)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Specific:
     def __post_init__(self) -> None:
         object.__setattr__(self, "versions", tuple(self.versions))
         if not self.versions:
-            _refuse("Specific: versions must not be empty", "Specific((1, 2))")
+            refuse("Specific: versions must not be empty", "Specific((1, 2))")
         for version in self.versions:
             check_version("Specific", version)
 
@@ -103,18 +107,18 @@ class ModelConfig:
     traffic: Mapping[str | int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        check_name(self.name)
         where = f"model {self.name!r}"
-        object.__setattr__(self, "base_path", _checked_path(where, self.base_path))
+        object.__setattr__(self, "base_path", checked_path(where, self.base_path))
         if not isinstance(self.policy, (Latest, All, Specific)):
-            _refuse(
+            refuse(
                 f"{where}: policy must be Latest, All or Specific, got {self.policy!r}",
                 "Latest(2)",
             )
         for label, version in self.labels.items():
-            _check_text(f"{where}: a label", label)
+            check_text(f"{where}: a label", label)
             check_version(f"{where}: label {label!r}", version)
-        _check_traffic(where, self.traffic, self.labels)
+        check_traffic(where, self.traffic, self.labels)
         object.__setattr__(self, "labels", MappingProxyType(dict(self.labels)))
         object.__setattr__(self, "traffic", MappingProxyType(dict(self.traffic)))
 
@@ -157,23 +161,23 @@ class BatchingConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "allowed_batch_sizes", tuple(self.allowed_batch_sizes))
         for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads"):
-            _check_int(name, getattr(self, name), 1)
-        _check_int("batch_timeout_micros", self.batch_timeout_micros, 0)
+            check_int(name, getattr(self, name), 1)
+        check_int("batch_timeout_micros", self.batch_timeout_micros, 0)
         sizes = self.allowed_batch_sizes
         for size in sizes:
-            _check_int("allowed_batch_sizes", size, 1)
+            check_int("allowed_batch_sizes", size, 1)
         if sizes and (list(sizes) != sorted(set(sizes)) or sizes[-1] != self.max_batch_size):
-            _refuse(
+            refuse(
                 f"allowed_batch_sizes must increase and end with max_batch_size "
                 f"({self.max_batch_size}), got {list(sizes)}"
             )
-        _check_bool("pad_variable_length_inputs", self.pad_variable_length_inputs)
+        check_bool("pad_variable_length_inputs", self.pad_variable_length_inputs)
         buckets = {name: tuple(row) for name, row in self.buckets.items()}
         for name, row in buckets.items():
             for size in row:
-                _check_int(f"buckets of {name!r}", size, 1)
+                check_int(f"buckets of {name!r}", size, 1)
             if not row or list(row) != sorted(set(row)):
-                _refuse(f"buckets of {name!r} must increase, got {list(row)}")
+                refuse(f"buckets of {name!r} must increase, got {list(row)}")
         object.__setattr__(self, "buckets", MappingProxyType(buckets))
 
 
@@ -202,10 +206,10 @@ class SessionConfig:
     max_seconds: float = 3600.0
 
     def __post_init__(self) -> None:
-        _check_int("max_sessions", self.max_sessions, 0)
-        _check_int("max_bytes", self.max_bytes, 0)
+        check_int("max_sessions", self.max_sessions, 0)
+        check_int("max_bytes", self.max_bytes, 0)
         for name in ("idle_seconds", "max_seconds"):
-            _check_seconds(name, getattr(self, name))
+            check_seconds(name, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -237,7 +241,7 @@ class TlsConfig:
             if name == "client_ca" and text is None:
                 continue
             if not isinstance(text, str) or "-----BEGIN " not in text:
-                _refuse(
+                refuse(
                     f"TlsConfig: {name} must be a text in PEM form",
                     "give the text of the file, which begins with -----BEGIN, not its path",
                 )
@@ -322,23 +326,23 @@ class ServerConfig:
         for name in ("port", "rest_port"):
             port = getattr(self, name)
             if port is not None and (type(port) is not int or not 0 <= port < 65536):
-                _refuse(f"{name} must be between 0 and 65535, got {port!r}")
+                refuse(f"{name} must be between 0 and 65535, got {port!r}")
         for name in ("threads", "load_threads", "unload_threads", "max_body_bytes",
                      "max_concurrent"):  # fmt: skip
-            _check_int(name, getattr(self, name), 1)
-        _check_int("load_retries", self.load_retries, 0)
+            check_int(name, getattr(self, name), 1)
+        check_int("load_retries", self.load_retries, 0)
         for name in ("poll_seconds", "load_retry_seconds", "request_seconds", "drain_seconds"):
-            _check_seconds(name, getattr(self, name))
+            check_seconds(name, getattr(self, name))
         for name in ("warm_up", "status_page"):
-            _check_bool(name, getattr(self, name))
-        _check_origins(self.cors_origins)
-        _check_devices(self.devices)
+            check_bool(name, getattr(self, name))
+        check_origins(self.cors_origins)
+        check_devices(self.devices)
         for token in self.tokens:
-            _check_text("a token", token)
+            check_text("a token", token)
         if (self.tls_certificate is None) != (self.tls_key is None):
-            _refuse("tls_certificate and tls_key must be given together")
+            refuse("tls_certificate and tls_key must be given together")
         if self.tls_client_ca is not None and self.tls_certificate is None:
-            _refuse("tls_client_ca needs tls_certificate and tls_key")
+            refuse("tls_client_ca needs tls_certificate and tls_key")
 
 
 def check_names(models: tuple[ModelConfig, ...]) -> None:
@@ -350,89 +354,7 @@ def check_names(models: tuple[ModelConfig, ...]) -> None:
     seen: set[str] = set()
     for model in models:
         if not isinstance(model, ModelConfig):
-            _refuse(f"models must be ModelConfig records, got {model!r}")
+            refuse(f"models must be ModelConfig records, got {model!r}")
         if model.name in seen:
-            _refuse(f"two models are named {model.name!r}", "give each model its own name")
+            refuse(f"two models are named {model.name!r}", "give each model its own name")
         seen.add(model.name)
-
-
-def _check_origins(origins: tuple[str, ...]) -> None:
-    for origin in origins:
-        if origin != "*" and not _ORIGIN.fullmatch(origin):
-            _refuse(
-                f"cors_origins: {origin!r} is not an origin",
-                "https://example.com or http://localhost:3000, without a path; or *",
-            )
-
-
-def _check_devices(devices: Any) -> None:
-    if devices is None or isinstance(devices, tuple):
-        return
-    if type(devices) is not int or devices < 1:
-        _refuse(
-            f"devices must be a number of devices or a tuple of names, got {devices!r}",
-            'devices=2, or devices=("/gpu:0", "/gpu:1")',
-        )
-
-
-def check_version(where: str, version: Any) -> None:
-    """Checks that a version is an int from 0 to 2**63 - 1.
-
-    Raises:
-        AttributeValueError: it is not.
-    """
-    if type(version) is not int or not 0 <= version <= LARGEST_VERSION:
-        _refuse(f"{where}: a version must be an int from 0 to 2**63 - 1, got {version!r}")
-
-
-def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not name or name in (".", ".."):
-        _refuse(f"a model's name must be a str that is not empty, got {name!r}")
-    bad = [char for char in name if char in "/:?#%\\" or not char.isprintable()]
-    if bad:
-        _refuse(f"model {name!r}: the name must not contain {bad[0]!r}")
-
-
-def _check_traffic(where: str, traffic: Any, labels: Mapping[str, int]) -> None:
-    for target, percent in traffic.items():
-        if isinstance(target, str) and target not in labels:
-            _refuse(f"{where}: traffic names the label {target!r}, which it does not have")
-        if not isinstance(target, str):
-            check_version(f"{where}: traffic", target)
-        if type(percent) not in (int, float) or not 0 <= percent <= 100:
-            _refuse(f"{where}: traffic of {target!r} must be a percentage, got {percent!r}")
-    total = math.fsum(traffic.values())
-    if traffic and not math.isclose(total, 100, abs_tol=1e-6):
-        _refuse(f"{where}: the traffic percentages must have the sum 100, got {total:g}")
-
-
-def _checked_path(where: str, path: Any) -> str:
-    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-        _refuse(f"{where}: base_path must be a path, got {path!r}")
-    if "\0" in str(os.fspath(path)):
-        _refuse(f"{where}: base_path contains a NUL character")
-    return os.fspath(path)
-
-
-def _check_text(what: str, text: Any) -> None:
-    if not isinstance(text, str) or not text:
-        _refuse(f"{what} must be a str that is not empty, got {text!r}")
-
-
-def _check_int(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
-        _refuse(f"{name} must be an int of at least {least}, got {value!r}")
-
-
-def _check_seconds(name: str, value: Any) -> None:
-    if type(value) not in (int, float) or not 0 <= value < math.inf:
-        _refuse(f"{name} must be a number of at least 0, got {value!r}")
-
-
-def _check_bool(name: str, value: Any) -> None:
-    if type(value) is not bool:
-        _refuse(f"{name} must be a bool, got {value!r}")
-
-
-def _refuse(what: str, hint: str | None = None) -> NoReturn:
-    raise AttributeValueError(what, hint=hint)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from graphc.serving.endpoints.rest import RestApplication
 from graphc.serving.endpoints.service import Manager as AnyManager
 from graphc.serving.endpoints.service import Service
 from graphc.serving.endpoints.status_page import StatusPage
-from graphc.serving.endpoints.tls import grpc_credentials, refused_by_grpc, tls_files
+from graphc.serving.endpoints.tls import bind_grpc, tls_files
 from graphc.serving.failures import Failure
 from graphc.serving.models.manager import Manager
 
@@ -278,21 +277,7 @@ class Server:
         server = grpc.aio.server(options=options)
         services = GrpcServices(service, Access(config.tokens), lambda: self.is_ready)
         server.add_generic_rpc_handlers(services.handlers())
-        address = f"[{config.host}]" if ":" in config.host else config.host
-        address = f"{address}:{config.port}"
-        credentials = grpc_credentials(config)
-        try:
-            if credentials is not None:
-                self.port = server.add_secure_port(address, credentials)
-            else:
-                self.port = server.add_insecure_port(address)
-        except RuntimeError as error:
-            family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-            place = config.host, config.port or 0
-            socket.create_server(place, family=family).close()  # says what is wrong with the port
-            if credentials is not None:
-                raise refused_by_grpc() from None
-            raise OSError(f"gRPC cannot listen on {address}: {error}") from None
+        self.port = bind_grpc(server, config)
         await server.start()
 
         async def end() -> None:

@@ -1,7 +1,8 @@
-"""TLS of both endpoints: files for REST, credentials for gRPC."""
+"""TLS of both endpoints: files for REST; credentials and the port for gRPC."""
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import Any, NamedTuple
 
@@ -85,3 +86,28 @@ def _bytes(tls: TlsConfig) -> tuple[bytes, bytes, bytes | None]:
 def _read(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
+
+
+def bind_grpc(server: Any, config: ServerConfig) -> int:
+    """Gives a gRPC server its port, with TLS if it is configured. Returns the port.
+
+    Raises:
+        OSError: the port is in use, or the address is not one of this machine.
+        AttributeValueError: the certificate or the key cannot be used.
+    """
+    address = f"[{config.host}]" if ":" in config.host else config.host
+    address = f"{address}:{config.port}"
+    credentials = grpc_credentials(config)
+    try:
+        if credentials is not None:
+            found: int = server.add_secure_port(address, credentials)
+            return found
+        found = server.add_insecure_port(address)
+        return found
+    except RuntimeError as error:
+        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+        place = config.host, config.port or 0
+        socket.create_server(place, family=family).close()  # says what is wrong with the port
+        if credentials is not None:
+            raise refused_by_grpc() from None
+        raise OSError(f"gRPC cannot listen on {address}: {error}") from None

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from graphc.serving.config import LARGEST_VERSION, All, Latest, Policy, Specific
+from graphc.serving.config import All, Latest, Policy, Specific
+from graphc.serving.config_checks import LARGEST_VERSION
 
 ARTIFACT = "model.gcx"
 """The artifact's name in the folder of a version."""
