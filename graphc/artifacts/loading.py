@@ -35,6 +35,7 @@ from graphc.ir.members import Helpful
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.runtime.buffers.layout import public_names
+from graphc.runtime.core.across import refuse_processes
 from graphc.runtime.core.forking import FORKING
 
 
@@ -270,6 +271,7 @@ def _devices(
     if entry.devices == 1:
         return (where,), None
     if strategy is not None:
+        refuse_processes(strategy, "load")
         return strategy.resolve(), None
     found = tuple(jax.local_devices(backend=where.platform))
     if len(found) >= entry.devices:

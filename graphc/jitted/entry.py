@@ -15,6 +15,7 @@ from graphc.errors import AttributeValueError
 from graphc.ir.source import current_source
 from graphc.jitted.arguments import Roles
 from graphc.jitted.function import JittedFunction
+from graphc.runtime.core.across import refuse_processes
 from graphc.runtime.step.compiler import check_strategy, checked_options, refuse_workers
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], JittedFunction]
@@ -138,8 +139,7 @@ def jit(
         )
     check_strategy(strategy)
     refuse_workers(strategy, "jit")
-    if strategy is not None:
-        strategy.resolve()
+    refuse_processes(strategy, "jit")
     options = checked_options(options)
     if options.state_buffers is None:
         options = replace(options, state_buffers="stacked")

@@ -21,6 +21,8 @@ def test_errors(tmp_path: Path) -> None:
             "seeds": ("ClusterError", "different values of a variable", "gc.Graph(seed=...)"),
             "uneven": ("FeedError", "3 rows", "the 2 devices of this process"),
             "some": ("DeviceError", "2 of process 0, 1 of process 1"),
+            "jit": ("DeviceError", "jit: the strategy has devices of other processes"),
+            "set": ("ClusterError", "different values of a variable"),
             "mesh": ("DeviceError", "is a device of another process"),
             "again": ("ClusterError", "has joined as"),
         }.items():

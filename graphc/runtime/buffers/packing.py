@@ -13,7 +13,7 @@ from jax import numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, StateLayout, elements
-from graphc.runtime.core.across import from_whole, is_across, on_host
+from graphc.runtime.core.across import agree_on, from_whole, is_across, on_host
 from graphc.runtime.feeds.feed_memory import is_aligned
 
 Array = np.ndarray[Any, Any]
@@ -182,6 +182,8 @@ def put(
     Args:
         donate: whether to write in place, which consumes `array`.
     """
+    if is_across(array.sharding):
+        agree_on(np.asarray(value))
     with jax.enable_x64(True):
         written: jax.Array = _putter(buffer.kind, array.sharding, donate)(
             array, value, np.int32(buffer.starts[member])
@@ -206,6 +208,8 @@ def overwritten(array: jax.Array, buffer: Buffer, values: Mapping[str, Any]) -> 
     Values in aligned memory are copied once; see `feed_memory.aligned`.
     """
     if buffer.kind == OWN:
+        if is_across(array.sharding):
+            agree_on(values[buffer.members[0]])
         with jax.enable_x64(True):
             array = _replacer(array.sharding)(array, values[buffer.members[0]])
     else:

@@ -18,7 +18,8 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, Sharding
 
 from graphc.devices.topology import is_here
-from graphc.errors import ClusterError, FeedError
+from graphc.errors import ClusterError, DeviceError, FeedError
+from graphc.ir.source import current_source
 from graphc.runtime.core.agreement import different, exchanged
 
 Array = np.ndarray[Any, Any]
@@ -29,6 +30,18 @@ def spans_processes(devices: Iterable[jax.Device]) -> bool:
     return jax.process_count() > 1 and any(
         is_here(device) and device.process_index != jax.process_index() for device in devices
     )
+
+
+def refuse_processes(strategy: Any, function: str) -> None:
+    """Raises `DeviceError` for a strategy over devices of other processes, or if there are too few
+    devices."""
+    if strategy is not None and spans_processes(strategy.resolve()):
+        raise DeviceError(
+            f"{function}: the strategy has devices of other processes",
+            source=current_source(),
+            hint="gc.Session and gc.compile run on several processes, on graphs; "
+            "gc.from_jax makes a graph of a function",
+        )
 
 
 def is_across(where: Any) -> bool:
@@ -47,7 +60,7 @@ def from_whole(
     Raises:
         ClusterError: the processes do not have the same value.
     """
-    _agree_on(value)
+    agree_on(value)
     pieces = [
         place(value[index], device)
         for device, index in where.addressable_devices_indices_map(value.shape).items()
@@ -55,7 +68,12 @@ def from_whole(
     return jax.make_array_from_single_device_arrays(value.shape, where, pieces)
 
 
-def _agree_on(value: Array) -> None:
+def agree_on(value: Array) -> None:
+    """Checks that all processes have the same value.
+
+    Raises:
+        ClusterError: they have not.
+    """
     facts = f"{value.dtype.name} {value.shape} {zlib.crc32(np.ascontiguousarray(value).tobytes())}"
     given = exchanged("state", facts)
     other = different(given)

@@ -31,6 +31,13 @@ def run(rows: int = 2, seed: int = 0, more: bool = False, devices=everywhere) ->
     session.run([total, x] if more else total, {x: np.ones((rows, 2))})
 
 
+def set_differently() -> None:
+    graph, x, total = graph_of(0)
+    session = gc.Session(graph, strategy=gc.devices.DataParallel(everywhere))
+    session.run(total, {x: np.ones((2, 2))})
+    session.set("dense/kernel", np.full((2, 2), float(member.rank)))
+
+
 def late() -> None:
     if member.rank == 0:
         agreement.exchanged("late", "here", patience=1.0)
@@ -47,5 +54,7 @@ attempt(
 )
 attempt("names", lambda: run(devices=[f"/task:{task}/cpu:*" for task in (0, 1)]))
 attempt("late", late)
+attempt("jit", lambda: gc.jit(abs, strategy=gc.devices.DataParallel(everywhere)))
+attempt("set", set_differently)
 attempt("again", lambda: gc.cluster.join({"worker": ["localhost:1"]}, "worker", 0))
 attempt("right", run)
