@@ -39,6 +39,9 @@ def test_the_resources_are_valid(version: str) -> None:
     validation = pytest.importorskip("kubernetes_validate")
     for each in RESOURCES:
         validation.validate(each, version, strict=True)
+    wrong = resource("Deployment") | {"spec": {"replica": 2}}
+    with pytest.raises(validation.ValidationError):
+        validation.validate(wrong, version, strict=True)
 
 
 @pytest.fixture
