@@ -18,7 +18,7 @@ from graphc.serving.endpoints.direct import Direct
 from graphc.serving.endpoints.last_errors import LastErrors
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.session_metrics import observe_sessions
-from graphc.serving.failures import Failure
+from graphc.serving.failures import Failure, no_such_signature
 from graphc.serving.models.sessions import Sessions
 from graphc.serving.protocol.checks import Types, check_inputs
 
@@ -243,9 +243,7 @@ class Service:
             name = target.signature or servable.default
             entry = servable.signatures.get(name)
             if entry is None:
-                known = ", ".join(servable.signatures)
-                text = f'Serving signature key "{name:.80}" not found; there are: {known}'
-                raise Failure("FAILED_PRECONDITION", text)
+                raise no_such_signature(name, servable.signatures)
             call.signature = name
             if call.bytes_in > _LARGE:
                 arrays = await asyncio.to_thread(read, entry.inputs)

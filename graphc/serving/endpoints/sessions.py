@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from graphc.artifacts.entry_point import EntryPoint
 from graphc.serving.config import SessionConfig
 from graphc.serving.endpoints.service import Answer, Arrays, Call, Service, Target, within
-from graphc.serving.failures import Failure
+from graphc.serving.failures import Failure, no_such_signature
 from graphc.serving.models.sessions import Owner, Session
 from graphc.serving.protocol.checks import check_inputs
 from graphc.serving.protocol.session_requests import SessionRequest
@@ -179,9 +179,7 @@ def _signature(session: Session, name: str) -> EntryPoint:
     name = name or session.signature
     if name in points:
         return points[name]
-    known = ", ".join(points)
     if not name:
+        known = ", ".join(points)
         raise Failure("FAILED_PRECONDITION", f"name a signature; there are: {known}")
-    raise Failure(
-        "FAILED_PRECONDITION", f'Serving signature key "{name:.80}" not found; there are: {known}'
-    )
+    raise no_such_signature(name, points)
