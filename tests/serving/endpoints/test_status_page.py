@@ -1,5 +1,6 @@
 """The status page without a browser: its data, reloading, and who may do it."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -145,6 +146,23 @@ def test_tokens() -> None:
     assert ask(application, "POST", RELOAD, {"model": "m"}, OUR_PAGE | bad).status == 401
     assert models.retried == []
     assert ask(application, "POST", RELOAD, {"model": "m"}, OUR_PAGE | good).status == 202
+
+
+def test_a_slow_client_keeps_no_others_out() -> None:
+    application = page(manager())
+    seen = []
+
+    async def receive() -> Any:
+        seen.append(application._service.in_progress)
+        return {"type": "http.request", "body": b'{"model": "double"}'}
+
+    async def send(event: Any) -> None:
+        pass
+
+    headers = [(b"host", b"a:1"), (b"x-graphc-status", b"reload")]
+    scope = {"type": "http", "method": "POST", "path": RELOAD, "headers": headers}
+    asyncio.run(application(scope, receive, send))
+    assert seen == [0]
 
 
 def test_methods_and_other_paths() -> None:
