@@ -257,6 +257,13 @@ def test_buckets_are_warm(tmp_path: Path, managing, runs) -> None:
             servable.predict("predict", example(1, 9)).result(60)
 
 
+def test_buckets_without_batches_are_noted(tmp_path: Path, managing, runs, caplog) -> None:
+    folder = saved(tmp_path, buckets={"time": [4]})
+    assert managing(ModelConfig("m", folder)).is_ready()
+    assert shapes(runs) == [(1, 1, 3)]  # not padded
+    assert "m version 1: the buckets of 'predict' need batching" in caplog.text
+
+
 def test_an_example_that_exceeds_the_buckets(tmp_path: Path, managing) -> None:
     folder = saved(tmp_path, buckets={"time": [4]}, examples=[example(1, 5)])
     (status,) = managing(ModelConfig("m", folder), batching=BatchingConfig()).status("m")
