@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.metadata import STATES
+from graphc.serving.protocol.session_requests import seed_of
 from graphc.serving.streams import Answers, Events, Stream, failure_of_call, failure_of_response
 
 _PROTOBUF = "application/x-protobuf"
@@ -206,8 +207,8 @@ class Grpc:
     ) -> Opened:
         request = messages().CreateSessionRequest()
         fill_model(request.model_spec, model, version, label, signature)
-        if seed is not None:
-            request.seed = seed
+        if (given := seed_of(seed)) is not None:
+            request.seed = (given + 2**63) % 2**64 - 2**63  # int64: the same seed modulo 2**64
         data = self.call(f"{_SESSIONS}Create", request.SerializeToString(), timeout)
         found = parse("CreateSessionResponse", data)
         return Opened(found.session_id, found.model_spec.version.value)
