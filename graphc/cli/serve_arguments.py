@@ -102,7 +102,8 @@ def _add_endpoints(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--cors_allowed_origin", action="append", default=[], metavar="ORIGIN",
-        help="pages of this origin, such as https://example.com, may; can be repeated",
+        help="pages of this origin, such as https://example.com, may call the REST endpoint; can "
+        "be repeated",
     )  # fmt: skip
     group.add_argument(
         "--access_log", metavar="FILE", help="a JSON line for each request; - for standard output"
@@ -125,7 +126,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     for name in ("--grpc_max_threads", "--rest_api_num_threads"):
         group.add_argument(
             name, type=positive, metavar="N",
-            help="how many requests run at the same time; the larger of both (default: 4)",
+            help="how many requests run at the same time; the larger of both flags (default: 4)",
         )  # fmt: skip
     group.add_argument(
         "--rest_api_timeout_in_ms", type=positive, default=30_000, metavar="N",

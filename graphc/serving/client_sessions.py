@@ -79,7 +79,7 @@ class ModelSession:
         /,
         *,
         steps: int,
-        feedback: Mapping[str, str],
+        feedback: Mapping[str, str] | None = None,
         stop: Mapping[str, ArrayLike] | None = None,
         signature: str = "",
         outputs: Sequence[str] = (),
@@ -94,7 +94,7 @@ class ModelSession:
             inputs: of the first run; or write `x=array`. In the others they are the same, except
                 for those in `feedback`.
             steps: how many runs there are at most.
-            feedback: input -> output of the run before.
+            feedback: input -> output of the run before; none by default.
             stop: output -> values: a run is the last one if all elements of this output are among
                 the values.
             signature, outputs: as for `predict`.
@@ -127,7 +127,7 @@ class ModelSession:
         self,
         inputs: Mapping[str, ArrayLike] | None,
         steps: int,
-        feedback: Mapping[str, str],
+        feedback: Mapping[str, str] | None,
         stop: Mapping[str, ArrayLike] | None,
         signature: str,
         outputs: Sequence[str],
@@ -136,7 +136,7 @@ class ModelSession:
     ) -> Stream:
         request = self._request({**(inputs or {}), **named}, signature, outputs)
         request.steps = steps
-        request.feedback.update(feedback)
+        request.feedback.update(feedback or {})
         for name, values in (stop or {}).items():
             encode(np.asarray(values), request.stop[name])
         return self._transport.stream(self.model, self.id, request.SerializeToString(), timeout)
@@ -200,7 +200,7 @@ class AsyncModelSession:
         /,
         *,
         steps: int,
-        feedback: Mapping[str, str],
+        feedback: Mapping[str, str] | None = None,
         stop: Mapping[str, ArrayLike] | None = None,
         signature: str = "",
         outputs: Sequence[str] = (),

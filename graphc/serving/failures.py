@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 HTTP_STATUS: Mapping[str, int] = MappingProxyType(
@@ -50,6 +50,21 @@ class Failure(Exception):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+
+def no_such_signature(name: str, known: Iterable[str]) -> Failure:
+    """FAILED_PRECONDITION: a request names a signature that the model does not have.
+
+    Args:
+        known: the signatures of the model.
+
+    Examples:
+        >>> from graphc.serving.failures import no_such_signature
+        >>> str(no_such_signature("x", ["predict"]))
+        'FAILED_PRECONDITION: Serving signature key "x" not found; there are: predict'
+    """
+    text = f'Serving signature key "{name:.80}" not found; there are: {", ".join(known)}'
+    return Failure("FAILED_PRECONDITION", text)
 
 
 def _cut(text: str) -> str:

@@ -321,6 +321,7 @@ def asgi(
     manager: AnyManager,
     *,
     metrics: Metrics | None = None,
+    max_body_bytes: int = 64 << 20,
     max_concurrent: int = 256,
     request_seconds: float = 30.0,
 ) -> RestApplication:
@@ -331,7 +332,7 @@ def asgi(
     Args:
         manager: the models; the caller starts and closes it, often in the lifespan of the service.
         metrics: counts the requests.
-        max_concurrent, request_seconds: as in `ServerConfig`.
+        max_body_bytes, max_concurrent, request_seconds: as in `ServerConfig`.
 
     Examples:
         >>> manager = gc.serving.Manager([])
@@ -344,7 +345,8 @@ def asgi(
         max_concurrent=max_concurrent,
         request_seconds=request_seconds,
     )
-    return RestApplication(service, ready=getattr(manager, "is_ready", lambda: True))
+    ready = getattr(manager, "is_ready", lambda: True)
+    return RestApplication(service, ready=ready, max_body_bytes=max_body_bytes)
 
 
 def _manager(config: ServerConfig, metrics: Metrics) -> Manager:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import selectors
 import ssl
 import threading
 from typing import Any, NamedTuple, Protocol
@@ -12,6 +13,7 @@ from urllib.parse import quote, urlsplit
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.metadata import STATES
+from graphc.serving.protocol.session_requests import seed_of
 from graphc.serving.streams import Answers, Events, Stream, failure_of_call, failure_of_response
 
 _PROTOBUF = "application/x-protobuf"
@@ -96,7 +98,8 @@ class Rest:
         return Opened(found["session_id"], int(found["version"]))
 
     def step(self, model: str, session: str, data: bytes, timeout: float) -> bytes:
-        return self.call("POST", f"{_path(model)}/sessions/{session}:predict", timeout, data)
+        path = f"{_path(model)}/sessions/{session}:predict"
+        return self.call("POST", path, timeout, data, again=False)
 
     def stream(self, model: str, session: str, data: bytes, timeout: float | None) -> Stream:
         path = f"{_path(model)}/sessions/{session}:generate"
@@ -110,10 +113,25 @@ class Rest:
             self._open.pop().close()
         self._local = threading.local()
 
-    def call(self, method: str, path: str, timeout: float, data: bytes | None = None) -> bytes:
+    def call(
+        self,
+        method: str,
+        path: str,
+        timeout: float,
+        data: bytes | None = None,
+        again: bool = True,
+    ) -> bytes:
+        """The body of a response.
+
+        Args:
+            again: whether a request may be sent twice, if the server closes a connection that was
+                idle. A step of a session may not: the server may have made it.
+        """
         headers = self._headers if data is None else self._typed
+        if not again:
+            self._drop_closed()
         try:
-            status, body = self._exchange(method, path, timeout, data, headers)
+            status, body = self._exchange(method, path, timeout, data, headers, again)
         except TimeoutError:
             self._drop()
             raise Failure("DEADLINE_EXCEEDED", f"no answer within {timeout:g} s") from None
@@ -125,14 +143,20 @@ class Rest:
         raise failure_of_response(status, body)
 
     def _exchange(
-        self, method: str, path: str, timeout: float, data: bytes | None, headers: dict[str, str]
+        self,
+        method: str,
+        path: str,
+        timeout: float,
+        data: bytes | None,
+        headers: dict[str, str],
+        again: bool,
     ) -> tuple[int, bytes]:
         connection, used = self._connection(timeout)
         try:
             connection.request(method, path, data, headers)
             response = connection.getresponse()
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-            if not used:
+            if not (used and again):
                 raise
             self._drop()  # the server closed it while it was idle: once more on a new one
             connection, _ = self._connection(timeout)
@@ -156,6 +180,17 @@ class Rest:
         if self._address.scheme == "https":
             return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._tls)
         return http.client.HTTPConnection(host, port, timeout=timeout)
+
+    def _drop_closed(self) -> None:
+        """Forgets the connection of this thread if the server has closed it meanwhile."""
+        found = getattr(self._local, "connection", None)
+        if found is None or found.sock is None:
+            return
+        with selectors.DefaultSelector() as selector:
+            selector.register(found.sock, selectors.EVENT_READ)
+            closed = bool(selector.select(0))  # no answer is due
+        if closed:
+            self._drop()
 
     def _drop(self) -> None:
         found = getattr(self._local, "connection", None)
@@ -206,8 +241,8 @@ class Grpc:
     ) -> Opened:
         request = messages().CreateSessionRequest()
         fill_model(request.model_spec, model, version, label, signature)
-        if seed is not None:
-            request.seed = seed
+        if (given := seed_of(seed)) is not None:
+            request.seed = (given + 2**63) % 2**64 - 2**63  # int64: the same seed modulo 2**64
         data = self.call(f"{_SESSIONS}Create", request.SerializeToString(), timeout)
         found = parse("CreateSessionResponse", data)
         return Opened(found.session_id, found.model_spec.version.value)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.service import Service
 from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages, parse
-from graphc.serving.protocol.tensors import decode
+from graphc.serving.protocol.tensors import decode, encode
 from graphc.serving.server import asgi
 from tests.serving.fakes import DTYPES, ask, manager
 from tests.serving.stateful import CountingManager
@@ -215,5 +216,23 @@ def test_requests_of_sessions(body: Any, steps: Any, verb: str) -> None:
     id = ask(application, "POST", path, {"signature_name": "add"}).json["session_id"]
     reply = ask(application, "POST", f"{path}/{id}:{verb}", {"steps": steps, **body})
     check(reply.status, reply.body)
+    assert ask(application, "POST", f"{path}/{id}:predict", {"inputs": [1]}).status == 200
+    models.sessions.close()
+
+
+@settings(max_examples=100, deadline=None)
+@given(flips=flips, cut=st.integers(0, 100))
+def test_messages_of_sessions_with_flipped_bits(flips: Any, cut: int) -> None:
+    models = CountingManager()
+    application = asgi(models, request_seconds=600.0)
+    path = "/v1/models/counter/sessions"
+    id = ask(application, "POST", path, {"signature_name": "add"}).json["session_id"]
+    request = messages().PackedSessionRequest(output_filter=["total"], feedback={"x": "total"})
+    encode(np.int32([1, 2]), request.inputs["x"])
+    data = flipped(request.SerializeToString(), flips)[: cut or None]
+    headers = {"content-type": "application/x-protobuf"}
+    reply = ask(application, "POST", f"{path}/{id}:predict", data, headers)
+    if reply.status != 200:
+        check(reply.status, reply.body)
     assert ask(application, "POST", f"{path}/{id}:predict", {"inputs": [1]}).status == 200
     models.sessions.close()

@@ -55,7 +55,7 @@ def test_a_session_has_the_bits_of_local_decoding(client) -> None:
         found += session.generate({"token": found[-1]["next"]}, steps=1, feedback=FEEDBACK)
         assert len(found) == 8 and alike(found, local("step", [4, 2, 1]))
         assert set(session.predict(token=ONE, outputs=["next"])) == {"next"}
-        (only,) = session.generate(token=ONE, steps=1, feedback={}, outputs=["next"])
+        (only,) = session.generate(token=ONE, steps=1, outputs=["next"])
         assert set(only) == {"next"} and only["next"].dtype == np.int32
         assert session.predict(signature="look")["hidden"].shape == (1, 8)
     with pytest.raises(Failure, match="it was closed") as caught:
@@ -67,13 +67,16 @@ def test_a_session_has_the_bits_of_local_decoding(client) -> None:
 def test_two_streams_at_once(client) -> None:
     with (
         client.session("decoder", signature="step") as one,
-        client.session("decoder", signature="draw", seed=1) as two,
+        client.session("decoder", signature="draw", seed=2**64 - 1) as two,
     ):
         steps = one.generate(token=ONE, steps=9, feedback=FEEDBACK)
         draws = two.generate(token=ONE, steps=9, feedback=FEEDBACK)
         pairs = list(zip(steps, draws, strict=True))
     assert alike([step for step, _ in pairs], local("step", [1]))
-    assert alike([draw for _, draw in pairs], local("draw", [1], seed=1))
+    assert alike([draw for _, draw in pairs], local("draw", [1], seed=-1))
+    with pytest.raises(Failure, match="seed must be an integer of 64 bits") as caught:
+        client.session("decoder", seed=2**64)
+    assert caught.value.code == "INVALID_ARGUMENT"
 
 
 def test_a_stream_stops_at_a_value(client) -> None:

@@ -10,6 +10,7 @@ import pytest
 from graphc.serving import Server
 from graphc.serving.models.versions import VersionStatus
 from tests.reports.chromium import FOUND, Page, browser
+from tests.serving.stateful import CountingManager
 from tests.serving.status_server import HOSTILE, Models, address, model, serving, several
 
 pytestmark = [
@@ -50,8 +51,14 @@ def row(page: Page, place: int, number: int) -> list[str]:
 
 
 def test_what_it_shows(page: Page) -> None:
-    with serving(several()) as server:
+    models, counting = several(), CountingManager()
+    models.sessions = counting.sessions
+    with serving(models) as server:
         visit(page, server)
+        assert "sessions" not in text(page, "#facts")
+        counting.sessions.open(counting.servable, "add")
+        page.wait("id('facts').innerText.includes('1 of 64 sessions open, with 8 bytes')")
+        counting.sessions.close()
         assert text(page, "#state") == "ready"
         assert "0 of 256 requests in progress" in text(page, "#facts")
         assert page.eval("[...document.querySelectorAll('h3')].map(e => e.textContent)") == [

@@ -84,6 +84,7 @@ def _protocol(head_seconds: float) -> Any:
         There is one timer for many short requests: it looks when the head began.
         """
 
+        cycle: Any  # None before the first request
         _timer: asyncio.TimerHandle | None = None
         _began: float | None = None  # when the head began that has not arrived yet
         _unread = 0  # bytes that have not completed a head or a part of a body

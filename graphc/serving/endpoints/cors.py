@@ -16,7 +16,7 @@ from graphc.serving.endpoints.http import (
 )
 
 _PATHS: Final = "/v1/"  # never the status page
-_METHODS: Final = b"GET, HEAD, POST, OPTIONS"
+_METHODS: Final = b"GET, HEAD, POST, DELETE, OPTIONS"
 _HEADERS: Final = b"authorization, content-encoding, content-type"
 _SECONDS: Final = b"600"  # that browsers keep the answer to a preflight request
 Fields = list[tuple[bytes, bytes]]

@@ -199,7 +199,7 @@ class GrpcServices:
                     "the server was started with",
                 )
         async with self._reloading:  # a thread for one of them, however many are sent
-            await in_thread_if(True, self._service.manager.reload, configs)
+            await asyncio.to_thread(self._service.manager.reload, configs)
         response = messages().ReloadConfigResponse()
         response.status.SetInParent()
         return _bytes(response)

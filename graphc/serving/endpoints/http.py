@@ -70,6 +70,11 @@ def header(scope: Scope, name: bytes) -> bytes:
     return found
 
 
+def is_protobuf(scope: Scope) -> bool:
+    """Whether the body of a request is a message in binary form."""
+    return header(scope, b"content-type").split(b";")[0].strip() == PROTOBUF
+
+
 def local_path(scope: Scope) -> str:
     """The path of a request, inside the application into which this one is mounted."""
     path: str = scope["path"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final
 
 from graphc.serving.endpoints.access import Access
@@ -18,12 +18,14 @@ from graphc.serving.endpoints.http import (
     check_method,
     error_body,
     header,
+    is_protobuf,
     local_path,
-    read_body,
     respond,
 )
+from graphc.serving.endpoints.rest_calls import RestCalls
 from graphc.serving.endpoints.rest_sessions import RestSessions
 from graphc.serving.endpoints.service import (
+    LARGE,
     Answer,
     Call,
     Service,
@@ -41,7 +43,6 @@ from graphc.serving.protocol.results import classes_of, values_of
 from graphc.serving.protocol.tensors import decode_all
 
 _PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
-_LARGE: Final = 1 << 16
 _MODEL: Final = re.compile(
     r"/v1/models/(?P<name>[^/:]+)"
     r"(?:/versions/(?P<version>[0-9]{1,19})|/labels/(?P<label>[^/:]+))?"
@@ -73,9 +74,9 @@ class RestApplication:
         self._service = service
         self._access = access or Access()
         self._ready = ready
-        self._limit = max_body_bytes
         self._metrics_path = metrics_path
-        self._sessions = RestSessions(service, max_body_bytes)
+        self._calls = RestCalls(service, self._access, max_body_bytes)
+        self._sessions = RestSessions(service, self._calls)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request, as ASGI 3 defines it."""
@@ -115,12 +116,12 @@ class RestApplication:
         match = _matched(path)
         if match is not None:
             return await self._model(scope, receive, match)
-        owner = self._access.check(header(scope, b"authorization"))
+        if (match := self._sessions.match(path)) is not None:
+            return await self._sessions.answer(scope, receive, send, match)
+        self._access.check(header(scope, b"authorization"))
         if path == self._metrics_path:
             check_method(scope, "GET")
             return self._service.metrics.text(), _PROMETHEUS
-        if (match := self._sessions.match(path)) is not None:
-            return await self._sessions.answer(scope, receive, send, match, owner)
         raise HttpError(404, f"Malformed request: {scope['method']} {path[:200]}")
 
     async def _model(self, scope: Scope, receive: Receive, match: re.Match[str]) -> Reply:
@@ -136,10 +137,8 @@ class RestApplication:
             method, handler = "GetModelMetadata", self._metadata
         else:
             method, handler = "GetModelStatus", self._status
-        client = scope.get("client")
-        with self._service.call("REST", method, client[0] if client else None) as call:
-            self._access.check(header(scope, b"authorization"))
-            call.model = target.name
+        with self._calls.call(scope, method) as call:
+            self._calls.admit(scope, call, target.name)
             body, kind = await handler(scope, receive, target, call)
             call.bytes_out = len(body)
         return body, kind
@@ -161,10 +160,10 @@ class RestApplication:
         return rows.write_json(found), b"application/json"
 
     async def _predict(self, scope: Scope, receive: Receive, target: Target, call: Call) -> Reply:
-        data = await self._body(scope, receive, call)
-        if header(scope, b"content-type").split(b";")[0].strip() == PROTOBUF:
+        data = await self._calls.body(scope, receive, call)
+        if is_protobuf(scope):
             return await self._predict_message(data, receive, target, call)
-        body = await in_thread_if(len(data) > _LARGE, rows.read_body, data)
+        body = await in_thread_if(len(data) > LARGE, rows.read_body, data)
         count: int | None = None
 
         def read(types: Types) -> Any:
@@ -194,8 +193,8 @@ class RestApplication:
 
     async def _result(self, scope: Scope, receive: Receive, target: Target, call: Call) -> Reply:
         """classify and regress."""
-        data = await self._body(scope, receive, call)
-        body = await in_thread_if(len(data) > _LARGE, rows.read_body, data)
+        data = await self._calls.body(scope, receive, call)
+        body = await in_thread_if(len(data) > LARGE, rows.read_body, data)
 
         def read(types: Types) -> Any:
             return rows.read_examples(body, types)
@@ -204,15 +203,6 @@ class RestApplication:
         count = len(body.value["examples"])
         found: Any = (classes_of if call.method == "Classify" else values_of)(answer.outputs, count)
         return rows.write_json({"result": found}), b"application/json"
-
-    async def _body(self, scope: Scope, receive: Receive, call: Call) -> bytes:
-        seconds = self._service.request_seconds
-        with self._service.receiving():
-            data = await read_body(
-                scope, receive, self._limit, seconds, partial(self._service.hold, call)
-            )
-        call.bytes_in = len(data)
-        return data
 
     async def _infer(
         self, call: Call, target: Target, signature: str, read: Any, receive: Receive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from contextlib import AbstractContextManager, aclosing
+from contextlib import aclosing
 from functools import partial
 from typing import Final, Self
 
@@ -17,13 +17,21 @@ from graphc.serving.endpoints.http import (
     Scope,
     Send,
     check_method,
-    header,
-    read_body,
+    is_protobuf,
 )
-from graphc.serving.endpoints.service import Answer, Call, Service, Target, in_thread_if, is_large
+from graphc.serving.endpoints.rest_calls import RestCalls
+from graphc.serving.endpoints.service import (
+    LARGE,
+    Answer,
+    Call,
+    Service,
+    Target,
+    in_thread_if,
+    is_large,
+)
 from graphc.serving.endpoints.sessions import Key, SessionCalls
 from graphc.serving.failures import Failure
-from graphc.serving.models.sessions import Owner, Session
+from graphc.serving.models.sessions import Session
 from graphc.serving.protocol import rows
 from graphc.serving.protocol.session_requests import (
     SessionRequest,
@@ -49,20 +57,20 @@ class RestSessions:
 
     Args:
         service: the limits, the metrics and the models.
-        max_body_bytes: the largest body.
+        calls: checks and counts the requests.
     """
 
-    def __init__(self, service: Service, max_body_bytes: int) -> None:
-        self._service = service
-        self._calls = SessionCalls(service)
-        self._limit = max_body_bytes
+    def __init__(self, service: Service, calls: RestCalls) -> None:
+        self._seconds = service.request_seconds
+        self._calls = calls
+        self._sessions = SessionCalls(service)
 
     def match(self, path: str) -> re.Match[str] | None:
         """What a path names, if it is one of sessions."""
         return _PATH.fullmatch(path)
 
     async def answer(
-        self, scope: Scope, receive: Receive, send: Send, match: re.Match[str], owner: Owner
+        self, scope: Scope, receive: Receive, send: Send, match: re.Match[str]
     ) -> Reply | None:
         """The response to one request; None if it was sent as a stream.
 
@@ -70,37 +78,38 @@ class RestSessions:
             Failure: of the request, before anything was sent.
         """
         if match["id"] is None:
-            return await self._create(scope, receive, match, owner)
-        key = Key(match["name"], match["id"], owner)
+            return await self._create(scope, receive, match)
         if match["verb"]:
             check_method(scope, "POST")
             if match["verb"] == "predict":
-                return await self._predict(scope, receive, key)
-            await self._generate(scope, receive, send, key)
+                return await self._predict(scope, receive, match)
+            await self._generate(scope, receive, send, match)
             return None
         check_method(scope, "GET", "DELETE")
         if scope["method"] == "DELETE":
-            with self._call(scope, "CloseSession") as call:
-                self._calls.close(call, key)
+            with self._calls.call(scope, "CloseSession") as call:
+                self._sessions.close(call, self._admit(scope, call, match))
             return b"{}", JSON
-        with self._call(scope, "GetSession") as call:
-            return self._shown(self._calls.find(call, key)), JSON
+        with self._calls.call(scope, "GetSession") as call:
+            return self._shown(self._sessions.find(call, self._admit(scope, call, match))), JSON
 
-    def _call(self, scope: Scope, method: str) -> AbstractContextManager[Call]:
-        client = scope.get("client")
-        return self._service.call("REST", method, client[0] if client else None)
+    def _admit(self, scope: Scope, call: Call, match: re.Match[str]) -> Key:
+        """The session that a request names, if it has a token."""
+        return Key(match["name"], match["id"], self._calls.admit(scope, call, match["name"]))
 
-    async def _create(
-        self, scope: Scope, receive: Receive, match: re.Match[str], owner: Owner
-    ) -> Reply:
+    async def _create(self, scope: Scope, receive: Receive, match: re.Match[str]) -> Reply:
         check_method(scope, "POST")
         version = int(match["version"]) if match["version"] else None
-        with self._call(scope, "CreateSession") as call:
-            body = rows.read_body(await self._body(scope, receive, call) or b"{}")
+        with self._calls.call(scope, "CreateSession") as call:
+            owner = self._calls.admit(scope, call, match["name"])
+            data = await self._calls.body(scope, receive, call)
+            body = await in_thread_if(len(data) > LARGE, rows.read_body, data or b"{}")
             seed = seed_of(body.value.get("seed"))
             signature = body.text("signature_name")
             target = Target(match["name"], version, match["label"], signature)
-            return self._shown(self._calls.create(call, target, owner, seed)), JSON
+            found = self._shown(self._sessions.create(call, target, owner, seed))
+            call.bytes_out = len(found)
+        return found, JSON
 
     def _shown(self, session: Session) -> bytes:
         return rows.write_json(
@@ -111,45 +120,40 @@ class RestSessions:
                 "signature_name": session.signature,
                 "steps": session.steps,
                 "bytes": session.nbytes,
-                "idle_seconds": self._calls.config.idle_seconds,
-                "max_seconds": self._calls.config.max_seconds,
+                "idle_seconds": self._sessions.config.idle_seconds,
+                "max_seconds": self._sessions.config.max_seconds,
             }
         )
-
-    async def _body(self, scope: Scope, receive: Receive, call: Call) -> bytes:
-        service = self._service
-        with service.receiving():
-            data = await read_body(
-                scope, receive, self._limit, service.request_seconds, partial(service.hold, call)
-            )
-        call.bytes_in = len(data)
-        return data
 
     async def _request(
         self, scope: Scope, receive: Receive, call: Call, key: Key
     ) -> SessionRequest:
-        data = await self._body(scope, receive, call)
-        if _is_protobuf(scope):
-            return from_message(data, key.model)
-        return from_json(data)
+        data = await self._calls.body(scope, receive, call)
+        read = partial(from_message, model=key.model) if is_protobuf(scope) else from_json
+        request: SessionRequest = await in_thread_if(len(data) > LARGE, read, data)
+        return request
 
-    async def _predict(self, scope: Scope, receive: Receive, key: Key) -> Reply:
-        with self._call(scope, "SessionPredict") as call:
+    async def _predict(self, scope: Scope, receive: Receive, match: re.Match[str]) -> Reply:
+        with self._calls.call(scope, "SessionPredict") as call:
+            key = self._admit(scope, call, match)
             request = await self._request(scope, receive, call, key)
             async with _Client(receive) as client:
-                answer = await self._calls.predict(call, key, request, gone=client.gone)
+                answer = await self._sessions.predict(call, key, request, gone=client.gone)
             found: bytes = await in_thread_if(is_large(answer.outputs), request.write, answer)
             call.bytes_out = len(found)
-        return found, PROTOBUF if _is_protobuf(scope) else JSON
+        return found, PROTOBUF if is_protobuf(scope) else JSON
 
-    async def _generate(self, scope: Scope, receive: Receive, send: Send, key: Key) -> None:
+    async def _generate(
+        self, scope: Scope, receive: Receive, send: Send, match: re.Match[str]
+    ) -> None:
         """Sends an event for each step, and a last one, "end" or "error"."""
-        stream = _Stream(send, self._service.request_seconds)
+        stream = _Stream(send, self._seconds)
         try:
-            with self._call(scope, "SessionGenerate") as call:
+            with self._calls.call(scope, "SessionGenerate") as call:
+                key = self._admit(scope, call, match)
                 request = await self._request(scope, receive, call, key)
                 async with _Client(receive) as client:
-                    answers = self._calls.generate(call, key, request, gone=client.gone)
+                    answers = self._sessions.generate(call, key, request, gone=client.gone)
                     async with aclosing(answers):
                         async for answer, end in answers:
                             client.check()
@@ -167,7 +171,7 @@ class RestSessions:
 
     async def _data(self, scope: Scope, request: SessionRequest, answer: Answer) -> bytes:
         found: bytes = await in_thread_if(is_large(answer.outputs), request.write, answer)
-        return base64.b64encode(found) if _is_protobuf(scope) else found
+        return base64.b64encode(found) if is_protobuf(scope) else found
 
 
 class _Stream:
@@ -232,7 +236,3 @@ class _Client:
 
     async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
-
-
-def _is_protobuf(scope: Scope) -> bool:
-    return header(scope, b"content-type").split(b";")[0].strip() == PROTOBUF

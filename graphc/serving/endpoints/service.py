@@ -18,13 +18,15 @@ from graphc.serving.endpoints.direct import Direct
 from graphc.serving.endpoints.last_errors import LastErrors
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.session_metrics import observe_sessions
-from graphc.serving.failures import Failure
+from graphc.serving.failures import Failure, no_such_signature
 from graphc.serving.models.sessions import Sessions
 from graphc.serving.protocol.checks import Types, check_inputs
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+LARGE = 1 << 16
+"""Bytes of a body; a larger one is read and written in a thread."""
 _LOG = logging.getLogger("graphc.serving")
-_LARGE = 1 << 16  # bytes of a body; a larger one is read and written in a thread
+_STOPS = "the server is shutting down"
 _MOST_HELD = 1 << 30  # bytes of the bodies of all requests
 _PATIENCE = 0.05  # seconds after which a request looks whether its client is still there
 
@@ -136,8 +138,9 @@ class Service:
         """A request: counted, limited and logged. Each error in it becomes a Failure.
 
         Raises:
-            Failure: UNAVAILABLE while the server drains, RESOURCE_EXHAUSTED beyond the limit, or
-                that of the block; INTERNAL for an unexpected error.
+            Failure: UNAVAILABLE while the server drains, also if a request by REST takes longer
+                than that; RESOURCE_EXHAUSTED beyond the limit, or that of the block; INTERNAL for
+                an unexpected error.
         """
         call = Call(protocol, method, client=client)
         started = time.perf_counter()
@@ -148,7 +151,10 @@ class Service:
         except Failure as failure:
             self._failed(call, failure.code, failure.message)
             raise
-        except (asyncio.CancelledError, GeneratorExit):
+        except (asyncio.CancelledError, GeneratorExit) as error:
+            if self._is_cut(call, error):
+                self._failed(call, "UNAVAILABLE", _STOPS)
+                raise Failure("UNAVAILABLE", _STOPS) from None
             call.status = "CANCELLED"
             raise
         except Exception as error:
@@ -190,7 +196,7 @@ class Service:
 
     def _admit(self) -> None:
         if self.draining:
-            raise Failure("UNAVAILABLE", "the server is shutting down")
+            raise Failure("UNAVAILABLE", _STOPS)
         self._check_room()
 
     def _check_room(self) -> None:
@@ -198,6 +204,11 @@ class Service:
             raise Failure(
                 "RESOURCE_EXHAUSTED", f"{self.max_concurrent} requests are in progress; try later"
             )
+
+    def _is_cut(self, call: Call, error: BaseException) -> bool:
+        """Whether the HTTP server cancels a request because the time to drain is over."""
+        cancelled = isinstance(error, asyncio.CancelledError)
+        return cancelled and self.draining and call.protocol == "REST"
 
     def _failed(self, call: Call, code: str, text: str) -> None:
         call.status, call.error = code, text
@@ -243,11 +254,9 @@ class Service:
             name = target.signature or servable.default
             entry = servable.signatures.get(name)
             if entry is None:
-                known = ", ".join(servable.signatures)
-                text = f'Serving signature key "{name:.80}" not found; there are: {known}'
-                raise Failure("FAILED_PRECONDITION", text)
+                raise no_such_signature(name, servable.signatures)
             call.signature = name
-            if call.bytes_in > _LARGE:
+            if call.bytes_in > LARGE:
                 arrays = await asyncio.to_thread(read, entry.inputs)
             else:
                 arrays = read(entry.inputs)
@@ -329,4 +338,4 @@ async def in_thread_if(large: bool, function: Callable[..., Any], *arguments: An
 
 def is_large(outputs: Mapping[str, np.ndarray[Any, Any]]) -> bool:
     """Whether writing the outputs takes long enough for a thread."""
-    return sum([array.nbytes for array in outputs.values()]) > _LARGE
+    return sum([array.nbytes for array in outputs.values()]) > LARGE

@@ -10,8 +10,17 @@ from typing import Any, NamedTuple
 
 from graphc.artifacts.entry_point import EntryPoint
 from graphc.serving.config import SessionConfig
-from graphc.serving.endpoints.service import Answer, Arrays, Call, Service, Target, within
-from graphc.serving.failures import Failure
+from graphc.serving.endpoints.service import (
+    LARGE,
+    Answer,
+    Arrays,
+    Call,
+    Service,
+    Target,
+    in_thread_if,
+    within,
+)
+from graphc.serving.failures import Failure, no_such_signature
 from graphc.serving.models.sessions import Owner, Session
 from graphc.serving.protocol.checks import check_inputs
 from graphc.serving.protocol.session_requests import SessionRequest
@@ -93,7 +102,7 @@ class SessionCalls:
         used = self._used(call, key, request, deadline, gone)
         async with used as (session, point):
             request.sent(point.outputs)
-            arrays = await asyncio.to_thread(request.read, point.inputs)
+            arrays = await in_thread_if(call.bytes_in > LARGE, request.read, point.inputs)
             answer = await self._step(session, point, arrays, deadline, gone)
             return answer._replace(outputs=request.sent(answer.outputs))
 
@@ -116,7 +125,7 @@ class SessionCalls:
             plan = request.plan(point.outputs)
             plan.check(point.inputs, point.outputs)
             request.sent(point.outputs)
-            arrays = await asyncio.to_thread(request.read, point.inputs)
+            arrays = await in_thread_if(call.bytes_in > LARGE, request.read, point.inputs)
             for number in range(1, plan.steps + 1):
                 answer = await self._step(session, point, arrays, deadline, gone)
                 outputs = answer.outputs
@@ -179,9 +188,7 @@ def _signature(session: Session, name: str) -> EntryPoint:
     name = name or session.signature
     if name in points:
         return points[name]
-    known = ", ".join(points)
     if not name:
+        known = ", ".join(points)
         raise Failure("FAILED_PRECONDITION", f"name a signature; there are: {known}")
-    raise Failure(
-        "FAILED_PRECONDITION", f'Serving signature key "{name:.80}" not found; there are: {known}'
-    )
+    raise no_such_signature(name, points)

@@ -31,6 +31,11 @@ def status_data(service: Service, started: float, ready: bool) -> dict[str, Any]
         "memory": resident_bytes(),
         "in_progress": service.in_progress,
         "max_concurrent": service.max_concurrent,
+        "sessions": {
+            "open": len(service.sessions),
+            "most": service.sessions.config.max_sessions,
+            "bytes": service.sessions.nbytes,
+        },
         "models": _models(service.manager, service.metrics),
         "errors": [
             {

@@ -24,12 +24,13 @@ from graphc.serving.endpoints.http import (
     Receive,
     Scope,
     Send,
+    check_method,
     error_body,
     header,
     local_path,
-    read_body,
     respond,
 )
+from graphc.serving.endpoints.rest_calls import RestCalls
 from graphc.serving.endpoints.service import Service
 from graphc.serving.endpoints.status_data import status_data
 from graphc.serving.failures import Failure
@@ -41,7 +42,6 @@ _RELOAD: Final = "/status/reload"
 _PATHS: Final = frozenset({*_PAGE, _DATA, _RELOAD})
 _MARK: Final = b"x-graphc-status"  # a header that other sites cannot send without our consent
 _MOST_BYTES: Final = 4096
-_SECONDS: Final = 10.0
 
 
 class StatusPage:
@@ -76,6 +76,7 @@ class StatusPage:
         self._application = application
         self._service = service
         self._access = access or Access()
+        self._calls = RestCalls(service, self._access, _MOST_BYTES)
         self._ready = ready
         self._started = time.monotonic()
 
@@ -89,7 +90,7 @@ class StatusPage:
         status, kind = 200, JSON
         try:
             if path in _PAGE:
-                _check_method(scope, b"GET")
+                check_method(scope, "GET")
                 (body, policy), kind = _page(), b"text/html; charset=utf-8"
                 headers += [(b"content-security-policy", policy)]
                 headers += [(b"referrer-policy", b"no-referrer")]
@@ -106,32 +107,19 @@ class StatusPage:
         await respond(scope, send, status, body, kind, headers)
 
     async def _data(self, scope: Scope) -> bytes:
-        _check_method(scope, b"GET")
+        check_method(scope, "GET")
         self._access.check(header(scope, b"authorization"))
         data = await asyncio.to_thread(status_data, self._service, self._started, self._ready())
         return write_json(data)
 
     async def _reload(self, scope: Scope, receive: Receive) -> bytes:
-        _check_method(scope, b"POST")
-        client = scope.get("client")
-        with self._service.call("REST", "ReloadModel", client[0] if client else None) as call:
-            self._access.check(header(scope, b"authorization"))
+        check_method(scope, "POST")
+        with self._calls.call(scope, "ReloadModel") as call:
+            self._calls.admit(scope, call)
             _check_same_site(scope)
-            data = await read_body(scope, receive, _MOST_BYTES, _SECONDS)
-            call.bytes_in = len(data)
-            call.model = _model_of(data)
+            call.model = _model_of(await self._calls.body(scope, receive, call))
             self._service.manager.retry(call.model)
         return b"{}"
-
-
-def _check_method(scope: Scope, method: bytes) -> None:
-    allowed = (b"GET", b"HEAD") if method == b"GET" else (method,)
-    if scope["method"].encode() not in allowed:
-        raise HttpError(
-            405,
-            f"{scope['method'][:20]} is not allowed here, use {method.decode()}",
-            [(b"allow", method)],
-        )
 
 
 def _check_same_site(scope: Scope) -> None:

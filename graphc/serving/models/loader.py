@@ -17,7 +17,7 @@ from graphc.serving.batching.batcher import Batcher, BatchReport
 from graphc.serving.batching.paddable import paddable
 from graphc.serving.config import BatchingConfig
 from graphc.serving.failures import Failure
-from graphc.serving.models.servable import Servable
+from graphc.serving.models.servable import LOG, Servable
 from graphc.serving.models.versions import Found
 from graphc.serving.models.warmup import warm_up
 
@@ -73,6 +73,8 @@ class Loader:
         try:
             if self.batching is not None:
                 self._batch(servable, self.batching)
+            else:
+                _note_buckets(servable)
             if self.warm_up:
                 warm_up(servable, found.folder)
         except BaseException:
@@ -96,3 +98,14 @@ class Loader:
                 what = f"signature {name!r}: {failure.message}"
                 raise Failure(failure.code, what) from failure
             servable.batch(name, batcher)
+
+
+def _note_buckets(servable: Servable) -> None:
+    """Says in the log which buckets have no effect."""
+    names = [name for name, point in servable.signatures.items() if point.buckets]
+    if names:
+        LOG.warning(
+            "%s version %d: the buckets of %s need batching (--enable_batching): without it each "
+            "request runs at its true size",
+            servable.name, servable.version, ", ".join(map(repr, names)),
+        )  # fmt: skip

@@ -28,7 +28,7 @@ from graphc.errors import (
 )
 from graphc.ir.dims import symbols_of
 from graphc.runtime.core.failures import RUN_FAILED
-from graphc.serving.failures import Failure
+from graphc.serving.failures import Failure, no_such_signature
 from graphc.serving.models.private_state import PrivateState
 from graphc.serving.models.uses import Uses
 
@@ -99,7 +99,7 @@ class Servable:
         """
         point = self.signatures.get(signature)
         if point is None:
-            return Failure("FAILED_PRECONDITION", f'Serving signature key "{signature}" not found.')
+            return no_such_signature(signature, self.signatures)
         if point.assigned:
             names = ", ".join(point.assigned[:3]) + (", ..." if len(point.assigned) > 3 else "")
             return Failure(

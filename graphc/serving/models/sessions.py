@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from graphc.serving.config import SessionConfig
-from graphc.serving.failures import Failure
+from graphc.serving.failures import Failure, no_such_signature
 from graphc.serving.models.private_state import Array, Arrays, PrivateState
 from graphc.serving.models.servable import Servable
 
@@ -324,11 +324,7 @@ def _signature(servable: Servable, name: str) -> str:
     """The signature of calls that name none, or ""."""
     points = servable.signatures
     if name and name not in points:
-        known = ", ".join(points)
-        raise Failure(
-            "FAILED_PRECONDITION",
-            f'Serving signature key "{name:.80}" not found; there are: {known}',
-        )
+        raise no_such_signature(name, points)
     if not any(point.updates_state for point in points.values()):
         raise Failure(
             "FAILED_PRECONDITION",

@@ -12,7 +12,7 @@ import numpy as np
 from graphc.artifacts.signature import MOST_EXAMPLES
 from graphc.data.records.reader import read_tfrecords
 from graphc.errors import DataError
-from graphc.serving.failures import Failure
+from graphc.serving.failures import Failure, no_such_signature
 from graphc.serving.models.servable import Arrays, Servable
 from graphc.serving.protocol.checks import Types, check_inputs
 from graphc.serving.protocol.examples import read_input
@@ -53,7 +53,9 @@ class Request(NamedTuple):
 
 
 def warm_up(servable: Servable, folder: str) -> None:
-    """Runs all requests on all replicas, at each size in which batches run.
+    """Runs all requests on all replicas, at each size in which batches run. Signatures that update
+    variables run on variables that are then forgotten, and only if a request or an example of
+    theirs is given: they may be there for training alone.
 
     Args:
         folder: the folder of the version, which may hold recorded requests; "" for none.
@@ -62,21 +64,22 @@ def warm_up(servable: Servable, folder: str) -> None:
         DataError: a file of requests is damaged, too long, or outside the folder.
         Failure: a request failed. As in TensorFlow Serving, the version is then not served.
     """
-    served = [name for name in servable.signatures if servable.refusal(name) is None]
-    requests: dict[str, list[Arrays]] = {name: [] for name in served}
-    methods: dict[str, set[str]] = {name: set() for name in served}
+    points = servable.signatures
+    requests: dict[str, list[Arrays]] = {name: [] for name in points}
+    methods: dict[str, set[str]] = {name: set() for name in points}
     for request in recorded(folder):
         name = request.signature or servable.default
         try:
-            if (refused := servable.refusal(name)) is not None:
-                raise refused
-            requests[name].append(request.inputs(servable.signatures[name].inputs))
+            if name not in points:
+                raise no_such_signature(name, points)
+            requests[name].append(request.inputs(points[name].inputs))
         except Failure as failure:
             raise Failure(failure.code, f"{request.where}: {failure.message}") from failure
         methods[name].add(request.method)
-    for name in served:
-        requests[name] += servable.signatures[name].examples
-        for inputs in servable.inputs_of_all_sizes(name, requests[name]):
+    for name, point in points.items():
+        given = [*requests[name], *point.examples]
+        of_sessions = servable.refusal(name) is not None
+        for inputs in given if of_sessions else servable.inputs_of_all_sizes(name, given):
             outputs = servable.run_everywhere(name, inputs)
             _check_methods(methods[name], inputs, outputs)
 

@@ -40,7 +40,7 @@ def test_a_preflight_request_needs_no_token(server: Server) -> None:
     reply = request(server, "OPTIONS", PATH, origin=ALLOWED, **asked)
     assert reply.status == 204 and reply.body == b"" and "content-length" not in reply.headers
     assert reply.headers["access-control-allow-origin"] == ALLOWED
-    assert reply.headers["access-control-allow-methods"] == "GET, HEAD, POST, OPTIONS"
+    assert reply.headers["access-control-allow-methods"] == "GET, HEAD, POST, DELETE, OPTIONS"
     assert "authorization" in reply.headers["access-control-allow-headers"]
     assert reply.headers["vary"] == "origin"
 

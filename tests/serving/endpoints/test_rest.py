@@ -41,6 +41,11 @@ def test_status(application) -> None:
         assert reply.headers["content-type"] == "application/json"
 
 
+def test_the_limit_of_bodies_of_a_mounted_application() -> None:
+    application = asgi(manager(), max_body_bytes=10)
+    assert ask(application, "POST", f"{DOUBLE}:predict", b" " * 11).status == 413
+
+
 def test_metadata(application) -> None:
     for path in (DOUBLE, f"{DOUBLE}/versions/3", f"{DOUBLE}/labels/stable"):
         found = ask(application, "GET", f"{path}/metadata").json

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from graphc.serving.endpoints import rest_sessions
 from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.rest import RestApplication
@@ -188,6 +190,37 @@ def test_each_token_has_its_sessions(models) -> None:
     assert ask(application, "DELETE", path, b"", other).status == 404
 
 
+def test_refused_requests_are_counted_and_logged(models) -> None:
+    service = Service(models, Metrics())
+    application = RestApplication(service, access=Access(("one",)), max_body_bytes=10)
+    assert ask(application, "POST", BASE).status == 401
+    assert ask(application, "DELETE", f"{BASE}/x").status == 401
+    headers = {"authorization": "Bearer one"}
+    assert ask(application, "POST", f"{BASE}/x:predict", b" " * 11, headers).status == 413
+    found = [(error.model, error.method, error.code) for error in service.errors.rows()]
+    assert found == [
+        ("counter", "SessionPredict", "INVALID_ARGUMENT"),
+        ("", "CloseSession", "UNAUTHENTICATED"),
+        ("", "CreateSession", "UNAUTHENTICATED"),
+    ]
+
+
+def test_large_bodies_do_not_stop_the_event_loop(application, monkeypatch) -> None:
+    path = opened(application)
+    threads = []
+    read = rest_sessions.from_json
+
+    def noting(data: bytes) -> Any:
+        threads.append(threading.current_thread())
+        return read(data)
+
+    monkeypatch.setattr(rest_sessions, "from_json", noting)
+    for count in (1, 40_000):
+        assert ask(application, "POST", f"{path}:predict", {"inputs": [1] * count}).status == 200
+    small, large = threads
+    assert small is threading.main_thread() and large is not small
+
+
 class Connection:
     """A request whose client reads, leaves, or does neither; runs in an event loop."""
 
@@ -268,6 +301,30 @@ def test_a_client_that_does_not_read_is_given_up(application, models) -> None:
 
     assert len(asyncio.run(go()).sent) == 3  # the last one did not arrive
     assert models.servable.states[0].total == 2
+
+
+def test_a_stream_that_does_not_end_while_the_server_drains(models) -> None:
+    """uvicorn then cancels the request. Its client is told why the stream ends."""
+    service = Service(models, Metrics())
+    application = RestApplication(service)
+    path = opened(application)
+
+    async def go() -> Connection:
+        runs = held(models)
+        connection = Connection(application, f"{path}:generate", LONG)
+        await until(lambda: runs)
+        runs.pop()()
+        await until(lambda: runs)
+        service.draining = True
+        connection.task.cancel()
+        await connection.task
+        return connection
+
+    *_, last, end = asyncio.run(go()).sent
+    assert last["body"].startswith(b"event: error\ndata: ") and b"UNAVAILABLE" in last["body"]
+    assert not end["more_body"]
+    (error,) = service.errors.rows()
+    assert (error.code, error.message) == ("UNAVAILABLE", "the server is shutting down")
 
 
 def test_requests_of_one_session_take_turns(application, models) -> None:

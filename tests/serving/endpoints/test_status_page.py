@@ -1,5 +1,6 @@
 """The status page without a browser: its data, reloading, and who may do it."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -15,6 +16,7 @@ from graphc.serving.endpoints.status_data import resident_bytes
 from graphc.serving.endpoints.status_page import StatusPage
 from graphc.serving.models.versions import VersionStatus
 from tests.serving.fakes import FakeManager, ask, manager
+from tests.serving.stateful import CountingManager
 from tests.serving.status_server import Models, model, several
 
 RELOAD = "/status/reload"
@@ -145,6 +147,34 @@ def test_tokens() -> None:
     assert ask(application, "POST", RELOAD, {"model": "m"}, OUR_PAGE | bad).status == 401
     assert models.retried == []
     assert ask(application, "POST", RELOAD, {"model": "m"}, OUR_PAGE | good).status == 202
+
+
+def test_open_sessions() -> None:
+    models, counting = manager(), CountingManager(max_sessions=3)
+    models.sessions = counting.sessions
+    application = page(models)
+    assert data(application)["sessions"] == {"open": 0, "most": 3, "bytes": 0}
+    counting.sessions.open(counting.servable, "add")
+    assert data(application)["sessions"] == {"open": 1, "most": 3, "bytes": 8}
+    counting.sessions.close()
+    assert data(page(manager()))["sessions"] == {"open": 0, "most": 0, "bytes": 0}
+
+
+def test_a_slow_client_keeps_no_others_out() -> None:
+    application = page(manager())
+    seen = []
+
+    async def receive() -> Any:
+        seen.append(application._service.in_progress)
+        return {"type": "http.request", "body": b'{"model": "double"}'}
+
+    async def send(event: Any) -> None:
+        pass
+
+    headers = [(b"host", b"a:1"), (b"x-graphc-status", b"reload")]
+    scope = {"type": "http", "method": "POST", "path": RELOAD, "headers": headers}
+    asyncio.run(application(scope, receive, send))
+    assert seen == [0]
 
 
 def test_methods_and_other_paths() -> None:

@@ -43,6 +43,14 @@ def put(base: Path, version: int | str, value: float) -> Path:
     return aside.rename(folder / "model.gcx")
 
 
+def break_file(path: Path) -> None:
+    """Cuts a file off in the middle."""
+    data = path.read_bytes()
+    aside = path.with_name("aside")
+    aside.write_bytes(data[: len(data) // 2])
+    aside.rename(path)
+
+
 def expected(value: float) -> np.ndarray:
     """The result of `predict` for `X`."""
     return BODY @ np.full((4, 2), value, np.float32)

@@ -49,7 +49,12 @@ def test_it_answers(servable: Servable) -> None:
         ("predict", {"x": X[:, :3]}, "INVALID_ARGUMENT", "x"),
         ("predict", {"x": X[:0]}, "INVALID_ARGUMENT", "is 0"),
         ("predict", {"x": X.astype("U3")}, "INVALID_ARGUMENT", "x"),
-        ("nothing", {}, "FAILED_PRECONDITION", 'Serving signature key "nothing" not found.'),
+        (
+            "nothing",
+            {},
+            "FAILED_PRECONDITION",
+            'Serving signature key "nothing" not found; there are: ',
+        ),
         ("train", {}, "FAILED_PRECONDITION", "updates variables (body)"),
     ],
 )

@@ -12,19 +12,20 @@ from graphc.serving.config import BatchingConfig, ModelConfig
 from graphc.serving.failures import Failure
 from graphc.serving.models.servable import Servable
 from graphc.serving.models.warmup import FILES, recorded
+from tests.serving import decoder
 from tests.serving.models.saved import X, put
 
 pytest.importorskip("google.protobuf")
 
 
-def log(x: np.ndarray, signature: str = "") -> bytes:
+def log(x: np.ndarray, signature: str = "", name: str = "x") -> bytes:
     from graphc.serving.protocol.messages import messages
     from graphc.serving.protocol.tensors import encode
 
     entry = messages().PredictionLog()
     request = entry.predict_log.request
     request.model_spec.signature_name = signature
-    request.inputs["x"].ParseFromString(encode(x).SerializeToString())
+    request.inputs[name].ParseFromString(encode(x).SerializeToString())
     return entry.SerializeToString()
 
 
@@ -68,6 +69,25 @@ def test_recorded_requests_run_at_each_size_of_a_batch(tmp_path: Path, managing,
     assert manager.is_ready()
     predict = [shape[0] for name, shape in runs if name == "predict"]
     assert predict == [1, 2, 4, 1]
+
+
+def test_recorded_requests_of_a_session_run(tmp_path: Path, managing, monkeypatch) -> None:
+    """They compile the signature. The variables of the model stay as they are."""
+    given = []
+    run = Servable.run_everywhere
+
+    def noting(self, signature, inputs):
+        given.append(signature)
+        return run(self, signature, inputs)
+
+    monkeypatch.setattr(Servable, "run_everywhere", noting)
+    decoder.put(tmp_path)
+    write(tmp_path / "1", log(np.int32([3]), "step", name="token"))
+    manager = managing(ModelConfig("m", tmp_path))
+    assert manager.is_ready(), manager.status("m")
+    assert sorted(given) == ["logits", "look", "step"]  # `draw` has no request
+    with manager.use("m") as servable:
+        assert not servable.run("look", {})["hidden"].any()
 
 
 def one_of_each() -> dict[str, bytes]:
@@ -125,7 +145,7 @@ def bad_shape(folder: Path) -> None:
 
 
 def bad_signature(folder: Path) -> None:
-    write(folder, log(X, "train"))
+    write(folder, log(X, "missing"))
 
 
 def outside(folder: Path) -> None:
@@ -138,7 +158,7 @@ SPOILED = {
     bad_record: "requests, record 0: ",
     bad_frame: "",
     bad_shape: "requests, record 0: input 'x': shape [4, 2], expected f32[batch, 4]",
-    bad_signature: "requests, record 0: signature 'train' of model 'm' updates variables",
+    bad_signature: 'requests, record 0: Serving signature key "missing" not found',
     outside: "outside the folder",
     session_run: "unsupported log_type for warm-up: session_run_log",
 }
@@ -235,6 +255,13 @@ def test_buckets_are_warm(tmp_path: Path, managing, runs) -> None:
         assert set(steps) == before
         with pytest.raises(Failure, match="size 'time' is 9, but its largest bucket is 8"):
             servable.predict("predict", example(1, 9)).result(60)
+
+
+def test_buckets_without_batches_are_noted(tmp_path: Path, managing, runs, caplog) -> None:
+    folder = saved(tmp_path, buckets={"time": [4]})
+    assert managing(ModelConfig("m", folder)).is_ready()
+    assert shapes(runs) == [(1, 1, 3)]  # not padded
+    assert "m version 1: the buckets of 'predict' need batching" in caplog.text
 
 
 def test_an_example_that_exceeds_the_buckets(tmp_path: Path, managing) -> None:
