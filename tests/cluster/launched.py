@@ -20,10 +20,12 @@ class Ended(NamedTuple):
     lines: list[str]
     errors: str
 
-    def of(self, worker: int) -> list[str]:
-        """The lines of one worker, without its name."""
-        name = f"[worker {worker}] "
-        return [line.removeprefix(name) for line in self.lines if line.startswith(name)]
+    def results(self, worker: int) -> list[str]:
+        """What one worker has printed after the word "result". JAX's collectives write lines of
+        their own, also into the middle of others."""
+        name, word = f"[worker {worker}] ", "result "
+        own = [line for line in self.lines if line.startswith(name) and word in line]
+        return [line.partition(word)[2] for line in own]
 
 
 def launched(*arguments: object, cache: Path | None = None) -> Ended:

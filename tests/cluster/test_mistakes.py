@@ -13,7 +13,9 @@ from tests.cluster.launched import SCRIPTS, launched
 def test_errors(tmp_path: Path) -> None:
     ended = launched("-n", 2, "--devices", 2, SCRIPTS / "disagree.py", cache=tmp_path)
     assert ended.status == 0, ended.errors
-    first, second = (dict(line.split(": ", 1) for line in ended.of(worker)) for worker in range(2))
+    first, second = (
+        dict(line.split(": ", 1) for line in ended.results(worker)) for worker in range(2)
+    )
     for errors in (first, second):
         for name, texts in {
             "shapes": ("ClusterError", "x (4, 2)", "x (8, 2)", "the same shapes"),

@@ -19,7 +19,7 @@ def results(processes: int, devices: int, cache: Path, *arguments: object) -> li
     """What each process has found."""
     ended = launched("-n", processes, "--devices", devices, STEPS, "--", *arguments, cache=cache)
     assert ended.status == 0, ended.errors
-    return [json.loads(ended.of(worker)[-1]) for worker in range(processes)]
+    return [json.loads(ended.results(worker)[0]) for worker in range(processes)]
 
 
 def check_one_result(found: list[dict[str, Any]], alone: dict[str, Any]) -> None:

@@ -22,13 +22,14 @@ def trained(folder: Path, *harm: object, cache: Path, options: tuple[object, ...
 def test_what_ends_a_process_does_not_change_the_result(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     undisturbed = trained(tmp_path / "undisturbed", cache=cache)
-    result = undisturbed.of(0)[-1]
-    assert undisturbed.of(1)[-1] == result
+    result = undisturbed.results(0)
+    assert len(result) == 1
+    assert undisturbed.results(1) == result
     for harm in ("kill", "fail", "stop"):
         options = ("--restarts", 2, "--silence", 15, "--grace", 2)
         ended = trained(tmp_path / harm, harm, 25, cache=cache, options=options)
         assert "restart 1 of 2" in ended.errors
-        assert [ended.of(worker)[-1] for worker in (0, 1)] == [result, result]
+        assert [ended.results(worker) for worker in (0, 1)] == [result, result]
         # The chief alone has written the log, and each step has one row.
         log = (tmp_path / harm / "log.csv").read_text()
         assert log == (tmp_path / "undisturbed" / "log.csv").read_text()

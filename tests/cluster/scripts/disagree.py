@@ -20,9 +20,9 @@ def attempt(name, function) -> None:
     try:
         function()
     except gc.errors.GraphcError as error:
-        print(f"{name}: {type(error).__name__}: {str(error)!r}", flush=True)
+        print(f"result {name}: {type(error).__name__}: {str(error)!r}", flush=True)
     else:
-        print(f"{name}: no error", flush=True)
+        print(f"result {name}: no error", flush=True)
 
 
 def run(rows: int = 2, seed: int = 0, more: bool = False, devices=everywhere) -> None:

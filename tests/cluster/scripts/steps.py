@@ -39,4 +39,4 @@ found = {
     "digest": digest,
     "cached": [executable.cached for executable in session.executables],
 }
-print(json.dumps(found))
+print("result", json.dumps(found))

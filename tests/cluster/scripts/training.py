@@ -54,4 +54,4 @@ gc.train.fit(
 )
 values = session.values()
 digest = hashlib.sha256(b"".join(values[name].tobytes() for name in sorted(values))).hexdigest()
-print(digest)
+print("result", digest)
