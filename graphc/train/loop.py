@@ -17,6 +17,7 @@ from graphc.train.callbacks.base import Callback
 from graphc.train.evaluation import Validation, evaluate
 from graphc.train.feeding import Feeder
 from graphc.train.job import Job
+from graphc.train.joint_signals import JointSignals
 from graphc.train.recorder import Recorder
 from graphc.train.run import Run
 from graphc.train.saving import Saves, checked_extra, give_states
@@ -55,7 +56,8 @@ class Loop:
         steps, epochs = limits
         self._session, self._validation, self._callbacks = session, validation, callbacks
         self._saves = saves
-        self._signals = Signals()
+        self._joint = JointSignals() if session.spans_processes else None
+        self._signals = self._joint or Signals()
         self._stepper = Stepper(session, job.train, job.metrics, callbacks)
         self._recorder = Recorder(list(job.metrics), self._stepper.of_metrics)
         self._on_steps = [c for c in callbacks if type(c).on_step is not Callback.on_step]
@@ -218,7 +220,10 @@ class Loop:
         session_run, fetches, add = self._session.run, self._stepper.fetches, self._recorder.add
         on_steps, wanted, clock = self._on_steps, self._writer.wanted, time.perf_counter
         has_fetches, has_saver = self._stepper.has_fetches, saves.saver is not None
+        joint = self._joint
         for step in range(run.step + 1, until + 1):
+            if joint is not None:
+                joint.starts(step)
             if has_saver:
                 saves.check()
             if (feeds := feeder.next()) is None:
@@ -250,6 +255,8 @@ class Loop:
 
     def _fetching(self) -> None:
         """Runs one step with fetches that other steps do not have."""
+        if self._joint is not None:
+            self._joint.starts(self.run.step + 1)
         self._saves.check()
         feeds = self._feeder.next()
         if feeds is None:
@@ -281,6 +288,8 @@ class Loop:
     def _several(self, n: int) -> None:
         """Runs `n` steps in one call."""
         signals = self._signals
+        if self._joint is not None:
+            self._joint.starts(self.run.step + n)
         feeds = self._feeder.take(n)
         self._saves.check()
         signals.busy = True

@@ -32,16 +32,26 @@ def exchanged(topic: str, mine: str, patience: float = PATIENCE) -> list[str]:
     Raises:
         ClusterError: a process did not call it in time.
     """
-    _asked[topic] += 1
-    place = f"graphc/{topic}/{_asked[topic]}"
+    place = place_of(topic)
     set_for_all(f"{place}/{jax.process_index()}", mine)
     return [
-        mine if index == jax.process_index() else _awaited(f"{place}/{index}", index, patience)
+        mine if index == jax.process_index() else awaited(f"{place}/{index}", index, patience)
         for index in range(jax.process_count())
     ]
 
 
-def _awaited(key: str, index: int, patience: float) -> str:
+def place_of(topic: str) -> str:
+    """A new place for values of all processes, which must call this equally often for a topic."""
+    _asked[topic] += 1
+    return f"graphc/{topic}/{_asked[topic]}"
+
+
+def awaited(key: str, index: int, patience: float = PATIENCE) -> str:
+    """The value that process `index` gives under a key.
+
+    Raises:
+        ClusterError: it does not give one in time.
+    """
     end = time.monotonic() + patience
     while (left := end - time.monotonic()) > 0:
         found = value_of_all(key, min(left, _TURN))
