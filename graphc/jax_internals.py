@@ -68,13 +68,14 @@ def changed_setting(name: str, value: Any) -> Iterator[None]:
 # -- several processes -------------------------------------------------------------------------
 
 
-def set_for_all(key: str, value: str, *, again: bool = False) -> None:
-    """Gives a value to the other processes that `jax.distributed` has connected.
-
-    Args:
-        again: whether there may already be a value, which is replaced.
-    """
-    _service().key_value_set(key, value, allow_overwrite=again)
+def set_for_all(key: str, value: str) -> None:
+    """Gives a value to the other processes that `jax.distributed` has connected. The first value of
+    a key counts."""
+    try:
+        _service().key_value_set(key, value)
+    except jax.errors.JaxRuntimeError as error:
+        if "ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def value_of_all(key: str, seconds: float) -> str | None:

@@ -12,12 +12,12 @@ from graphc.errors import FeedError, GraphcError
 from graphc.ir.source import current_source
 from graphc.runtime.session import Session
 from graphc.runtime.state.initial import hidden_types
+from graphc.train.appointments import Appointments
 from graphc.train.call_size import CallSize
 from graphc.train.callbacks.base import Callback
 from graphc.train.evaluation import Validation, evaluate
 from graphc.train.feeding import Feeder
 from graphc.train.job import Job
-from graphc.train.joint_signals import JointSignals
 from graphc.train.recorder import Recorder
 from graphc.train.run import Run
 from graphc.train.saving import Saves, checked_extra, give_states
@@ -56,7 +56,8 @@ class Loop:
         steps, epochs = limits
         self._session, self._validation, self._callbacks = session, validation, callbacks
         self._saves = saves
-        self._joint = JointSignals() if session.spans_processes else None
+        several = session.spans_processes
+        self._joint = Appointments(saves, session.is_chief) if several else None
         self._signals = self._joint or Signals()
         self._stepper = Stepper(session, job.train, job.metrics, callbacks)
         self._recorder = Recorder(list(job.metrics), self._stepper.of_metrics)
@@ -222,8 +223,8 @@ class Loop:
         has_fetches, has_saver = self._stepper.has_fetches, saves.saver is not None
         joint = self._joint
         for step in range(run.step + 1, until + 1):
-            if joint is not None:
-                joint.starts(step)
+            if joint is not None and joint.before(step):
+                return
             if has_saver:
                 saves.check()
             if (feeds := feeder.next()) is None:
@@ -255,8 +256,8 @@ class Loop:
 
     def _fetching(self) -> None:
         """Runs one step with fetches that other steps do not have."""
-        if self._joint is not None:
-            self._joint.starts(self.run.step + 1)
+        if self._joint is not None and self._joint.before(self.run.step + 1):
+            return
         self._saves.check()
         feeds = self._feeder.next()
         if feeds is None:
@@ -288,8 +289,8 @@ class Loop:
     def _several(self, n: int) -> None:
         """Runs `n` steps in one call."""
         signals = self._signals
-        if self._joint is not None:
-            self._joint.starts(self.run.step + n)
+        if self._joint is not None and self._joint.before(self.run.step + n):
+            return
         feeds = self._feeder.take(n)
         self._saves.check()
         signals.busy = True

@@ -46,3 +46,13 @@ def test_a_signal_to_one_process_ends_all_after_the_same_step(tmp_path: Path) ->
     last = gc.train.Checkpointer(folder).latest()
     assert last is not None and last >= 25
     assert trained(folder, cache=tmp_path / "cache").of(0)[-1] == undisturbed.of(0)[-1]
+
+
+@pytest.mark.slow
+def test_all_write_pieces_after_the_same_step(tmp_path: Path) -> None:
+    """The clocks of the processes differ, and the chief alone writes the best checkpoint."""
+    script = SCRIPTS / "saving.py"
+    ended = launched("-n", 2, "--silence", 30, script, "--", tmp_path, cache=tmp_path / "cache")
+    assert ended.status == 0, ended.errors
+    assert len(gc.train.Checkpointer(tmp_path).steps()) >= 2  # one of them is the last
+    assert gc.train.Checkpointer(tmp_path / "best").steps() == [40]
