@@ -18,6 +18,7 @@ from graphc.train.callbacks.base import Callback
 from graphc.train.evaluation import Validation, evaluate
 from graphc.train.feeding import Feeder
 from graphc.train.job import Job
+from graphc.train.joint import agree_on_run
 from graphc.train.recorder import Recorder
 from graphc.train.run import Run
 from graphc.train.saving import Saves, checked_extra, give_states
@@ -120,6 +121,8 @@ class Loop:
         else:
             self._feeder.begin(0, 0)
         self._is_restored = True
+        if self._joint is not None:
+            agree_on_run(run, self._validation)
         for callback in self._callbacks:
             self._started.append(callback)
             callback.on_start(run)
