@@ -14,11 +14,13 @@ from graphc.train.run import Run
 
 
 def agree_on_run(run: Run, validation: Validation | None) -> None:
-    """Checks that all processes begin at one step and will run equally many.
+    """Checks that all processes of the session begin at one step and will run equally many.
 
     Raises:
         ClusterError: they do not.
     """
+    if not run.session.spans_processes:
+        return
     facts = facts_of(run, validation)
     given = exchanged("begins fit", json.dumps(facts))
     other = different(given)

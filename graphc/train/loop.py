@@ -22,7 +22,7 @@ from graphc.train.joint import agree_on_run
 from graphc.train.recorder import Recorder
 from graphc.train.run import Run
 from graphc.train.saving import Saves, checked_extra, give_states
-from graphc.train.signals import Signals
+from graphc.train.signals import Signals, noting
 from graphc.train.stepping import Stepper, largest_call, next_boundary
 from graphc.train.writing import Writer
 
@@ -57,8 +57,7 @@ class Loop:
         steps, epochs = limits
         self._session, self._validation, self._callbacks = session, validation, callbacks
         self._saves = saves
-        several = session.spans_processes
-        self._joint = Appointments(saves, session.is_chief) if several else None
+        self._joint = Appointments(saves, session.is_chief) if session.spans_processes else None
         self._signals = self._joint or Signals()
         self._stepper = Stepper(session, job.train, job.metrics, callbacks)
         self._recorder = Recorder(list(job.metrics), self._stepper.of_metrics)
@@ -121,8 +120,7 @@ class Loop:
         else:
             self._feeder.begin(0, 0)
         self._is_restored = True
-        if self._joint is not None:
-            agree_on_run(run, self._validation)
+        agree_on_run(run, self._validation)
         for callback in self._callbacks:
             self._started.append(callback)
             callback.on_start(run)
@@ -132,16 +130,15 @@ class Loop:
 
     def _failed(self, error: BaseException) -> None:
         """Saves a checkpoint after an interrupt, and notifies the callbacks."""
-        signals = self._signals
-        signals.busy = False
+        self._signals.busy = False
         interrupted = isinstance(error, (KeyboardInterrupt, SystemExit))
-        if interrupted and not signals.torn and self._is_restored:
+        if interrupted and not self._signals.torn and self._is_restored:
             try:
                 self._writer.last(self.run)
             except GraphcError as failure:
                 error.add_note(f"The last checkpoint was not written: {failure}")
         for callback in self._started:
-            _noting(error, callback.on_exception, self.run, error)
+            noting(error, callback.on_exception, self.run, error)
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
@@ -262,8 +259,7 @@ class Loop:
         if self._joint is not None and self._joint.before(self.run.step + 1):
             return
         self._saves.check()
-        feeds = self._feeder.next()
-        if feeds is None:
+        if (feeds := self._feeder.next()) is None:
             self._ended = True
             return
         signals = self._signals
@@ -402,11 +398,3 @@ class Loop:
         self._writer.for_callbacks(self.run)
         self._signals.busy = False
         self._signals.deliver()
-
-
-def _noting(error: BaseException, method: Any, *args: Any) -> None:
-    """Calls a method of a callback. If it fails, a note is added to the earlier error."""
-    try:
-        method(*args)
-    except BaseException as other:
-        error.add_note(f"Then {method.__qualname__} failed: {other!r}")
