@@ -69,8 +69,13 @@ def changed_setting(name: str, value: Any) -> Iterator[None]:
 
 
 def set_for_all(key: str, value: str) -> None:
-    """Gives a value to the other processes that `jax.distributed` has connected."""
-    _service().key_value_set(key, value)
+    """Gives a value to the other processes that `jax.distributed` has connected. The first value of
+    a key counts."""
+    try:
+        _service().key_value_set(key, value)
+    except jax.errors.JaxRuntimeError as error:
+        if "ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def value_of_all(key: str, seconds: float) -> str | None:

@@ -20,6 +20,7 @@ from graphc.ir.source import current_source
 
 _ALONE = ClusterSpec({"worker": [None]}).member("worker", 0)
 _TURN = 1.0  # seconds between two looks at the launcher
+_LAST = 3600  # seconds that a process waits at its end, while others export or evaluate alone
 _LOCK = Lock()
 _joined: Member | None = None
 
@@ -43,7 +44,7 @@ def join(
     Without arguments, the cluster is found in the environment: `graphc launch`, TF_CONFIG, Open
     MPI, Slurm, or an indexed Kubernetes job with GRAPHC_SERVICE and GRAPHC_WORKERS. Outside of
     these, the process is a cluster of its own, so that the script also runs by itself. A further
-    call returns the same.
+    call returns the same. At its end, a process waits up to an hour for the others.
 
     Args:
         spec: the processes, as for `ClusterSpec.of`.
@@ -134,6 +135,7 @@ def _connect(member: Member, timeout: float, heartbeat: float) -> None:
         raise ClusterError(
             "the address of rank 0 is not known", hint="give it in the specification of the cluster"
         )
+    jax.config.update("jax_enable_preemption_service", False)  # it would ignore SIGTERM
     try:
         jax.distributed.initialize(
             address,
@@ -141,7 +143,7 @@ def _connect(member: Member, timeout: float, heartbeat: float) -> None:
             member.rank,
             initialization_timeout=max(1, round(timeout)),
             heartbeat_timeout_seconds=max(1, round(heartbeat)),
-            shutdown_timeout_seconds=max(1, round(timeout)),
+            shutdown_timeout_seconds=_LAST,
             cluster_detection_method="deactivate",
         )
         _end_at_once_after_an_error()

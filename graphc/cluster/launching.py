@@ -191,14 +191,17 @@ class _Supervisor:
         return limit is not None and max(p.silence for p in processes) > limit
 
     def _end(self, processes: Sequence[_Process], number: int) -> None:
-        """Sends a signal to the processes that run. After the time of grace they are killed."""
+        """Sends a signal to the processes that run. After the time of grace they are killed. If one
+        has failed, what they have started is killed, too: it may hold their devices."""
         for process in processes:
             process.send(number)
         end = time.monotonic() + self._task.grace
         while any(p.status is None for p in processes) and time.monotonic() < end:
             time.sleep(_TURN)
+        failed = any(p.status != 0 for p in processes)
         for process in processes:
-            process.send(signal.SIGKILL)
+            if failed:
+                process.kill()
             process.wait()
 
     def _say(self, text: str) -> None:
@@ -272,6 +275,11 @@ class _Process:
         if self.status is None:
             with suppress(ProcessLookupError):  # it has just ended
                 os.killpg(self._process.pid, number)
+
+    def kill(self) -> None:
+        """Kills the process and those that it has started."""
+        with suppress(ProcessLookupError, PermissionError):  # all have ended
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self) -> None:
         self._process.wait()

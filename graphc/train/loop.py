@@ -12,15 +12,17 @@ from graphc.errors import FeedError, GraphcError
 from graphc.ir.source import current_source
 from graphc.runtime.session import Session
 from graphc.runtime.state.initial import hidden_types
+from graphc.train.appointments import Appointments
 from graphc.train.call_size import CallSize
 from graphc.train.callbacks.base import Callback
 from graphc.train.evaluation import Validation, evaluate
 from graphc.train.feeding import Feeder
 from graphc.train.job import Job
+from graphc.train.joint import agree_on_run
 from graphc.train.recorder import Recorder
 from graphc.train.run import Run
 from graphc.train.saving import Saves, checked_extra, give_states
-from graphc.train.signals import Signals
+from graphc.train.signals import Signals, noting
 from graphc.train.stepping import Stepper, largest_call, next_boundary
 from graphc.train.writing import Writer
 
@@ -55,7 +57,8 @@ class Loop:
         steps, epochs = limits
         self._session, self._validation, self._callbacks = session, validation, callbacks
         self._saves = saves
-        self._signals = Signals()
+        self._joint = Appointments(saves, session.is_chief) if session.spans_processes else None
+        self._signals = self._joint or Signals()
         self._stepper = Stepper(session, job.train, job.metrics, callbacks)
         self._recorder = Recorder(list(job.metrics), self._stepper.of_metrics)
         self._on_steps = [c for c in callbacks if type(c).on_step is not Callback.on_step]
@@ -117,6 +120,7 @@ class Loop:
         else:
             self._feeder.begin(0, 0)
         self._is_restored = True
+        agree_on_run(run, self._validation)
         for callback in self._callbacks:
             self._started.append(callback)
             callback.on_start(run)
@@ -126,16 +130,15 @@ class Loop:
 
     def _failed(self, error: BaseException) -> None:
         """Saves a checkpoint after an interrupt, and notifies the callbacks."""
-        signals = self._signals
-        signals.busy = False
+        self._signals.busy = False
         interrupted = isinstance(error, (KeyboardInterrupt, SystemExit))
-        if interrupted and not signals.torn and self._is_restored:
+        if interrupted and not self._signals.torn and self._is_restored:
             try:
                 self._writer.last(self.run)
             except GraphcError as failure:
                 error.add_note(f"The last checkpoint was not written: {failure}")
         for callback in self._started:
-            _noting(error, callback.on_exception, self.run, error)
+            noting(error, callback.on_exception, self.run, error)
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
@@ -218,7 +221,10 @@ class Loop:
         session_run, fetches, add = self._session.run, self._stepper.fetches, self._recorder.add
         on_steps, wanted, clock = self._on_steps, self._writer.wanted, time.perf_counter
         has_fetches, has_saver = self._stepper.has_fetches, saves.saver is not None
+        joint = self._joint
         for step in range(run.step + 1, until + 1):
+            if joint is not None and joint.before(step):
+                return
             if has_saver:
                 saves.check()
             if (feeds := feeder.next()) is None:
@@ -250,9 +256,10 @@ class Loop:
 
     def _fetching(self) -> None:
         """Runs one step with fetches that other steps do not have."""
+        if self._joint is not None and self._joint.before(self.run.step + 1):
+            return
         self._saves.check()
-        feeds = self._feeder.next()
-        if feeds is None:
+        if (feeds := self._feeder.next()) is None:
             self._ended = True
             return
         signals = self._signals
@@ -281,6 +288,8 @@ class Loop:
     def _several(self, n: int) -> None:
         """Runs `n` steps in one call."""
         signals = self._signals
+        if self._joint is not None and self._joint.before(self.run.step + n):
+            return
         feeds = self._feeder.take(n)
         self._saves.check()
         signals.busy = True
@@ -389,11 +398,3 @@ class Loop:
         self._writer.for_callbacks(self.run)
         self._signals.busy = False
         self._signals.deliver()
-
-
-def _noting(error: BaseException, method: Any, *args: Any) -> None:
-    """Calls a method of a callback. If it fails, a note is added to the earlier error."""
-    try:
-        method(*args)
-    except BaseException as other:
-        error.add_note(f"Then {method.__qualname__} failed: {other!r}")

@@ -40,6 +40,7 @@ class Saves:
         self._check = getattr(self.saver, "check", None)
         self.saved_at: int | None = None
         self._due_at = self._next_time()
+        self._is_joint = self._is_demanded = False
 
     def _next_time(self) -> float:
         if self.saver is None or self._seconds is None:
@@ -55,14 +56,28 @@ class Saves:
     @property
     def due_at(self) -> float:
         """The value of `time.perf_counter` at which a checkpoint is due."""
-        return self._due_at
+        return float("inf") if self._is_joint else self._due_at
+
+    def wait_for_all(self) -> None:
+        """Lets no time make a checkpoint due, only `demand`: the processes of a cluster have clocks
+        of their own, but must write after the same step."""
+        self._is_joint = True
+
+    def demand(self) -> None:
+        """Makes a checkpoint due now."""
+        self._is_demanded = True
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it is time for a checkpoint that has not been demanded."""
+        return not self._is_demanded and time.perf_counter() >= self._due_at
 
     def is_due(self, step: int) -> bool:
         """Whether a checkpoint is due after this step."""
         if self.saver is None or step == self.saved_at:
             return False
         by_step = self._steps is not None and step > 0 and step % self._steps == 0
-        return by_step or time.perf_counter() >= self._due_at
+        return by_step or self._is_demanded or time.perf_counter() >= self.due_at
 
     def check(self) -> None:
         """Raises the error of a checkpoint that could not be written."""
@@ -81,6 +96,7 @@ class Saves:
         """Writes a checkpoint."""
         self.saver.save(session, step, extra=extra, metrics=metrics, wait=wait)
         self.saved_at = step
+        self._is_demanded = False
         self._due_at = self._next_time()
 
     def restore(self, session: Session) -> Any:

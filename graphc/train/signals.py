@@ -70,3 +70,11 @@ class Signals:
             handler(number, frame)
         else:
             raise SystemExit(128 + number)
+
+
+def noting(error: BaseException, method: Any, *args: Any) -> None:
+    """Calls a method of a callback. If it fails, a note is added to the earlier error."""
+    try:
+        method(*args)
+    except BaseException as other:
+        error.add_note(f"Then {method.__qualname__} failed: {other!r}")

@@ -77,6 +77,31 @@ time.sleep(1000) if who == 0 else (time.sleep(1), sys.exit(3))
     assert launched(program, 2, grace=0.2) == 3
 
 
+def test_a_failure_ends_what_a_process_has_started(tmp_path: Path) -> None:
+    """A rank that is killed leaves no process that holds its devices, such as one that reads."""
+    note = tmp_path / "child"
+    program = f"""
+import subprocess
+child = subprocess.Popen(["sleep", "1000"])
+open({str(note)!r}, "w").write(str(child.pid))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert launched(program, 1) == 137
+    end = time.monotonic() + PATIENCE
+    while is_running(int(note.read_text())) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_running(int(note.read_text()))
+
+
+def is_running(process: int) -> bool:
+    """Whether a process is neither gone nor waits for its parent to notice."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
 def test_restarts(capfd: pytest.CaptureFixture[str]) -> None:
     program = "print('start', attempt); sys.exit(1 if attempt < 2 and who == 0 else 0)"
     assert launched(program, 2, restarts=3, pause=0.01) == 0

@@ -26,6 +26,9 @@ def test_errors(tmp_path: Path) -> None:
             "jit": ("DeviceError", "jit: the strategy has devices of other processes"),
             "set": ("ClusterError", "different values of a variable"),
             "mesh": ("DeviceError", "is a device of another process"),
+            "epochs": ("do not run the same steps", "epoch: 2 in process 0, 1 in process 1"),
+            "validation": ("ClusterError", "validation: 2 in process 0, 1 in process 1"),
+            "others": ("do not do the same", "compiles a program", "sets variables"),
             "again": ("ClusterError", "has joined as"),
         }.items():
             assert all(text in errors[name] for text in texts), errors[name]

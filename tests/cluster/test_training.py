@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
+import graphc as gc
 from tests.cluster.launched import SCRIPTS, Ended, launched
 
 TRAINING = SCRIPTS / "training.py"
@@ -33,3 +35,25 @@ def test_what_ends_a_process_does_not_change_the_result(tmp_path: Path) -> None:
         # The chief alone has written the log, and each step has one row.
         log = (tmp_path / harm / "log.csv").read_text()
         assert log == (tmp_path / "undisturbed" / "log.csv").read_text()
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_ends_all_after_the_same_step(tmp_path: Path) -> None:
+    undisturbed = trained(tmp_path / "undisturbed", cache=tmp_path / "cache")
+    folder = tmp_path / "end"
+    options = ("-n", 2, "--devices", 1, "--silence", 15, TRAINING, "--", folder)
+    ended = launched(*options, "end", 25, cache=tmp_path / "cache")
+    assert ended.status == 128 + signal.SIGTERM, ended.errors
+    last = gc.train.Checkpointer(folder).latest()
+    assert last is not None and last >= 25
+    assert trained(folder, cache=tmp_path / "cache").of(0)[-1] == undisturbed.of(0)[-1]
+
+
+@pytest.mark.slow
+def test_all_write_pieces_after_the_same_step(tmp_path: Path) -> None:
+    """The clocks of the processes differ, and the chief alone writes the best checkpoint."""
+    script = SCRIPTS / "saving.py"
+    ended = launched("-n", 2, "--silence", 30, script, "--", tmp_path, cache=tmp_path / "cache")
+    assert ended.status == 0, ended.errors
+    assert len(gc.train.Checkpointer(tmp_path).steps()) >= 2  # one of them is the last
+    assert gc.train.Checkpointer(tmp_path / "best").steps() == [40]

@@ -75,7 +75,7 @@ def agree_on(value: Array) -> None:
         ClusterError: they have not.
     """
     facts = f"{value.dtype.name} {value.shape} {zlib.crc32(np.ascontiguousarray(value).tobytes())}"
-    given = exchanged("state", facts)
+    given = exchanged("sets variables", facts)
     other = different(given)
     if other is not None:
         raise ClusterError(

@@ -7,6 +7,7 @@ different models. So they compare before they compile and when they place state.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,23 +26,49 @@ _TURN = 0.5  # seconds between two chances for Ctrl-C
 _asked: Counter[str] = Counter()
 
 
-def exchanged(topic: str, mine: str, patience: float = PATIENCE) -> list[str]:
+def exchanged(what: str, mine: str, patience: float = PATIENCE) -> list[str]:
     """What each process gave, by its index. All processes must call this equally often, and in the
-    same order for one topic.
+    same order.
+
+    Args:
+        what: what this process does, for errors: "compiles a program".
 
     Raises:
-        ClusterError: a process did not call it in time.
+        ClusterError: another process does something else, or did not call it in time.
     """
+    place, number = place_of("agreement"), jax.process_index()
+    set_for_all(f"{place}/{number}", json.dumps([what, mine]))
+    found = []
+    for index in range(jax.process_count()):
+        if index == number:
+            found.append(mine)
+            continue
+        other, text = json.loads(awaited(f"{place}/{index}", index, patience, what))
+        if other != what:
+            raise ClusterError(
+                f"process {number} and process {index} do not do the same",
+                details=[f"process {number} {what}", f"process {index} {other}"],
+                hint="all processes must run the same steps, on equally many batches",
+            )
+        found.append(text)
+    return found
+
+
+def place_of(topic: str) -> str:
+    """A new place for values of all processes, which must call this equally often for a topic."""
     _asked[topic] += 1
-    place = f"graphc/{topic}/{_asked[topic]}"
-    set_for_all(f"{place}/{jax.process_index()}", mine)
-    return [
-        mine if index == jax.process_index() else _awaited(f"{place}/{index}", index, patience)
-        for index in range(jax.process_count())
-    ]
+    return f"graphc/{topic}/{_asked[topic]}"
 
 
-def _awaited(key: str, index: int, patience: float) -> str:
+def awaited(key: str, index: int, patience: float = PATIENCE, what: str = "ends its steps") -> str:
+    """The value that process `index` gives under a key.
+
+    Args:
+        what: what this process does, for errors.
+
+    Raises:
+        ClusterError: it does not give one in time.
+    """
     end = time.monotonic() + patience
     while (left := end - time.monotonic()) > 0:
         found = value_of_all(key, min(left, _TURN))
@@ -49,7 +76,7 @@ def _awaited(key: str, index: int, patience: float) -> str:
             return found
     raise ClusterError(
         f"process {index} has not come within {patience:.0f} s to where process "
-        f"{jax.process_index()} is: {key.rpartition('/')[0]}",
+        f"{jax.process_index()} {what}",
         hint="all processes must run the same steps; look at what that process does",
     )
 

@@ -21,7 +21,9 @@ def agree_on_program(compilation: Compilation) -> None:
     fetches = ", ".join(port.name for port in program.ports("fetch"))
     what = f"{fetches or 'no value'} of graph {program.name!r} for feeds {feeds or '(none)'}"
     key = compilation.program_key or ""  # without one, only what can be seen is compared
-    given = exchanged("program", json.dumps([what, key, [d.id for d in compilation.devices]]))
+    given = exchanged(
+        "compiles a program", json.dumps([what, key, [d.id for d in compilation.devices]])
+    )
     other = different(given)
     if other is None:
         return
@@ -43,4 +45,6 @@ def agree_on_program(compilation: Compilation) -> None:
 def all_found(mine: bool) -> bool:
     """Whether all processes found the program in their caches. If one compiles it, all do, because
     XLA may measure kernels in one process for all."""
-    return all(text == "found" for text in exchanged("cached", "found" if mine else "missing"))
+    return all(
+        text == "found" for text in exchanged("looks for a program", "found" if mine else "missing")
+    )

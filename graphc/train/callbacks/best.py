@@ -42,8 +42,6 @@ class BestCheckpoint(Callback):
         >>> folder.cleanup()
     """
 
-    for_chief = True
-
     def __init__(
         self,
         folder: str | os.PathLike[str],

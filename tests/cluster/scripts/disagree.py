@@ -31,6 +31,14 @@ def run(rows: int = 2, seed: int = 0, more: bool = False, devices=everywhere) ->
     session.run([total, x] if more else total, {x: np.ones((rows, 2))})
 
 
+def fit(rows: np.ndarray, others: np.ndarray) -> None:
+    graph, x, total = graph_of(0)
+    session = gc.Session(graph, strategy=gc.devices.DataParallel(everywhere))
+    batches, check = (gc.data.from_arrays({"x": each}).shard().batch(2) for each in (rows, others))
+    job = gc.train.Job(graph, total, batches, epochs=2)
+    gc.train.fit(session, job, validation=gc.train.Validation(check, {"total": total}))
+
+
 def set_differently() -> None:
     graph, x, total = graph_of(0)
     session = gc.Session(graph, strategy=gc.devices.DataParallel(everywhere))
@@ -38,9 +46,19 @@ def set_differently() -> None:
     session.set("dense/kernel", np.full((2, 2), float(member.rank)))
 
 
+def elsewhere() -> None:
+    graph, x, total = graph_of(0)
+    session = gc.Session(graph, strategy=gc.devices.DataParallel(everywhere))
+    session.run(total, {x: np.ones((2, 2))})
+    if member.is_chief:
+        session.run(total, {x: np.ones((4, 2))})
+    else:
+        session.set("dense/kernel", np.ones((2, 2)))
+
+
 def late() -> None:
     if member.rank == 0:
-        agreement.exchanged("late", "here", patience=1.0)
+        agreement.exchanged("sleeps", "here", patience=1.0)
 
 
 attempt("shapes", lambda: run(rows=2 + 2 * member.rank))
@@ -53,8 +71,11 @@ attempt(
     lambda: gc.Session(graph_of(0)[0], strategy=gc.devices.Mesh({"a": 4}, devices=everywhere)),
 )
 attempt("names", lambda: run(devices=[f"/task:{task}/cpu:*" for task in (0, 1)]))
-attempt("late", late)
 attempt("jit", lambda: gc.jit(abs, strategy=gc.devices.DataParallel(everywhere)))
 attempt("set", set_differently)
 attempt("again", lambda: gc.cluster.join({"worker": ["localhost:1"]}, "worker", 0))
+attempt("epochs", lambda: fit(np.ones((5, 2)), np.ones((4, 2))))
+attempt("validation", lambda: fit(np.ones((4, 2)), np.ones((5, 2))))
 attempt("right", run)
+attempt("others", elsewhere)
+attempt("late", late)

@@ -1,6 +1,6 @@
 """Trains with fit, and harms itself in the first attempt.
 
-training.py FOLDER [kill|stop|fail STEP]
+training.py FOLDER [kill|stop|fail|end STEP]
 """
 
 import hashlib
@@ -13,6 +13,8 @@ import numpy as np
 import optax
 
 import graphc as gc
+
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "end": signal.SIGTERM}
 
 member = gc.cluster.join()
 folder, harm = sys.argv[1], sys.argv[2:]
@@ -34,7 +36,7 @@ class Harm(gc.train.Callback):
         if os.environ["GRAPHC_ATTEMPT"] == "0":
             if harm[0] == "fail":
                 raise ArithmeticError("broken on purpose")
-            os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[harm[0]])
+            os.kill(os.getpid(), SIGNALS[harm[0]])
 
 
 data = np.random.default_rng(0).normal(size=(160, 4))
