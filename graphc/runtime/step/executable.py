@@ -22,6 +22,7 @@ from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
+from graphc.runtime.pipeline.joint import Turn
 from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.state.initial import InitialValues
 from graphc.runtime.state.state import State
@@ -93,6 +94,7 @@ class Executable(Inspected, Uncopied):
         self.devices = executor.devices
         self._is_absent = not all(map(is_here, self.devices))
         self._spans_processes = executor.spans_processes
+        self._turn = Turn(self.interface) if executor.spans_processes else None
         self.notes = [*notes, *self.interface.notes]
         on_cpu = any(device.platform == "cpu" for device in self.devices)
         self.specs = [
@@ -230,6 +232,8 @@ class Executable(Inspected, Uncopied):
 
         An exception that a signal handler raises passes through.
         """
+        if self._turn is not None:
+            self._turn.take()
         fetched = run_step(self.executor, buffers, places or self._positions.own[1], feeds)
         return [share_of(value) for value in fetched] if self._spans_processes else fetched
 

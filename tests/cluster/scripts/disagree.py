@@ -56,6 +56,14 @@ def elsewhere() -> None:
         session.set("dense/kernel", np.ones((2, 2)))
 
 
+def take_turns_differently() -> None:
+    """Programs for 2, 4 and 6 rows exist; then the processes run different ones."""
+    graph, x, total = graph_of(0)
+    session = gc.Session(graph, strategy=gc.devices.DataParallel(everywhere))
+    for rows in (2, 4, 6, 2 if member.is_chief else 4):
+        session.run(total, {x: np.ones((rows, 2))})
+
+
 def late() -> None:
     if member.rank == 0:
         agreement.exchanged("sleeps", "here", patience=1.0)
@@ -73,6 +81,7 @@ attempt(
 attempt("names", lambda: run(devices=[f"/task:{task}/cpu:*" for task in (0, 1)]))
 attempt("jit", lambda: gc.jit(abs, strategy=gc.devices.DataParallel(everywhere)))
 attempt("set", set_differently)
+attempt("turns", take_turns_differently)
 attempt("again", lambda: gc.cluster.join({"worker": ["localhost:1"]}, "worker", 0))
 attempt("epochs", lambda: fit(np.ones((5, 2)), np.ones((4, 2))))
 attempt("validation", lambda: fit(np.ones((4, 2)), np.ones((5, 2))))
