@@ -46,7 +46,7 @@ def test_a_signal_to_one_process_ends_all_after_the_same_step(tmp_path: Path) ->
     assert ended.status == 128 + signal.SIGTERM, ended.errors
     last = gc.train.Checkpointer(folder).latest()
     assert last is not None and last >= 25
-    assert trained(folder, cache=tmp_path / "cache").of(0)[-1] == undisturbed.of(0)[-1]
+    assert trained(folder, cache=tmp_path / "cache").results(0) == undisturbed.results(0)
 
 
 @pytest.mark.slow
