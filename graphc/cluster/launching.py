@@ -301,11 +301,31 @@ def _environment(member: Member, task: Launch, attempt: int, progress: Path) -> 
     found[LAUNCHER] = str(os.getpid())
     found.setdefault("PYTHONUNBUFFERED", "1")  # lines appear when they are written
     if task.devices is not None:
-        first = member.index * task.devices
-        numbers = range(first, first + task.devices)
         found["JAX_NUM_CPU_DEVICES"] = str(task.devices)
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, numbers))
+        gpus = _gpus(task)
+        first = member.index * task.devices
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first : first + task.devices])
     return found
+
+
+def _gpus(task: Launch) -> list[str]:
+    """The GPUs of all processes: of those that this process may use, if it is restricted.
+
+    Raises:
+        AttributeValueError: it may use fewer.
+    """
+    needed = task.processes * (task.devices or 1)
+    visible = task.environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return [str(number) for number in range(needed)]
+    given = [name.strip() for name in visible.split(",") if name.strip()]
+    if given and len(given) < needed:
+        raise AttributeValueError(
+            f"launch: {task.processes} processes with {task.devices} devices each need {needed} "
+            f"GPUs, CUDA_VISIBLE_DEVICES has {len(given)}: {visible}",
+            hint="start fewer processes, or give each fewer devices",
+        )
+    return given
 
 
 def free_ports(count: int) -> list[int]:

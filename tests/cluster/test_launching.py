@@ -57,6 +57,28 @@ def test_devices_are_split(capfd: pytest.CaptureFixture[str]) -> None:
     assert sorted(capfd.readouterr().out.splitlines()) == ["[worker 0] 0,1 2", "[worker 1] 2,3 2"]
 
 
+@pytest.mark.parametrize(
+    ("visible", "shown"),
+    [("4,5,6,7", ["4,5", "6,7"]), ("", ["", ""]), ("GPU-a, GPU-b,2,3", ["GPU-a,GPU-b", "2,3"])],
+)
+def test_gpus_that_this_process_may_use_are_split(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    visible: str,
+    shown: list[str],
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert launched("print(os.environ['CUDA_VISIBLE_DEVICES'])", 2, devices=2) == 0
+    lines = sorted(capfd.readouterr().out.splitlines())
+    assert lines == [f"[worker {i}] {text}" for i, text in enumerate(shown)]
+
+
+def test_too_few_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    with pytest.raises(AttributeValueError, match="need 4 GPUs, CUDA_VISIBLE_DEVICES has 3"):
+        launched("pass", 2, devices=2)
+
+
 def test_a_failure_ends_the_others(capfd: pytest.CaptureFixture[str]) -> None:
     assert launched("sys.exit(7) if who == 1 else time.sleep(1000)", 3) == 7
     assert "worker 1 ended with 7; the others are ended" in capfd.readouterr().err
