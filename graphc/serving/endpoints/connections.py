@@ -71,100 +71,112 @@ def http_server(
 
 
 def _protocol(head_seconds: float) -> Any:
-    """The class of connections, with limits for the head of a request and for their number."""
+    """The class of connections."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     # The other half is for gRPC, for files, and for connections that are being closed.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+    limits = {"head_seconds": head_seconds, "most": most}
+    return type("Protocol", (_Limited, HttpToolsProtocol), limits)
 
-    class Protocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
-        """Closes connections whose next request does not begin and arrive in time, those whose
-        heads are too large, and those beyond the largest number.
 
-        There is one timer for many short requests: it looks when the head began.
-        """
+_Mixed: Any = object
 
-        cycle: Any  # None before the first request
-        _timer: asyncio.TimerHandle | None = None
-        _began: float | None = None  # when the head began that has not arrived yet
-        _unread = 0  # bytes that have not completed a head or a part of a body
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            if len(self.connections) > most:
-                transport.abort()
+class _Limited(_Mixed):  # type: ignore[misc]
+    """Closes connections whose next request does not begin and arrive in time, those whose
+    heads are too large, and those beyond the largest number.
+
+    There is one timer for many short requests: it looks when the head began.
+
+    This is mixed into uvicorn's class of connections, which is imported when a server starts.
+
+    Attributes:
+        head_seconds: the longest time until the head of a request has arrived.
+        most: the largest number of connections.
+    """
+
+    cycle: Any  # None before the first request
+    head_seconds: float
+    most: int
+    _timer: asyncio.TimerHandle | None = None
+    _began: float | None = None  # when the head began that has not arrived yet
+    _unread = 0  # bytes that have not completed a head or a part of a body
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.abort()
+        self._start_timer()
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += len(data)
+        super().data_received(data)
+        if self._unread > _MOST_UNREAD:
+            self._refuse(_LARGE)
+        elif self._began is None and (self.cycle is None or self.cycle.response_complete):
+            self._start_timer()  # empty lines, or the rest of a body that nobody reads
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._began is None:
             self._start_timer()
 
-        def data_received(self, data: bytes) -> None:
-            self._unread += len(data)
-            super().data_received(data)
-            if self._unread > _MOST_UNREAD:
-                self._refuse(_LARGE)
-            elif self._began is None and (self.cycle is None or self.cycle.response_complete):
-                self._start_timer()  # empty lines, or the rest of a body that nobody reads
+    def on_headers_complete(self) -> None:
+        self._began = None
+        self._unread = 0
+        super().on_headers_complete()
+        if self.parser.should_upgrade():
+            # The parser reads neither a body nor further requests.
+            self.cycle.keep_alive = False
+            bodies = {b"content-length", b"transfer-encoding"}
+            if bodies.intersection(name for name, _ in self.headers):
+                self.cycle.more_body = True
+                raise ValueError("a body and an upgrade")
 
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            if self._began is None:
-                self._start_timer()
+    def on_body(self, body: bytes) -> None:
+        self._unread = 0
+        super().on_body(body)
 
-        def on_headers_complete(self) -> None:
-            self._began = None
-            self._unread = 0
-            super().on_headers_complete()
-            if self.parser.should_upgrade():
-                # The parser reads neither a body nor further requests.
-                self.cycle.keep_alive = False
-                bodies = {b"content-length", b"transfer-encoding"}
-                if bodies.intersection(name for name, _ in self.headers):
-                    self.cycle.more_body = True
-                    raise ValueError("a body and an upgrade")
+    def on_message_complete(self) -> None:
+        self._unread = 0
+        super().on_message_complete()
 
-        def on_body(self, body: bytes) -> None:
-            self._unread = 0
-            super().on_body(body)
-
-        def on_message_complete(self) -> None:
-            self._unread = 0
-            super().on_message_complete()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._began = None
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            super().connection_lost(exc)
-
-        def send_400_response(self, msg: str) -> None:
-            """Called for what is not HTTP. A complete request before it gets its answer."""
-            cycle = self.cycle
-            if cycle is None or cycle.response_complete or cycle.more_body:
-                self._refuse(_INVALID)
-            else:
-                cycle.keep_alive = False
-                self.flow.pause_reading()
-
-        def _refuse(self, response: bytes) -> None:
-            if not self.transport.is_closing():
-                self.transport.write(response)
-                self.transport.close()
-
-        def _start_timer(self) -> None:
-            self._began = self.loop.time()
-            if self._timer is None:
-                self._timer = self.loop.call_later(head_seconds, self._look)
-
-        def _look(self) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._began = None
+        if self._timer is not None:
+            self._timer.cancel()
             self._timer = None
-            if self._began is None:
-                return
-            left = self._began + head_seconds - self.loop.time()
-            if left > 0:
-                self._timer = self.loop.call_later(left, self._look)
-            else:
-                self._refuse(_SLOW)
+        super().connection_lost(exc)
 
-    return Protocol
+    def send_400_response(self, msg: str) -> None:
+        """Called for what is not HTTP. A complete request before it gets its answer."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            self._refuse(_INVALID)
+        else:
+            cycle.keep_alive = False
+            self.flow.pause_reading()
+
+    def _refuse(self, response: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(response)
+            self.transport.close()
+
+    def _start_timer(self) -> None:
+        self._began = self.loop.time()
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.head_seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._began is None:
+            return
+        left = self._began + self.head_seconds - self.loop.time()
+        if left > 0:
+            self._timer = self.loop.call_later(left, self._look)
+        else:
+            self._refuse(_SLOW)
 
 
 def _server(config: Any) -> Any:
