@@ -103,7 +103,9 @@ def launch(
     for name, seconds in (("pause", pause), ("grace", grace), ("silence", silence)):
         given: Any = seconds
         number = isinstance(given, (int, float)) and not isinstance(given, bool)
-        if not (given is None and name == "silence") and not (number and 0 <= given < _FAR):
+        optional = name == "silence"  # which must be above 0: each step takes some time
+        right = number and 0 <= given < _FAR and not (optional and given == 0)
+        if not right and not (optional and given is None):
             raise AttributeValueError(
                 f"launch: {name} must be a number of seconds, got {seconds!r}",
                 hint="gc.cluster.launch([sys.executable, 'train.py'], 4, grace=30)",

@@ -201,6 +201,7 @@ def test_processes_end_with_the_launcher(tmp_path: Path) -> None:
     "options",
     [{"processes": 0}, {"processes": "2"}, {"processes": 2, "devices": 0},
      {"processes": 2, "restarts": -1}, {"processes": 2, "silence": "1"},
+     {"processes": 2, "silence": 0},
      {"processes": 2, "grace": float("nan")}],
     ids=str,
 )  # fmt: skip
