@@ -45,6 +45,8 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.build import variables as variables
     from graphc.config import CompileOptions as CompileOptions
     from graphc.data import Bucketing as Bucketing
+    from graphc.importers.core.model import ImportedModel as ImportedModel
+    from graphc.importers.core.model_graph import ModelGraph as ModelGraph
     from graphc.ir import Node as Node
     from graphc.ir import Program as Program
     from graphc.ir import Tensor as Tensor
@@ -88,6 +90,8 @@ _NAMES: Final[dict[str, str]] = {
     ),
     "config": "CompileOptions",
     "data": "Bucketing",
+    "importers.core.model": "ImportedModel",
+    "importers.core.model_graph": "ModelGraph",
     "ir": "Node Program Tensor Variable",
     "jaxpr": "from_jax register_op",
     "jitted": "JittedFunction PackedTree SavedFunction jit load_function unpack",

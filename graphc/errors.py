@@ -39,6 +39,9 @@ __all__ = [
     "LoweringError",
     "MemoryLimitError",
     "MissingExtraError",
+    "ModelExportError",
+    "ModelFileError",
+    "ModelImportError",
     "NumericsError",
     "PassError",
     "PromotionWarning",
@@ -252,6 +255,20 @@ class CopyError(GraphcError, TypeError):
 
 class DataError(GraphcError, ValueError):
     """A pipeline cannot read a file or a record, or a process that worked on one has died."""
+
+
+class ModelImportError(GraphcError, NotImplementedError):
+    """A model of another framework contains something that cannot be imported. The error names all
+    of it."""
+
+
+class ModelFileError(GraphcError, ValueError):
+    """A file of another framework is truncated, altered or not of its format."""
+
+
+class ModelExportError(GraphcError, NotImplementedError):
+    """A graph contains something that the format of another framework cannot express. Nothing has
+    been written."""
 
 
 class MissingExtraError(GraphcError, ImportError):

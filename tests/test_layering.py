@@ -17,7 +17,7 @@ ORDER = (
     "_version, errors, collection, exports <- copying, config, jax_internals <- store <- ir "
     "<- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- metrics <- passes <- devices "
     "<- lowering <- runtime <- checkpoints <- artifacts, data <- train, reports, jitted "
-    "<- importers, serving, sklearn, cluster <- cli"
+    "<- importers, exporters, sklearn <- serving, cluster <- cli"
 )
 # The order of folders and files within a layer. A folder may import only from those before it.
 INNER_ORDERS = {
@@ -39,6 +39,7 @@ INNER_ORDERS = {
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"
     ),
+    "importers": "core <- onnx, stablehlo, tensorflow, torch, weights",
     "serving": (
         "config_checks <- config, failures <- protocol, batching <- models <- endpoints, streams "
         "<- transports <- client_sessions <- server, client"

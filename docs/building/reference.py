@@ -271,6 +271,12 @@ TOPICS = (
         "jaxpr jitted",
     ),
     _topic(
+        "importers",
+        "Models of other frameworks",
+        "Models that come in from other frameworks, and graphs that leave in their formats.",
+        "importers exporters",
+    ),
+    _topic(
         "typing", "Types of parameters", "What the parameters in this reference take.", "typing"
     ),
     _topic("errors", "Errors", "What went wrong, where in your code, and what to do.", "errors"),

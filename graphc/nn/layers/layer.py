@@ -223,9 +223,13 @@ class Layer:
                     hint="make a new layer for each graph",
                 )
             self._graph = graph.root
-            self._scope = f"{graph.unique_name(self._base)}/"
+            self._scope = self._new_scope(graph)
         with nullcontext() if AMBIENT.graphs else building(graph), absolute_scope(self._scope):
             yield
+
+    def _new_scope(self, graph: Graph) -> str:
+        """The name scope of the layer's variables in the graph of its first call."""
+        return f"{graph.unique_name(self._base)}/"
 
     def variable(
         self,

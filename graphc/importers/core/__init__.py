@@ -1,0 +1,1 @@
+"""What all importers share: the imported model, its weights, its graph, and refusals."""

@@ -1,0 +1,60 @@
+"""`ModelGraph`: a graph that holds one imported model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphc.artifacts.signature import Signature
+from graphc.ir.graph import Graph
+from graphc.ir.node import Node, Tensor
+from graphc.ir.variable import Variable
+
+
+@dataclass(frozen=True)
+class ModelGraph:
+    """A graph that holds one imported model. `ImportedModel.to_graph` returns it.
+
+    Attributes:
+        graph: the graph, for `gc.Session` and `gc.compile`.
+        inputs: the placeholders by the model's names.
+        outputs: the results by the model's names.
+        updates: the assignments that the model makes in training, such as those of moving averages.
+        variables: the variables by the names that the model's framework gives them.
+
+    Examples:
+        >>> x = gc.placeholder((2,), name="x")
+        >>> alone = gc.ModelGraph(x.graph, {"x": x}, {"twice.1": x * 2}, (), {})
+        >>> run(alone.outputs["twice.1"], {alone.inputs["x"]: [1.0, 3.0]})
+        Array([2., 6.], dtype=float32)
+        >>> list(alone.signature().outputs)
+        ['twice_1']
+    """
+
+    graph: Graph
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+    updates: tuple[Node | Tensor, ...]
+    variables: Mapping[str, Variable]
+
+    def signature(self, *, freeze: bool = False) -> Signature:
+        """The signature of the model, for `gc.save`. Names that Python cannot use as arguments are
+        changed: "input.1" becomes "input_1".
+
+        Args:
+            freeze: whether variables are constants, as `gc.freeze` makes them.
+        """
+        return Signature(_identifiers(self.inputs), _identifiers(self.outputs), freeze=freeze)
+
+
+def _identifiers(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        base = re.sub(r"\W", "_", name)
+        base = base if base.isidentifier() else f"_{base}"
+        unique, count = base, 1
+        while unique in found:
+            unique, count = f"{base}_{count}", count + 1
+        found[unique] = tensor
+    return found
