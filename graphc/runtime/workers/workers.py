@@ -75,6 +75,9 @@ class Workers:
                 self._run = None  # frees what it refers to
         return run.result()
 
+    def close(self) -> None:
+        """Nothing: the threads end with each run."""
+
 
 class HasWorkers:
     """The methods of a session that has workers."""
