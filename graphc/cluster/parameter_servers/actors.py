@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.cluster.parameter_servers.halves import Sent
+from graphc.cluster.parameter_servers.rows import Lookup
 from graphc.cluster.parameter_servers.shard import Shard
 from graphc.cluster.parameter_servers.worker import Task, Worker
 from graphc.config import CompileOptions
@@ -37,11 +37,18 @@ class RayWorker:
 
     def __init__(self, shards: Sequence[Any]) -> None:
         self._shards = shards
-        self._worker = Worker(self._pull)
+        self._worker = Worker(self)
 
-    def _pull(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Any]]:
+    def pull(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Any]]:
+        """See `Servers`."""
         refs = [self._shards[shard].pull.remote(names) for shard, names in asked]
         found: list[list[Any]] = ray().get(refs)
+        return found
+
+    def look_up(self, asked: Sequence[tuple[int, Lookup, Any]]) -> list[Any]:
+        """See `Servers`."""
+        refs = [self._shards[shard].look_up.remote(each, places) for shard, each, places in asked]
+        found: list[Any] = ray().get(refs)
         return found
 
     def compute(self, task: Task, feeds: Sequence[Any]) -> Any:
@@ -164,6 +171,3 @@ class Actors:
         """Ends the processes."""
         for actor in (*self.workers, *self.shards):
             self._ray.kill(actor)
-
-
-__all__ = ["Actors", "Sent", "ray"]

@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
 def encode(record: Record) -> bytes:
     """A record as bytes, with its length and checksum."""
-    arrays = [np.ascontiguousarray(array) for array in record.arrays]
+    arrays = [np.asarray(array) for array in record.arrays]
     specs = [[array.dtype.name, list(array.shape)] for array in arrays]
     header = json.dumps({"facts": record.facts, "arrays": specs}).encode()
     parts = [len(header).to_bytes(4, "little"), header, *(a.tobytes() for a in arrays)]

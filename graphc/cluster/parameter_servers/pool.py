@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -12,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from graphc.cluster.parameter_servers.actors import Actors
-from graphc.cluster.parameter_servers.halves import bytes_of, options_of_halves, send, state_as_feeds
+from graphc.cluster.parameter_servers.halves import (
+    bytes_of,
+    options_of_halves,
+    send,
+    state_as_feeds,
+)
+from graphc.cluster.parameter_servers.rows import pull_rows, push_rows
 from graphc.cluster.parameter_servers.splitting import Assignment, ShardHalf, marks_apart
 from graphc.cluster.parameter_servers.worker import Task
 from graphc.config import CompileOptions
@@ -80,7 +87,8 @@ class Pool:
         self._lock = Lock()
         self._runs = 0
         self._began = False  # whether the servers have the values of the current run
-        self._folder: str | None = None
+        self._folder = ""
+        self._end: Callable[[], Any] | None = None
         self._run: RemoteRun | None = None
 
     # -- one run ----------------------------------------------------------------------------
@@ -128,7 +136,9 @@ class Pool:
     def _send(self, plan: Plan, key: ProgramKey) -> RemoteStep:
         program, sources = plan.prepared.functional, plan.prepared.sources
         halves = step_halves(bind_sizes(program, bind_feeds(program, key.shapes, sources)))
-        server = marks_apart(halves.server)
+        own = halves.on_server.count(False)
+        worker, server = push_rows(marks_apart(halves.worker), marks_apart(halves.server), own)
+        lookups = pull_rows(worker)
         values = self._state.values([*self._graph.variables, *hidden_types()])
         if self._assignment is None:
             sizes = bytes_of(values)
@@ -138,16 +148,19 @@ class Pool:
         actors = self.actors()
         if not self._began:
             self._begin(values)
-        number = len(self._steps) * (1 + len(shards))
-        variables = tuple(port.name for port in halves.worker.ports("state"))
+        number = len(self._steps) * (2 + len(shards))  # of the first of this step's programs
+        variables = tuple(port.name for port in lookups.worker.ports("state"))
+        options, indices = self._half_options, lookups.indices
         task = Task(
-            sent=send(number, state_as_feeds(halves.worker), self._half_options),
+            sent=send(number, state_as_feeds(lookups.worker), options),
             variables=variables,
             asked=asked_for(assignment, variables),
-            own=halves.on_server.count(False),
+            indices=None if indices is None else send(number + 1, indices, options),
+            lookups=tuple((assignment.holders[each.name][0], each) for each in lookups.lookups),
+            own=own,
             taken=tuple(shard.taken for shard in shards),
         )
-        sent = [send(number + 1 + i, s.program, self._half_options) for i, s in enumerate(shards)]
+        sent = [send(number + 2 + i, shard.program, options) for i, shard in enumerate(shards)]
         return RemoteStep(halves, shards, actors.put(task), [actors.put(half) for half in sent])
 
     # -- the processes ----------------------------------------------------------------------
@@ -166,6 +179,8 @@ class Pool:
                 self._half_options,
                 strategy.checkpoint_every,
             )
+            # Also for a session that is not closed.
+            self._end = weakref.finalize(self, _end, self._actors, self._folder)
         return self._actors
 
     def begin(self) -> None:
@@ -199,11 +214,14 @@ class Pool:
 
     def close(self) -> None:
         """Ends the processes."""
-        actors, self._actors = self._actors, None
-        if actors is not None:
-            actors.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._end is not None:
+            self._end()
+        self._actors = None
+
+
+def _end(actors: Actors, folder: str) -> None:
+    actors.close()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def asked_for(

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphc.cluster.parameter_servers.halves import Half, Sent
 from graphc.cluster.parameter_servers.journal import Array, Journal, Record
+from graphc.cluster.parameter_servers.rows import Lookup, look_up
 from graphc.config import CompileOptions
 from graphc.errors import GraphcError
 
@@ -76,6 +77,11 @@ class Shard:
         """The current values of some variables."""
         return [np.asarray(self._state[name]) for name in names]
 
+    def look_up(self, lookup: Lookup, indices: Array) -> Array:
+        """Rows of a table."""
+        rows: Array = look_up(lookup, np.asarray(self._state[lookup.name]), indices)
+        return rows
+
     def push(self, worker: int, number: int, sent: Sent, values: Sequence[Array]) -> list[Array]:
         """Applies the update of a worker, unless it was applied already. Returns the values that
         the update computes.
@@ -124,3 +130,7 @@ class Shard:
     def counts(self) -> dict[str, int]:
         """How many updates were applied, and how many arrived again; and the process."""
         return {"updates": self._updates, "repeated": self._repeated, "process": os.getpid()}
+
+    def close(self) -> None:
+        """Closes the log."""
+        self._journal.close()

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from graphc.cluster.parameter_servers.halves import Halves, Sent
+from graphc.cluster.parameter_servers.rows import Lookup
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Pull: TypeAlias = Callable[[Sequence[tuple[int, Sequence[str]]]], list[list[Array]]]
-"""Gets variables: for each (server, names), their values."""
+
+
+class Servers(Protocol):
+    """The servers, as a worker sees them."""
+
+    def pull(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Array]]:
+        """For each (server, names), the values of these variables."""
+
+    def look_up(self, asked: Sequence[tuple[int, Lookup, Array]]) -> list[Array]:
+        """For each (server, lookup, indices), the rows."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +30,11 @@ class Task:
     """How a worker computes its half of a step.
 
     Attributes:
-        sent: the half. Its feeds are those of the step, then the variables.
+        sent: the half. Its feeds are those of the step, then the rows, then the variables.
         variables: the variables in the order of the half's feeds.
         asked: (server, the variables that it holds), for all variables.
+        indices: computes the indices of the lookups from the feeds of the step; None without any.
+        lookups: (server, lookup), in the order of the half's feeds.
         own: how many of the half's results are fetched values; the others are sent to servers.
         taken: for each server, the numbers of the sent values that it takes.
     """
@@ -31,6 +42,8 @@ class Task:
     sent: Sent
     variables: tuple[str, ...]
     asked: tuple[tuple[int, tuple[str, ...]], ...]
+    indices: Sent | None
+    lookups: tuple[tuple[int, Lookup], ...]
     own: int
     taken: tuple[tuple[int, ...], ...]
 
@@ -40,11 +53,11 @@ class Worker:
     other process can repeat what it did.
 
     Args:
-        pull: gets variables.
+        servers: give variables and rows.
     """
 
-    def __init__(self, pull: Pull) -> None:
-        self._pull = pull
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
         self._halves = Halves()
 
     def compute(self, task: Task, feeds: Sequence[Array]) -> list[list[Array]]:
@@ -53,11 +66,16 @@ class Worker:
         Raises:
             NumericsError, ExecutionError: the run failed.
         """
+        rows: list[Array] = []
+        if task.indices is not None:
+            indices = self._halves.get(task.indices)(feeds, {})
+            pairs = zip(task.lookups, indices, strict=True)
+            rows = self._servers.look_up([(*lookup, places) for lookup, places in pairs])
         values: dict[str, Array] = {}
-        for (_, names), got in zip(task.asked, self._pull(task.asked), strict=True):
+        for (_, names), got in zip(task.asked, self._servers.pull(task.asked), strict=True):
             values.update(zip(names, got, strict=True))
         state = [values[name] for name in task.variables]
-        results = self._halves.get(task.sent)([*feeds, *state], {})
+        results = self._halves.get(task.sent)([*feeds, *rows, *state], {})
         own, sent = results[: task.own], results[task.own :]
         return [own, *([sent[i] for i in taken] for taken in task.taken)]
 

@@ -14,8 +14,6 @@ from graphc.cluster.parameter_servers.worker import Worker
 class LocalActors:
     """Takes the place of `Actors`. `restart` does what happens when a server is killed."""
 
-    made: list[LocalActors] = []
-
     def __init__(
         self, workers, shards, worker_options, server_options, folder, options, checkpoint_every
     ) -> None:
@@ -23,13 +21,15 @@ class LocalActors:
             (os.path.join(folder, f"server-{i}"), options, checkpoint_every) for i in range(shards)
         ]
         self.shards = [Shard(*arguments) for arguments in self._arguments]
-        self.workers = [Worker(self.pull) for _ in range(workers)]
+        self.workers = [Worker(self) for _ in range(workers)]
         self._lock = Lock()  # an actor answers one call at a time
         self.closed = False
-        self.made.append(self)
+        self.rows = 0  # that were looked up
+        self.pushed = 0  # bytes
 
     def restart(self, number: int) -> None:
         with self._lock:
+            self.shards[number].close()
             self.shards[number] = Shard(*self._arguments[number])
 
     def get(self, value: Any) -> Any:
@@ -46,10 +46,17 @@ class LocalActors:
         with self._lock:
             return [[a.copy() for a in self.shards[i].pull(names)] for i, names in asked]
 
+    def look_up(self, asked: Any) -> list[Any]:
+        with self._lock:
+            found = [self.shards[i].look_up(lookup, indices) for i, lookup, indices in asked]
+        self.rows += sum(map(len, found))
+        return found
+
     def compute(self, worker: int, task: Any, feeds: Sequence[Any]) -> list[Any]:
         return self.workers[worker].compute(task, feeds)
 
     def push(self, worker: int, number: int, sent: Any, values: Any) -> list[Any]:
+        self.pushed += sum(array.nbytes for arrays in values for array in arrays)
         with self._lock:
             rows = zip(self.shards, sent, values, strict=True)
             return [shard.push(worker, number, half, value) for shard, half, value in rows]
@@ -59,3 +66,5 @@ class LocalActors:
 
     def close(self) -> None:
         self.closed = True
+        for shard in self.shards:
+            shard.close()
