@@ -35,7 +35,7 @@ def ray() -> Any:
 class RayWorker:
     """A worker whose servers are actors."""
 
-    def __init__(self, shards: Sequence[Any]) -> None:
+    def __init__(self, *shards: Any) -> None:
         self._shards = shards
         self._worker = Worker(self)
 
@@ -90,7 +90,7 @@ class Actors:
         self.shards = [
             server.remote(f"{folder}/server-{i}", options, checkpoint_every) for i in range(shards)
         ]
-        self.workers = [worker.remote(self.shards) for _ in range(workers)]
+        self.workers = [worker.remote(*self.shards) for _ in range(workers)]
 
     def get(self, refs: Any) -> Any:
         """The values of calls.

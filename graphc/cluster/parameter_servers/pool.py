@@ -110,6 +110,7 @@ class Pool:
             )
         FetchNest(self._graph, fetches)  # raises now if a value cannot be fetched
         source = WorkerBatches(batches, self._strategy.workers)
+        self.actors()  # here, because Ray's processes end with the thread that starts them
         run = RemoteRun(self, self._state, self._strategy, fetches, source, on_step, keep)
         self._run = run
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
@@ -17,6 +18,7 @@ class LocalActors:
     def __init__(
         self, workers, shards, worker_options, server_options, folder, options, checkpoint_every
     ) -> None:
+        assert threading.current_thread() is threading.main_thread()  # Ray's end with their thread
         self._arguments = [
             (os.path.join(folder, f"server-{i}"), options, checkpoint_every) for i in range(shards)
         ]

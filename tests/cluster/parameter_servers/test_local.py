@@ -180,6 +180,7 @@ def test_closing_ends_the_processes_and_removes_their_files() -> None:
 
 def test_workers_that_run_already() -> None:
     session = gc.Session(model(), strategy=gc.cluster.ParameterServers(1))
+    session.run_workers(FETCHES, batches(1))
     entered, leave = threading.Event(), threading.Event()
 
     def wait(step) -> None:
