@@ -1,5 +1,6 @@
-"""Convolutions and pooling of [batch, channels, ...], on graphc's operators, which have the channels
-last. The pass `move-transposes` removes most of the transposes around them.
+"""Convolutions and pooling of [batch, channels, ...], on operators that have the channels last.
+
+The pass `move-transposes` removes most of the transposes around them.
 
 Sizes of windows, strides and dilations have an item for each spatial axis; `pads` has a pair
 (low, high) for each.
@@ -12,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
@@ -120,7 +122,7 @@ def pooled_pads(
     """The padding with which windows give the sizes of `pool_sizes`: with `ceil`, a last window may
     begin inside the input and end behind the padding."""
     if not ceil:
-        return [tuple(pair) for pair in pads]
+        return [(low, high) for low, high in pads]
     found = []
     for size, k, s, (low, high), d in zip(sizes, window, strides, pads, dilation, strict=True):
         if not isinstance(size, int):
@@ -151,7 +153,7 @@ def max_pool_places(
 
     def pool(x: Any) -> Any:
         sizes = x.shape[2:]
-        low = jnp.finfo(x.dtype).min if x.dtype.kind == "f" else jnp.iinfo(x.dtype).min
+        low: Any = -jnp.inf if x.dtype.kind in "fV" else np.iinfo(x.dtype).min
         padded = jnp.pad(x, [(0, 0), (0, 0), *padding], constant_values=low)
         place = jnp.arange(math.prod(sizes)).reshape((1, 1, *sizes))
         places = jnp.pad(place, [(0, 0), (0, 0), *padding], constant_values=-1)

@@ -48,4 +48,5 @@ def dtype_of(number: int) -> np.dtype[Any]:
 
         name = TensorProto.DataType.Name(number) if number in range(1, 40) else str(number)
         raise Refused(f"uses the element type {name}, which is not supported")
-    return np.dtype(found)
+    dtype: np.dtype[Any] = np.dtype(found)
+    return dtype

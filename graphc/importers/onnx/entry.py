@@ -202,16 +202,16 @@ def _spec(port: Any, sizes: Mapping[str, int], file: File) -> TensorSpec:
     if kind == "optional_type":
         kind = port.type.optional_type.elem_type.WhichOneof("value")
     if kind != "tensor_type":
+        what = str(kind).split("_")[0]
         raise ModelImportError(
-            f"from_onnx: the input {port.name!r} of {file.name} is a {str(kind).split('_')[0]}, not "
-            "a tensor",
+            f"from_onnx: the input {port.name!r} of {file.name} is a {what}, not a tensor",
             source=current_source(),
             hint="gc.from_onnx(path, fixed={name: value}) gives it a value",
         )
     type = port.type.tensor_type
     try:
         dtype = dtype_of(type.elem_type)
-        if dtype == object:
+        if dtype.kind == "O":
             raise Refused("has strings: gc.from_onnx(path, fixed={name: value}) gives it a value")
     except Refused as refused:
         raise ModelImportError(

@@ -14,11 +14,12 @@ import numpy as np
 from graphc.importers.onnx.call import Call, Refused
 from graphc.importers.onnx.values import Array, Value, is_dims, is_known, plain
 
-# These draw random numbers, or have bodies; they are always nodes.
+# These draw random numbers, have bodies, or only rename values.
 _NEVER: Final = frozenset(
     [
         *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
         *("RandomUniform", "RandomUniformLike", "If", "Loop", "Scan", "SequenceMap"),
+        *("Optional", "OptionalGetElement", "OptionalHasElement"),
     ]
 )
 _LARGEST: Final = 1 << 22  # elements of a result

@@ -14,7 +14,6 @@ from graphc.importers.onnx.call import Call, Refused
 from graphc.importers.onnx.reading import File, array_of, attributes, broken
 from graphc.importers.onnx.table import DOMAINS, find_rule
 from graphc.importers.onnx.values import Value, WeightRef
-from graphc.ir.node import Tensor
 from graphc.ir.scopes import at_source
 from graphc.ir.source import Source
 
@@ -122,8 +121,10 @@ class Importer:
             if not error.details or not str(error.details[-1]).startswith("in "):
                 error.details = (*error.details, f"in {node.op_type} ({where})")
             raise
-        except RecursionError as error:
-            raise broken(f"{self._file.name}: its functions call each other for ever") from error
+        except Exception as error:  # a rule met operands or attributes that are not valid
+            why = f"has operands or attributes that are not valid ({type(error).__name__}: {error})"
+            self.refusals.append(Refusal(node.op_type, why, where))
+            return unknown
         results = list(found) if isinstance(found, tuple) else [found]
         return [*results, *unknown[len(results) :]]
 
@@ -158,7 +159,7 @@ class Importer:
         rule = find_rule(domain, node.op_type, version)
         if rule is not None:
             return rule(call)
-        body = _function_of(node, domain, version)
+        body = _function_of(node, domain, version, given)
         if body is None:
             raise Refused("is not imported")
         return self._call(body, node, given)
@@ -171,12 +172,21 @@ class Importer:
         values: dict[str, Value] = dict.fromkeys(function.input)
         values.update(zip(function.input, given, strict=False))
         nodes = [_bound(inner, function, node) for inner in function.node]
-        versions = {_domain(o.domain): o.version for o in function.opset_import} or self._versions
+        versions = self._versions_of(function)
         line = self._line
         self._nodes(nodes, values, versions)
         self._line = line
         self._depth -= 1
         return tuple(values.get(name, UNKNOWN) for name in function.output)
+
+    def _versions_of(self, function: Any) -> Mapping[str, int]:
+        """The versions of the operators in a function. Functions of the standard may not say."""
+        own = {_domain(o.domain): o.version for o in function.opset_import}
+        if "" in own:
+            return own
+        from onnx import defs
+
+        return {"": defs.onnx_opset_version(), **self._versions, **own}
 
     def _body(
         self,
@@ -194,8 +204,11 @@ class Importer:
         self._nodes(graph.node, inner, versions)
         self._line = line
         results = [self._result(inner, output.name) for output in graph.output]
-        if len(self.refusals) > before:
-            raise Refused("has a body that cannot be imported")
+        inside = self.refusals[before:]
+        if inside:  # the node around the body may have another way
+            del self.refusals[before:]
+            reasons = "; ".join(f"{refusal.what} {refusal.why}" for refusal in inside)
+            raise Refused(f"has a body in which {reasons}", needs=True)
         return results
 
 
@@ -211,19 +224,36 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _function_of(node: Any, domain: str, version: int) -> Any:
+def _function_of(node: Any, domain: str, version: int, given: Sequence[Value]) -> Any:
     """The body that the standard gives for an operator, in terms of other operators; or None."""
     from onnx import FunctionProto, defs
 
     try:
-        schema = defs.get_schema(node.op_type, version, domain)
+        schema: Any = defs.get_schema(node.op_type, version, domain)
     except Exception:  # there is no such operator
         return None
-    if not schema.has_function:
-        return None
     function = FunctionProto()
-    function.CopyFrom(schema.function_body)
+    if schema.has_function:
+        function.CopyFrom(schema.function_body)
+    elif schema.has_context_dependent_function:
+        types = [_type_of(value).SerializeToString() for value in given]
+        body = schema.get_context_dependent_function(node.SerializeToString(), types)
+        function.ParseFromString(body)
+    else:
+        return None
     return function
+
+
+def _type_of(value: Value) -> Any:
+    """The type of a tensor, for functions that depend on it."""
+    from onnx import TypeProto, helper
+
+    array = value.array if isinstance(value, WeightRef) else value
+    if array is None or isinstance(array, list):
+        return TypeProto()
+    dtype = np.dtype(np.int64) if array.dtype == object else np.dtype(array.dtype)
+    dims = [d if isinstance(d, int) else str(d) for d in array.shape]
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(dtype), dims)
 
 
 def _bound(inner: Any, function: Any, caller: Any) -> Any:
@@ -245,6 +275,3 @@ def _bound(inner: Any, function: Any, caller: Any) -> Any:
             copied.CopyFrom(given[attr.ref_attr_name])
             copied.name = attr.name
     return bound
-
-
-__all__ = ["UNKNOWN", "Importer", "Tensor", "is_weight"]

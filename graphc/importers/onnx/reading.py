@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from graphc.errors import MissingExtraError, ModelFileError, ModelImportError
+from graphc.errors import MissingExtraError, ModelFileError
 from graphc.importers.onnx.call import Refused
 from graphc.importers.onnx.dtypes import STRING, dtype_of
 from graphc.ir.source import current_source
@@ -220,6 +220,3 @@ def _text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise broken("an attribute is not valid text") from error
-
-
-__all__ = ["File", "ModelImportError", "array_of", "attributes", "broken", "onnx", "read"]

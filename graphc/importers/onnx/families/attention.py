@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from graphc import ops
 from graphc.importers.onnx.call import Call, Rule
-from graphc.ir.node import Tensor
 
 
 def _rotary(call: Call) -> Any:
@@ -39,12 +38,6 @@ def _rotary(call: Call) -> Any:
         return out
     batch, count, time, features = out.shape
     return ops.reshape(ops.transpose(out, (0, 2, 1, 3)), (batch, time, count * features))
-
-
-def heads_first(x: Tensor, heads: int) -> Any:
-    """[batch, time, heads * size] as [batch, heads, time, size]."""
-    batch, time, features = x.shape
-    return ops.transpose(ops.reshape(x, (batch, time, heads, features // heads)), (0, 2, 1, 3))
 
 
 RULES: Final[dict[str, Rule]] = {"RotaryEmbedding": _rotary}

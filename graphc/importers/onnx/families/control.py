@@ -7,14 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
+from graphc.errors import DTypeError, ShapeError
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.values import is_known, is_strings
-from graphc.ir.node import Tensor
 from graphc.ops.control.branching import cond
 from graphc.ops.control.scan import scan
 from graphc.ops.control.while_loops import while_loop
 
-_UNROLLED: Final = 64  # iterations of a loop that carries sequences or known values
+_UNROLLED: Final = 64  # iterations of a loop whose body needs their number
 
 
 def _if(call: Call) -> Any:
@@ -27,7 +27,14 @@ def _if(call: Call) -> Any:
     def tensors(graph: Any) -> Any:
         return lambda: tuple(call.tensor(value) for value in call.body(graph, []))
 
-    return tuple(cond(predicate, tensors(then), tensors(other)))
+    try:
+        return tuple(cond(predicate, tensors(then), tensors(other)))
+    except (ShapeError, DTypeError) as error:
+        raise Refused(
+            f"has branches with results of different types ({error.what}), and its condition is "
+            "computed when the model runs",
+            needs=True,
+        ) from error
 
 
 def _loop(call: Call) -> Any:
@@ -37,29 +44,30 @@ def _loop(call: Call) -> Any:
     limit = call.known(0) if call.has(0) else None
     keeps_on = call.known(1) if call.has(1) else np.array(True)
     count = None if limit is None else int(limit.reshape(-1)[0])
-    unrolled = _unrolled(call, graph, count, keeps_on, carried)
-    if unrolled is not None:
-        return unrolled
+    if keeps_on is not None and any(v is None or isinstance(v, list) for v in carried):
+        return _unrolled(call, graph, count, keeps_on, carried)
     if any(isinstance(value, list) or value is None or is_strings(value) for value in carried):
         raise Refused(
-            "carries a sequence through a loop whose number of iterations is computed when the model "
-            "runs",
+            "carries a sequence through a loop whose number of iterations is computed when the "
+            "model runs",
             needs=True,
         )
-    return _as_loop(call, graph, count, carried)
+    try:
+        return _as_loop(call, graph, count, carried)
+    except Refused as refused:
+        if not refused.needs or keeps_on is None or count is None or count > _UNROLLED:
+            raise
+    return _unrolled(call, graph, count, keeps_on, carried)
 
 
 def _unrolled(call: Call, graph: Any, count: int | None, keeps_on: Any, carried: list[Any]) -> Any:
-    """The loop without a loop, if its iterations are known at import, and it carries what a loop
-    of the graph cannot; None otherwise."""
-    odd = any(not isinstance(v, Tensor) and (v is None or isinstance(v, list)) for v in carried)
-    if not odd or keeps_on is None or (count is None and not odd):
-        return None
+    """The iterations one after another: they know the number of the iteration, and may carry
+    sequences."""
     rows: list[list[Any]] = []
     going = bool(np.reshape(keeps_on, -1)[0])
     i = 0
     while going and (count is None or i < count):
-        if i >= _UNROLLED * 4:
+        if i >= 4 * _UNROLLED:
             raise Refused("has too many iterations to be resolved at import")
         proceed, *results = call.body(graph, [np.array(i, np.int64), np.array(True), *carried])
         if not is_known(proceed):

@@ -37,7 +37,8 @@ def pads_of(
     return found
 
 
-def _settings(call: Call, x: Tensor, window: Any) -> dict[str, Any]:
+def settings(call: Call, x: Tensor, window: Any) -> dict[str, Any]:
+    """The attributes of a convolution, as arguments of `conv`."""
     rank = len(window)
     strides = call.attr("strides") or [1] * rank
     dilation = call.attr("dilations") or [1] * rank
@@ -52,7 +53,7 @@ def with_bias(y: Tensor, bias: Tensor) -> Any:
 
 def _conv(call: Call) -> Any:
     x, w = call.x(0), call.x(1)
-    y = conv(x, w, **_settings(call, x, w.shape[2:]))
+    y = conv(x, w, **settings(call, x, w.shape[2:]))
     return with_bias(y, call.x(2)) if call.has(2) else y
 
 
@@ -92,7 +93,7 @@ def _conv_transpose(call: Call) -> Any:
 def _deform_conv(call: Call) -> Any:
     x, w, offset = call.x(0), call.x(1), call.x(2)
     window = call.attr("kernel_shape") or w.shape[2:]
-    how = _settings(call, x, window)
+    how = settings(call, x, window)
     groups, parts = how["groups"], call.attr("offset_group", 1)
     if len(window) != 2:
         raise Refused("is supported for images of two axes only")
@@ -163,7 +164,7 @@ def _col2im(call: Call) -> Any:
         apart = x.reshape(count, channels, taps, *steps)
         total = jnp.zeros((count, channels, *padded), x.dtype)
         for tap in range(taps):
-            place, where = tap, []
+            place, where = tap, list[Any]()
             for k, d, s, n in reversed(list(zip(block, dilation, strides, steps, strict=True))):
                 place, t = divmod(place, k)
                 where.insert(0, slice(t * d, t * d + (n - 1) * s + 1, s))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, Final
 
-import jax
+import ml_dtypes
 import numpy as np
 from jax import numpy as jnp
 
@@ -95,14 +95,6 @@ def _is_inf(call: Call) -> Any:
     if positive:
         return ops.isposinf(x)
     return ops.isneginf(x) if negative else ops.zeros_like(x, dtype="bool")
-
-
-def _round(x: Tensor) -> Any:
-    return ops.rint(x)  # halves to even
-
-
-def _equal(call: Call) -> Any:
-    return ops.equal(call.x(0), call.x(1))
 
 
 # -- activations -----------------------------------------------------------------------------
@@ -195,7 +187,7 @@ def _hardmax(call: Call) -> Any:
 # -- casts -----------------------------------------------------------------------------------
 
 
-def _cast_to(x: Tensor, dtype: np.dtype[Any], saturate: bool, round_mode: str = "up") -> Any:
+def cast_to(x: Tensor, dtype: np.dtype[Any], saturate: bool) -> Any:
     """As JAX casts, except that floats become float8 saturated, and integers of 4 bits wrap."""
     is_float8 = dtype.name.startswith("float8")
     if is_float8 and x.dtype.kind in "fV":
@@ -207,8 +199,8 @@ def _cast_to(x: Tensor, dtype: np.dtype[Any], saturate: bool, round_mode: str = 
 
 def _to_float8(x: Any, dtype: Any, saturate: bool) -> Any:
     wide = x.astype(jnp.float32)
-    info = jnp.finfo(dtype)
-    largest = float(info.max)
+    info: Any = ml_dtypes.finfo
+    largest = float(info(dtype).max)
     if saturate:
         inside = jnp.clip(wide, -largest, largest)
         return jnp.where(jnp.isnan(wide), jnp.nan, inside).astype(dtype)
@@ -223,19 +215,21 @@ def _cast(call: Call) -> Any:
         raise Refused("to strings is only computed at import", needs=True)
     if is_dims(call.inputs[0]) and to == 7:
         return call.inputs[0]
-    mode = call.attr("round_mode", "up")
-    return _cast_to(call.x(), dtype_of(to), bool(call.attr("saturate", 1)), mode)
+    return cast_to(call.x(), dtype_of(to), bool(call.attr("saturate", 1)))
 
 
 def _cast_like(call: Call) -> Any:
     like = call.inputs[1]
     if isinstance(like, np.ndarray) and like.dtype == object:
         raise Refused("to strings is only computed at import", needs=True)
-    return _cast_to(call.x(), call.x(1).dtype, bool(call.attr("saturate", 1)))
+    return cast_to(call.x(), call.x(1).dtype, bool(call.attr("saturate", 1)))
 
 
 def _bitcast(call: Call) -> Any:
-    return ops.bitcast(call.x(), dtype_of(call.attr("to")))
+    x, dtype = call.x(), dtype_of(call.attr("to"))
+    if x.dtype.kind == "b":
+        x = ops.cast(x, "uint8")
+    return ops.not_equal(x, 0) if dtype.kind == "b" else ops.bitcast(x, dtype)
 
 
 def _identity(call: Call) -> Any:
@@ -299,7 +293,7 @@ RULES: Final[dict[str, Rule]] = {
     "Pow": _binary(_power),
     "Reciprocal": _unary(ops.reciprocal),
     "Relu": _unary(activation.relu),
-    "Round": _unary(_round),
+    "Round": _unary(ops.rint),
     "Selu": _selu,
     "Shrink": _shrink,
     "Sigmoid": _unary(ops.sigmoid),
@@ -319,5 +313,3 @@ RULES: Final[dict[str, Rule]] = {
     "Where": lambda call: ops.where(call.x(0), call.x(1), call.x(2)),
     "Xor": _binary(ops.logical_xor),
 }
-
-__all__ = ["RULES", "jax"]

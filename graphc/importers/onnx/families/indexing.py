@@ -19,7 +19,11 @@ def _gather(call: Call) -> Any:
 
 
 def _gather_elements(call: Call) -> Any:
-    return ops.take_along_axis(call.x(0), call.x(1), axis=call.attr("axis", 0))
+    x, indices = call.x(0), call.x(1)
+    axis = call.attr("axis", 0) % x.ndim
+    # The indices may have fewer elements along the other axes.
+    where = [slice(None) if i == axis else slice(0, n) for i, n in enumerate(indices.shape)]
+    return ops.take_along_axis(x[tuple(where)], indices, axis=axis)
 
 
 def _gather_nd(call: Call) -> Any:
@@ -49,13 +53,11 @@ def _scatter_elements(call: Call) -> Any:
 
 def _scatter_nd(call: Call) -> Any:
     kind = call.attr("reduction", "none")
-    found = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}[kind]
 
     def scatter(x: Any, indices: Any, updates: Any) -> Any:
         places = tuple(jnp.moveaxis(indices, -1, 0))
         return _UPDATES[kind](x.at[places], updates)
 
-    del found
     return from_jax(scatter, name=call.op)(call.x(0), call.x(1), call.x(2))
 
 

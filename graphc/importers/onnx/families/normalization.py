@@ -10,6 +10,7 @@ from graphc.importers.onnx.values import WeightRef
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import current_graph
 from graphc.nn.layers.normalization import UPDATES
+from graphc.ops.random import uniform
 
 
 def _beside(vector: Tensor, x: Tensor) -> Any:
@@ -21,10 +22,6 @@ def _batch_norm(call: Call) -> Any:
     x, scale, bias, mean, variance = (call.x(i) for i in range(5))
     epsilon = call.attr("epsilon", 1e-5)
     training = call.attr("training_mode", 0) if call.version >= 14 else 0
-    if call.version >= 14:
-        training = call.attr("training_mode", 0)
-    elif call.version < 7 and not call.attr("is_test", 0):
-        training = int(len(call.outputs) > 1)
     if not training:
         return (_normalized(x, mean, variance, scale, bias, epsilon),)
     axes = (0, *range(2, x.ndim))
@@ -113,9 +110,13 @@ def _lp_norm(call: Call) -> Any:
     size = ops.abs(x) if p == 1 else ops.square(x)
     total = ops.reduce_sum(size, axis=axis, keepdims=True)
     norm = total if p == 1 else ops.sqrt(total)
-    return ops.where(
-        norm == 0, ops.zeros_like(x), x / ops.where(norm == 0, ops.ones_like(norm), norm)
-    )
+    return divided(x, norm)
+
+
+def divided(x: Any, norm: Any) -> Any:
+    """x / norm, and 0 where the norm is 0."""
+    none = ops.equal(norm, 0)
+    return ops.where(none, ops.zeros_like(x), x / ops.where(none, ops.ones_like(norm), norm))
 
 
 def _lrn(call: Call) -> Any:
@@ -138,8 +139,6 @@ def _dropout(call: Call) -> Any:
         ratio = float(call.need(1, "the ratio").reshape(-1)[0]) if call.has(1) else 0.5
     if not training or ratio == 0:
         return x, kept
-    from graphc.ops.random import uniform
-
     kept = uniform(x.shape, dtype="float32") >= ratio
     return ops.where(kept, x / (1 - ratio), ops.zeros_like(x)), kept
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
+import jax
 from jax import numpy as jnp
 
 from graphc import ops
@@ -67,16 +69,10 @@ def _average_pool(call: Call) -> Any:
 def _lp_pool(call: Call) -> Any:
     x, p = call.x(), call.attr("p", 2)
     how = _windows(call, x)
-    import math
-
-    powers = ops.power(ops.abs(x), p)
-    mean = avg_pool_first(powers, **how, count_pads=True)
-    taps = math.prod(how["window"])
+    mean = avg_pool_first(ops.power(ops.abs(x), p), **{**how, "ceil": False}, count_pads=True)
     if how["ceil"]:
-        ones = ops.ones_like(x)
-        share = avg_pool_first(ones, **how, count_pads=False)
-        del share
-    return ops.power(mean * taps, 1.0 / p)
+        raise Refused("with ceil_mode is not supported")
+    return ops.power(mean * math.prod(how["window"]), 1.0 / p)
 
 
 def _global(function: Any) -> Rule:
@@ -144,8 +140,6 @@ def _max_roi_pool(call: Call) -> Any:
             )
             found = jnp.where(inside, image[:, None, None], -jnp.inf).max((-2, -1))
             return jnp.where(jnp.isinf(found), 0, found)
-
-        import jax
 
         return jax.vmap(one)(rois)
 

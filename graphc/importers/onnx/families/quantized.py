@@ -8,10 +8,10 @@ import numpy as np
 
 from graphc import ops
 from graphc.importers.core.channels_first import conv
-from graphc.importers.onnx.call import Call, Refused, Rule
+from graphc.importers.onnx.call import Call, Rule
 from graphc.importers.onnx.dtypes import dtype_of
-from graphc.importers.onnx.families.convolutions import _settings, with_bias
-from graphc.importers.onnx.families.elementwise import _cast_to
+from graphc.importers.onnx.families.convolutions import settings, with_bias
+from graphc.importers.onnx.families.elementwise import cast_to
 from graphc.ir.node import Tensor
 
 
@@ -41,7 +41,7 @@ def _spread(call: Call, v: Tensor, x: Tensor) -> Any:
 def quantized(x: Tensor, scale: Any, zero: Any, dtype: np.dtype[Any]) -> Any:
     """round(x / scale) + zero, saturated."""
     if dtype.name.startswith("float8"):
-        return _cast_to(x / ops.cast(scale, x.dtype), dtype, True)
+        return cast_to(x / ops.cast(scale, x.dtype), dtype, True)
     steps = ops.rint(x / ops.cast(scale, x.dtype))
     low, high = _limits(dtype)
     shifted = steps + ops.cast(ops.cast(zero, "int32"), steps.dtype)
@@ -113,7 +113,7 @@ def _matmul_integer(call: Call) -> Any:
 def _conv_integer(call: Call) -> Any:
     x, w = call.x(0), call.x(1)
     zx, zw = (call.x(i) if call.has(i) else None for i in (2, 3))
-    how = _settings(call, x, w.shape[2:])
+    how = settings(call, x, w.shape[2:])
     # Products of 8 bits in float64 are exact, and faster than those of integers.
     xs, ws = ops.cast(_shifted(x, zx, None), "float64"), ops.cast(_shifted(w, zw, 0), "float64")
     return ops.cast(ops.rint(conv(xs, ws, **how)), "int32")
@@ -131,7 +131,7 @@ def _qlinear_matmul(call: Call) -> Any:
 
 def _qlinear_conv(call: Call) -> Any:
     x, sx, zx, w, sw, zw, sy, zy = (call.x(i) for i in range(8))
-    how = _settings(call, x, w.shape[2:])
+    how = settings(call, x, w.shape[2:])
     xs, ws = ops.cast(_shifted(x, zx, None), "float64"), ops.cast(_shifted(w, zw, 0), "float64")
     y: Any = ops.cast(ops.rint(conv(xs, ws, **how)), "int32")
     if call.has(8):
@@ -155,5 +155,3 @@ RULES: Final[dict[str, Rule]] = {
     "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": _quantize,
 }
-
-__all__ = ["RULES", "Refused", "quantized"]

@@ -100,10 +100,7 @@ def _gru_step(layer: Layer) -> Callable[[Any, Any], Any]:
         )
         z, r = f(layer.clip(layer.part(gates, 0))), f(layer.clip(layer.part(gates, 1)))
         kernel, bias = ops.transpose(layer.r[2 * size :]), layer.rb[2 * size :]
-        if after:
-            inner = r * (ops.matmul(h, kernel) + bias)
-        else:
-            inner = ops.matmul(r * h, kernel) + bias
+        inner = r * (ops.matmul(h, kernel) + bias) if after else ops.matmul(r * h, kernel) + bias
         new = g(layer.clip(layer.part(x, 2) + inner))
         return ((1 - z) * new + z * h,)
 
@@ -172,7 +169,8 @@ def _initial(call: Call, i: int, direction: int, x: Tensor, layer: Layer) -> Any
 
 
 def _run(xs: Any, step: Any, initial: Any, lengths: Any, backward: bool) -> Any:
-    """The states of all steps, and the last ones. Steps after an example's length change nothing."""
+    """The outputs of all steps, and the last states. Steps after an example's length change
+    nothing."""
     time = xs.shape[0]
 
     def one(state: Any, item: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from graphc import ops
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.ir.node import Tensor
@@ -18,12 +20,8 @@ def _axes(call: Call, x: Tensor) -> tuple[int, ...] | None:
     return None if call.attr("noop_with_empty_axes", 0) else tuple(range(x.ndim))
 
 
-def _reduce(function: Callable[[Tensor, tuple[int, ...], bool], Any], before: Any = None) -> Rule:
-    """A reduction.
-
-    Args:
-        before: applied to each element, also where no axis is reduced.
-    """
+def _reduce(function: Callable[[Tensor, tuple[int, ...], bool], Any]) -> Rule:
+    """The rule for a reduction `(x, axes, keepdims) -> result`."""
 
     def rule(call: Call) -> Any:
         x = call.x()
@@ -51,8 +49,6 @@ def _extreme(function: Callable[..., Any], empty: str) -> Callable[..., Any]:
         if x.dtype.kind == "b":
             return ops.cast(function(ops.cast(x, "uint8"), axis=axes, keepdims=keep), "bool")
         if any(x.shape[axis] == 0 for axis in axes):
-            import numpy as np
-
             limit: Any = -np.inf if empty == "min" else np.inf
             if x.dtype.kind in "iu":
                 limit = getattr(np.iinfo(x.dtype), empty)

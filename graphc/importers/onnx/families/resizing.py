@@ -150,12 +150,12 @@ class Resizing:
             start = int(np.floor(-1 / small) + 1)
             away = np.abs((np.arange(start, 2 - start) - part) * small)
             shares: Any = np.clip(1 - away, 0, 1)
+        elif not self.antialias:
+            return self._cubic_shares(np.abs(np.arange(-1, 3) - part))
         else:
             start = int(np.floor(-2 / small) + 1)
-            away = np.abs((np.arange(start, 4 - start) - part) * small)
+            away = np.abs((np.arange(start, 2 - start) - part) * small)
             shares = self._cubic_shares(away)
-            if not self.antialias:
-                return shares
         return shares / shares.sum()
 
     def _cubic_shares(self, away: Array) -> Array:

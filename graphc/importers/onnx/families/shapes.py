@@ -17,12 +17,11 @@ from graphc.ir.node import Tensor
 
 def shape_of(call: Call, i: int = 0) -> tuple[Dim, ...]:
     """The shape of an input, without making a node for it."""
-    value = call.inputs[i]
-    if isinstance(value, np.ndarray):
-        return value.shape
+    value: Any = call.inputs[i]
     if isinstance(value, WeightRef):
-        return value.array.shape
-    return call.x(i).shape
+        value = value.array
+    shape: tuple[Dim, ...] = value.shape if isinstance(value, np.ndarray) else call.x(i).shape
+    return shape
 
 
 def _shape(call: Call) -> Any:
@@ -234,7 +233,8 @@ def _range(call: Call) -> Any:
         return ops.arange(stop - start, dtype=dtype) + (
             0 if start == 0 else ops.cast(int(start), dtype)
         )
-    return np.arange(start, stop, step, dtype)
+    made: Any = np.arange
+    return made(start, stop, step, dtype)
 
 
 def _eye_like(call: Call) -> Any:
@@ -261,7 +261,8 @@ def _space_to_depth(call: Call) -> Any:
     x, block = call.x(), call.attr("blocksize")
     batch, channels, height, width = x.shape
     apart = ops.reshape(x, (batch, channels, height // block, block, width // block, block))
-    moved = ops.transpose(apart, (0, 3, 5, 1, 2, 4))
+    by_block = call.attr("mode", "DCR") == "DCR"
+    moved = ops.transpose(apart, (0, 3, 5, 1, 2, 4) if by_block else (0, 1, 3, 5, 2, 4))
     return ops.reshape(moved, (batch, channels * block * block, height // block, width // block))
 
 

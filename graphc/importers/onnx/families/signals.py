@@ -26,7 +26,7 @@ def _dft(call: Call) -> Any:
         size = length or signal.shape[axis]
         if inverse and one_sided:
             # Of a one-sided spectrum; the result is real.
-            found = jnp.fft.irfft(signal, size, axis)
+            found = jnp.fft.irfft(signal, length, axis)
             return found[..., None]
         found = (jnp.fft.ifft if inverse else jnp.fft.fft)(signal, size, axis)
         if one_sided:

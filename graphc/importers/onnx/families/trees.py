@@ -9,6 +9,7 @@ import numpy as np
 from graphc import ops
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.families.ensembles import aggregated, read_ensemble
+from graphc.importers.onnx.families.normalization import divided
 from graphc.ir.node import Tensor
 
 
@@ -60,7 +61,7 @@ def _normalizer(call: Call) -> Any:
         norm = ops.reduce_sum(ops.abs(x), axis=axis, keepdims=True)
     else:
         norm = ops.sqrt(ops.reduce_sum(ops.square(x), axis=axis, keepdims=True))
-    return ops.where(norm == 0, x, x / ops.where(norm == 0, ops.ones_like(norm), norm))
+    return divided(x, norm)
 
 
 def _imputer(call: Call) -> Any:
@@ -133,12 +134,11 @@ def _linear_regressor(call: Call) -> Any:
     return _post(call, y)
 
 
-def labels_of(call: Call, scores: Any, binary: bool) -> Any:
+def labels_of(call: Call, scores: Any) -> Any:
     """The class with the greatest score."""
     ints = call.attr("classlabels_ints") or call.attr("classlabels_int64s")
     if not ints:
         raise Refused("gives labels that are strings; it is only computed at import", needs=True)
-    del binary
     return ops.take(np.array(ints, np.int64), ops.argmax(scores, axis=-1))
 
 
@@ -151,7 +151,7 @@ def _linear_classifier(call: Call) -> Any:
         scores = scores + np.array(call.attr("intercepts"), np.float32)
     if rows == 1 and len(names) == 2:
         scores = ops.concatenate([-scores, scores], axis=-1)
-    return labels_of(call, scores, False), _post(call, scores)
+    return labels_of(call, scores), _post(call, scores)
 
 
 def _tree_regressor(call: Call) -> Any:
@@ -174,7 +174,7 @@ def _tree_classifier(call: Call) -> Any:
         one = scores[:, :1] if ensemble.ids[0] == 0 else scores[:, 1:2]
         positive = call.attr("post_transform", "NONE") == "NONE" and min(ensemble.weights) >= 0
         scores = ops.concatenate([1 - one if positive else -one, one], axis=-1)
-    return labels_of(call, scores, single), _post(call, scores)
+    return labels_of(call, scores), _post(call, scores)
 
 
 RULES: Final[dict[str, Rule]] = {
