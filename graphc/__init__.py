@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.importers.core.model import ImportedModel as ImportedModel
     from graphc.importers.core.model_graph import ModelGraph as ModelGraph
     from graphc.importers.onnx import from_onnx as from_onnx
+    from graphc.importers.torch import from_torch as from_torch
     from graphc.ir import Node as Node
     from graphc.ir import Program as Program
     from graphc.ir import Tensor as Tensor
@@ -94,6 +95,7 @@ _NAMES: Final[dict[str, str]] = {
     "importers.core.model": "ImportedModel",
     "importers.core.model_graph": "ModelGraph",
     "importers.onnx": "from_onnx",
+    "importers.torch": "from_torch",
     "ir": "Node Program Tensor Variable",
     "jaxpr": "from_jax register_op",
     "jitted": "JittedFunction PackedTree SavedFunction jit load_function unpack",

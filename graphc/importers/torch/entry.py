@@ -1,0 +1,207 @@
+"""`from_torch`: a module of PyTorch as a layer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphc.build.placeholders import placeholder
+from graphc.build.specs import TensorSpec
+from graphc.build.variable_definition import variable
+from graphc.errors import ModelImportError
+from graphc.importers.core.model import ImportedModel, ModelSource
+from graphc.importers.core.refusals import Refusal, refuse_all
+from graphc.importers.core.weights import Trainable, Weight, variable_name, with_trainable
+from graphc.importers.torch.call import Call, Refused
+from graphc.importers.torch.dtypes import array_of, dtype_of, torch
+from graphc.importers.torch.exporting import Exported, exported
+from graphc.importers.torch.importer import UNKNOWN, Importer
+from graphc.importers.torch.symbols import Symbols
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.ir.scopes import current_graph
+from graphc.ir.source import current_source
+from graphc.nn.layers.normalization import UPDATES
+from graphc.ops.core.emit import constant
+from graphc.typing import ArrayTree
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.nn import Module
+
+_HINT = "write these parts with other operators of PyTorch, or replace them by gc operators"
+
+
+def from_torch(
+    model: Module | ExportedProgram | str | os.PathLike[str],
+    args: Sequence[ArrayTree] | None = None,
+    kwargs: Mapping[str, ArrayTree] | None = None,
+    *,
+    dynamic_shapes: ArrayTree = None,
+    trainable: Trainable | None = None,
+    training: bool = False,
+    name: str | None = None,
+) -> ImportedModel:
+    """A module of PyTorch as a layer: the operators of its graph become nodes (extra `torch`).
+
+    `torch.export` makes the graph for example inputs. Parameters and buffers become variables under
+    the names of `state_dict`. With `training`, dropout draws from the graph's streams, and buffers
+    that the module changes, such as the moving averages of batch norm, are assigned by a step of
+    `gc.minimize`. Nodes carry the lines of the model's source.
+
+    Args:
+        model: a module; or a program of `torch.export.export`, or the path of one that
+            `torch.export.save` wrote.
+        args, kwargs: example inputs, tensors of PyTorch, for a module.
+        dynamic_shapes: see `torch.export.export`. Sizes have the names of their `Dim`s.
+        trainable: which weights `gc.minimize` updates: True, or patterns of names. None: those with
+            `requires_grad`.
+        training: whether the module is exported in training mode.
+        name: the name scope of the variables; None for none.
+
+    Raises:
+        ModelImportError: the module cannot be exported, or has operators that cannot be imported;
+            it names all of them with the lines of the model.
+        ModelFileError: the file is not an exported program.
+        MissingExtraError: PyTorch is not installed.
+
+    Source: https://docs.pytorch.org/docs/stable/export.html
+
+    Examples:
+        >>> import torch  # doctest: +SKIP
+        >>> module = torch.nn.Linear(3, 2)  # doctest: +SKIP
+        >>> layer = gc.from_torch(module, (torch.zeros(4, 3),))  # doctest: +SKIP
+        >>> layer(gc.ones((4, 3))).shape  # doctest: +SKIP
+        (4, 2)
+    """
+    source = exported(model, args, kwargs, dynamic_shapes, training)
+    plan = Plan(source)
+    weights = with_trainable("from_torch", plan.weights, trainable)
+
+    def build(layer: ImportedModel, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return plan.build(layer.weight, tensors, assign=True)
+
+    plan.attempt()
+    record = ModelSource(
+        "from_torch", source.name, plan.inputs, plan.outputs, weights, build, plan.wrap
+    )
+    return ImportedModel(record, name)
+
+
+class Plan:
+    """The inputs, weights and results of an exported program.
+
+    Attributes:
+        inputs: the tensors that a caller passes.
+        outputs: the names of the results that are tensors.
+        weights: parameters and buffers that the program uses, by name.
+    """
+
+    def __init__(self, source: Exported) -> None:
+        self._source = source
+        program = source.program
+        signature = program.graph_signature
+        self._module = program.graph_module
+        self._symbols = Symbols(source.sizes)
+        self._held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+        self._constants = dict(signature.inputs_to_lifted_tensor_constants)
+        self._placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
+        self._mutated = dict(signature.buffers_to_mutate)
+        self._shared: dict[str, str] = {}
+        self.weights = self._weights()
+        self._feeds = [n for n in self._placeholders if self._is_input(n)]
+        self.inputs = tuple(self._spec(n) for n in self._feeds)
+        self._results = [spec for spec in signature.output_specs if spec.kind.name == "USER_OUTPUT"]
+        self.outputs = tuple(f"output_{i}" for i in range(len(self._results)))
+
+    def _is_input(self, node: Any) -> bool:
+        own = node.name in self._held or node.name in self._constants
+        return not own and hasattr(node.meta.get("val"), "dtype")
+
+    def _weights(self) -> dict[str, Weight]:
+        program, found, seen = self._source.program, {}, dict[Any, str]()
+        for node in self._placeholders:
+            fqn = self._held.get(node.name)
+            if fqn is None or not node.users:
+                continue
+            tensor = program.state_dict.get(fqn, program.constants.get(fqn))
+            key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+            if tensor.numel() and key in seen:
+                self._shared[fqn] = seen[key]  # tied
+                continue
+            seen[key] = fqn
+            floating = tensor.is_floating_point() and tensor.requires_grad
+            try:
+                found[fqn] = Weight(array_of(tensor), trainable=floating)
+            except Refused as refused:
+                raise ModelImportError(
+                    f"from_torch: {fqn!r} {refused}", source=current_source()
+                ) from refused
+        return found
+
+    def _spec(self, node: Any) -> TensorSpec:
+        value = node.meta["val"]
+        dims = [self._symbols.dim(size) for size in value.shape]
+        return TensorSpec(dims, dtype_of(value.dtype), node.name)
+
+    def build(self, weight: Any, tensors: Sequence[Tensor], *, assign: bool) -> list[Tensor]:
+        """Adds the nodes; returns the results that are tensors."""
+        given = iter(tensors)
+        values = [self._value(node, weight, given) for node in self._placeholders]
+        importer = Importer(self._source.name)
+        results = importer.run(self._module, values)
+        refuse_all("from_torch", importer.refusals, _HINT)
+        names = [
+            spec.arg.name if hasattr(spec.arg, "name") else ""
+            for spec in self._source.program.graph_signature.output_specs
+        ]
+        found: list[Tensor] = []
+        call = Call((), lambda module, values: [])
+        for spec, name, value in zip(
+            self._source.program.graph_signature.output_specs, names, results, strict=True
+        ):
+            if spec.kind.name == "BUFFER_MUTATION" and assign:
+                self._assign(weight, self._mutated[name], value)
+            elif spec.kind.name == "USER_OUTPUT":
+                found.append(call.tensor(0 if value is None else value))
+            elif spec.kind.name == "USER_INPUT_MUTATION":
+                refuse_all("from_torch", [Refusal("the model", "changes one of its inputs")], _HINT)
+        return found
+
+    def _value(self, node: Any, weight: Any, given: Any) -> Any:
+        fqn = self._held.get(node.name)
+        if fqn is not None:
+            return weight(self._shared.get(fqn, fqn)).read() if node.users else UNKNOWN
+        constant_name = self._constants.get(node.name)
+        if constant_name is not None:
+            return constant(array_of(self._source.program.constants[constant_name]))
+        return next(given) if self._is_input(node) else node.meta.get("val")
+
+    def _assign(self, weight: Any, fqn: str, value: Any) -> None:
+        graph = current_graph()
+        if graph.parent is None:
+            graph.add_to_collection(UPDATES, weight(self._shared.get(fqn, fqn)).assign(value))
+
+    def attempt(self) -> None:
+        """Imports the program into a graph that is thrown away, so that errors are raised now."""
+        made: dict[str, Any] = {}
+
+        def weight(name: str) -> Any:
+            if name not in made:
+                made[name] = variable(self.weights[name].array, name=variable_name(name))
+            return made[name]
+
+        with Graph():
+            tensors = [
+                placeholder(s.shape, s.dtype, name=variable_name(str(s.name))) for s in self.inputs
+            ]
+            self.build(weight, tensors, assign=False)
+
+    def wrap(self, names: Sequence[str], results: Sequence[Tensor]) -> Any:
+        """The nest that the module returns."""
+        spec = self._source.program.call_spec.out_spec
+        try:
+            return torch().utils._pytree.tree_unflatten(list(results), spec)
+        except Exception:  # a class that checks what it holds
+            return list(results)

@@ -1,0 +1,1 @@
+"""Rules, a file for each family of operators: "aten.<operator>.<overload>" -> its rule."""

@@ -1,0 +1,219 @@
+"""Convolutions and pooling."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from graphc import ops
+from graphc.importers.core.channels_first import (
+    avg_pool_first,
+    conv,
+    conv_transpose,
+    max_pool_first,
+    max_pool_places,
+)
+from graphc.importers.torch.call import Call, Refused, Rule
+
+
+def _each(value: Any, rank: int) -> list[Any]:
+    """A setting for each spatial axis."""
+    given = list(value) if isinstance(value, (list, tuple)) else [value]
+    return given * rank if len(given) == 1 else given
+
+
+def _with_batch(x: Any, rank: int) -> tuple[Any, bool]:
+    return (ops.expand_dims(x, 0), True) if x.ndim == rank + 1 else (x, False)
+
+
+def _convolution(
+    call: Call,
+    x: Any,
+    w: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Any:
+    rank = w.ndim - 2
+    x, single = _with_batch(x, rank)
+    strides, dilations = _each(stride, rank), _each(dilation, rank)
+    if isinstance(padding, str):
+        pads = [
+            _same(d * (k - 1)) if padding == "same" else (0, 0)
+            for d, k in zip(dilations, w.shape[2:], strict=True)
+        ]
+    else:
+        pads = [(p, p) for p in _each(padding, rank)]
+    how = {"strides": strides, "pads": pads, "dilation": dilations, "groups": groups}
+    if transposed:
+        y = conv_transpose(x, w, output_padding=_each(output_padding, rank), **how)
+    else:
+        y = conv(x, w, **how)
+    if bias is not None:
+        y = y + ops.reshape(bias, (bias.shape[0], *(1,) * rank))
+    return ops.squeeze(y, 0) if single else y
+
+
+def _same(total: int) -> tuple[int, int]:
+    return total // 2, total - total // 2
+
+
+def _conv(
+    call: Call,
+    x: Any,
+    w: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    return _convolution(call, x, w, bias, stride, padding, dilation, False, 0, groups)
+
+
+def _conv_transpose(
+    call: Call,
+    x: Any,
+    w: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    return _convolution(call, x, w, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+def _pool_settings(rank: int, window: Any, stride: Any, padding: Any) -> dict[str, Any]:
+    windows = _each(window, rank)
+    return {
+        "window": windows,
+        "strides": _each(stride, rank) if stride or isinstance(stride, int) else windows,
+        "pads": [(p, p) for p in _each(padding, rank)],
+    }
+
+
+def _max_pool(places: bool) -> Any:
+    def of(rank: int) -> Rule:
+        def rule(
+            call: Call,
+            x: Any,
+            window: Any,
+            stride: Any = (),
+            padding: Any = 0,
+            dilation: Any = 1,
+            ceil: bool = False,
+        ) -> Any:
+            x, single = _with_batch(x, rank)
+            how = _pool_settings(rank, window, stride, padding) | {
+                "dilation": _each(dilation, rank),
+                "ceil": ceil,
+            }
+            found = max_pool_places(x, **how) if places else (max_pool_first(x, **how),)
+            found = tuple(ops.squeeze(t, 0) for t in found) if single else found
+            return found if places else found[0]
+
+        return rule
+
+    return of
+
+
+def _avg_pool(rank: int) -> Rule:
+    def rule(
+        call: Call,
+        x: Any,
+        window: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: Any = None,
+    ) -> Any:
+        if divisor_override is not None:
+            raise Refused("with divisor_override is not supported")
+        x, single = _with_batch(x, rank)
+        how = _pool_settings(rank, window, stride, padding)
+        y = avg_pool_first(x, **how, ceil=ceil, count_pads=count_include_pad)
+        return ops.squeeze(y, 0) if single else y
+
+    return rule
+
+
+def _adaptive(mean: bool, rank: int) -> Rule:
+    """Each result is over a part of the input; the parts are of nearly equal sizes."""
+
+    def rule(call: Call, x: Any, out: Any) -> Any:
+        sizes = x.shape[x.ndim - rank :]
+        wanted = [s if o is None else o for s, o in zip(sizes, _each(out, rank), strict=True)]
+        reduce = ops.reduce_mean if mean else ops.reduce_max
+        if all(isinstance(o, int) and o == 1 for o in wanted):
+            y = reduce(x, axis=tuple(range(x.ndim - rank, x.ndim)), keepdims=True)
+            return y if mean else (y, ops.zeros(y.shape, "int64"))
+        for i, (size, count) in enumerate(zip(sizes, wanted, strict=True)):
+            if not isinstance(size, int):
+                raise Refused("of named sizes is not supported")
+            axis = x.ndim - rank + i
+            x = _parts(x, axis, size, count, reduce)
+        return x if mean else (x, ops.zeros(x.shape, "int64"))
+
+    return rule
+
+
+def _parts(x: Any, axis: int, size: int, count: int, reduce: Any) -> Any:
+    if size % count == 0:
+        shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
+        return reduce(ops.reshape(x, shape), axis=axis + 1)
+    pieces = []
+    for i in range(count):
+        where = [slice(None)] * axis + [slice(i * size // count, -(-(i + 1) * size // count))]
+        pieces.append(reduce(x[tuple(where)], axis=axis, keepdims=True))
+    return ops.concatenate(pieces, axis)
+
+
+def _im2col(call: Call, x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    """[batch, channels, ...] as [batch, channels * taps, places]."""
+    rank = 2
+    x, single = _with_batch(x, rank)
+    kernel, dilation, padding, stride = (
+        _each(v, rank) for v in (kernel, dilation, padding, stride)
+    )
+    x = ops.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
+    batch, channels, height, width = x.shape
+    if not isinstance(height, int) or not isinstance(width, int):
+        raise Refused("of named sizes is not supported")
+    steps = [
+        (size - d * (k - 1) - 1) // s + 1
+        for size, d, k, s in zip((height, width), dilation, kernel, stride, strict=True)
+    ]
+    taps = [
+        x[
+            :,
+            :,
+            i * dilation[0] : i * dilation[0] + (steps[0] - 1) * stride[0] + 1 : stride[0],
+            j * dilation[1] : j * dilation[1] + (steps[1] - 1) * stride[1] + 1 : stride[1],
+        ]
+        for i in range(kernel[0])
+        for j in range(kernel[1])
+    ]
+    y = ops.reshape(ops.stack(taps, axis=2), (batch, channels * len(taps), steps[0] * steps[1]))
+    return ops.squeeze(y, 0) if single else y
+
+
+RULES: Final[dict[str, Rule]] = {
+    "aten.convolution.default": _convolution,
+    **{f"aten.conv{n}d.{o}": _conv for n in (1, 2, 3) for o in ("default", "padding")},
+    "aten.conv_transpose1d.default": _conv_transpose,
+    "aten.conv_transpose2d.input": _conv_transpose,
+    "aten.conv_transpose3d.input": _conv_transpose,
+    **{f"aten.max_pool{n}d.default": _max_pool(places=False)(n) for n in (1, 2, 3)},
+    **{f"aten.max_pool{n}d_with_indices.default": _max_pool(places=True)(n) for n in (1, 2, 3)},
+    **{f"aten.avg_pool{n}d.default": _avg_pool(n) for n in (1, 2, 3)},
+    **{f"aten.adaptive_avg_pool{n}d.default": _adaptive(mean=True, rank=n) for n in (1, 2, 3)},
+    **{f"aten._adaptive_avg_pool{n}d.default": _adaptive(mean=True, rank=n) for n in (2, 3)},
+    **{f"aten.adaptive_max_pool{n}d.default": _adaptive(mean=False, rank=n) for n in (1, 2, 3)},
+    "aten.im2col.default": _im2col,
+}

@@ -1,0 +1,109 @@
+"""Tensors that are made: filled ones, ranges, masks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from graphc import ops
+from graphc.importers.torch.call import Call, Rule
+from graphc.ir.dims import DimExpr
+from graphc.ops.core.emit import dim_value
+
+
+def _full(call: Call, shape: Any, value: Any, **options: Any) -> Any:
+    filled = value if hasattr(value, "dtype") else call.tensor(value, call.dtype)
+    return ops.broadcast_to(call.own(filled), list(shape))
+
+
+def _filled(value: Any) -> Rule:
+    return lambda call, shape, *rest, **options: _full(call, shape, value)
+
+
+def _filled_like(value: Any) -> Rule:
+    return lambda call, x, **options: _full(call, x.shape, value)
+
+
+def _full_like(call: Call, x: Any, value: Any, **options: Any) -> Any:
+    return _full(call, x.shape, value)
+
+
+def _new_full(call: Call, x: Any, shape: Any, value: Any, **options: Any) -> Any:
+    return _full(call, shape, value)
+
+
+def _new_filled(value: Any) -> Rule:
+    return lambda call, x, shape, *rest, **options: _full(call, shape, value)
+
+
+def _arange(call: Call, start: Any, end: Any = None, step: Any = 1, **options: Any) -> Any:
+    if end is None:
+        start, end = 0, start
+    if not any(isinstance(v, DimExpr) for v in (start, end, step)):
+        return ops.constant(np.arange(start, end, step, dtype=call.dtype))
+    count = end - start if step == 1 else -((start - end) // step)
+    steps = ops.arange(count, dtype=call.dtype)
+    first = dim_value(start, call.dtype) if isinstance(start, DimExpr) else start
+    return steps * step + first if step != 1 else steps + first
+
+
+def _linspace(call: Call, start: Any, end: Any, count: int, **options: Any) -> Any:
+    return ops.cast(ops.linspace(start, end, count, dtype="float64"), call.dtype)
+
+
+def _eye(call: Call, rows: Any, columns: Any = None, **options: Any) -> Any:
+    return ops.eye(rows, columns if isinstance(columns, (int, DimExpr)) else None, 0, call.dtype)
+
+
+def _scalar(call: Call, value: Any, **options: Any) -> Any:
+    return call.own(value)
+
+
+def _fill(call: Call, x: Any, value: Any) -> Any:
+    return _full(call, x.shape, value)
+
+
+def _tril_indices(call: Call, rows: int, columns: int, offset: int = 0, **options: Any) -> Any:
+    return ops.constant(np.stack(np.tril_indices(rows, offset, columns)))
+
+
+def _triu_indices(call: Call, rows: int, columns: int, offset: int = 0, **options: Any) -> Any:
+    return ops.constant(np.stack(np.triu_indices(rows, offset, columns)))
+
+
+def _one_hot(call: Call, x: Any, classes: int = -1) -> Any:
+    return ops.one_hot(x, classes, "int64")
+
+
+RULES: Final[dict[str, Rule]] = {
+    "aten.arange.default": _arange,
+    "aten.arange.start": _arange,
+    "aten.arange.start_step": _arange,
+    "aten.empty.memory_format": _filled(0),
+    "aten.empty_like.default": _filled_like(0),
+    "aten.empty_permuted.default": _filled(0),
+    "aten.empty_strided.default": _filled(0),
+    "aten.eye.default": _eye,
+    "aten.eye.m": _eye,
+    "aten.fill.Scalar": _fill,
+    "aten.fill.Tensor": _fill,
+    "aten.full.default": _full,
+    "aten.full_like.default": _full_like,
+    "aten.linspace.default": _linspace,
+    "aten.new_empty.default": _new_filled(0),
+    "aten.new_empty_strided.default": _new_filled(0),
+    "aten.new_full.default": _new_full,
+    "aten.new_ones.default": _new_filled(1),
+    "aten.new_zeros.default": _new_filled(0),
+    "aten.one_hot.default": _one_hot,
+    "aten.ones.default": _filled(1),
+    "aten.ones_like.default": _filled_like(1),
+    "aten.scalar_tensor.default": _scalar,
+    "aten.tril.default": lambda call, x, k=0: ops.tril(x, k),
+    "aten.tril_indices.default": _tril_indices,
+    "aten.triu.default": lambda call, x, k=0: ops.triu(x, k),
+    "aten.triu_indices.default": _triu_indices,
+    "aten.zeros.default": _filled(0),
+    "aten.zeros_like.default": _filled_like(0),
+}

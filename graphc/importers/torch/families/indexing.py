@@ -1,0 +1,197 @@
+"""Gathering, scattering, embeddings, masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from jax import numpy as jnp
+
+from graphc import ops
+from graphc.importers.torch.call import Call, Refused, Rule, axis_of
+from graphc.ir.node import Tensor
+from graphc.jaxpr.function import from_jax
+
+
+def _embedding(
+    call: Call, w: Any, places: Any, padding: int = -1, scale: bool = False, sparse: bool = False
+) -> Any:
+    return ops.take(w, places, axis=0)
+
+
+def _index(call: Call, x: Any, indices: Any) -> Any:
+    """x[indices], where None leaves an axis as it is."""
+    where: list[Any] = []
+    for index in indices:
+        if index is None:
+            where.append(slice(None))
+        elif isinstance(index, Tensor) and index.dtype.kind == "b":
+            raise Refused("by a mask has a result whose size depends on values")
+        else:
+            where.append(index)
+    if len(where) == 1:
+        return ops.take(x, where[0], axis=0)
+    return x[tuple(where)]
+
+
+def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    if len(indices) == 1 and isinstance(indices[0], Tensor) and indices[0].dtype.kind == "b":
+        mask = indices[0]
+        if accumulate or (values.ndim > 0 and values.shape != (1,)):
+            raise Refused("of several values by a mask is not supported")
+        mask = ops.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+        return ops.where(mask, ops.reshape(call.own(values), ()), x)
+    kept = [i for i in indices if i is not None]
+    if any(i.dtype.kind == "b" for i in kept):
+        raise Refused("by several masks is not supported")
+    places = [i is None for i in indices]
+
+    def put(x: Any, values: Any, *kept: Any) -> Any:
+        given = iter(kept)
+        where = tuple(slice(None) if absent else next(given) for absent in places)
+        return x.at[where].add(values) if accumulate else x.at[where].set(values)
+
+    return from_jax(put, name="index_put")(x, call.own(values), *kept)
+
+
+def _gather(call: Call, x: Any, dim: int, index: Any, **options: Any) -> Any:
+    axis = axis_of(dim, x.ndim)
+    if not x.ndim:
+        return ops.broadcast_to(x, index.shape)
+    where = [slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape)]
+    return ops.take_along_axis(x[tuple(where)], index, axis=axis)
+
+
+def _scatter(update: Callable[[Any, Any], Any]) -> Rule:
+    def rule(call: Call, x: Any, dim: int, index: Any, source: Any, **options: Any) -> Any:
+        axis = axis_of(dim, x.ndim)
+        values = call.own(source)
+
+        def scatter(x: Any, index: Any, values: Any) -> Any:
+            places = list(jnp.indices(index.shape, sparse=True))
+            places[axis] = index
+            used = values if values.ndim == 0 else values[tuple(slice(0, n) for n in index.shape)]
+            return update(x.at[tuple(places)], used)
+
+        return from_jax(scatter, name="scatter")(x, index, values)
+
+    return rule
+
+
+_REDUCE: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "sum": lambda at, v: at.add(v),
+    "add": lambda at, v: at.add(v),
+    "prod": lambda at, v: at.multiply(v),
+    "multiply": lambda at, v: at.multiply(v),
+    "amax": lambda at, v: at.max(v),
+    "amin": lambda at, v: at.min(v),
+}
+
+
+def _scatter_reduce(
+    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    if reduce not in _REDUCE or not include_self:
+        raise Refused(f"with reduce={reduce!r}, include_self={include_self} is not supported")
+    return _scatter(_REDUCE[reduce])(call, x, dim, index, source)
+
+
+def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    return ops.scatter_add(x, index, source * alpha if alpha != 1 else source, axis=dim)
+
+
+def _index_copy(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
+    axis = axis_of(dim, x.ndim)
+
+    def put(x: Any, index: Any, source: Any) -> Any:
+        return x.at[(*[slice(None)] * axis, index)].set(source)
+
+    return from_jax(put, name="index_copy")(x, index, source)
+
+
+def _index_fill(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
+    axis = axis_of(dim, x.ndim)
+
+    def put(x: Any, index: Any, value: Any) -> Any:
+        return x.at[(*[slice(None)] * axis, index)].set(value)
+
+    return from_jax(put, name="index_fill")(x, index, call.own(value))
+
+
+def _masked_fill(call: Call, x: Any, mask: Any, value: Any) -> Any:
+    return ops.where(mask, call.own(value), x)
+
+
+def _slice_scatter(
+    call: Call, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    axis = axis_of(dim, x.ndim)
+    if isinstance(end, int) and end > 1 << 60:
+        end = None
+
+    def put(x: Any, source: Any) -> Any:
+        return x.at[(*[slice(None)] * axis, slice(start, end, step))].set(source)
+
+    return from_jax(put, name="slice_scatter")(x, call.own(source))
+
+
+def _select_scatter(call: Call, x: Any, source: Any, dim: int, index: Any) -> Any:
+    axis = axis_of(dim, x.ndim)
+
+    def put(x: Any, source: Any) -> Any:
+        return x.at[(*[slice(None)] * axis, index)].set(source)
+
+    return from_jax(put, name="select_scatter")(x, call.own(source))
+
+
+def _bucketize(
+    call: Call, x: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False
+) -> Any:
+    return ops.searchsorted(boundaries, call.tensor(x), side="right" if right else "left")
+
+
+def _searchsorted(
+    call: Call,
+    ordered: Any,
+    x: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    **options: Any,
+) -> Any:
+    if ordered.ndim != 1:
+        raise Refused("in several sorted rows is not supported")
+    return ops.searchsorted(ordered, call.tensor(x), side="right" if right else "left")
+
+
+def _take(call: Call, x: Any, index: Any) -> Any:
+    return ops.take(ops.ravel(x), index)
+
+
+RULES: Final[dict[str, Rule]] = {
+    "aten.bucketize.Tensor": _bucketize,
+    "aten.embedding.default": _embedding,
+    "aten.gather.default": _gather,
+    "aten.index.Tensor": _index,
+    "aten.index_add.default": _index_add,
+    "aten.index_copy.default": _index_copy,
+    "aten.index_fill.int_Scalar": _index_fill,
+    "aten.index_fill.int_Tensor": _index_fill,
+    "aten.index_put.default": _index_put,
+    "aten._unsafe_index.Tensor": _index,
+    "aten._unsafe_index_put.default": _index_put,
+    "aten.index_select.default": lambda call, x, dim, index: ops.take(x, index, axis=dim),
+    "aten.masked_fill.Scalar": _masked_fill,
+    "aten.masked_fill.Tensor": _masked_fill,
+    "aten.scatter.src": _scatter(lambda at, v: at.set(v)),
+    "aten.scatter.value": _scatter(lambda at, v: at.set(v)),
+    "aten.scatter_add.default": _scatter(lambda at, v: at.add(v)),
+    "aten.scatter_reduce.two": _scatter_reduce,
+    "aten.searchsorted.Tensor": _searchsorted,
+    "aten.select_scatter.default": _select_scatter,
+    "aten.slice_scatter.default": _slice_scatter,
+    "aten.take.default": _take,
+    "aten.take_along_dim.default": lambda call, x, index, dim=None: (
+        _gather(call, x, dim, index) if dim is not None else _take(call, x, index)
+    ),
+}

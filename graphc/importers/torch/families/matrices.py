@@ -1,0 +1,97 @@
+"""Matrix products and linear algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from graphc import ops
+from graphc.importers.torch.call import Call, Rule
+from graphc.ops import linalg
+
+
+def _matmul(call: Call, x: Any, y: Any, *rest: Any) -> Any:
+    return ops.matmul(call.own(x), call.own(y))
+
+
+def _linear(call: Call, x: Any, w: Any, bias: Any = None) -> Any:
+    y = ops.matmul(x, ops.transpose(w)) if w.ndim == 2 else ops.matmul(x, w)
+    return y if bias is None else y + bias
+
+
+def _scaled(call: Call, c: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    product = product if alpha == 1 else product * call.tensor(alpha, call.dtype)
+    if beta == 0:
+        return product
+    return product + (c if beta == 1 else c * call.tensor(beta, call.dtype))
+
+
+def _addmm(call: Call, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _scaled(call, c, ops.matmul(a, b), beta, alpha)
+
+
+def _addr(call: Call, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _scaled(call, c, ops.outer(a, b), beta, alpha)
+
+
+def _einsum(call: Call, equation: str, operands: Any, *, path: Any = None) -> Any:
+    return ops.einsum(equation.replace(" ", ""), *operands)
+
+
+def _bilinear(call: Call, a: Any, b: Any, w: Any, bias: Any = None) -> Any:
+    y = ops.einsum("...i,oij,...j->...o", a, w, b)
+    return y if bias is None else y + bias
+
+
+def _distance(call: Call, a: Any, b: Any, p: float = 2.0, mode: Any = None) -> Any:
+    away = ops.abs(ops.expand_dims(a, -2) - ops.expand_dims(b, -3))
+    if p == 2:
+        return ops.sqrt(ops.reduce_sum(ops.square(away), axis=-1))
+    if p == 1:
+        return ops.reduce_sum(away, axis=-1)
+    return ops.power(ops.reduce_sum(ops.power(away, p), axis=-1), 1 / p)
+
+
+def _cosine(call: Call, a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    def norm(x: Any) -> Any:
+        return ops.sqrt(ops.reduce_sum(ops.square(x), axis=dim, keepdims=True))
+
+    a, b = a / ops.maximum(norm(a), eps), b / ops.maximum(norm(b), eps)
+    return ops.reduce_sum(a * b, axis=dim)
+
+
+def _plain(function: Callable[..., Any]) -> Rule:
+    return lambda call, *args, **options: function(*args)
+
+
+def _cross(call: Call, a: Any, b: Any, dim: int = -1) -> Any:
+    return ops.cross(a, b, axis=dim)
+
+
+RULES: Final[dict[str, Rule]] = {
+    "aten._cdist_forward.default": _distance,
+    "aten.addbmm.default": lambda call, c, a, b, beta=1, alpha=1: _scaled(
+        call, c, ops.reduce_sum(ops.matmul(a, b), axis=0), beta, alpha
+    ),
+    "aten.addmm.default": _addmm,
+    "aten.addmv.default": _addmm,
+    "aten.addr.default": _addr,
+    "aten.baddbmm.default": _addmm,
+    "aten.bilinear.default": _bilinear,
+    "aten.bmm.default": _matmul,
+    "aten.cdist.default": _distance,
+    "aten.cosine_similarity.default": _cosine,
+    "aten.dot.default": _matmul,
+    "aten.einsum.default": _einsum,
+    "aten.linalg_cross.default": _cross,
+    "aten.linear.default": _linear,
+    "aten.linalg_cholesky.default": _plain(linalg.cholesky),
+    "aten.linalg_det.default": _plain(linalg.det),
+    "aten.linalg_inv.default": _plain(linalg.inv),
+    "aten.matmul.default": _matmul,
+    "aten.mm.default": _matmul,
+    "aten.mv.default": _matmul,
+    "aten.outer.default": _plain(ops.outer),
+    "aten.trace.default": lambda call, x: ops.reduce_sum(ops.diagonal(x)),
+    "aten.vdot.default": _plain(ops.vdot),
+}

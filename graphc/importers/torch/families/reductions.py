@@ -1,0 +1,225 @@
+"""Reductions, sorting, cumulative sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from graphc import ops
+from graphc.importers.torch.call import Call, Refused, Rule, axes_of, axis_of
+from graphc.ops.linalg import norm as matrix_norm
+
+
+def _reduced(function: Callable[..., Any]) -> Rule:
+    def rule(call: Call, x: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
+        axes = axes_of(dim, x.ndim)
+        wide = call.own(x) if call.dtype.kind != "b" else x
+        return function(wide, axis=axes, keepdims=keepdim) if axes or not x.ndim else wide
+
+    return rule
+
+
+def _truth(function: Callable[..., Any]) -> Rule:
+    def rule(call: Call, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        whole = x if x.dtype.kind == "b" else ops.not_equal(x, 0)
+        return function(whole, axis=axes_of(dim, x.ndim), keepdims=keepdim)
+
+    return rule
+
+
+def _variance(
+    call: Call, x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, **options: Any
+) -> Any:
+    """`unbiased` is a bool in older overloads; newer ones have `correction`."""
+    correction = options.get("correction", 1 if unbiased in (None, True) else 0)
+    keep = options.get("keepdim", keepdim)
+    axes = axes_of(dim if not isinstance(dim, bool) else None, x.ndim)
+    if isinstance(dim, bool):
+        correction = int(dim)
+    mean = ops.reduce_mean(x, axis=axes, keepdims=True)
+    total = ops.reduce_sum(ops.square(x - mean), axis=axes, keepdims=keep)
+    count: Any = 1
+    for axis in axes:
+        count = count * x.shape[axis]
+    divisor = count - (1 if correction is None else correction)
+    return total / (
+        max(divisor, 0) if isinstance(divisor, (int, float)) else ops.cast(divisor, x.dtype)
+    )
+
+
+def _std(call: Call, *args: Any, **options: Any) -> Any:
+    return ops.sqrt(_variance(call, *args, **options))
+
+
+def _var_mean(call: Call, x: Any, dim: Any = None, **options: Any) -> Any:
+    keep = options.get("keepdim", False)
+    mean = ops.reduce_mean(x, axis=axes_of(dim, x.ndim), keepdims=keep)
+    return _variance(call, x, dim, **options), mean
+
+
+def _arg(function: Callable[..., Any]) -> Rule:
+    def rule(call: Call, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+        if not x.ndim:
+            return ops.zeros((), "int64")
+        if dim is None:
+            found = function(ops.ravel(x), axis=0, dtype="int64")
+            return ops.reshape(found, (1,) * x.ndim) if keepdim else found
+        return function(x, axis=axis_of(dim, x.ndim), keepdims=keepdim, dtype="int64")
+
+    return rule
+
+
+def _extreme_at(reduce: Callable[..., Any], arg: Callable[..., Any]) -> Rule:
+    def rule(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
+        if not x.ndim:
+            return x, ops.zeros((), "int64")
+        axis = axis_of(dim, x.ndim)
+        return reduce(x, axis=axis, keepdims=keepdim), arg(
+            x, axis=axis, keepdims=keepdim, dtype="int64"
+        )
+
+    return rule
+
+
+def _cumulative(function: Callable[..., Any]) -> Rule:
+    def rule(call: Call, x: Any, dim: int, **options: Any) -> Any:
+        return function(call.own(x), axis=axis_of(dim, x.ndim)) if x.ndim else call.own(x)
+
+    return rule
+
+
+def _top_k(
+    call: Call, x: Any, k: int, dim: int = -1, largest: bool = True, ordered: bool = True
+) -> Any:
+    axis = axis_of(dim, x.ndim)
+    moved = ops.moveaxis(x, axis, -1)
+    if largest:
+        values, places = ops.top_k(moved, k)
+    else:
+        places = ops.argsort(moved, axis=-1)[..., :k]
+        values = ops.take_along_axis(moved, places, axis=-1)
+    return ops.moveaxis(values, -1, axis), ops.cast(ops.moveaxis(places, -1, axis), "int64")
+
+
+def _sort(call: Call, x: Any, *args: Any, **options: Any) -> Any:
+    """`sort(x, dim, descending)`, or with `stable` as a keyword."""
+    dim = options.get("dim", args[0] if args else -1)
+    descending = options.get("descending", args[1] if len(args) > 1 else False)
+    axis = axis_of(dim, x.ndim)
+    if descending:  # equal elements keep their order
+        flipped = ops.argsort(ops.flip(x, axis), axis=axis)
+        places = x.shape[axis] - 1 - ops.flip(ops.cast(flipped, "int64"), axis)
+    else:
+        places = ops.cast(ops.argsort(x, axis=axis), "int64")
+    return ops.take_along_axis(x, places, axis=axis), places
+
+
+def _argsort(call: Call, x: Any, *args: Any, **options: Any) -> Any:
+    options.pop("stable", None)
+    return _sort(
+        call, x, *[a for a in args if not isinstance(a, bool) or len(args) > 1], **options
+    )[1]
+
+
+def _norm(
+    call: Call, x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, **options: Any
+) -> Any:
+    axes = axes_of(dim, x.ndim)
+    x, order = ops.abs(call.own(x)), 2.0 if p is None else float(p)
+    if order == float("inf"):
+        return ops.reduce_max(x, axis=axes, keepdims=keepdim)
+    if order == float("-inf"):
+        return ops.reduce_min(x, axis=axes, keepdims=keepdim)
+    if order == 0:
+        return ops.reduce_sum(ops.cast(ops.not_equal(x, 0), x.dtype), axis=axes, keepdims=keepdim)
+    if order == 1:
+        return ops.reduce_sum(x, axis=axes, keepdims=keepdim)
+    if order == 2:
+        return (
+            matrix_norm(x, axis=axes[0], keepdims=keepdim)
+            if len(axes) == 1
+            else ops.sqrt(ops.reduce_sum(ops.square(x), axis=axes, keepdims=keepdim))
+        )
+    return ops.power(ops.reduce_sum(ops.power(x, order), axis=axes, keepdims=keepdim), 1 / order)
+
+
+def _aminmax(call: Call, x: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    axes = axes_of(dim, x.ndim)
+    return ops.reduce_min(x, axis=axes, keepdims=keepdim), ops.reduce_max(
+        x, axis=axes, keepdims=keepdim
+    )
+
+
+def _median(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
+    axis = axis_of(dim, x.ndim)
+    size = x.shape[axis]
+    if not isinstance(size, int):
+        raise Refused("along a named size is not supported")
+    places = ops.argsort(x, axis=axis)
+    where = ops.take(places, ops.constant([(size - 1) // 2]), axis=axis)
+    value = ops.take_along_axis(x, where, axis=axis)
+    found = value, ops.cast(where, "int64")
+    return found if keepdim else tuple(ops.squeeze(t, axis) for t in found)
+
+
+def _unknown_size(call: Call, *args: Any, **options: Any) -> Any:
+    raise Refused("has a result whose size depends on values, and XLA compiles for known sizes")
+
+
+def _cumextreme(function: Callable[..., Any], greater: bool) -> Rule:
+    def rule(call: Call, x: Any, dim: int) -> Any:
+        axis = axis_of(dim, x.ndim)
+        values = function(x, axis=axis)
+        size = x.shape[axis]
+        steps = ops.reshape(
+            ops.arange(size, dtype="int64"), [size if i == axis else 1 for i in range(x.ndim)]
+        )
+        places = ops.where(ops.equal(x, values), steps, ops.constant(0))
+        return values, ops.cummax(places, axis=axis)
+
+    return rule
+
+
+RULES: Final[dict[str, Rule]] = {
+    **{f"aten.sum.{o}": _reduced(ops.reduce_sum) for o in ("default", "dim_IntList")},
+    **{f"aten.mean.{o}": _reduced(ops.reduce_mean) for o in ("default", "dim")},
+    **{f"aten.prod.{o}": _reduced(ops.reduce_prod) for o in ("default", "dim_int")},
+    **{f"aten.var.{o}": _variance for o in ("default", "dim", "correction")},
+    **{f"aten.std.{o}": _std for o in ("default", "dim", "correction")},
+    **{f"aten.all.{o}": _truth(ops.reduce_all) for o in ("default", "dim", "dims")},
+    **{f"aten.any.{o}": _truth(ops.reduce_any) for o in ("default", "dim", "dims")},
+    **{f"aten.linalg_vector_norm.{o}": _norm for o in ("default",)},
+    **{
+        f"aten.norm.{o}": _norm
+        for o in ("Scalar", "ScalarOpt_dim", "ScalarOpt_dtype", "ScalarOpt_dim_dtype")
+    },
+    **{f"aten.sort.{o}": _sort for o in ("default", "stable")},
+    **{f"aten.argsort.{o}": _argsort for o in ("default", "stable")},
+    "aten.amax.default": _reduced(ops.reduce_max),
+    "aten.amin.default": _reduced(ops.reduce_min),
+    "aten.aminmax.default": _aminmax,
+    "aten.argmax.default": _arg(ops.argmax),
+    "aten.argmin.default": _arg(ops.argmin),
+    "aten.bincount.default": _unknown_size,
+    "aten.count_nonzero.default": lambda call, x, dim=None: ops.count_nonzero(x, axis=dim),
+    "aten.cummax.default": _cumextreme(ops.cummax, True),
+    "aten.cummin.default": _cumextreme(ops.cummin, False),
+    "aten.cumprod.default": _cumulative(ops.cumprod),
+    "aten.cumsum.default": _cumulative(ops.cumsum),
+    "aten.logcumsumexp.default": _cumulative(ops.cumlogsumexp),
+    "aten.logsumexp.default": _reduced(ops.logsumexp),
+    "aten.max.default": _reduced(ops.reduce_max),
+    "aten.max.dim": _extreme_at(ops.reduce_max, ops.argmax),
+    "aten.max.other": lambda call, x, y: ops.maximum(call.own(x), call.own(y)),
+    "aten.mean.dtype": _reduced(ops.reduce_mean),
+    "aten.median.dim": _median,
+    "aten.min.default": _reduced(ops.reduce_min),
+    "aten.min.dim": _extreme_at(ops.reduce_min, ops.argmin),
+    "aten.min.other": lambda call, x, y: ops.minimum(call.own(x), call.own(y)),
+    "aten.nonzero.default": _unknown_size,
+    "aten.masked_select.default": _unknown_size,
+    "aten.topk.default": _top_k,
+    "aten.unique2.default": _unknown_size,
+    "aten._unique2.default": _unknown_size,
+    "aten.var_mean.correction": _var_mean,
+}

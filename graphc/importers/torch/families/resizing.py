@@ -1,0 +1,147 @@
+"""Interpolation and sampling of grids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from graphc import ops
+from graphc.importers.torch.call import Call, Refused, Rule
+
+Array = np.ndarray[Any, Any]
+
+
+def _sizes(x: Any, out: Any, scales: Any, rank: int) -> tuple[list[int], list[int], list[Any]]:
+    old = x.shape[x.ndim - rank :]
+    if not all(isinstance(size, int) for size in old):
+        raise Refused("of named sizes is not supported")
+    factors: list[Any] = [None] * rank if scales is None else list(scales)
+    if out is None:
+        new = [int(size * f) for size, f in zip(old, factors, strict=True)]
+    else:
+        new = [int(size) for size in out]
+    return [int(size) for size in old], new, factors
+
+
+def _positions(old: int, new: int, factor: Any, corners: bool) -> Array:
+    """The old position of each new element."""
+    steps = np.arange(new)
+    if corners:
+        return steps * ((old - 1) / (new - 1)) if new > 1 else np.zeros(new)
+    scale = 1 / factor if factor else old / new
+    return (steps + 0.5) * scale - 0.5
+
+
+def _nearest(rank: int, exact: bool) -> Rule:
+    def rule(call: Call, x: Any, out: Any = None, *scales: Any) -> Any:
+        given = scales[0] if len(scales) == 1 and isinstance(scales[0], (list, tuple)) else scales
+        factors = given if given and any(s is not None for s in given) else None
+        old, new, each = _sizes(x, out, factors, rank)
+        for i, (size, count, factor) in enumerate(zip(old, new, each, strict=True)):
+            scale = 1 / factor if factor else size / count
+            places = np.floor((np.arange(count) + (0.5 if exact else 0)) * np.float32(scale))
+            clipped = np.minimum(places.astype(np.int64), size - 1)
+            x = ops.take(x, clipped, axis=x.ndim - rank + i)
+        return x
+
+    return rule
+
+
+def _linear_matrix(old: int, new: int, factor: Any, corners: bool) -> Array:
+    places = np.maximum(_positions(old, new, factor, corners), 0)
+    low = np.minimum(np.floor(places).astype(int), old - 1)
+    high = np.minimum(low + 1, old - 1)
+    part = places - low
+    matrix = np.zeros((new, old))
+    np.add.at(matrix, (np.arange(new), low), 1 - part)
+    np.add.at(matrix, (np.arange(new), high), part)
+    return matrix
+
+
+def _cubic_matrix(old: int, new: int, factor: Any, corners: bool) -> Array:
+    a = -0.75
+    places = _positions(old, new, factor, corners)
+    floor = np.floor(places).astype(int)
+    part = places - floor
+    matrix = np.zeros((new, old))
+    for tap in range(-1, 3):
+        away = np.abs(tap - part)
+        near = (a + 2) * away**3 - (a + 3) * away**2 + 1
+        far = a * away**3 - 5 * a * away**2 + 8 * a * away - 4 * a
+        share = np.where(away <= 1, near, np.where(away < 2, far, 0))
+        np.add.at(matrix, (np.arange(new), np.clip(floor + tap, 0, old - 1)), share)
+    return matrix
+
+
+def _antialiased(support: float, weigh: Callable[[Array], Array]) -> Callable[..., Array]:
+    def matrix(old: int, new: int, factor: Any, corners: bool) -> Array:
+        scale = old / new if not factor else 1 / factor
+        stretch = max(scale, 1.0)
+        found = np.zeros((new, old))
+        for i in range(new):
+            center = (i + 0.5) * scale
+            low = max(int(center - support * stretch + 0.5), 0)
+            high = min(int(center + support * stretch + 0.5), old)
+            share = weigh(np.abs((np.arange(low, high) - center + 0.5) / stretch))
+            found[i, low:high] = share / share.sum()
+        return found
+
+    return matrix
+
+
+def _cubic_half(x: Array) -> Array:
+    a = -0.5
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+def _by_matrix(rank: int, matrix_of: Callable[..., Array]) -> Rule:
+    def rule(call: Call, x: Any, out: Any, corners: bool = False, *scales: Any) -> Any:
+        given = scales[0] if len(scales) == 1 and isinstance(scales[0], (list, tuple)) else scales
+        factors = given if given and any(s is not None for s in given) else None
+        old, new, each = _sizes(x, out, factors, rank)
+        wide = ops.cast(x, "float32") if x.dtype.itemsize < 4 else x
+        for i, (size, count, factor) in enumerate(zip(old, new, each, strict=True)):
+            if size == count and not factor:
+                continue
+            axis = x.ndim - rank + i
+            matrix = matrix_of(size, count, factor, corners).astype(wide.dtype)
+            wide = ops.moveaxis(ops.matmul(ops.moveaxis(wide, axis, -1), matrix.T), -1, axis)
+        return wide
+
+    return rule
+
+
+_LINEAR: Final = {1: "upsample_linear1d", 2: "upsample_bilinear2d", 3: "upsample_trilinear3d"}
+
+RULES: Final[dict[str, Rule]] = {
+    **{
+        f"aten.upsample_nearest{n}d.{o}": _nearest(n, False)
+        for n in (1, 2, 3)
+        for o in ("default", "vec")
+    },
+    **{
+        f"aten._upsample_nearest_exact{n}d.{o}": _nearest(n, True)
+        for n in (1, 2, 3)
+        for o in ("default", "vec")
+    },
+    **{
+        f"aten.{name}.{o}": _by_matrix(n, _linear_matrix)
+        for n, name in _LINEAR.items()
+        for o in ("default", "vec")
+    },
+    **{f"aten.upsample_bicubic2d.{o}": _by_matrix(2, _cubic_matrix) for o in ("default", "vec")},
+    **{
+        f"aten._upsample_bilinear2d_aa.{o}": _by_matrix(
+            2, _antialiased(1.0, lambda x: np.maximum(1 - x, 0))
+        )
+        for o in ("default", "vec")
+    },
+    **{
+        f"aten._upsample_bicubic2d_aa.{o}": _by_matrix(2, _antialiased(2.0, _cubic_half))
+        for o in ("default", "vec")
+    },
+}

@@ -1,0 +1,148 @@
+"""Adds the nodes of an exported program to the graph being built."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.errors import GraphcError
+from graphc.importers.core.refusals import Refusal
+from graphc.importers.torch.call import Call, Refused
+from graphc.importers.torch.dtypes import array_of, dtype_of
+from graphc.importers.torch.table import RULES
+from graphc.ir.node import Tensor
+from graphc.ir.scopes import at_source
+from graphc.ir.source import Source
+from graphc.ops import cast, constant
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+class _Unknown:
+    """The value of what could not be imported. What needs it is skipped."""
+
+
+UNKNOWN = _Unknown()
+
+
+def line_of(node: Any) -> Source | None:
+    """The line of the model's source that made a node."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [f for f in frames if "/torch/" not in f[0] and not f[0].startswith("torch/")]
+    for file, line in reversed(own or frames):
+        return Source(file, int(line))
+    return None
+
+
+class Importer:
+    """One pass over a program. Collects what cannot be imported.
+
+    Args:
+        name: of the model, for errors.
+
+    Attributes:
+        refusals: what could not be imported.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.refusals: list[Refusal] = []
+
+    def run(self, module: Any, values: Sequence[Any]) -> list[Any]:
+        """Adds the nodes of a graph module; returns its results.
+
+        Args:
+            values: of its placeholders.
+        """
+        env: dict[Any, Any] = {}
+        given = iter(values)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(given)
+            elif node.op == "get_attr":
+                env[node] = self._attribute(module, node.target)
+            elif node.op == "call_function":
+                with at_source(line_of(node)):
+                    env[node] = self._result(node, env)
+            elif node.op == "output":
+                return [_filled(arg, env) for arg in node.args[0]]
+        return []
+
+    def _attribute(self, module: Any, path: str) -> Any:
+        found = operator.attrgetter(path)(module)
+        return constant(array_of(found)) if hasattr(found, "dtype") else found
+
+    def _result(self, node: Any, env: Mapping[Any, Any]) -> Any:
+        args, kwargs = _filled(node.args, env), _filled(node.kwargs, env)
+        if _has_unknown((args, kwargs)):
+            return UNKNOWN
+        rule = RULES.get(str(node.target)) or RULES.get(_plain(node))
+        source = line_of(node)
+        where = f"{self._name}, {node.name}" if source is None else f"{source}"
+        if rule is None:
+            self.refusals.append(Refusal(str(node.target), where=where))
+            return UNKNOWN
+        try:
+            call = Call(_dtypes(node), self._body)
+            return _typed(rule(call, *args, **kwargs), call.dtypes)
+        except Refused as refused:
+            self.refusals.append(Refusal(str(node.target), str(refused), where))
+            return UNKNOWN
+        except GraphcError as error:
+            if not error.details or not str(error.details[-1]).startswith("in "):
+                error.details = (*error.details, f"in {node.target} ({where})")
+            raise
+
+    def _body(self, module: Any, values: Sequence[Any]) -> list[Any]:
+        before = len(self.refusals)
+        results = self.run(module, values)
+        inside = self.refusals[before:]
+        if inside:
+            del self.refusals[before:]
+            raise Refused(f"has a body in which {'; '.join(f'{r.what} {r.why}' for r in inside)}")
+        return results
+
+
+def _plain(node: Any) -> str:
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def _filled(value: Any, env: Mapping[Any, Any]) -> Any:
+    """Arguments with the values of nodes in place of nodes."""
+    if isinstance(value, (list, tuple)):
+        return [_filled(item, env) for item in value]
+    if isinstance(value, dict):
+        return {key: _filled(item, env) for key, item in value.items()}
+    return env[value] if type(value).__name__ == "Node" else value
+
+
+def _has_unknown(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_unknown, value))
+    if isinstance(value, dict):
+        return any(map(_has_unknown, value.values()))
+    return value is UNKNOWN
+
+
+def _dtypes(node: Any) -> tuple[np.dtype[Any] | None, ...]:
+    """The dtypes of the results, as PyTorch computed them."""
+    found = node.meta.get("val")
+    values = found if isinstance(found, (list, tuple)) else [found]
+    return tuple(dtype_of(v.dtype) if hasattr(v, "dtype") else None for v in values)
+
+
+def _typed(result: Any, dtypes: Sequence[np.dtype[Any] | None]) -> Any:
+    """Results in the dtypes that PyTorch gives them."""
+    if isinstance(result, (list, tuple)):
+        pairs = zip(result, [*dtypes, *[None] * len(result)], strict=False)
+        return type(result)(_in_dtype(value, dtype) for value, dtype in pairs)
+    return _in_dtype(result, dtypes[0] if dtypes else None)
+
+
+def _in_dtype(value: Any, dtype: np.dtype[Any] | None) -> Any:
+    wrong = isinstance(value, Tensor) and dtype is not None and value.dtype != dtype
+    return cast(value, dtype) if wrong else value

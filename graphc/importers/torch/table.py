@@ -1,0 +1,33 @@
+"""The table of rules: operator -> rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from graphc.importers.torch.call import Rule
+from graphc.importers.torch.families import (
+    attention,
+    control,
+    convolutions,
+    creation,
+    detection,
+    elementwise,
+    indexing,
+    matrices,
+    normalization,
+    randoms,
+    reductions,
+    resizing,
+    shapes,
+    sizes,
+)
+
+_FAMILIES: Final = (
+    *(attention, control, convolutions, creation, detection, elementwise, indexing, matrices),
+    *(normalization, randoms, reductions, resizing, shapes, sizes),
+)
+
+RULES: Final[Mapping[str, Rule]] = {
+    name: rule for family in _FAMILIES for name, rule in family.RULES.items()
+}
