@@ -28,8 +28,8 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # much is compiled
 
 import numpy as np  # noqa: E402
 
-LIMIT = 240  # seconds for one model
-LARGEST = 60_000_000  # parameters
+LIMIT = 90  # seconds for one model
+LARGEST = 20_000_000  # parameters
 CLOSE = 1e-5
 
 Maker = Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]
@@ -47,8 +47,13 @@ def torchvision_models() -> Iterator[tuple[str, Maker]]:
         video = ".video." in home
         size = 299 if name == "inception_v3" else 224 if name.startswith(("vit_", "maxvit")) else 64
 
-        def make(name: str = name, size: int = size, video: bool = video) -> Any:
-            extra = {"weights_backbone": None} if ".segmentation." in name else {}
+        def make(
+            name: str = name,
+            size: int = size,
+            video: bool = video,
+            segmentation: bool = ".segmentation." in home,
+        ) -> Any:
+            extra: dict[str, Any] = {"weights_backbone": None} if segmentation else {}
             if name == "inception_v3" or name == "googlenet":
                 extra = {"init_weights": False, "aux_logits": False}
             model = torchvision.models.get_model(name, weights=None, **extra)
@@ -183,7 +188,9 @@ def trained(make: Maker) -> str:
     flat = [t.numpy() for t in leaves([*args, kwargs])]
     alone = layer.to_graph()
     with alone.graph:
-        losses = [gc.reduce_mean(gc.square(t)) for t in alone.outputs.values() if t.dtype.kind == "f"]
+        losses = [
+            gc.reduce_mean(gc.square(t)) for t in alone.outputs.values() if t.dtype.kind == "f"
+        ]
         loss = gc.add_n(losses)
         train = gc.minimize(loss, optax.adamw(1e-3, weight_decay=0.01))
     parameters = dict(model.named_parameters())
@@ -226,7 +233,9 @@ def main() -> None:
     for source in (torchvision_models, timm_models, transformers_models):
         for name, make in source():
             done = found.get(name, "")
-            if not re.search(options.only, name) or (done and not (options.failed and _is_bad(done))):
+            if not re.search(options.only, name) or (
+                done and not (options.failed and _is_bad(done))
+            ):
                 if not (options.steps and done == "ok" and re.search(options.only, name)):
                     continue
             begin = time.monotonic()
