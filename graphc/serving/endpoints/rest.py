@@ -7,8 +7,27 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from graphc.serving.endpoints.access import Access
-from graphc.serving.endpoints.http import (
+from graphc.serving.endpoints.rest_calls import RestCalls
+from graphc.serving.endpoints.rest_sessions import RestSessions
+from graphc.serving.endpoints.service import (
+    LARGE,
+    Answer,
+    Call,
+    Service,
+    Target,
+    in_thread_if,
+    is_large,
+)
+from graphc.serving.protocol import rows
+from graphc.serving.protocol.checks import Types
+from graphc.serving.protocol.messages import parse
+from graphc.serving.protocol.metadata import signature_json, status_json
+from graphc.serving.protocol.responses import packed_response
+from graphc.serving.protocol.results import classes_of, values_of
+from graphc.serving.protocol.tensors import decode_all
+from graphc.web.access import Access
+from graphc.web.failures import Failure
+from graphc.web.http import (
     PROTOBUF,
     HttpError,
     Receive,
@@ -22,25 +41,6 @@ from graphc.serving.endpoints.http import (
     local_path,
     respond,
 )
-from graphc.serving.endpoints.rest_calls import RestCalls
-from graphc.serving.endpoints.rest_sessions import RestSessions
-from graphc.serving.endpoints.service import (
-    LARGE,
-    Answer,
-    Call,
-    Service,
-    Target,
-    in_thread_if,
-    is_large,
-)
-from graphc.serving.failures import Failure
-from graphc.serving.protocol import rows
-from graphc.serving.protocol.checks import Types
-from graphc.serving.protocol.messages import parse
-from graphc.serving.protocol.metadata import signature_json, status_json
-from graphc.serving.protocol.responses import packed_response
-from graphc.serving.protocol.results import classes_of, values_of
-from graphc.serving.protocol.tensors import decode_all
 
 _PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _MODEL: Final = re.compile(

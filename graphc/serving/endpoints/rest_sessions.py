@@ -9,16 +9,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final, Self
 
-from graphc.serving.endpoints.http import (
-    JSON,
-    PROTOBUF,
-    Receive,
-    Reply,
-    Scope,
-    Send,
-    check_method,
-    is_protobuf,
-)
 from graphc.serving.endpoints.rest_calls import RestCalls
 from graphc.serving.endpoints.service import (
     LARGE,
@@ -30,7 +20,6 @@ from graphc.serving.endpoints.service import (
     is_large,
 )
 from graphc.serving.endpoints.sessions import Key, SessionCalls
-from graphc.serving.failures import Failure
 from graphc.serving.models.sessions import Session
 from graphc.serving.protocol import rows
 from graphc.serving.protocol.session_requests import (
@@ -38,6 +27,17 @@ from graphc.serving.protocol.session_requests import (
     from_json,
     from_message,
     seed_of,
+)
+from graphc.web.failures import Failure
+from graphc.web.http import (
+    JSON,
+    PROTOBUF,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+    check_method,
+    is_protobuf,
 )
 
 _PATH: Final = re.compile(
