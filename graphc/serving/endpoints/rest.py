@@ -40,6 +40,7 @@ from graphc.web.http import (
     is_protobuf,
     local_path,
     respond,
+    write_json,
 )
 
 _PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -149,7 +150,7 @@ class RestApplication:
             with self._service.manager.use(target.name, label=target.label) as servable:
                 version = servable.version
         found = status_json(self._service.manager.status(target.name, version))
-        return rows.write_json(found), b"application/json"
+        return write_json(found), b"application/json"
 
     async def _metadata(self, scope: Scope, receive: Receive, target: Target, call: Call) -> Reply:
         with self._service.manager.use(target.name, target.version, target.label) as servable:
@@ -157,7 +158,7 @@ class RestApplication:
             signatures = {"signature_def": signature_json(servable.signatures)}
         spec = {"name": target.name, "signature_name": "", "version": str(call.version)}
         found = {"model_spec": spec, "metadata": {"signature_def": signatures}}
-        return rows.write_json(found), b"application/json"
+        return write_json(found), b"application/json"
 
     async def _predict(self, scope: Scope, receive: Receive, target: Target, call: Call) -> Reply:
         data = await self._calls.body(scope, receive, call)
@@ -202,7 +203,7 @@ class RestApplication:
         answer = await self._infer(call, target, body.text("signature_name"), read, receive)
         count = len(body.value["examples"])
         found: Any = (classes_of if call.method == "Classify" else values_of)(answer.outputs, count)
-        return rows.write_json({"result": found}), b"application/json"
+        return write_json({"result": found}), b"application/json"
 
     async def _infer(
         self, call: Call, target: Target, signature: str, read: Any, receive: Receive

@@ -38,6 +38,7 @@ from graphc.web.http import (
     Send,
     check_method,
     is_protobuf,
+    write_json,
 )
 
 _PATH: Final = re.compile(
@@ -112,7 +113,7 @@ class RestSessions:
         return found, JSON
 
     def _shown(self, session: Session) -> bytes:
-        return rows.write_json(
+        return write_json(
             {
                 "session_id": session.id,
                 "model": session.servable.name,
@@ -161,12 +162,12 @@ class RestSessions:
                             call.bytes_out = stream.nbytes
                             if end:
                                 last = {"steps": stream.steps, "reason": end}
-                                await stream.event(rows.write_json(last), b"end")
+                                await stream.event(write_json(last), b"end")
         except Failure as failure:
             if not stream.steps or failure.code == "CANCELLED":
                 raise
             found = {"error": failure.message, "code": failure.code}
-            await stream.event(rows.write_json(found), b"error")
+            await stream.event(write_json(found), b"error")
         await stream.close()
 
     async def _data(self, scope: Scope, request: SessionRequest, answer: Answer) -> bytes:
