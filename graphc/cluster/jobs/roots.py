@@ -17,8 +17,8 @@ _ENDINGS: Final = (".py", ".gcx")
 
 
 class Roots:
-    """The folders whose scripts, artifacts and inputs jobs may name. Links that lead out of them are
-    not followed.
+    """The folders whose scripts, artifacts and inputs jobs may name. Links that lead out of them
+    are not followed.
 
     Args:
         folders: absolute, or relative to the current folder.

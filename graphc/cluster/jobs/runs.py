@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from pathlib import Path, PurePath
+from typing import Final, NamedTuple
 
 from graphc.cluster.jobs.program import command as _command
 from graphc.cluster.jobs.records import Record
@@ -19,6 +18,38 @@ TOKEN: Final = "GRAPHC_JOB_RUN"
 _SECRETS: Final = frozenset({"GRAPHC_TOKEN"})
 
 
+class Places(NamedTuple):
+    """The folders that a job finds in its environment.
+
+    Attributes:
+        checkpoints: where it finds and writes its checkpoints: GRAPHC_CHECKPOINT_DIR.
+        logs: where it writes log.csv, log.jsonl and TensorBoard's files: GRAPHC_LOG_DIR.
+        outputs: for all else that it writes: GRAPHC_OUTPUT_DIR.
+    """
+
+    checkpoints: PurePath
+    logs: PurePath
+    outputs: PurePath
+
+    @staticmethod
+    def below(folder: PurePath) -> Places:
+        """The folders of a run.
+
+        Examples:
+            >>> from pathlib import PurePosixPath
+            >>> from graphc.cluster.jobs.runs import Places
+            >>> Places.below(PurePosixPath("/run")).environment["GRAPHC_LOG_DIR"]
+            '/run/logs'
+        """
+        return Places(folder / "checkpoints", folder / "logs", folder / "outputs")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that name them."""
+        names = ("GRAPHC_CHECKPOINT_DIR", "GRAPHC_LOG_DIR", "GRAPHC_OUTPUT_DIR")
+        return dict(zip(names, map(str, self), strict=True))
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run of a job. A resumed job has the same one, a restarted job another.
@@ -26,8 +57,8 @@ class RunFolder:
     Examples:
         >>> from pathlib import Path
         >>> from graphc.cluster.jobs.runs import RunFolder
-        >>> RunFolder(Path("queue"), 3, 1).checkpoints.as_posix()
-        'queue/jobs/3/run-1/checkpoints'
+        >>> RunFolder(Path("queue"), 3, 1).log.as_posix()
+        'queue/jobs/3/run-1/log.txt'
     """
 
     queue: Path
@@ -50,25 +81,15 @@ class RunFolder:
         return self.path / "log.txt"
 
     @property
-    def checkpoints(self) -> Path:
-        """Where the job finds and writes its checkpoints: GRAPHC_CHECKPOINT_DIR."""
-        return self.path / "checkpoints"
-
-    @property
-    def logs(self) -> Path:
-        """Where it writes log.csv, log.jsonl and TensorBoard's files: GRAPHC_LOG_DIR."""
-        return self.path / "logs"
-
-    @property
-    def outputs(self) -> Path:
-        """For all else that it writes: GRAPHC_OUTPUT_DIR."""
-        return self.path / "outputs"
+    def places(self) -> Places:
+        """The folders that the job finds in its environment."""
+        return Places.below(self.path)
 
     def make(self) -> None:
         """Creates the folders. Other users of the machine have no access."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in (self.checkpoints, self.logs, self.outputs):
-            folder.mkdir(exist_ok=True)
+        for folder in self.places:
+            Path(folder).mkdir(exist_ok=True)
 
     def environment(self, token: str, gpus: str, base: Mapping[str, str]) -> dict[str, str]:
         """The environment of the job.
@@ -79,13 +100,7 @@ class RunFolder:
             base: the environment of the service.
         """
         found = {name: value for name, value in base.items() if name not in _SECRETS}
-        found |= {
-            TOKEN: token,
-            "GRAPHC_JOB": str(self.job),
-            "GRAPHC_CHECKPOINT_DIR": str(self.checkpoints),
-            "GRAPHC_LOG_DIR": str(self.logs),
-            "GRAPHC_OUTPUT_DIR": str(self.outputs),
-        }
+        found |= {TOKEN: token, "GRAPHC_JOB": str(self.job), **self.places.environment}
         if gpus:
             found["CUDA_VISIBLE_DEVICES"] = gpus
         return found
@@ -99,7 +114,7 @@ class RunFolder:
         script, arguments = str(program), spec.command_arguments
         if spec.kind != "script":
             script = _command.__file__
-            arguments = self.own_command(spec, program, inputs)
+            arguments = graphc_command(spec, program, inputs, self.places)
         found = [
             *(sys.executable, "-m", "graphc.cli", "launch"),
             *("-n", str(spec.processes), "--devices", str(spec.devices)),
@@ -109,20 +124,21 @@ class RunFolder:
             found += ["--silence", repr(spec.silence)]
         return [*found, script, "--", *arguments]
 
-    def own_command(
-        self, spec: JobSpec, program: os.PathLike[str], inputs: Mapping[str, os.PathLike[str]]
-    ) -> list[str]:
-        """The command of graphc for a "train" or an "artifact" job."""
-        if spec.kind == "train":
-            saving = ["--save", str(self.outputs / "model.gcx")] if spec.save else []
-            return [
-                *("train", str(program), "--devices", str(spec.devices), "--no-progress"),
-                *("--checkpoint-dir", str(self.checkpoints), "--resume"),
-                *("--log-dir", str(self.logs), *saving, "--", *spec.command_arguments),
-            ]
-        found = ["run", str(program), "--output", str(self.outputs / "results.npz")]
-        if spec.signature is not None:
-            found += [f"--signature={spec.signature}"]
-        for name, path in inputs.items():
-            found += ["--input", f"{name}={path}"]
-        return found
+
+def graphc_command(
+    spec: JobSpec, program: PurePath, inputs: Mapping[str, PurePath], places: Places
+) -> list[str]:
+    """The command of graphc for a "train" or an "artifact" job."""
+    if spec.kind == "train":
+        saving = ["--save", str(places.outputs / "model.gcx")] if spec.save else []
+        return [
+            *("train", str(program), "--devices", str(spec.devices), "--no-progress"),
+            *("--checkpoint-dir", str(places.checkpoints), "--resume"),
+            *("--log-dir", str(places.logs), *saving, "--", *spec.command_arguments),
+        ]
+    found = ["run", str(program), "--output", str(places.outputs / "results.npz")]
+    if spec.signature is not None:
+        found += [f"--signature={spec.signature}"]
+    for name, path in inputs.items():
+        found += ["--input", f"{name}={path}"]
+    return found

@@ -1,9 +1,9 @@
 """Which jobs start: a pure function of the queue, the running jobs and the limits.
 
 A job starts when all of its processes, devices and memory are free at once (gang scheduling). Jobs
-stand in the order of `rank`: one point of priority counts as much as ten minutes of waiting, so each
-job becomes the first in the end. The first job that does not fit is the head. Jobs behind it start
-only if they do not delay it:
+stand in the order of `rank`: one point of priority counts as much as ten minutes of waiting, so
+each job becomes the first in the end. The first job that does not fit is the head. Jobs behind it
+start only if they do not delay it:
 
 - Either they leave room for it. What was started since it was queued and the head fit together, so
   it starts at the latest when the jobs have ended that were running when it was queued.

@@ -1,4 +1,4 @@
-"""`JobService`: starts the jobs of a queue, watches them, and finds them again after its own end."""
+"""`JobService`: starts the jobs of a queue, watches them, and finds them after its own end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -130,11 +130,11 @@ class JobService:
             self._check_deadlines(now)
         version = self.store.version()  # before the queue is read: others may write meanwhile
         if version != self._seen:
-            self._start_jobs(now)
             self.generation += 1
+            self._start_jobs(now)
             self._seen = version
 
-    # -- running jobs --------------------------------------------------------------------------------
+    # -- running jobs ------------------------------------------------------------------------------
 
     def _has_ended(self, record: Record, now: float) -> bool:
         watched = self._watch(record)
@@ -174,7 +174,9 @@ class JobService:
         if record.id not in self._watched:
             folder = RunFolder.of(self.folder, record)
             token = f"{folder.path}:{record.starts}"
-            self._watched[record.id] = _Watched(folder, RunProcess(folder.path, record.starts), token)
+            self._watched[record.id] = _Watched(
+                folder, RunProcess(folder.path, record.starts), token
+            )
         return self._watched[record.id]
 
     def _check_limits(self, record: Record, watched: _Watched, now: float) -> None:
@@ -222,7 +224,7 @@ class JobService:
             return f"its log has more than {shown_bytes(self._most_log)}"
         return _REASONS.get(record.wanted, record.wanted)
 
-    # -- the queue -----------------------------------------------------------------------------------
+    # -- the queue ---------------------------------------------------------------------------------
 
     def _is_changed(self) -> bool:
         return self.store.version() != self._seen

@@ -13,7 +13,7 @@ from graphc.errors import AttributeValueError, nearest
 KINDS: Final = ("script", "train", "artifact")
 """The keys of a job file that name its program, of which it has one."""
 
-_EXAMPLE: Final = 'the smallest job file is\n    script: train.py\n    processes: 2'
+_EXAMPLE: Final = "the smallest job file is\n    script: train.py\n    processes: 2"
 _MOST: Final = 1024  # processes, devices of each, arguments
 _LONGEST: Final = 4096  # characters of a text
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -149,7 +149,7 @@ class JobSpec:
         return [*found, *self.arguments]
 
 
-# -- reading: each reader raises a ValueError that says what is allowed ------------------------------
+# -- reading: each reader raises a ValueError that says what is allowed ----------------------------
 
 
 def _read(value: Mapping[Any, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -186,7 +186,9 @@ def _contradictions(value: Mapping[Any, Any]) -> list[str]:
         return [f"{' and '.join(kinds)}: give one of them"]
     (kind,) = kinds
     only = {"signature": "artifact", "inputs": "artifact", "save": "train"}
-    found = [f"{key}: is only for `{of}`" for key, of in only.items() if key in given and of != kind]
+    found = [
+        f"{key}: is only for `{of}`" for key, of in only.items() if key in given and of != kind
+    ]
     if kind != "script" and value.get("processes") not in (None, 1):
         found.append(f"processes: `{kind}` runs in one process; a script can run in several")
     if kind == "artifact":

@@ -97,7 +97,7 @@ class Store:
         (others,) = connection.execute("PRAGMA data_version").fetchone()
         return others, connection.total_changes
 
-    # -- reading -------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def get(self, number: int, user: str | None = None) -> Record:
         """A job.
@@ -151,7 +151,7 @@ class Store:
         found = self._connection().execute(f"SELECT {_COLUMNS} FROM jobs {rest}", values)
         return [Record(*row) for row in found]
 
-    # -- writing -------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def submit(self, user: str, spec: JobSpec, now: float, most: int | None = None) -> int:
         """Adds a job to the queue.
@@ -167,14 +167,7 @@ class Store:
         """
         text = json.dumps(spec.as_dict())
         with self._writing() as write:
-            (waiting,) = write.execute(
-                "SELECT count(*) FROM jobs WHERE user = ? AND state = ?", (user, QUEUED)
-            ).fetchone()
-            if most is not None and waiting >= most:
-                raise ClusterError(
-                    f"{waiting} jobs of {user} wait, and the quota is {most}",
-                    hint="wait until one has started, or stop one",
-                )
+            _check_waiting(write, user, most)
             found = write.execute(
                 "INSERT INTO jobs (user, name, text, state, submitted, queued, rank) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -229,15 +222,16 @@ class Store:
         record = self.get(number)
         raise ClusterError(f"job {number} has already ended: {record.state}")
 
-    def again(self, number: int, now: float, *, fresh: bool) -> None:
+    def again(self, number: int, now: float, *, fresh: bool, most: int | None = None) -> None:
         """Puts a job that has ended into the queue again.
 
         Args:
             fresh: whether it begins anew, in a new folder; otherwise it continues from its last
                 checkpoint.
+            most: how many jobs of its user may wait.
 
         Raises:
-            ClusterError: it has not ended.
+            ClusterError: it has not ended, or so many wait already.
         """
         record = self.get(number)
         values = {
@@ -245,7 +239,10 @@ class Store:
             "exit": None, "rank": rank(record.spec.priority, now), "submitted": now,
             "run": record.run + 1 if fresh else record.run, "starts": 0,
         }  # fmt: skip
-        if not any(self._update(number, state, values) for state in ENDED):
+        with self._writing() as write:
+            _check_waiting(write, record.user, most)
+            done = any(_set(write, number, state, values) for state in ENDED)
+        if not done:
             raise ClusterError(
                 f"job {number} has not ended: it is {record.state}",
                 hint=f"graphc jobs stop {number}",
@@ -285,9 +282,7 @@ _COLUMNS: Final = (
 )
 
 
-def _set(
-    write: sqlite3.Connection, number: int, state: str, values: Mapping[str, object]
-) -> bool:
+def _set(write: sqlite3.Connection, number: int, state: str, values: Mapping[str, object]) -> bool:
     """Sets columns of a job if it is in a state. Returns whether it was."""
     steps = ("+1", "-1")  # added to the column
     sets = ", ".join(f"{n} = {n} {v}" if v in steps else f"{n} = ?" for n, v in values.items())
@@ -296,6 +291,17 @@ def _set(
         f"UPDATE jobs SET {sets} WHERE id = ? AND state = ?", (*given, number, state)
     )
     return found.rowcount == 1
+
+
+def _check_waiting(write: sqlite3.Connection, user: str, most: int | None) -> None:
+    (waiting,) = write.execute(
+        "SELECT count(*) FROM jobs WHERE user = ? AND state = ?", (user, QUEUED)
+    ).fetchone()
+    if most is not None and waiting >= most:
+        raise ClusterError(
+            f"{waiting} jobs of {user} wait, and the quota is {most}",
+            hint="wait until one has started, or stop one",
+        )
 
 
 def _unknown(number: int) -> UnknownNameError:
