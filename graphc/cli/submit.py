@@ -57,17 +57,17 @@ def job_of(options: argparse.Namespace) -> JobSpec:
     given = {name: value for name in _OVERRIDDEN if (value := getattr(options, name)) is not None}
     if path.suffix in (".py", ".gcx"):
         kind = "artifact" if path.suffix == ".gcx" else "train" if options.train else "script"
-        value: dict[str, Any] = {kind: options.job}
+        own: dict[str, Any] = {kind: options.job}
         if options.arguments:
-            value["arguments"] = options.arguments
-        return JobSpec.of(value | given, "the job")
+            own["arguments"] = options.arguments
+        return JobSpec.of(own | given, "the job")
     if options.train:
         raise AttributeValueError("--train is for scripts; in a job file, write `train: FILE`")
     spec = read_job(path)
-    changed = spec.as_dict() | given
+    value = spec.as_dict() | given
     if options.arguments:
-        changed["arguments"] = [*spec.arguments, *options.arguments]
-    return JobSpec.of(changed, path.name)
+        value["arguments"] = [*spec.arguments, *options.arguments]
+    return JobSpec.of(value, path.name)
 
 
 def _located(spec: JobSpec, folder: Path) -> JobSpec:

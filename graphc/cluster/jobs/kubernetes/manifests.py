@@ -35,6 +35,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _KEY: Final = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _MOUNT: Final = "/job"
+_SHELL: Final = 'mkdir -p "$GRAPHC_OUTPUT_DIR" && exec "$@"'
 
 Manifest = dict[str, Any]
 
@@ -182,7 +183,7 @@ def _command(spec: JobSpec, places: Places) -> list[str]:
         inputs = {name: PurePosixPath(path) for name, path in spec.inputs.items()}
         own = graphc_command(spec, PurePosixPath(spec.program), inputs, places)
         found = ["python", "-m", "graphc.cli", *own]
-    return [part.replace("$(", "$$(") for part in found]
+    return ["/bin/sh", "-c", _SHELL, "job", *(part.replace("$(", "$$(") for part in found)]
 
 
 # -- what only Kubernetes needs --------------------------------------------------------------------

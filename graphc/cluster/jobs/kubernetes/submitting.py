@@ -32,9 +32,10 @@ def submit(manifests: list[Manifest]) -> dict[str, str]:
             "submitting to Kubernetes needs its client",
             hint="pip install 'graphc[k8s]'; or --dry-run, and kubectl apply -f",
         ) from None
+    library: Any = kubernetes  # typed in part
     try:
-        kubernetes.config.load_config()
-    except kubernetes.config.ConfigException as error:
+        library.config.load_config()
+    except library.config.ConfigException as error:
         raise ClusterError(
             f"there is no configuration of a cluster: {error}",
             hint="kubectl config current-context should name one; KUBECONFIG names its file",
@@ -42,9 +43,10 @@ def submit(manifests: list[Manifest]) -> dict[str, str]:
     jobset, service = manifests
     name = jobset["metadata"]["name"]
     namespace = jobset["metadata"].get("namespace") or _current_namespace()
-    client = kubernetes.client.ApiClient()
-    client.rest_client.pool_manager.connection_pool_kw["retries"] = False
-    sets = kubernetes.client.CustomObjectsApi(client)
+    configuration = library.client.Configuration.get_default_copy()
+    configuration.retries = False  # the user sees at once that the cluster does not answer
+    client = library.client.ApiClient(configuration)
+    sets = library.client.CustomObjectsApi(client)
     created = _create(
         "JobSet", name, namespace, sets.create_namespaced_custom_object,
         (GROUP, VERSION, namespace, "jobsets", jobset),
@@ -52,7 +54,7 @@ def submit(manifests: list[Manifest]) -> dict[str, str]:
     try:
         _create(
             "Service", name, namespace,
-            kubernetes.client.CoreV1Api(client).create_namespaced_service,
+            library.client.CoreV1Api(client).create_namespaced_service,
             (namespace, _owned(service, created)),
         )  # fmt: skip
     except BaseException:
@@ -109,11 +111,13 @@ def _hint(status: int, kind: str, name: str, namespace: str) -> str:
 
 
 def _current_namespace() -> str:
+    """The namespace of kubectl's context; in a pod, that of the pod."""
     import kubernetes
 
+    config: Any = kubernetes.config
+    with suppress(config.ConfigException):
+        _, current = config.list_kube_config_contexts()
+        return str(current["context"].get("namespace") or "default")
     with suppress(OSError):
         return _NAMESPACE.read_text().strip()
-    with suppress(kubernetes.config.ConfigException, KeyError, TypeError):
-        _, current = kubernetes.config.list_kube_config_contexts()
-        return current["context"].get("namespace") or "default"
     return "default"
