@@ -30,6 +30,8 @@ echo $$ > "$folder/pid.new" && mv "$folder/pid.new" "$folder/pid-$number" || exi
 code=$?
 echo $code > "$folder/exit.new" && mv "$folder/exit.new" "$folder/exit-$number"
 """
+_CHILDREN: Final[list[subprocess.Popen[bytes]]] = []
+"""The processes that this process has started. They go on when the objects of their runs do not."""
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -44,7 +46,6 @@ class RunProcess:
     def __init__(self, folder: Path, number: int) -> None:
         self._folder, self._number = folder, number
         self._lock = folder / f"lock-{number}"
-        self._child: subprocess.Popen[bytes] | None = None  # if this process started it
 
     def start(
         self, command: Sequence[str], environment: Mapping[str, str], log: Path, cwd: Path
@@ -58,7 +59,7 @@ class RunProcess:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with log.open("ab") as output:
-                self._child = subprocess.Popen(
+                child = subprocess.Popen(
                     ["/bin/sh", "-c", _SHELL, "job", self._folder, str(self._number), *command],
                     env=dict(environment),
                     cwd=cwd,
@@ -68,6 +69,7 @@ class RunProcess:
                     pass_fds=[lock],  # it keeps the lock, which has only been lent to us
                     start_new_session=True,  # Ctrl-C in the service's terminal is not for jobs
                 )
+            _CHILDREN.append(child)
         finally:
             os.close(lock)
 
@@ -78,8 +80,8 @@ class RunProcess:
 
     def is_alive(self) -> bool:
         """Whether a process of the run holds the lock."""
-        if self._child is not None:
-            self._child.poll()  # frees its entry in the table of processes
+        # Frees the entries of what has ended in the table of processes.
+        _CHILDREN[:] = [child for child in _CHILDREN if child.poll() is None]
         try:
             lock = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:

@@ -5,9 +5,9 @@ stand in the order of `rank`: one point of priority counts as much as ten minute
 each job becomes the first in the end. The first job that does not fit is the head. Jobs behind it
 start only if they do not delay it:
 
-- Either they leave room for it. What was started since it was queued and the head fit together, so
-  it starts at the latest when the jobs have ended that were running when it was queued.
-- Or they have a time limit, and end before it could start.
+- Either they leave room for it. The head and all jobs that have passed it fit together, so it starts
+  at the latest when the jobs have ended that ran when it was queued or stood before it.
+- Or it is known when it can start, and they have a time limit and end before that.
 
 A job that its user's quota does not allow now waits without delaying other users. Later jobs of the
 same user wait behind it.
@@ -77,15 +77,17 @@ class Running:
     """A job that runs.
 
     Attributes:
+        job: as it stood in the queue.
         started: when, in seconds.
-        ends: when it will have ended at the latest; `math.inf` if it has no time limit.
     """
 
-    id: int
-    user: str
-    need: Need
+    job: Waiting
     started: float
-    ends: float = math.inf
+
+    @property
+    def ends(self) -> float:
+        """When it will have ended at the latest; infinity if it has no time limit."""
+        return math.inf if self.job.time_limit is None else self.started + self.job.time_limit
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def to_start(
     head: Waiting | None = None
     taken: dict[str, list[Need]] = {}
     for each in active:
-        taken.setdefault(each.user, []).append(each.need)
+        taken.setdefault(each.job.user, []).append(each.job.need)
     held: set[str] = set()  # users that wait for their quotas
     found = []
     for job in sorted(waiting, key=lambda job: job.order):
@@ -145,8 +147,7 @@ def to_start(
         elif not job.need.fits(free):
             head = head or job
         elif head is None or _is_harmless(job, head, active, limits.capacity, now):
-            ends = math.inf if job.time_limit is None else now + job.time_limit
-            active.append(Running(job.id, job.user, job.need, now, ends))
+            active.append(Running(job, now))
             taken[job.user] = own
             free = free - job.need
             found.append(job.id)
@@ -166,7 +167,7 @@ def refusal(need: Need, quota: Quota, capacity: Need) -> str | None:
 
 
 def _total(jobs: Iterable[Running]) -> Need:
-    return _sum(job.need for job in jobs)
+    return _sum(each.job.need for each in jobs)
 
 
 def _sum(needs: Iterable[Need]) -> Need:
@@ -177,18 +178,19 @@ def _is_harmless(
     job: Waiting, head: Waiting, active: Sequence[Running], capacity: Need, now: float
 ) -> bool:
     """Whether the head starts in time though this job starts before it."""
-    later = _total(each for each in active if each.started >= head.since)
-    if (later + job.need + head.need).fits(capacity):
+    passed = [r for r in active if r.started >= head.since and r.job.order > head.order]
+    if (_total(passed) + job.need + head.need).fits(capacity):
         return True
-    return job.time_limit is not None and now + job.time_limit <= _start_of(head, active, capacity)
+    start = _start_of(head, active, capacity)
+    return job.time_limit is not None and now + job.time_limit <= start < math.inf
 
 
 def _start_of(head: Waiting, active: Sequence[Running], capacity: Need) -> float:
     """When the head can start, at the latest; infinity if jobs without a time limit are in its
     way."""
     free = capacity - _total(active)
-    for job in sorted(active, key=lambda job: job.ends):
-        free = free + job.need
+    for each in sorted(active, key=lambda each: each.ends):
+        free = free + each.job.need
         if head.need.fits(free):
-            return job.ends
+            return each.ends
     return math.inf

@@ -248,7 +248,8 @@ class JobService:
         if shutil.disk_usage(self.folder).free < _LEAST_FREE:
             raise ClusterError("the disk of the queue is full; no job starts")
         chosen = to_start(
-            [_waiting(r) for r in queued.values()], [_running(r) for r in running],
+            [_waiting(r) for r in queued.values()],
+            [Running(_waiting(r), r.started or 0.0) for r in running],
             self._limits, now,
         )  # fmt: skip
         taken = {gpu for record in running for gpu in record.gpus.split(",")}
@@ -321,17 +322,12 @@ def _lock(folder: Path) -> int:
 
 
 def _waiting(record: Record) -> Waiting:
+    """A job for `to_start`. It may run for its limit, and for the time that it gets to end."""
     spec = record.spec
     return Waiting(
         record.id, record.user, spec.need, record.queued, spec.priority,
         None if spec.time_limit is None else spec.time_limit + spec.grace + _PATIENCE,
     )  # fmt: skip
-
-
-def _running(record: Record) -> Running:
-    spec, started = record.spec, record.started or 0.0
-    ends = math.inf if spec.time_limit is None else started + spec.time_limit
-    return Running(record.id, record.user, spec.need, started, ends + spec.grace + _PATIENCE)
 
 
 def _size(path: Path) -> int:
