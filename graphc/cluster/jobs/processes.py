@@ -98,15 +98,18 @@ class RunProcess:
         """The exit status of the command, once it has ended by itself or by a signal."""
         return _read(self._folder / f"exit-{self._number}")
 
-    def send(self, number: int) -> None:
-        """Sends a signal to the process and its group, if the run is alive.
+    def send(self, number: int) -> bool:
+        """Sends a signal to the process and its group. Returns whether the run was alive, and far
+        enough to get it.
 
         While a process of the group is alive, its number belongs to no other group.
         """
         group = _read(self._folder / f"pid-{self._number}")
-        if group is not None and group > 1 and self.is_alive():
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, number)
+        if group is None or group <= 1 or not self.is_alive():
+            return False
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+        return True
 
 
 def _read(path: Path) -> int | None:

@@ -5,8 +5,8 @@ stand in the order of `rank`: one point of priority counts as much as ten minute
 each job becomes the first in the end. The first job that does not fit is the head. Jobs behind it
 start only if they do not delay it:
 
-- Either they leave room for it. The head and all jobs that have passed it fit together, so it starts
-  at the latest when the jobs have ended that ran when it was queued or stood before it.
+- Either they leave room for it. The head and all jobs that have passed it fit together, so it
+  starts at the latest when the jobs have ended that ran when it was queued or stood before it.
 - Or it is known when it can start, and they have a time limit and end before that.
 
 A job that its user's quota does not allow now waits without delaying other users. Later jobs of the

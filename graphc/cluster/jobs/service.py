@@ -32,6 +32,7 @@ _TURN: Final = 0.2  # seconds between two looks at the jobs
 _MEMORY_TURN: Final = 2.0
 _LEAST_FREE: Final = 64 << 20  # bytes of the disk without which no job starts
 _PATIENCE: Final = 10.0  # seconds after `grace` before what has not ended is killed
+_TOLD_AGAIN: Final = 1.0  # seconds
 TIME_LIMIT, DEADLINE, MEMORY, LOG = "time_limit", "deadline", "memory", "log"
 
 
@@ -42,7 +43,8 @@ class _Watched:
     folder: RunFolder
     process: RunProcess
     token: str
-    told: float | None = None  # when it was told to end, in seconds of `time.monotonic()`
+    told: float | None = None  # when it was first told to end, in seconds of `time.monotonic()`
+    again: float = 0.0  # when it is told again
 
 
 class JobService:
@@ -211,11 +213,13 @@ class JobService:
         """Tells a job to end that is wanted to, and kills it if it has not after a while."""
         if not record.wanted:
             return
-        if watched.told is None:
-            watched.told = time.monotonic()
-            watched.process.send(signal.SIGTERM)
-        elif time.monotonic() - watched.told > record.spec.grace + _PATIENCE:
+        now = time.monotonic()
+        watched.told = watched.told or now
+        if now - watched.told > record.spec.grace + _PATIENCE:
             kill(watched.token)
+        elif now >= watched.again and watched.process.send(signal.SIGTERM):
+            # Once more after a while: its first process may have had no command to end yet.
+            watched.again = now + _TOLD_AGAIN
 
     def _reason(self, record: Record) -> str:
         if record.wanted == MEMORY:

@@ -12,7 +12,6 @@ from graphc.cluster.jobs.processes import members
 from graphc.cluster.jobs.roots import Roots
 from graphc.cluster.jobs.runs import RunFolder
 from graphc.cluster.jobs.scheduling import Quota
-from graphc.cluster.jobs.service import JobService
 from graphc.cluster.jobs.spec import JobSpec, Need
 from graphc.errors import AttributeValueError, ClusterError, GraphcError
 from tests.cluster.jobs.helpers import (
@@ -100,6 +99,18 @@ def test_stopping(tmp_path: Path) -> None:
         service.store.stop(number, time.time())
         job = ended(service, number)
         assert (job.state, job.exit) == ("stopped", 128 + signal.SIGTERM)
+
+
+def test_stopping_before_the_command_has_begun(tmp_path: Path) -> None:
+    script(tmp_path, "exec sleep 60")
+    with serving(tmp_path) as service:
+        for _ in range(5):
+            number = submit(service)
+            service.tick()
+            service.store.stop(number, time.time())
+            began = time.monotonic()
+            assert ended(service, number).state == "stopped"
+            assert time.monotonic() - began < 5
 
 
 def test_what_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch) -> None:
