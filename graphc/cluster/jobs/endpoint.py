@@ -191,9 +191,10 @@ class JobsApplication:
         try:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             async for event in found:
-                await send({"type": "http.response.body", "body": event, "more_body": True})
                 if gone.done() or self.stopping:
                     break
+                if event:
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         finally:
             self._streams -= 1
