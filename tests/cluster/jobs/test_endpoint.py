@@ -234,17 +234,23 @@ def test_streams_are_bounded_and_freed(ask: Asker, monkeypatch) -> None:
     ask.until(number, "running")
     path = f"/v1/jobs/{number}/log/events"
     request = f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ANN}\r\n\r\n".encode()
-    open_ones = [socket.create_connection(("127.0.0.1", ask.server.port)) for _ in range(2)]
-    for each in open_ones:
-        each.sendall(request)
-        assert each.recv(12) == b"HTTP/1.1 200"
-    assert ask("GET", path).status == 429
-    for each in open_ones:
+
+    def opened() -> tuple[socket.socket, bytes]:
+        found = socket.create_connection(("127.0.0.1", ask.server.port), timeout=20)
+        found.sendall(request)
+        return found, found.recv(12)
+
+    first, second, third = opened(), opened(), opened()
+    assert [each[1] for each in (first, second, third)] == [b"HTTP/1.1 200"] * 2 + [b"HTTP/1.1 429"]
+    for each, _ in (first, second, third):
         each.close()
     end = time.monotonic() + 20
-    while ask("GET", path).status == 429:
+    status = b""
+    while status != b"HTTP/1.1 200":
         assert time.monotonic() < end
         time.sleep(0.05)
+        again, status = opened()
+        again.close()
 
 
 def test_the_server_ends_while_clients_watch(tmp_path: Path, monkeypatch) -> None:

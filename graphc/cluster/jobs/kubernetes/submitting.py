@@ -33,13 +33,7 @@ def submit(manifests: list[Manifest]) -> dict[str, str]:
             hint="pip install 'graphc[k8s]'; or --dry-run, and kubectl apply -f",
         ) from None
     library: Any = kubernetes  # typed in part
-    try:
-        library.config.load_config()
-    except library.config.ConfigException as error:
-        raise ClusterError(
-            f"there is no configuration of a cluster: {error}",
-            hint="kubectl config current-context should name one; KUBECONFIG names its file",
-        ) from None
+    _configure(library.config)
     jobset, service = manifests
     name = jobset["metadata"]["name"]
     namespace = jobset["metadata"].get("namespace") or _current_namespace()
@@ -62,6 +56,24 @@ def submit(manifests: list[Manifest]) -> dict[str, str]:
             sets.delete_namespaced_custom_object(GROUP, VERSION, namespace, "jobsets", name)
         raise
     return {"name": name, "namespace": namespace}
+
+
+def _configure(config: Any) -> None:
+    """Reads kubectl's configuration; in a pod without one, that of its service account.
+
+    Raises:
+        ClusterError: there is none.
+    """
+    try:
+        config.load_kube_config()
+    except config.ConfigException as error:
+        try:
+            config.load_incluster_config()
+        except config.ConfigException:
+            raise ClusterError(
+                f"there is no configuration of a cluster: {error}",
+                hint="kubectl config current-context should name one; KUBECONFIG names its file",
+            ) from None
 
 
 def _owned(service: Manifest, jobset: Any) -> Manifest:
