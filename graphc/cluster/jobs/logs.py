@@ -48,8 +48,8 @@ async def events(
 
     Each event `text` has the text as JSON, and as its id the offset after it, with which a client
     goes on after a lost connection. `restart` says that another run of the job has begun, whose log
-    is another file; `end` is the last event. Nothing (b"") comes after each look in vain, so that the
-    reader can see whether its client is still there.
+    is another file; `end` is the last event. Nothing (b"") comes after each look in vain, so that
+    the reader can see whether its client is still there.
 
     Args:
         log: the file at present.

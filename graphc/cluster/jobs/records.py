@@ -32,7 +32,8 @@ class Record:
         wanted: "" or why a running job is to end.
         queued: when it was queued last.
         run: 1, and one more after each restart from the beginning. Each run has its own folder.
-        starts: how often this run was started.
+        starts: how often this run was started. Each start has files of its own.
+        losses: how often its processes were lost since it was submitted, restarted or resumed.
         exit: the exit status of the last start.
         gpus: the GPUs that a running job has, by number.
         rank: the place in the queue; see `scheduling.rank`.
@@ -51,6 +52,7 @@ class Record:
     ended: float | None
     run: int
     starts: int
+    losses: int
     exit: int | None
     gpus: str
     rank: float

@@ -164,8 +164,8 @@ class JobService:
     def _lose(self, record: Record, watched: _Watched, now: float) -> None:
         """The job ended without a trace: the machine was restarted, or its launcher was killed."""
         if not watched.process.was_started:  # the service ended just before that
-            self.store.put_back(record.id, "", counts=False)
-        elif record.starts <= record.spec.restarts:
+            self.store.put_back(record.id, "", lost=False)
+        elif record.losses < record.spec.restarts:
             self.store.put_back(record.id, "its processes were lost; it continues")
         else:
             reason = "its processes were lost: the machine or the launcher ended; it can be resumed"

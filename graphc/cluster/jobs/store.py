@@ -23,7 +23,8 @@ CREATE TABLE jobs (
     text TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
     wanted TEXT NOT NULL DEFAULT '', submitted REAL NOT NULL, queued REAL NOT NULL,
     started REAL, ended REAL, run INTEGER NOT NULL DEFAULT 1, starts INTEGER NOT NULL DEFAULT 0,
-    exit INTEGER, gpus TEXT NOT NULL DEFAULT '', rank REAL NOT NULL
+    losses INTEGER NOT NULL DEFAULT 0, exit INTEGER, gpus TEXT NOT NULL DEFAULT '',
+    rank REAL NOT NULL
 );
 CREATE INDEX by_state ON jobs (state, rank DESC);
 CREATE INDEX by_user ON jobs (user, state);
@@ -191,14 +192,14 @@ class Store:
                   "gpus": ""}  # fmt: skip
         return self._update(number, RUNNING, values) or self._update(number, QUEUED, values)
 
-    def put_back(self, number: int, reason: str, *, counts: bool = True) -> bool:
+    def put_back(self, number: int, reason: str, *, lost: bool = True) -> bool:
         """Puts a running job back to its place in the queue, to continue its run.
 
         Args:
-            counts: whether its last start counts.
+            lost: whether its processes were.
         """
         values = {"state": QUEUED, "reason": reason, "gpus": "", "wanted": "", "started": None}
-        return self._update(number, RUNNING, values if counts else values | {"starts": "-1"})
+        return self._update(number, RUNNING, values | {"losses": "+1"} if lost else values)
 
     def end(self, number: int, why: str) -> bool:
         """Asks for the end of a running job. The first reason counts."""
@@ -237,8 +238,10 @@ class Store:
         values = {
             "state": QUEUED, "reason": "", "queued": now, "started": None, "ended": None,
             "exit": None, "rank": rank(record.spec.priority, now), "submitted": now,
-            "run": record.run + 1 if fresh else record.run, "starts": 0,
+            "losses": 0,
         }  # fmt: skip
+        if fresh:
+            values |= {"run": record.run + 1, "starts": 0}
         with self._writing() as write:
             _check_waiting(write, record.user, most)
             done = any(_set(write, number, state, values) for state in ENDED)
@@ -278,15 +281,14 @@ class Store:
 
 _COLUMNS: Final = (
     "id, user, name, text, state, reason, wanted, submitted, queued, started, ended, run, starts, "
-    "exit, gpus, rank"
+    "losses, exit, gpus, rank"
 )
 
 
 def _set(write: sqlite3.Connection, number: int, state: str, values: Mapping[str, object]) -> bool:
-    """Sets columns of a job if it is in a state. Returns whether it was."""
-    steps = ("+1", "-1")  # added to the column
-    sets = ", ".join(f"{n} = {n} {v}" if v in steps else f"{n} = ?" for n, v in values.items())
-    given = [value for value in values.values() if value not in steps]
+    """Sets columns of a job if it is in a state; "+1" adds one. Returns whether it was."""
+    sets = ", ".join(f"{n} = {n} + 1" if v == "+1" else f"{n} = ?" for n, v in values.items())
+    given = [value for value in values.values() if value != "+1"]
     found = write.execute(
         f"UPDATE jobs SET {sets} WHERE id = ? AND state = ?", (*given, number, state)
     )

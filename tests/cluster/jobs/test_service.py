@@ -179,14 +179,16 @@ def test_a_log_without_an_end(tmp_path: Path) -> None:
 
 
 def test_restart_and_resume(tmp_path: Path) -> None:
-    script(tmp_path, 'ls "$GRAPHC_CHECKPOINT_DIR"; touch "$GRAPHC_CHECKPOINT_DIR/seen"; exit 1')
+    script(tmp_path, 'ls "$GRAPHC_CHECKPOINT_DIR"; touch "$GRAPHC_CHECKPOINT_DIR/$(date +%N)"; '
+           'sleep 0.1; exit 3')  # fmt: skip
     with serving(tmp_path) as service:
         number = submit(service)
-        for fresh, log in ((False, "seen\n"), (True, "")):
-            ended(service, number)
+        for fresh, lines in ((False, 1), (False, 3), (True, 0), (False, 1)):
+            before = ended(service, number).started
             service.store.again(number, time.time(), fresh=fresh)
-            ended(service, number)
-            assert log_of(service, number) == log
+            job = ended(service, number)
+            assert job.exit == 3 and job.ended - job.started >= 0.1 and job.started > before
+            assert len(log_of(service, number).split()) == lines
 
 
 # -- the end of the service ------------------------------------------------------------------------
@@ -242,7 +244,7 @@ def test_a_service_that_ended_between_deciding_and_starting(tmp_path: Path) -> N
         number = submit(service)
         service.store.start(number, "", time.time())  # and nothing else happened
         job = ended(service, number)
-        assert (job.state, job.starts) == ("succeeded", 1)
+        assert (job.state, job.losses) == ("succeeded", 0)
 
 
 def test_one_service_runs_a_queue(tmp_path: Path) -> None:

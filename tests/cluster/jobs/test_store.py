@@ -56,7 +56,8 @@ def test_restart_and_resume(store: Store) -> None:
         store.finish(number, state, "why", 2.0, 1)
         store.again(number, 3.0, fresh=fresh)
         found = store.get(number)
-        assert (found.state, found.run, found.starts, found.reason) == (QUEUED, run, 0, "")
+        starts = 0 if fresh else 1  # a start that is resumed has had files of its own
+        assert (found.state, found.run, found.starts, found.reason) == (QUEUED, run, starts, "")
         assert (found.ended, found.exit, found.queued) == (None, None, 3.0)
 
 
@@ -65,10 +66,12 @@ def test_a_lost_job_keeps_its_place(store: Store) -> None:
     store.start(first, "", 2.0)
     store.put_back(first, "lost")
     assert [record.id for record in store.active(QUEUED)] == [first, second]
-    assert store.get(first).starts == 1
     store.start(first, "", 2.0)
-    store.put_back(first, "never started", counts=False)
-    assert store.get(first).starts == 1
+    store.put_back(first, "never started", lost=False)
+    assert (store.get(first).starts, store.get(first).losses) == (2, 1)
+    store.finish(first, FAILED, "", 3.0)
+    store.again(first, 4.0, fresh=False)
+    assert (store.get(first).starts, store.get(first).losses) == (2, 0)
 
 
 def test_lists(store: Store) -> None:
