@@ -1,4 +1,4 @@
-"""The page in headless Chromium: a real service, jobs that are scripts of the shell, real clicks."""
+"""The page in headless Chromium: a real service, jobs that are shell scripts, real clicks."""
 
 import time
 from collections.abc import Iterator
