@@ -10,6 +10,7 @@ from graphc.cluster.jobs.kubernetes.manifests import manifests_of
 from graphc.cluster.jobs.spec import _READERS as KEYS
 from graphc.cluster.jobs.spec import JobSpec
 from graphc.cluster.jobs.users import Users
+from graphc.errors import AttributeValueError
 
 PAGE = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text()
 
@@ -27,8 +28,12 @@ def test_jobs() -> None:
 
 def test_users(tmp_path: Path) -> None:
     (text,) = blocks("toml")
-    (tmp_path / "users.toml").write_text(text)
-    users = Users.read(tmp_path / "users.toml")
+    path = tmp_path / "users.toml"
+    path.write_text(text)
+    with pytest.raises(AttributeValueError, match="is not a file of users"):
+        Users.read(path)  # nobody's token is the one of the page
+    path.write_text(re.sub('"at least.*"', lambda found: found[0].replace(" ", "-"), text))
+    users = Users.read(path)
     assert users.quotas["bob"].memory == 64 << 30
 
 
