@@ -28,6 +28,9 @@ def serve(options: argparse.Namespace) -> None:
         users, token = own_token(folder)
     else:
         users = Users.read(Path(options.users))
+        if Path(options.users).stat().st_mode & 0o077:
+            print(f"other users of the machine can read the tokens: chmod 600 {options.users}",
+                  file=sys.stderr)  # fmt: skip
     service = JobService(folder, roots, capacity_of(options), users.quotas)
     tls = (options.tls_certificate, options.tls_key) if options.tls_certificate else None
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import time
 from collections.abc import Callable
@@ -38,6 +39,8 @@ from graphc.web.pages import check_same_site, page
 _MARK: Final = b"x-graphc-jobs"
 _MOST_BODY: Final = 1 << 16  # bytes of a job
 _MOST_STREAMS: Final = 200
+_CURVES_SECONDS: Final = 1.0
+_MOST_CURVES: Final = 100  # jobs
 _BODY_SECONDS: Final = 10.0
 _JOB: Final = re.compile(r"/v1/jobs/(\d{1,18})(?::([a-z]+)|/(log|log/events|metrics))?", re.ASCII)
 _TEXT: Final = b"text/plain; charset=utf-8"
@@ -74,6 +77,7 @@ class JobsApplication:
         self._streams = 0
         self._lists: dict[object, bytes] = {}  # of the present generation
         self._generation = -1
+        self._read_curves: dict[Path, tuple[float, bytes]] = {}  # when they were read, and they
         self.stopping = False
         """Whether streams are to end."""
 
@@ -130,11 +134,22 @@ class JobsApplication:
             return 200, write_json(await _run(actions.details, number)), JSON, []
         folder = actions.folder(await _run(actions.get, number))
         if part == "metrics":
-            return 200, write_json(await _run(curves_of, Path(folder.places.logs))), JSON, []
+            return 200, await self._curves(Path(folder.places.logs)), JSON, []
         query = _query(scope)
         offset = await _run(number_of, query, "offset", -1) or 0
         data, end = await _run(part_of, folder.log, offset)
         return 200, data, _TEXT, [(b"x-next-offset", str(end).encode())]
+
+    async def _curves(self, logs: Path) -> bytes:
+        """The curves of a job. Clients that ask at about the same time share them."""
+        now = time.monotonic()
+        at, body = self._read_curves.get(logs, (-math.inf, b""))
+        if now - at >= _CURVES_SECONDS:
+            body = write_json(await _run(curves_of, logs))
+            if len(self._read_curves) >= _MOST_CURVES:
+                self._read_curves.clear()
+            self._read_curves[logs] = now, body
+        return body
 
     def _actions(self, scope: Scope) -> Actions:
         return Actions(self._service, self._users.of(header(scope, b"authorization")))

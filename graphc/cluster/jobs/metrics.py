@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-_MOST_BYTES: Final = 8 << 20  # of a file, from its end
+_MOST_BYTES: Final = 1 << 20  # of a file; of a larger one, lines at even distances are read
 _MOST_POINTS: Final = 400  # of a curve
+_LONGEST_LINE: Final = 1 << 16
 _MOST_CURVES: Final = 50
 _STEP: Final = ("step", "epoch")
 
@@ -55,14 +56,24 @@ def _log_of(folder: Path) -> Path | None:
 
 
 def _lines(path: Path) -> tuple[str, list[str]]:
-    """The first line, and the last lines of a file. The last may be incomplete."""
+    """The first line, and the others or some of them; the last may be incomplete."""
     with path.open("rb") as file:
-        first = file.readline(_MOST_BYTES)
-        start = max(file.tell(), path.stat().st_size - _MOST_BYTES)
-        skip = start > file.tell()
-        file.seek(start)
-        lines = file.read(_MOST_BYTES).decode("utf-8", "replace").splitlines()
-    return first.decode("utf-8", "replace"), lines[1:] if skip else lines
+        first = file.readline(_LONGEST_LINE)
+        start, end = file.tell(), path.stat().st_size
+        if end - start <= _MOST_BYTES:
+            lines = file.read(_MOST_BYTES).splitlines()
+        else:
+            lines = [file.readline(_LONGEST_LINE)]
+            for part in range(1, _MOST_POINTS):
+                file.seek(start + (end - start) * part // _MOST_POINTS)
+                file.readline(_LONGEST_LINE)  # the rest of a line
+                lines.append(file.readline(_LONGEST_LINE))
+            lines = list(dict.fromkeys(lines))  # a long line is met several times
+    return _text(first), [_text(line) for line in lines]
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip("\r\n")
 
 
 def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -97,11 +108,11 @@ def _curves(rows: Iterable[Mapping[str, Any]]) -> Curves:
 
 
 def _thinned(curves: Curves) -> Curves:
-    return {
-        name: points if len(points) <= _MOST_POINTS else
-        [*points[:: -(-len(points) // _MOST_POINTS)], points[-1]]
-        for name, points in curves.items()
-    }  # fmt: skip
+    found = {}
+    for name, points in curves.items():
+        kept = points[:: max(1, -(-len(points) // _MOST_POINTS))]
+        found[name] = kept if kept[-1] == points[-1] else [*kept, points[-1]]
+    return found
 
 
 def _float(value: object) -> float | None:

@@ -119,23 +119,29 @@ def _read(path: Path) -> int | None:
         return None
 
 
-def members(tokens: Iterable[str]) -> dict[str, list[int]]:
-    """The processes of runs, by the tokens in their environments; none where there is no /proc."""
+def members(tokens: Iterable[str], having: str = TOKEN) -> dict[str, list[int]]:
+    """The processes of runs, by the tokens in their environments; none where there is no /proc.
+
+    Args:
+        having: only those that have this variable, too. `graphc launch` gives its processes
+            GRAPHC_LAUNCHER, which it does not have itself.
+    """
+    beginning = f"{having}=".encode()
     wanted = {f"{TOKEN}={token}".encode(): token for token in tokens}
     found: dict[str, list[int]] = {token: [] for token in wanted.values()}
     if not wanted or not os.path.isdir("/proc"):
         return found
-    for name in os.listdir("/proc"):
-        if not name.isdecimal():
+    for number in os.listdir("/proc"):
+        if not number.isdecimal():
             continue
         try:
-            with open(f"/proc/{name}/environ", "rb") as file:
+            with open(f"/proc/{number}/environ", "rb") as file:
                 variables = file.read().split(b"\0")
         except OSError:  # it has ended, or belongs to somebody else
             continue
-        for variable in variables:
-            if variable in wanted:
-                found[wanted[variable]].append(int(name))
+        for variable in wanted.keys() & set(variables):
+            if any(each.startswith(beginning) for each in variables):
+                found[wanted[variable]].append(int(number))
     return found
 
 

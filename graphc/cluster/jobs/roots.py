@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Final
 from graphc.cluster.jobs.spec import JobSpec
 from graphc.errors import AttributeValueError, GraphcError
 
+_LISTED_SECONDS: Final = 10.0  # for which a list is kept
 _MOST: Final = 200  # files in a list
 _MOST_SEEN: Final = 20_000  # files and folders that are looked at for it
 _ENDINGS: Final = (".py", ".gcx")
@@ -41,6 +44,7 @@ class Roots:
             if not Path(folder).is_dir():
                 raise GraphcError(f"{os.fspath(folder)!r} is not a folder", hint="check --root")
         self.folders = tuple(Path(folder).resolve() for folder in folders)
+        self._listed: tuple[float, list[str]] = (-math.inf, [])
 
     def find(self, path: str) -> Path:
         """The file of a path, which is absolute or relative to one of the folders.
@@ -71,7 +75,11 @@ class Roots:
 
     def programs(self) -> list[str]:
         """Some programs of the folders, as paths that `find` takes."""
-        return sorted(islice(self._programs(), _MOST))
+        at, found = self._listed
+        if time.monotonic() - at > _LISTED_SECONDS:
+            found = sorted(islice(self._programs(), _MOST))
+            self._listed = time.monotonic(), found
+        return found
 
     def _programs(self) -> Iterator[str]:
         seen = 0

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from graphc.cluster.detection import LAUNCHER
 from graphc.cluster.jobs.capacity import Capacity
 from graphc.cluster.jobs.processes import RunProcess, kill, members, private_bytes
 from graphc.cluster.jobs.quantities import shown_bytes
@@ -186,11 +187,11 @@ class JobService:
         if record.wanted:
             return
         if limit is not None and started is not None and now - started >= limit:
-            self._end(record, TIME_LIMIT)
+            self.store.end(record.id, TIME_LIMIT)
         elif record.deadline is not None and now >= record.deadline:
-            self._end(record, DEADLINE)
+            self.store.end(record.id, DEADLINE)
         elif _size(watched.folder.log) > self._most_log:
-            self._end(record, LOG)
+            self.store.end(record.id, LOG)
 
     def _check_memory(self, running: list[Record]) -> None:
         """Ends jobs that use more memory than they have asked for."""
@@ -202,12 +203,9 @@ class JobService:
             for record in running
             if record.spec.memory is not None and not record.wanted and record.id in self._watched
         }
-        for token, pids in members(limited).items():
+        for token, pids in members(limited, having=LAUNCHER).items():
             if private_bytes(pids) > limited[token].need_memory:
-                self._end(limited[token], MEMORY)
-
-    def _end(self, record: Record, why: str) -> None:
-        self.store.end(record.id, why)
+                self.store.end(limited[token].id, MEMORY)
 
     def _end_processes(self, record: Record, watched: _Watched) -> None:
         """Tells a job to end that is wanted to, and kills it if it has not after a while."""
@@ -296,7 +294,7 @@ _REASONS: Final = {
 
 
 def queue_folder(path: Path) -> Path:
-    """The folder of a queue, created if necessary; other users of the machine have no access.
+    """The folder of a queue. If it is created, other users of the machine have no access.
 
     Raises:
         ClusterError: it cannot be created.

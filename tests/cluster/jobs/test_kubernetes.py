@@ -165,7 +165,7 @@ names = st.from_regex(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?", fullmatch=True)
 texts = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(options, st.integers(1, 1024), st.integers(1, 8), names, texts)
 def test_manifests_of_any_job_are_valid(kubernetes, processes, devices, name, arguments) -> None:
     job = {"script": "a.py", "name": name, "processes": processes, "devices": devices,

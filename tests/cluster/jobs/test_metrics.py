@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from graphc.cluster.jobs import metrics
 from graphc.cluster.jobs.logs import events, part_of
 from graphc.cluster.jobs.metrics import curves_of
@@ -22,8 +24,8 @@ def test_csv(tmp_path: Path) -> None:
 
 
 def test_rows_without_steps(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text("loss\n3\n2\n")
-    assert curves_of(tmp_path) == {"loss": [(1.0, 3.0), (2.0, 2.0)]}
+    (tmp_path / "log.csv").write_text("loss\n3\n3\n2\n")
+    assert curves_of(tmp_path) == {"loss": [(1.0, 3.0), (2.0, 3.0), (3.0, 2.0)]}
 
 
 def test_what_is_no_log(tmp_path: Path) -> None:
@@ -39,16 +41,22 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     assert curves_of(logs) == {}
 
 
-def test_long_files_are_read_from_their_end_and_thinned(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(metrics, "_MOST_BYTES", 1000)
-    rows = "".join(f"{step},{step / 10}\n" for step in range(1, 2000))
-    (tmp_path / "log.csv").write_text(f"step,loss\n{rows}")
-    points = curves_of(tmp_path)["loss"]
-    assert points[-1] == (1999.0, 199.9) and points[0][0] > 1800
-    monkeypatch.undo()
-    points = curves_of(tmp_path)["loss"]
-    assert len(points) <= metrics._MOST_POINTS + 1
-    assert points[0] == (1.0, 0.1) and points[-1] == (1999.0, 199.9)
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_long_files_are_thinned(tmp_path: Path, monkeypatch, form: str) -> None:
+    """Also those of which only some lines are read: the curve has its beginning and its end."""
+    rows = [(step, step / 10) for step in range(1, 5000)]
+    text = "step,loss\n" + "".join(f"{a},{b}\n" for a, b in rows)
+    if form == "jsonl":
+        text = "".join(f'{{"step": {a}, "loss": {b}}}\n' for a, b in rows)
+    (tmp_path / f"log.{form}").write_text(text)
+    for most in (1 << 20, 1000):
+        monkeypatch.setattr(metrics, "_MOST_BYTES", most)
+        points = curves_of(tmp_path)["loss"]
+        assert metrics._MOST_POINTS // 2 < len(points) <= metrics._MOST_POINTS + 1
+        assert points[0] == (1.0, 0.1) and points[-1][0] > 4980
+        assert all(value == step / 10 for step, value in points)
+        steps = [step for step, _ in points]
+        assert steps == sorted(set(steps))
 
 
 def test_many_columns_are_bounded(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def test_somebody_else_finds_it(tmp_path: Path) -> None:
     assert other.was_started and other.is_alive() and other.exit_status() is None
     assert not RunProcess(tmp_path, 2).was_started
     wait(lambda: (tmp_path / "pid-1").exists())
-    other.send(signal.SIGTERM)
-    wait(lambda: not process.is_alive())
+    # Again until it ends: the first may come before the command has begun.
+    wait(lambda: not (other.send(signal.SIGTERM) and process.is_alive()))
     assert other.exit_status() == 128 + signal.SIGTERM and not members([token])[token]
 
 
@@ -75,6 +75,15 @@ def test_what_has_left_the_group_is_killed(tmp_path: Path) -> None:
     wait(lambda: len(members([token])[token]) >= 1)
     kill(token)
     wait(lambda: not members([token])[token])
+
+
+def test_processes_with_a_variable(tmp_path: Path) -> None:
+    """The memory of a launcher is not that of its job."""
+    _, token = start(tmp_path, "GRAPHC_LAUNCHER=1 sleep 60")
+    wait(lambda: len(members([token])[token]) >= 3)
+    assert len(members([token], having="GRAPHC_LAUNCHER")[token]) == 1
+    assert members([token], having="GRAPHC_OTHER")[token] == []
+    kill(token)
 
 
 def test_signals_to_what_has_ended_go_nowhere(tmp_path: Path) -> None:

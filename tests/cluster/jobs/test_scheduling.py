@@ -173,7 +173,7 @@ def days(draw) -> tuple[Limits, list[tuple[Waiting, float]]]:
     return limits, jobs
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(days())
 def test_random_days(day) -> None:
     """Limits and order hold at each moment, and each job starts."""

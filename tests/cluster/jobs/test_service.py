@@ -163,7 +163,8 @@ def test_a_deadline_in_the_queue(tmp_path: Path) -> None:
 def test_memory(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("graphc.cluster.jobs.service._MEMORY_TURN", 0.0)
     python = os.path.realpath("/proc/self/exe")
-    script(tmp_path, f"exec {python} -c \"x = b'1' * (60 << 20); import time; time.sleep(60)\"")
+    code = "x = b'1' * (60 << 20); import time; time.sleep(60)"
+    script(tmp_path, f'GRAPHC_LAUNCHER=1 exec {python} -c "{code}"')
     with serving(tmp_path) as service:
         small, large = submit(service, memory="30MiB"), submit(service, memory="1GiB")
         job = ended(service, small)
