@@ -87,7 +87,8 @@ def test_each_job_has_gpus_of_its_own(tmp_path: Path) -> None:
         until(service, lambda: len(service.store.active("running")) == 2)
         (tmp_path / "go").touch()
         assert all(ended(service, number).state == "succeeded" for number in jobs)
-        assert [log_of(service, n).strip() for n in jobs] == ["4,5", "6,GPU-7", "4"]
+        first, second, third = (log_of(service, number).strip() for number in jobs)
+        assert (first, second) == ("4,5", "6,GPU-7") and third in ("4", "6")  # of what ended first
 
 
 def test_stopping(tmp_path: Path) -> None:
