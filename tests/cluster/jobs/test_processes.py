@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -87,11 +88,15 @@ def test_processes_with_a_variable(tmp_path: Path) -> None:
 
 
 def test_signals_to_what_has_ended_go_nowhere(tmp_path: Path) -> None:
-    """Its number may belong to somebody else: here, to this process's own group."""
+    """Its number may belong to somebody else now."""
     process, _ = start(tmp_path, "exit 0")
     wait(lambda: not process.is_alive())
-    (tmp_path / "pid-1").write_text(str(os.getpgrp()))
-    process.send(signal.SIGKILL)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        (tmp_path / "pid-1").write_text(str(other.pid))
+        assert not process.send(signal.SIGKILL)
+        time.sleep(0.1)
+        assert other.poll() is None
+        other.kill()
 
 
 def test_the_memory_of_processes(tmp_path: Path) -> None:

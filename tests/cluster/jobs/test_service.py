@@ -128,6 +128,17 @@ def test_what_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch) -> None:
         assert members([token])[token] == []
 
 
+def test_what_a_job_leaves_behind_is_killed(tmp_path: Path) -> None:
+    """It may hold devices."""
+    script(tmp_path, "setsid sleep 61 & sleep 0.1; exit 0")
+    with serving(tmp_path) as service:
+        number = submit(service)
+        token = f"{RunFolder(service.folder, number, 1).path}:1"
+        until(service, lambda: len(members([token])[token]) >= 3)
+        assert ended(service, number).state == "succeeded"
+        assert members([token])[token] == []
+
+
 def test_time_limits_and_deadlines(tmp_path: Path) -> None:
     script(tmp_path, "exec sleep 60")
     with serving(tmp_path, devices=1) as service:
