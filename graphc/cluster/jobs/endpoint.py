@@ -206,7 +206,7 @@ class JobsApplication:
         try:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             async for event in found:
-                if gone.done() or self.stopping:
+                if gone.done() or self.stopping or scope["method"] == "HEAD":
                     break
                 if event:
                     await send({"type": "http.response.body", "body": event, "more_body": True})

@@ -224,6 +224,7 @@ def test_a_log_as_it_grows(ask: Asker) -> None:
         (ask.folder / "go").touch()
         got += answer.read()
     assert b'event: text\ndata: "two\\n"' in got and got.endswith(b"event: end\ndata: {}\n\n")
+    assert ask("HEAD", f"/v1/jobs/{number}/log/events").data == b""
     rest = ask("GET", f"/v1/jobs/{number}/log/events?offset=0", last_event_id="4")
     assert b"one" not in rest.data and b"two" in rest.data
 
