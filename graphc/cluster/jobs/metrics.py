@@ -98,7 +98,9 @@ def _csv_rows(path: Path) -> Iterator[Mapping[str, Any]]:
 def _curves(rows: Iterable[Mapping[str, Any]]) -> Curves:
     found: Curves = {}
     for number, row in enumerate(rows, 1):
-        step = next((value for name in _STEP if (value := _float(row.get(name)))), float(number))
+        given = (_float(row.get(name)) for name in _STEP)
+        finite = (value for value in given if value is not None and math.isfinite(value))
+        step = next(finite, float(number))
         for name, text in row.items():
             value = _float(text)
             known = name in found or len(found) < _MOST_CURVES

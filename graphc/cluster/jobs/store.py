@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from graphc.cluster.jobs.records import ENDED, QUEUED, RUNNING, STOP, STOPPED, Record
 from graphc.cluster.jobs.scheduling import rank
@@ -269,14 +269,24 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction.
+
+        Raises:
+            ClusterError: the disk is full, or another process writes for too long.
+        """
         connection = self._connection()
-        connection.execute("BEGIN IMMEDIATE")
         try:
+            connection.execute("BEGIN IMMEDIATE")
             yield connection
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise ClusterError(
+                f"the jobs in {str(self._path.parent)!r} cannot be changed: {error}",
+                hint="check that the disk is not full",
+            ) from None
+        finally:
+            if connection.in_transaction:  # a full disk has ended it already
+                connection.execute("ROLLBACK")
 
 
 _COLUMNS: Final = (
@@ -308,14 +318,3 @@ def _check_waiting(write: sqlite3.Connection, user: str, most: int | None) -> No
 
 def _unknown(number: int) -> UnknownNameError:
     return UnknownNameError(f"there is no job {number}", hint="graphc jobs list")
-
-
-def counted(counts: Mapping[str, Any]) -> str:
-    """The numbers of jobs as a text.
-
-    Examples:
-        >>> from graphc.cluster.jobs.store import counted
-        >>> counted({"running": 2, "queued": 5})
-        '2 running, 5 queued'
-    """
-    return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no jobs"

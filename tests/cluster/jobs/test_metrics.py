@@ -28,6 +28,12 @@ def test_rows_without_steps(tmp_path: Path) -> None:
     assert curves_of(tmp_path) == {"loss": [(1.0, 3.0), (2.0, 3.0), (3.0, 2.0)]}
 
 
+def test_odd_steps(tmp_path: Path) -> None:
+    """JSON has no numbers for those that are not finite."""
+    (tmp_path / "log.csv").write_text("step,epoch,loss\n0,5,1\nnan,3,2\ninf,,3\n")
+    assert curves_of(tmp_path) == {"loss": [(0.0, 1.0), (3.0, 2.0), (3.0, 3.0)]}
+
+
 def test_what_is_no_log(tmp_path: Path) -> None:
     assert curves_of(tmp_path) == curves_of(tmp_path / "missing") == {}
     secret = tmp_path / "secret"

@@ -130,6 +130,25 @@ def test_each_change_is_noticed(tmp_path: Path, store: Store) -> None:
     other.close()
 
 
+def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("graphc.cluster.jobs.store._WAIT", 0.05)
+    store = Store(tmp_path / "jobs.sqlite")
+    other = sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(ClusterError, match="cannot be changed: database is locked"):
+        store.submit("ann", SPEC, 0.0)
+    other.execute("ROLLBACK")
+    (pages,) = other.execute("PRAGMA page_count").fetchone()
+    store._connection().execute(f"PRAGMA max_page_count = {pages}")  # as if the disk were full
+    with pytest.raises(ClusterError, match="is full"):
+        for _ in range(100):
+            store.submit("ann", SPEC, 0.0)
+    store._connection().execute("PRAGMA max_page_count = 100000")
+    assert store.submit("ann", SPEC, 0.0) > 0
+    other.close()
+    store.close()
+
+
 def test_files_that_are_not_stores(tmp_path: Path) -> None:
     path = tmp_path / "jobs.sqlite"
     path.write_text("no database" * 1000)
