@@ -125,6 +125,7 @@ _ONE_JAX = (
     "tests/serving/test_fuzz.py",
     "tests/serving/test_status_browser.py",
     "tests/serving/test_tls.py",
+    "tests/cluster/jobs/",
     "tests/cluster/test_launching.py",
     "tests/cluster/test_spec.py",
 )

@@ -35,6 +35,7 @@ from benchmarks import (
     gpu_hlo,
     input,
     jit,
+    jobs,
     memory,
     parallel,
     peak,
@@ -69,6 +70,7 @@ NAMED = {
     "gpu": [gpu.rows],
     "gpu_hlo": [gpu_hlo.rows],
     "jit": [jit.rows],
+    "jobs": [jobs.rows],
     "input": [input.rows],
     "records": [records.rows],
     "checkpoints": [checkpoints.rows],
@@ -80,7 +82,16 @@ NAMED = {
 # Parts whose tables have other columns.
 HEADERS = {"zoo": zoo.HEADER}
 # Parts that run in their own processes, which have one device.
-IN_CHILDREN = ("depth", "estimators", "jit", "serving", "serving_versions", "time_loops", "zoo")
+IN_CHILDREN = (
+    "depth",
+    "estimators",
+    "jit",
+    "jobs",
+    "serving",
+    "serving_versions",
+    "time_loops",
+    "zoo",
+)
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import graphc as gc
 from benchmarks.serving_load import SIZE, Grpc, Load, Rest, closed, steady
-from graphc.serving.endpoints.connections import http_server, listen
+from graphc.web.connections import http_server, listen
 
 Row = tuple[str, str, str]
 CLIENTS = (1, 8)

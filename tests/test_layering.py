@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ORDER = (
-    "_version, errors, collection, exports <- copying, config, jax_internals <- store <- ir "
+    "_version, errors, collection, exports, web <- copying, config, jax_internals <- store <- ir "
     "<- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- metrics <- passes <- devices "
     "<- lowering <- runtime <- checkpoints <- artifacts, data <- train, reports, jitted "
     "<- importers, exporters, sklearn <- serving, cluster <- cli"
@@ -35,7 +35,7 @@ INNER_ORDERS = {
         "<- workers <- session <- freezing, largest_batch"
     ),
     "nn": "functional <- layers <- recurrent, transformer",
-    "cluster": "spec <- detection, parameter_servers <- joining, launching",
+    "cluster": "spec <- detection, parameter_servers <- joining, launching <- jobs",
     "data": (
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"

@@ -121,7 +121,7 @@ TOPICS = (
         "serving",
         "The model server",
         "Serves artifacts by the protocols of TensorFlow Serving, and calls such servers.",
-        "serving",
+        "serving web",
     ),
     _topic(
         "clusters",

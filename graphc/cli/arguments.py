@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from graphc._version import __version__
+from graphc.cli.jobs_arguments import add_jobs_arguments, add_submit_arguments
 from graphc.cli.launch_arguments import add_launch_arguments
 from graphc.cli.parser import Parser, add_command
 from graphc.cli.serve_arguments import add_serve_arguments
@@ -374,4 +375,6 @@ _COMMANDS: dict[str, Callable[[Parser], None]] = {
     "opt": _opt,
     "serve": add_serve_arguments,
     "launch": add_launch_arguments,
+    "submit": add_submit_arguments,
+    "jobs": add_jobs_arguments,
 }

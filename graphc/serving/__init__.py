@@ -19,10 +19,10 @@ from graphc.serving.config import ServerConfig as ServerConfig
 from graphc.serving.config import SessionConfig as SessionConfig
 from graphc.serving.config import Specific as Specific
 from graphc.serving.config import TlsConfig as TlsConfig
-from graphc.serving.failures import Failure as Failure
 from graphc.serving.models.manager import Manager as Manager
 from graphc.serving.server import Server as Server
 from graphc.serving.server import asgi as asgi
+from graphc.web.failures import Failure as Failure
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
     __all__, __dir__, __getattr__ = _namespace("graphc.serving", globals())

@@ -15,9 +15,7 @@ from typing import Any, Self
 from graphc.devices.strategy import resolve_devices
 from graphc.errors import GraphcError, MissingExtraError
 from graphc.serving.config import ModelConfig, ServerConfig
-from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.access_log import AccessLog
-from graphc.serving.endpoints.connections import http_server, listen
 from graphc.serving.endpoints.cors import Cors
 from graphc.serving.endpoints.grpc_services import GrpcServices
 from graphc.serving.endpoints.metrics import Metrics
@@ -26,8 +24,10 @@ from graphc.serving.endpoints.service import Manager as AnyManager
 from graphc.serving.endpoints.service import Service
 from graphc.serving.endpoints.status_page import StatusPage
 from graphc.serving.endpoints.tls import bind_grpc, tls_files
-from graphc.serving.failures import Failure
 from graphc.serving.models.manager import Manager
+from graphc.web.access import Access
+from graphc.web.connections import http_server, listen
+from graphc.web.failures import Failure
 
 _LOG = logging.getLogger("graphc.serving")
 

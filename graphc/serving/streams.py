@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
-from graphc.serving.failures import HTTP_STATUS, Failure
+from graphc.web.failures import HTTP_STATUS, Failure
 
 _CODES = {status: code for code, status in reversed(list(HTTP_STATUS.items()))} | {
     405: "UNIMPLEMENTED",

@@ -10,11 +10,11 @@ import threading
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlsplit
 
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.metadata import STATES
 from graphc.serving.protocol.session_requests import seed_of
 from graphc.serving.streams import Answers, Events, Stream, failure_of_call, failure_of_response
+from graphc.web.failures import Failure
 
 _PROTOBUF = "application/x-protobuf"
 _SERVICE = "/tensorflow.serving."

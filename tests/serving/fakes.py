@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphc.ir.types import TensorType, parse_type
-from graphc.serving.failures import Failure
 from graphc.serving.models.served import Overview
+from graphc.web.failures import Failure
 
 Arrays = dict[str, np.ndarray]
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from graphc.serving.config import SessionConfig
-from graphc.serving.failures import Failure
 from graphc.serving.models.sessions import Sessions
 from graphc.serving.models.uses import Uses
+from graphc.web.failures import Failure
 from tests.serving.fakes import Arrays, typed
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.grpc_services import GrpcServices
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.service import Service
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode, encode
 from graphc.serving.server import asgi
+from graphc.web.access import Access
+from graphc.web.failures import Failure
 from tests.serving.fakes import DTYPES, ask, manager
 from tests.serving.stateful import CountingManager
 

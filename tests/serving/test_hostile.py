@@ -20,12 +20,12 @@ from graphc.cli.serve import _lines
 from graphc.serving import Client, Failure, Server, ServerConfig
 from graphc.serving.batching.batcher import Batcher
 from graphc.serving.endpoints import service
-from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.grpc_services import GrpcServices
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.service import Service
-from graphc.serving.failures import HTTP_STATUS
 from graphc.serving.protocol.messages import messages
+from graphc.web.access import Access
+from graphc.web.failures import HTTP_STATUS
 from tests.serving.batching.rig import AXES, rows
 from tests.serving.fakes import FakeManager, manager
 

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from graphc.serving.failures import Failure
 from graphc.serving.transports import Rest
+from graphc.web.failures import Failure
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 

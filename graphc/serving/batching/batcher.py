@@ -15,7 +15,7 @@ from graphc.serving.batching.requests import Array, Arrays, Form, Piece, Request
 from graphc.serving.batching.sizes import allowed_sizes, padded_size, pieces_of
 from graphc.serving.batching.waiting import Ready, Waiting
 from graphc.serving.config import BatchingConfig
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 
 Run = Callable[[Arrays], dict[str, Array]]
 

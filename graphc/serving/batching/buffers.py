@@ -10,7 +10,7 @@ import numpy as np
 
 from graphc.ir.dims import substitute
 from graphc.serving.batching.requests import Array, Arrays, Form, Piece
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 
 _MOST_KEPT = 64  # the number of different sizes for which buffers are kept
 _LARGEST_KEPT = 1 << 20  # bytes of an array; allocating a larger one takes less than filling it

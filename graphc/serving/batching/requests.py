@@ -19,7 +19,7 @@ from graphc.ir.types import shown_size
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.serving.batching.paddable import Paddable
 from graphc.serving.batching.sizes import next_power_of_two, padded_size
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]

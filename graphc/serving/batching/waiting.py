@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from graphc.serving.batching.requests import Piece, Request
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 
 
 class Ready(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping, Sequence
 from typing import Any, Final
 
-from graphc.serving.endpoints.http import (
+from graphc.web.http import (
     Receive,
     Scope,
     Send,

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
-from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.service import Call, Service, Target
-from graphc.serving.failures import Failure
+from graphc.web.access import Access
+from graphc.web.failures import Failure
 
 Method = Callable[[Call, bytes, "float | None"], Awaitable[bytes]]
 OwnedMethod = Callable[[Call, bytes, "float | None", "int | None"], Awaitable[bytes]]

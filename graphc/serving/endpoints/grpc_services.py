@@ -8,11 +8,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from graphc.errors import GraphcError
-from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.grpc_calls import GrpcCalls, Method, target_of
 from graphc.serving.endpoints.grpc_sessions import GrpcSessions
 from graphc.serving.endpoints.service import Answer, Call, Service, Target, in_thread_if, is_large
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.checks import Types
 from graphc.serving.protocol.config_text import models_of
 from graphc.serving.protocol.examples import read_input
@@ -26,6 +24,8 @@ from graphc.serving.protocol.responses import (
 )
 from graphc.serving.protocol.results import CLASSIFY, REGRESS, classes_of, values_of
 from graphc.serving.protocol.tensors import decode_all
+from graphc.web.access import Access
+from graphc.web.failures import Failure
 
 _SERVING: Final = 1
 _NOT_SERVING: Final = 2

@@ -7,8 +7,27 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from graphc.serving.endpoints.access import Access
-from graphc.serving.endpoints.http import (
+from graphc.serving.endpoints.rest_calls import RestCalls
+from graphc.serving.endpoints.rest_sessions import RestSessions
+from graphc.serving.endpoints.service import (
+    LARGE,
+    Answer,
+    Call,
+    Service,
+    Target,
+    in_thread_if,
+    is_large,
+)
+from graphc.serving.protocol import rows
+from graphc.serving.protocol.checks import Types
+from graphc.serving.protocol.messages import parse
+from graphc.serving.protocol.metadata import signature_json, status_json
+from graphc.serving.protocol.responses import packed_response
+from graphc.serving.protocol.results import classes_of, values_of
+from graphc.serving.protocol.tensors import decode_all
+from graphc.web.access import Access
+from graphc.web.failures import Failure
+from graphc.web.http import (
     PROTOBUF,
     HttpError,
     Receive,
@@ -21,26 +40,8 @@ from graphc.serving.endpoints.http import (
     is_protobuf,
     local_path,
     respond,
+    write_json,
 )
-from graphc.serving.endpoints.rest_calls import RestCalls
-from graphc.serving.endpoints.rest_sessions import RestSessions
-from graphc.serving.endpoints.service import (
-    LARGE,
-    Answer,
-    Call,
-    Service,
-    Target,
-    in_thread_if,
-    is_large,
-)
-from graphc.serving.failures import Failure
-from graphc.serving.protocol import rows
-from graphc.serving.protocol.checks import Types
-from graphc.serving.protocol.messages import parse
-from graphc.serving.protocol.metadata import signature_json, status_json
-from graphc.serving.protocol.responses import packed_response
-from graphc.serving.protocol.results import classes_of, values_of
-from graphc.serving.protocol.tensors import decode_all
 
 _PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _MODEL: Final = re.compile(
@@ -149,7 +150,7 @@ class RestApplication:
             with self._service.manager.use(target.name, label=target.label) as servable:
                 version = servable.version
         found = status_json(self._service.manager.status(target.name, version))
-        return rows.write_json(found), b"application/json"
+        return write_json(found), b"application/json"
 
     async def _metadata(self, scope: Scope, receive: Receive, target: Target, call: Call) -> Reply:
         with self._service.manager.use(target.name, target.version, target.label) as servable:
@@ -157,7 +158,7 @@ class RestApplication:
             signatures = {"signature_def": signature_json(servable.signatures)}
         spec = {"name": target.name, "signature_name": "", "version": str(call.version)}
         found = {"model_spec": spec, "metadata": {"signature_def": signatures}}
-        return rows.write_json(found), b"application/json"
+        return write_json(found), b"application/json"
 
     async def _predict(self, scope: Scope, receive: Receive, target: Target, call: Call) -> Reply:
         data = await self._calls.body(scope, receive, call)
@@ -202,7 +203,7 @@ class RestApplication:
         answer = await self._infer(call, target, body.text("signature_name"), read, receive)
         count = len(body.value["examples"])
         found: Any = (classes_of if call.method == "Classify" else values_of)(answer.outputs, count)
-        return rows.write_json({"result": found}), b"application/json"
+        return write_json({"result": found}), b"application/json"
 
     async def _infer(
         self, call: Call, target: Target, signature: str, read: Any, receive: Receive

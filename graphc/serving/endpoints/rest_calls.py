@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from functools import partial
 
-from graphc.serving.endpoints.access import Access
-from graphc.serving.endpoints.http import Receive, Scope, header, read_body
 from graphc.serving.endpoints.service import Call, Service
+from graphc.web.access import Access
+from graphc.web.http import Receive, Scope, header, read_body
 
 
 class RestCalls:

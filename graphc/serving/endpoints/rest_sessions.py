@@ -9,16 +9,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final, Self
 
-from graphc.serving.endpoints.http import (
-    JSON,
-    PROTOBUF,
-    Receive,
-    Reply,
-    Scope,
-    Send,
-    check_method,
-    is_protobuf,
-)
 from graphc.serving.endpoints.rest_calls import RestCalls
 from graphc.serving.endpoints.service import (
     LARGE,
@@ -30,7 +20,6 @@ from graphc.serving.endpoints.service import (
     is_large,
 )
 from graphc.serving.endpoints.sessions import Key, SessionCalls
-from graphc.serving.failures import Failure
 from graphc.serving.models.sessions import Session
 from graphc.serving.protocol import rows
 from graphc.serving.protocol.session_requests import (
@@ -38,6 +27,18 @@ from graphc.serving.protocol.session_requests import (
     from_json,
     from_message,
     seed_of,
+)
+from graphc.web.failures import Failure
+from graphc.web.http import (
+    JSON,
+    PROTOBUF,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+    check_method,
+    is_protobuf,
+    write_json,
 )
 
 _PATH: Final = re.compile(
@@ -112,7 +113,7 @@ class RestSessions:
         return found, JSON
 
     def _shown(self, session: Session) -> bytes:
-        return rows.write_json(
+        return write_json(
             {
                 "session_id": session.id,
                 "model": session.servable.name,
@@ -161,12 +162,12 @@ class RestSessions:
                             call.bytes_out = stream.nbytes
                             if end:
                                 last = {"steps": stream.steps, "reason": end}
-                                await stream.event(rows.write_json(last), b"end")
+                                await stream.event(write_json(last), b"end")
         except Failure as failure:
             if not stream.steps or failure.code == "CANCELLED":
                 raise
             found = {"error": failure.message, "code": failure.code}
-            await stream.event(rows.write_json(found), b"error")
+            await stream.event(write_json(found), b"error")
         await stream.close()
 
     async def _data(self, scope: Scope, request: SessionRequest, answer: Answer) -> bytes:

@@ -18,9 +18,10 @@ from graphc.serving.endpoints.direct import Direct
 from graphc.serving.endpoints.last_errors import LastErrors
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.session_metrics import observe_sessions
-from graphc.serving.failures import Failure, no_such_signature
+from graphc.serving.failures import no_such_signature
 from graphc.serving.models.sessions import Sessions
 from graphc.serving.protocol.checks import Types, check_inputs
+from graphc.web.failures import Failure
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 LARGE = 1 << 16

@@ -20,10 +20,11 @@ from graphc.serving.endpoints.service import (
     in_thread_if,
     within,
 )
-from graphc.serving.failures import Failure, no_such_signature
+from graphc.serving.failures import no_such_signature
 from graphc.serving.models.sessions import Owner, Session
 from graphc.serving.protocol.checks import check_inputs
 from graphc.serving.protocol.session_requests import SessionRequest
+from graphc.web.failures import Failure
 
 Gone = Callable[[], Any] | None
 

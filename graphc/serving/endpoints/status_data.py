@@ -9,7 +9,7 @@ from typing import Any
 from graphc._version import __version__
 from graphc.serving.endpoints.metrics import BatchNumbers, Metrics, VersionNumbers
 from graphc.serving.endpoints.service import Manager, Service
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 
 _NONE = VersionNumbers(0, 0, None, None)
 _NO_BATCHES = BatchNumbers(0, 0, 0, {})

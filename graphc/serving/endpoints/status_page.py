@@ -7,20 +7,18 @@ with a token that the user enters if the server has tokens.
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import json
-import re
 import time
 from collections.abc import Callable
-from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
-from graphc.serving.endpoints.access import Access
-from graphc.serving.endpoints.http import (
+from graphc.serving.endpoints.rest_calls import RestCalls
+from graphc.serving.endpoints.service import Service
+from graphc.serving.endpoints.status_data import status_data
+from graphc.web.access import Access
+from graphc.web.failures import Failure
+from graphc.web.http import (
     JSON,
-    HttpError,
     Receive,
     Scope,
     Send,
@@ -29,18 +27,16 @@ from graphc.serving.endpoints.http import (
     header,
     local_path,
     respond,
+    write_json,
 )
-from graphc.serving.endpoints.rest_calls import RestCalls
-from graphc.serving.endpoints.service import Service
-from graphc.serving.endpoints.status_data import status_data
-from graphc.serving.failures import Failure
-from graphc.serving.protocol.rows import write_json
+from graphc.web.pages import check_same_site, page
 
 _PAGE: Final = ("/", "/status")
 _DATA: Final = "/status/data"
 _RELOAD: Final = "/status/reload"
 _PATHS: Final = frozenset({*_PAGE, _DATA, _RELOAD})
 _MARK: Final = b"x-graphc-status"  # a header that other sites cannot send without our consent
+_NOT_THE_PAGE: Final = f"send the header `{_MARK.decode()}: reload`, from the status page"
 _MOST_BYTES: Final = 4096
 
 
@@ -91,9 +87,8 @@ class StatusPage:
         try:
             if path in _PAGE:
                 check_method(scope, "GET")
-                (body, policy), kind = _page(), b"text/html; charset=utf-8"
-                headers += [(b"content-security-policy", policy)]
-                headers += [(b"referrer-policy", b"no-referrer")]
+                body, more = page("graphc.serving.endpoints", "status.html")
+                headers, kind = headers + more, b"text/html; charset=utf-8"
             elif path == _DATA:
                 body = await self._data(scope)
             else:
@@ -116,24 +111,10 @@ class StatusPage:
         check_method(scope, "POST")
         with self._calls.call(scope, "ReloadModel") as call:
             self._calls.admit(scope, call)
-            _check_same_site(scope)
+            check_same_site(scope, _MARK, _NOT_THE_PAGE)
             call.model = _model_of(await self._calls.body(scope, receive, call))
             self._service.manager.retry(call.model)
         return b"{}"
-
-
-def _check_same_site(scope: Scope) -> None:
-    """Refuses what another site sends in the name of a user.
-
-    Raises:
-        HttpError: 403.
-    """
-    site = header(scope, b"sec-fetch-site")
-    origin = header(scope, b"origin")
-    host = header(scope, b"host")
-    foreign = site != b"same-origin" if site else origin and origin.partition(b"://")[2] != host
-    if foreign or not header(scope, _MARK):
-        raise HttpError(403, f"send the header `{_MARK.decode()}: reload`, from the status page")
 
 
 def _model_of(data: bytes) -> str:
@@ -150,20 +131,3 @@ def _model_of(data: bytes) -> str:
         raise Failure("INVALID_ARGUMENT", 'the body must be {"model": "NAME"}')
     name: str = value["model"]
     return name
-
-
-@cache
-def _page() -> tuple[bytes, bytes]:
-    """The page, and the policy that lets only its own script and style run."""
-    text = files("graphc.serving.endpoints").joinpath("status.html").read_text("utf-8")
-    script, style = (_hash(text, tag) for tag in ("script", "style"))
-    policy = (
-        f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; "
-        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    return text.encode(), policy.encode()
-
-
-def _hash(page: str, tag: str) -> str:
-    (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -16,10 +16,10 @@ from graphc.errors import ArtifactError
 from graphc.serving.batching.batcher import Batcher, BatchReport
 from graphc.serving.batching.paddable import paddable
 from graphc.serving.config import BatchingConfig
-from graphc.serving.failures import Failure
 from graphc.serving.models.servable import LOG, Servable
 from graphc.serving.models.versions import Found
 from graphc.serving.models.warmup import warm_up
+from graphc.web.failures import Failure
 
 Observe = Callable[[str, str, BatchReport], None]
 """Takes the model, the signature, and the report of a batch."""

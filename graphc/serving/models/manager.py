@@ -16,7 +16,6 @@ from graphc.artifacts.sharing import Sharing
 from graphc.config import DEFAULT, CompileOptions, Default
 from graphc.errors import GraphcError
 from graphc.serving.config import BatchingConfig, ModelConfig, SessionConfig, check_names
-from graphc.serving.failures import Failure
 from graphc.serving.models.loader import Loader, Observe
 from graphc.serving.models.servable import LOG, Servable, text_of
 from graphc.serving.models.served import Overview, Served
@@ -24,6 +23,7 @@ from graphc.serving.models.sessions import Sessions
 from graphc.serving.models.updater import Updater
 from graphc.serving.models.versions import VersionStatus
 from graphc.store.folder import ExecutableCache, open_cache
+from graphc.web.failures import Failure
 
 _MOST_STEPS = 256  # compiled sizes of each signature: clients must not fill the memory
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphc.artifacts.loading import Model
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 
 if TYPE_CHECKING:
     from graphc.serving.models.servable import Servable

@@ -28,9 +28,10 @@ from graphc.errors import (
 )
 from graphc.ir.dims import symbols_of
 from graphc.runtime.core.failures import RUN_FAILED
-from graphc.serving.failures import Failure, no_such_signature
+from graphc.serving.failures import no_such_signature
 from graphc.serving.models.private_state import PrivateState
 from graphc.serving.models.uses import Uses
+from graphc.web.failures import Failure
 
 LOG = logging.getLogger("graphc.serving")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from graphc.serving.config import ModelConfig
-from graphc.serving.failures import Failure
 from graphc.serving.models.servable import Servable
 from graphc.serving.models.traffic import Traffic
 from graphc.serving.models.versions import Found, VersionStatus
+from graphc.web.failures import Failure
 
 _ENDED = 16  # versions without a problem that stay in the status after their end
 

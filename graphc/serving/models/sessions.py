@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from graphc.serving.config import SessionConfig
-from graphc.serving.failures import Failure, no_such_signature
+from graphc.serving.failures import no_such_signature
 from graphc.serving.models.private_state import Array, Arrays, PrivateState
 from graphc.serving.models.servable import Servable
+from graphc.web.failures import Failure
 
 _REASONS = {
     "closed": "it was closed",

@@ -12,13 +12,14 @@ import numpy as np
 from graphc.artifacts.signature import MOST_EXAMPLES
 from graphc.data.records.reader import read_tfrecords
 from graphc.errors import DataError
-from graphc.serving.failures import Failure, no_such_signature
+from graphc.serving.failures import no_such_signature
 from graphc.serving.models.servable import Arrays, Servable
 from graphc.serving.protocol.checks import Types, check_inputs
 from graphc.serving.protocol.examples import read_input
 from graphc.serving.protocol.messages import parse
 from graphc.serving.protocol.results import CLASSIFY, classes_of, values_of
 from graphc.serving.protocol.tensors import decode_all
+from graphc.web.failures import Failure
 
 FILES = ("assets.extra/tf_serving_warmup_requests", "assets/warmup")
 """TFRecords of PredictionLog, relative to the folder of a version."""

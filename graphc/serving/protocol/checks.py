@@ -9,8 +9,8 @@ import numpy as np
 
 from graphc.ir.dims import as_symbol
 from graphc.ir.types import TensorType, shown_types
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.tensors import shown
+from graphc.web.failures import Failure
 
 Types: TypeAlias = Mapping[str, TensorType]
 

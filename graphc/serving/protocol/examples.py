@@ -8,10 +8,10 @@ import numpy as np
 
 from graphc.data.records import FixedLen, parse_examples
 from graphc.errors import GraphcError
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.checks import Types
 from graphc.serving.protocol.rows import row_shape
 from graphc.serving.protocol.tensors import STRING
+from graphc.web.failures import Failure
 
 
 def read_input(message: Any, types: Types) -> dict[str, np.ndarray[Any, Any]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.checks import Types, listed
+from graphc.web.failures import Failure
 
 Array = np.ndarray[Any, Any]
 _MOST_STEPS = 2**31 - 1

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from graphc.errors import MissingExtraError
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.schema import SCHEMA
+from graphc.web.failures import Failure
 
 PACKAGE = "graphc.serving"
 _TOKENS = re.compile(r"map<string, (\w+)>|\w+|[{};=]")

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages
 from graphc.serving.protocol.tensors import encode
+from graphc.web.failures import Failure
 
 Array = np.ndarray[Any, Any]
 

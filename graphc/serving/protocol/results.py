@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.dtypes import is_floating
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.tensors import STRING
+from graphc.web.failures import Failure
 
 Array = np.ndarray[Any, Any]
 CLASSIFY = "tensorflow/serving/classify"

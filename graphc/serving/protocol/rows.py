@@ -7,19 +7,18 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphc.ir.dtypes import is_floating
 from graphc.ir.types import TensorType, shown_types
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.checks import Types, check_names, listed
 from graphc.serving.protocol.table import Table, read_table
 from graphc.serving.protocol.tensors import STRING
 from graphc.serving.protocol.values import Array, from_array, invalid, to_array
-
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
+from graphc.web.failures import Failure
+from graphc.web.http import write_json
 
 
 class Body(NamedTuple):
@@ -324,9 +323,3 @@ def _write(key: str, value: Any, outputs: Mapping[str, Array]) -> bytes:
         if "n" not in text:  # nan, inf
             return f'{{"{key}": {text}}}'.encode()
     return write_json({key: value})
-
-
-def write_json(value: Any) -> bytes:
-    """A JSON body. Floats that are not finite are NaN, Infinity and -Infinity, as TensorFlow
-    Serving writes them."""
-    return _ENCODER.encode(value).encode("utf-8", "replace")

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graphc.serving.failures import Failure
 from graphc.serving.protocol import rows
 from graphc.serving.protocol.checks import Types
 from graphc.serving.protocol.generation import Plan, check_output
@@ -16,6 +15,7 @@ from graphc.serving.protocol.messages import parse
 from graphc.serving.protocol.responses import Answer, packed_response
 from graphc.serving.protocol.tensors import decode_all
 from graphc.serving.protocol.values import invalid, to_array
+from graphc.web.failures import Failure
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")

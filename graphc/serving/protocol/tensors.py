@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 
 from graphc.ir.dtypes import DType, short_name
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages
+from graphc.web.failures import Failure
 
 Array = np.ndarray[Any, Any]
 STRING: Final = np.dtype(object)

@@ -13,7 +13,7 @@ import pytest
 
 from graphc.serving.batching.batcher import Batcher, BatchReport
 from graphc.serving.config import BatchingConfig
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 from tests.serving.batching.rig import AXES, Rig, rows, values
 
 

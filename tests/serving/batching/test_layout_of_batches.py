@@ -10,7 +10,7 @@ import pytest
 from graphc.devices.row_proof import Refusal, Rows
 from graphc.ir.types import parse_type
 from graphc.serving.batching.paddable import OpenSize, Paddable
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 from tests.serving.batching.rig import AXES, BATCH, Rig, rows, values
 
 

@@ -8,7 +8,7 @@ from graphc.serving.endpoints.direct import Direct
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.rest import RestApplication
 from graphc.serving.endpoints.service import Service
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 from tests.serving.fakes import Entry, FakeManager, FakeServable, ask
 
 

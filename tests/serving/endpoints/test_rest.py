@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.rest import RestApplication
 from graphc.serving.endpoints.service import Service
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode_all, encode
 from graphc.serving.server import asgi
+from graphc.web.access import Access
 from tests.serving.fakes import DTYPES, Entry, FakeManager, FakeServable, ask, manager
 
 DOUBLE = "/v1/models/double"

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from graphc.serving.endpoints import rest_sessions
-from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.rest import RestApplication
 from graphc.serving.endpoints.rest_sessions import _Stream
 from graphc.serving.endpoints.service import Service
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode_all, encode
+from graphc.web.access import Access
+from graphc.web.failures import Failure
 from tests.serving.fakes import Reply, ask, manager
 from tests.serving.stateful import CountingManager
 

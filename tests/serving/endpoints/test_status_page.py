@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from graphc.serving import Server, ServerConfig
-from graphc.serving.endpoints.access import Access
 from graphc.serving.endpoints.last_errors import LastErrors
 from graphc.serving.endpoints.metrics import Metrics, quantile
 from graphc.serving.endpoints.rest import RestApplication
@@ -15,6 +14,7 @@ from graphc.serving.endpoints.service import Service
 from graphc.serving.endpoints.status_data import resident_bytes
 from graphc.serving.endpoints.status_page import StatusPage
 from graphc.serving.models.versions import VersionStatus
+from graphc.web.access import Access
 from tests.serving.fakes import FakeManager, ask, manager
 from tests.serving.stateful import CountingManager
 from tests.serving.status_server import Models, model, several

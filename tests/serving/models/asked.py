@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from graphc.serving.failures import Failure
 from graphc.serving.models.manager import Manager
+from graphc.web.failures import Failure
 from tests.serving.models.saved import X, expected
 
 

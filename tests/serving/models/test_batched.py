@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from graphc.serving.config import BatchingConfig, ModelConfig
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 from tests.serving.models.saved import X, expected, put
 
 CONFIG = BatchingConfig(max_batch_size=4, num_batch_threads=1)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from graphc.serving.config import All, BatchingConfig, Latest, ModelConfig, Specific
-from graphc.serving.failures import Failure
 from graphc.serving.models.loader import Loader
 from graphc.serving.models.manager import Manager
 from graphc.serving.models.versions import VersionStatus
+from graphc.web.failures import Failure
 from tests.serving.models.asked import check, refused, states
 from tests.serving.models.saved import BODY, X, break_file, expected, put
 

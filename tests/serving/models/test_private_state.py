@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from graphc.serving.config import ModelConfig, SessionConfig
-from graphc.serving.failures import Failure
 from graphc.serving.models.manager import Manager
+from graphc.web.failures import Failure
 from tests.serving.decoder import STATE_BYTES, local, put
 
 

@@ -14,8 +14,8 @@ from graphc.artifacts import ways
 from graphc.artifacts.loading import open_model
 from graphc.artifacts.sharing import Sharing
 from graphc.errors import ExecutionError
-from graphc.serving.failures import Failure
 from graphc.serving.models.servable import Servable
+from graphc.web.failures import Failure
 from tests.serving.models.saved import X, expected, put
 
 

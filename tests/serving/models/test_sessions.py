@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from graphc.serving.config import SessionConfig
-from graphc.serving.failures import Failure
 from graphc.serving.models.sessions import Session, Sessions
+from graphc.web.failures import Failure
 from tests.serving.stateful import Clock, CountingServable
 
 X = {"x": np.int32([1, 2])}

@@ -10,10 +10,10 @@ import pytest
 from graphc.artifacts.sharing import Content, SharedArrays
 from graphc.errors import ArtifactError, DataError
 from graphc.serving.config import All, ModelConfig
-from graphc.serving.failures import Failure
 from graphc.serving.models.loader import Loader
 from graphc.serving.models.manager import Manager
 from graphc.serving.models.updater import is_final
+from graphc.web.failures import Failure
 from tests.serving.models.saved import X, expected, put
 
 

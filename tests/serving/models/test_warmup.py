@@ -9,9 +9,9 @@ import pytest
 import graphc as gc
 from graphc.errors import DataError
 from graphc.serving.config import BatchingConfig, ModelConfig
-from graphc.serving.failures import Failure
 from graphc.serving.models.servable import Servable
 from graphc.serving.models.warmup import FILES, recorded
+from graphc.web.failures import Failure
 from tests.serving import decoder
 from tests.serving.models.saved import X, put
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.rows import read_body, read_examples, read_inputs, write_outputs
+from graphc.web.failures import Failure
 from tests.serving.fakes import typed
 
 ONE = {"x": typed("f32[batch, 2]")}

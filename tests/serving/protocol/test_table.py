@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from graphc.ir.types import parse_type
-from graphc.serving.failures import Failure
 from graphc.serving.protocol import rows
 from graphc.serving.protocol.table import read_table
+from graphc.web.failures import Failure
 
 pytest.importorskip("simdjson")
 RNG = np.random.default_rng(0)

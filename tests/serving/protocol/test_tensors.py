@@ -7,9 +7,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from graphc.serving.failures import Failure
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode, decode_all, encode
+from graphc.web.failures import Failure
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 DTYPES = sorted({name.split()[0] for name in GOLDEN["tensors"]} - {"string"})

@@ -98,7 +98,8 @@ class Resizing:
         old, new, scale = self.old[axis], self.new[axis], self.scales[axis]
         match self.coordinates:
             case "align_corners":
-                return 0.0 if new == 1 else i * (old - 1) / (new - 1)
+                width = scale * old  # which may have a fraction
+                return 0.0 if width == 1 else i * (old - 1) / (width - 1)
             case "asymmetric":
                 return i / scale
             case "tf_half_pixel_for_nn":

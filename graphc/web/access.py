@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Sequence
 
-from graphc.serving.failures import Failure
+from graphc.web.failures import Failure
 
 
 class Access:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from graphc.serving.failures import Failure
-from graphc.serving.protocol.rows import write_json
+from graphc.web.failures import Failure
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -19,6 +19,7 @@ Reply = tuple[bytes, bytes]  # the body and its content type
 
 JSON = b"application/json"
 PROTOBUF = b"application/x-protobuf"
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _WORTH_GZIP = 1024  # bytes
 _IN_THREAD = 1 << 16
 
@@ -172,6 +173,12 @@ async def respond(
     if scope["method"] == "HEAD":
         body = b""
     await send({"type": "http.response.body", "body": body})
+
+
+def write_json(value: Any) -> bytes:
+    """A JSON body. Floats that are not finite are NaN, Infinity and -Infinity, as TensorFlow
+    Serving writes them."""
+    return _ENCODER.encode(value).encode("utf-8", "replace")
 
 
 def error_body(message: str) -> bytes:

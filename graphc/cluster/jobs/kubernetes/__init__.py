@@ -1,0 +1,2 @@
+"""Jobs for Kubernetes: `manifests` writes a JobSet and a headless Service, `submitting` creates
+them."""

@@ -1,0 +1,111 @@
+"""Processes of runs: found by whoever looks, ended with all that they have started."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from graphc.cluster.jobs.processes import RunProcess, kill, members, private_bytes
+from graphc.cluster.jobs.runs import TOKEN
+
+pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+
+
+def start(folder: Path, text: str, number: int = 1) -> tuple[RunProcess, str]:
+    token = f"{folder}:{number}"
+    process = RunProcess(folder, number)
+    process.start(["/bin/sh", "-c", text], {**os.environ, TOKEN: token}, folder / "log.txt", folder)
+    return process, token
+
+
+def wait(condition, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_the_exit_status(tmp_path: Path) -> None:
+    process, _ = start(tmp_path, "echo out; echo err >&2; exit 3")
+    wait(lambda: not process.is_alive())
+    assert process.exit_status() == 3
+    assert sorted((tmp_path / "log.txt").read_text().split()) == ["err", "out"]
+
+
+def test_a_later_start_has_files_of_its_own(tmp_path: Path) -> None:
+    first, _ = start(tmp_path, "exit 3")
+    wait(lambda: first.exit_status() == 3)
+    second, token = start(tmp_path, "sleep 60", 2)
+    assert second.is_alive() and second.exit_status() is None and not first.is_alive()
+    kill(token)
+    wait(lambda: not second.is_alive())
+
+
+def test_somebody_else_finds_it(tmp_path: Path) -> None:
+    """An object that has not started it, as after the service's end."""
+    process, token = start(tmp_path, "sleep 60")
+    other = RunProcess(tmp_path, 1)
+    assert other.was_started and other.is_alive() and other.exit_status() is None
+    assert not RunProcess(tmp_path, 2).was_started
+    wait(lambda: (tmp_path / "pid-1").exists())
+    # Again until it ends: the first may come before the command has begun.
+    wait(lambda: not (other.send(signal.SIGTERM) and process.is_alive()))
+    assert other.exit_status() == 128 + signal.SIGTERM and not members([token])[token]
+
+
+def test_sigterm_reaches_the_command_and_its_status_is_kept(tmp_path: Path) -> None:
+    process, _ = start(tmp_path, "trap 'exit 7' TERM; echo ready; sleep 60 & wait")
+    wait(lambda: "ready" in (tmp_path / "log.txt").read_text())
+    process.send(signal.SIGTERM)
+    wait(lambda: process.exit_status() == 7)
+
+
+def test_a_process_that_is_killed_leaves_no_status(tmp_path: Path) -> None:
+    process, token = start(tmp_path, "sleep 60")
+    kill(token)
+    wait(lambda: not process.is_alive())
+    assert process.exit_status() is None
+
+
+def test_what_has_left_the_group_is_killed(tmp_path: Path) -> None:
+    process, token = start(tmp_path, "setsid sleep 61 & exit 0")
+    wait(lambda: process.exit_status() == 0)
+    wait(lambda: len(members([token])[token]) >= 1)
+    kill(token)
+    wait(lambda: not members([token])[token])
+
+
+def test_processes_with_a_variable(tmp_path: Path) -> None:
+    """The memory of a launcher is not that of its job."""
+    _, token = start(tmp_path, "GRAPHC_LAUNCHER=1 sleep 60")
+    wait(lambda: len(members([token])[token]) >= 3)
+    assert len(members([token], having="GRAPHC_LAUNCHER")[token]) == 1
+    assert members([token], having="GRAPHC_OTHER")[token] == []
+    kill(token)
+
+
+def test_signals_to_what_has_ended_go_nowhere(tmp_path: Path) -> None:
+    """Its number may belong to somebody else now."""
+    process, _ = start(tmp_path, "exit 0")
+    wait(lambda: not process.is_alive())
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        (tmp_path / "pid-1").write_text(str(other.pid))
+        assert not process.send(signal.SIGKILL)
+        time.sleep(0.1)
+        assert other.poll() is None
+        other.kill()
+
+
+def test_the_memory_of_processes(tmp_path: Path) -> None:
+    size = 50 << 20
+    process, token = start(
+        tmp_path, f"exec {os.sys.executable} -c \"x = bytearray(b'1') * {size}; input()\" <&0"
+    )
+    del process
+    own = bytearray(b"1") * size
+    assert private_bytes([os.getpid()]) >= len(own)
+    assert private_bytes([2**22 + 1]) == 0
+    kill(token)
