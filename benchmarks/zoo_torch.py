@@ -26,7 +26,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # much is compiled, little is run
 
-import numpy as np  # noqa: E402
+import numpy as np
 
 LIMIT = 90  # seconds for one model
 LARGEST = 20_000_000  # parameters
@@ -83,7 +83,8 @@ def timm_models() -> Iterator[tuple[str, Maker]]:
 
 
 SMALL = {
-    "hidden_size": 32, "d_model": 32, "n_embd": 32, "dim": 32, "embedding_size": 32, "embed_dim": 32,
+    "hidden_size": 32, "d_model": 32, "n_embd": 32, "dim": 32, "embedding_size": 32,
+    "embed_dim": 32,
     "num_hidden_layers": 2, "n_layer": 2, "n_layers": 2, "num_layers": 2, "encoder_layers": 2,
     "decoder_layers": 2, "num_decoder_layers": 2, "num_attention_heads": 4, "n_head": 4,
     "n_heads": 4, "num_heads": 4, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
@@ -233,11 +234,9 @@ def main() -> None:
     for source in (torchvision_models, timm_models, transformers_models):
         for name, make in source():
             done = found.get(name, "")
-            if not re.search(options.only, name) or (
-                done and not (options.failed and _is_bad(done))
-            ):
-                if not (options.steps and done == "ok" and re.search(options.only, name)):
-                    continue
+            again = (options.failed and _is_bad(done)) or (options.steps and done == "ok")
+            if not re.search(options.only, name) or (done and not again):
+                continue
             begin = time.monotonic()
             signal.alarm(LIMIT)
             try:

@@ -204,36 +204,25 @@ def avg_pool_first(
         )
         return channels_second(y)
 
-    def pool(x: Any) -> Any:
-        def total(v: Any) -> Any:
-            return lax.reduce_window(
-                v,
-                jnp.zeros((), v.dtype),
-                lax.add,
-                (1, 1, *window),
-                (1, 1, *strides),
-                [(0, 0), (0, 0), *padding],
-                window_dilation=(1, 1, *steps),
-            )
-
-        ones = jnp.ones((1, 1, *x.shape[2:]), x.dtype)
-        if not count_pads:
-            return total(x) / total(ones)
-        inner = jnp.pad(ones, [(0, 0), (0, 0), *pads], constant_values=1)
-        beyond = [(0, high - p[1]) for (_, high), p in zip(padding, pads, strict=True)]
-        count = lax.reduce_window(
-            inner,
-            jnp.zeros((), x.dtype),
-            lax.add,
-            (1, 1, *window),
-            (1, 1, *strides),
-            [(0, 0), (0, 0), *beyond],
-            window_dilation=(1, 1, *steps),
-        )
-        return total(x) / count
-
-    found: Tensor = from_jax(pool, name="avg_pool")(x)
-    return found
+    sizes = x.shape[2:]
+    if not all(isinstance(size, int) for size in sizes):
+        raise ValueError("the number of windows must be known")
+    # Sums are those of windows over zeros; how many elements count is known now.
+    apart = ops.pad(x, [(0, 0), (0, 0), *padding])
+    if all(d == 1 for d in steps):
+        means = avg_pool(channels_last(apart), tuple(window), tuple(strides))
+        total = channels_second(means) * math.prod(window)
+    else:
+        taps = itertools.product(*(range(k) for k in window))
+        pieces = [_tap(apart, tap, window, strides, steps) for tap in taps]
+        total = sum(pieces[1:], pieces[0])
+    whole: Any = sizes
+    counted = np.pad(np.ones(whole), pads, constant_values=float(count_pads))
+    beyond = [(0, high - pair[1]) for (_, high), pair in zip(padding, pads, strict=True)]
+    counted = np.pad(counted, beyond)[None, None]
+    taps = itertools.product(*(range(k) for k in window))
+    count = sum(_tap(counted, tap, window, strides, steps) for tap in taps)
+    return total / np.asarray(count, x.dtype)
 
 
 __all__ = [

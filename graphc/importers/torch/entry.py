@@ -20,10 +20,11 @@ from graphc.importers.torch.importer import UNKNOWN, Importer
 from graphc.importers.torch.symbols import Symbols
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.ir.scopes import current_graph
+from graphc.ir.scopes import control_inputs, current_graph
 from graphc.ir.source import current_source
 from graphc.nn.layers.normalization import UPDATES
 from graphc.ops.core.emit import constant
+from graphc.ops.structure.state import identity
 from graphc.typing import ArrayTree
 
 if TYPE_CHECKING:
@@ -152,22 +153,20 @@ class Plan:
         importer = Importer(self._source.name)
         results = importer.run(self._module, values)
         refuse_all("from_torch", importer.refusals, _HINT)
-        names = [
-            spec.arg.name if hasattr(spec.arg, "name") else ""
-            for spec in self._source.program.graph_signature.output_specs
-        ]
+        specs = self._source.program.graph_signature.output_specs
+        names = [getattr(spec.arg, "name", "") for spec in specs]
         found: list[Tensor] = []
+        assigned: list[str] = []
         call = Call((), lambda module, values: [])
-        for spec, name, value in zip(
-            self._source.program.graph_signature.output_specs, names, results, strict=True
-        ):
+        for spec, name, value in zip(specs, names, results, strict=True):
             if spec.kind.name == "BUFFER_MUTATION" and assign:
-                self._assign(weight, self._mutated[name], value)
+                assigned += self._assign(weight, self._mutated[name], value)
             elif spec.kind.name == "USER_OUTPUT":
                 found.append(call.tensor(0 if value is None else value))
             elif spec.kind.name == "USER_INPUT_MUTATION":
                 refuse_all("from_torch", [Refusal("the model", "changes one of its inputs")], _HINT)
-        return found
+        with control_inputs(tuple(assigned)):  # a forward pass changes buffers, as in PyTorch
+            return [identity(t) for t in found] if assigned else found
 
     def _value(self, node: Any, weight: Any, given: Any) -> Any:
         fqn = self._held.get(node.name)
@@ -178,10 +177,14 @@ class Plan:
             return constant(array_of(self._source.program.constants[constant_name]))
         return next(given) if self._is_input(node) else node.meta.get("val")
 
-    def _assign(self, weight: Any, fqn: str, value: Any) -> None:
+    def _assign(self, weight: Any, fqn: str, value: Any) -> list[str]:
+        """Assigns a buffer; returns the name of the node. In the body of a loop it does nothing."""
         graph = current_graph()
-        if graph.parent is None:
-            graph.add_to_collection(UPDATES, weight(self._shared.get(fqn, fqn)).assign(value))
+        if graph.parent is not None:
+            return []
+        assigned = weight(self._shared.get(fqn, fqn)).assign(value)
+        graph.add_to_collection(UPDATES, assigned)
+        return [assigned.node.name]
 
     def attempt(self) -> None:
         """Imports the program into a graph that is thrown away, so that errors are raised now."""

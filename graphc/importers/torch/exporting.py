@@ -36,7 +36,7 @@ def exported(
     dynamic_shapes: Any,
     training: bool,
 ) -> Exported:
-    """The program of a module, of an `ExportedProgram`, or in a file that `torch.export.save` wrote.
+    """The program of a module, of an `ExportedProgram`, or in a file of `torch.export.save`.
 
     Raises:
         ModelImportError: torch.export cannot export the module.
@@ -50,8 +50,8 @@ def exported(
         return _ready(model, "program", None)
     if not isinstance(model, package.nn.Module):
         raise ArgumentError(
-            "from_torch: takes a torch.nn.Module, an ExportedProgram or the path of a .pt2 file, got "
-            f"{type(model).__name__}",
+            "from_torch: takes a torch.nn.Module, an ExportedProgram or the path of a .pt2 file, "
+            f"got {type(model).__name__}",
             source=current_source(),
             hint="gc.from_torch(module, (example_input,))",
         )
@@ -95,7 +95,7 @@ def _loaded(package: Any, path: Path) -> Any:
         raise ModelFileError(
             f"from_torch: {path.name} is not a program that torch.export.save wrote: {error}",
             source=current_source(),
-            hint="files of torch.save hold pickled code and are not read: load the module and pass it",
+            hint="files of torch.save hold pickled code and are not read: pass the module itself",
         ) from error
 
 

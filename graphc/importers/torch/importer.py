@@ -144,5 +144,6 @@ def _typed(result: Any, dtypes: Sequence[np.dtype[Any] | None]) -> Any:
 
 
 def _in_dtype(value: Any, dtype: np.dtype[Any] | None) -> Any:
-    wrong = isinstance(value, Tensor) and dtype is not None and value.dtype != dtype
-    return cast(value, dtype) if wrong else value
+    if dtype is None or not isinstance(value, Tensor) or value.dtype == dtype:
+        return value
+    return cast(value, dtype)

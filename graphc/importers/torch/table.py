@@ -14,6 +14,7 @@ from graphc.importers.torch.families import (
     detection,
     elementwise,
     indexing,
+    losses,
     matrices,
     normalization,
     randoms,
@@ -24,8 +25,8 @@ from graphc.importers.torch.families import (
 )
 
 _FAMILIES: Final = (
-    *(attention, control, convolutions, creation, detection, elementwise, indexing, matrices),
-    *(normalization, randoms, reductions, resizing, shapes, sizes),
+    *(attention, control, convolutions, creation, detection, elementwise, indexing),
+    *(losses, matrices, normalization, randoms, reductions, resizing, shapes, sizes),
 )
 
 RULES: Final[Mapping[str, Rule]] = {

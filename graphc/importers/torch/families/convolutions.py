@@ -47,7 +47,12 @@ def _convolution(
         ]
     else:
         pads = [(p, p) for p in _each(padding, rank)]
-    how = {"strides": strides, "pads": pads, "dilation": dilations, "groups": groups}
+    how: dict[str, Any] = {
+        "strides": strides,
+        "pads": pads,
+        "dilation": dilations,
+        "groups": groups,
+    }
     if transposed:
         y = conv_transpose(x, w, output_padding=_each(output_padding, rank), **how)
     else:
@@ -113,7 +118,7 @@ def _max_pool(places: bool) -> Any:
                 "dilation": _each(dilation, rank),
                 "ceil": ceil,
             }
-            found = max_pool_places(x, **how) if places else (max_pool_first(x, **how),)
+            found: Any = max_pool_places(x, **how) if places else (max_pool_first(x, **how),)
             found = tuple(ops.squeeze(t, 0) for t in found) if single else found
             return found if places else found[0]
 

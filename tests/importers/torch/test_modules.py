@@ -1,0 +1,226 @@
+"""Modules: names, buffers, training, named sizes, control flow, files, refusals."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import graphc as gc  # noqa: E402
+from graphc.errors import ArgumentError, ModelFileError, ModelImportError  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def without_warnings() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch.export
+        yield
+
+
+class Net(nn.Module):
+    """Convolution, batch norm, a counter as a buffer, a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.head = nn.Linear(4, 3)
+        self.register_buffer("calls", torch.zeros(()))
+        self.head.bias.requires_grad_(False)
+
+    def forward(self, x: Any) -> Any:
+        self.calls.add_(1)
+        x = torch.relu(self.norm(self.conv(x)))
+        return self.head(x.mean((2, 3)))
+
+
+BATCH = torch.export.Dim("batch", min=1, max=1024)
+
+
+def double() -> Any:
+    torch.manual_seed(0)
+    return Net().double()
+
+
+def test_names_are_those_of_the_state_dict() -> None:
+    module = double()
+    layer = gc.from_torch(module, (torch.randn(2, 1, 5, 5).double(),), dynamic_shapes=({0: BATCH},))
+    assert str(layer.inputs["x"].shape[0]) == "batch"
+    alone = layer.to_graph()
+    used = {n for n in module.state_dict() if n != "norm.num_batches_tracked"}
+    assert set(alone.graph.variables) == used == set(alone.variables)
+    trainable = {v.name for v in alone.variables.values() if v.trainable}
+    assert trainable == {n for n, p in module.named_parameters() if p.requires_grad}
+    for count in (1, 7):
+        x = torch.randn(count, 1, 5, 5).double()
+        with gc.Session(alone.graph) as session:
+            got = session.run(alone.outputs["output_0"], {alone.inputs["x"]: x.numpy()})
+        np.testing.assert_allclose(got, module.eval()(x).detach().numpy(), rtol=1e-9)
+    chosen = gc.from_torch(module, (x,), trainable="head.*").to_graph()
+    assert [v.name for v in chosen.variables.values() if v.trainable] == [
+        "head.weight",
+        "head.bias",
+    ]
+
+
+def test_ten_steps_of_training_equal_those_of_pytorch_and_go_back() -> None:
+    """Parameters, moving averages and counters; then the values go back into the module."""
+    module = double()
+    x, y = torch.randn(6, 1, 5, 5).double(), torch.randint(0, 3, (6,))
+    layer = gc.from_torch(module, (x,), training=True)
+    with gc.Graph() as graph:
+        images = gc.placeholder(("batch", 1, 5, 5), "float64", name="images")
+        logits = gc.from_torch(module, (x,), training=True, dynamic_shapes=({0: BATCH},))(images)
+        labels = gc.placeholder(("batch",), "int32", name="labels")
+        loss = gc.reduce_mean(gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=labels))
+        train = gc.minimize(loss, optax.adamw(1e-2, weight_decay=0.01))
+    assert list(layer.outputs) == ["output_0"]
+    module.train()
+    chosen = [p for p in module.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(chosen, lr=1e-2, weight_decay=0.01)
+    with gc.Session(graph) as session:
+        for _ in range(10):
+            session.run(train, {images: x.numpy(), labels: y.numpy().astype(np.int32)})
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(module(x), y).backward()
+            optimizer.step()
+        for name, value in module.state_dict().items():
+            got = np.asarray(session.get(name))
+            np.testing.assert_allclose(got, value.numpy(), rtol=1e-9, atol=1e-12, err_msg=name)
+        again = double()
+        found = {name: torch.from_numpy(np.array(session.get(name))) for name in again.state_dict()}
+    again.load_state_dict(found)
+    np.testing.assert_allclose(again.eval()(x).detach(), module.eval()(x).detach(), rtol=1e-9)
+
+
+def test_dropout_draws_from_the_streams_of_the_graph() -> None:
+    module = nn.Sequential(nn.Dropout(0.5))
+    x = torch.ones(1000)
+    alone = gc.from_torch(module, (x,), training=True).to_graph(seed=3)
+    with gc.Session(alone.graph) as session:
+        a, b = (
+            np.asarray(session.run(alone.outputs["output_0"], {alone.inputs["input"]: x.numpy()}))
+            for _ in range(2)
+        )
+    assert not np.array_equal(a, b) and set(np.unique(a)) == {0.0, 2.0}
+    assert 400 < (a == 0).sum() < 600
+    alone = gc.from_torch(module, (x,)).to_graph()
+    with gc.Session(alone.graph) as session:
+        same = session.run(alone.outputs["output_0"], {alone.inputs["input"]: x.numpy()})
+    np.testing.assert_array_equal(same, x.numpy())
+
+
+def test_results_in_nests_and_keyword_arguments() -> None:
+    class Nested(nn.Module):
+        def forward(self, x: Any, *, scale: Any) -> Any:
+            return {"twice": x * 2, "both": (x, x * scale)}
+
+    x = torch.arange(3.0)
+    layer = gc.from_torch(Nested(), (x,), {"scale": torch.tensor(5.0)})
+    with gc.Graph() as graph:
+        found = layer(gc.constant(x.numpy()), scale=np.float32(5))
+    with gc.Session(graph) as session:
+        got = session.run(found)
+    np.testing.assert_array_equal(got["both"][1], [0, 5, 10])
+    np.testing.assert_array_equal(got["twice"], [0, 2, 4])
+
+
+def test_tied_weights_are_one_variable() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(5, 4)
+            self.head = nn.Linear(4, 5, bias=False)
+            self.head.weight = self.embed.weight
+
+        def forward(self, ids: Any) -> Any:
+            return self.head(self.embed(ids))
+
+    alone = gc.from_torch(Tied(), (torch.tensor([1, 2]),)).to_graph()
+    assert len(alone.graph.variables) == 1
+
+
+def test_branches_and_loops() -> None:
+    class Branch(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,))
+
+    for sign in (1, -1):
+        x = torch.ones(3) * sign
+        alone = gc.from_torch(Branch(), (x,)).to_graph()
+        with gc.Session(alone.graph) as session:
+            got = session.run(alone.outputs["output_0"], {alone.inputs["x"]: x.numpy()})
+        np.testing.assert_array_equal(got, Branch()(x).numpy())
+
+
+def test_sizes_are_computed_with_their_names() -> None:
+    class Sizes(nn.Module):
+        def forward(self, x: Any) -> Any:
+            n, t = x.shape
+            return x.reshape(n * t) / t, torch.arange(t) + n
+
+    time = torch.export.Dim("time", min=2, max=99)
+    layer = gc.from_torch(Sizes(), (torch.ones(2, 3),), dynamic_shapes=({0: BATCH, 1: time},))
+    alone = layer.to_graph()
+    assert str(alone.outputs["output_0"].shape[0]) == "batch*time"
+    x = np.ones((4, 5), np.float32)
+    with gc.Session(alone.graph) as session:
+        got = session.run(list(alone.outputs.values()), {alone.inputs["x"]: x})
+    np.testing.assert_allclose(got[0], x.reshape(-1) / 5)
+    np.testing.assert_array_equal(got[1], np.arange(5) + 4)
+
+
+def test_all_that_is_missing_with_the_lines_of_the_model() -> None:
+    class Missing(nn.Module):
+        def forward(self, x: Any) -> Any:
+            a = torch.linalg.svdvals(x)
+            return a, torch.nonzero(x), torch.geqrf(x)
+
+    with pytest.raises(ModelImportError) as caught:
+        gc.from_torch(Missing(), (torch.ones(3, 3),))
+    text = str(caught.value)
+    assert "aten.geqrf.default is not imported" in text and "test_modules.py:" in text
+    assert "aten.nonzero.default has a result whose size depends on values" in text
+
+
+def test_nodes_carry_the_line_of_the_model() -> None:
+    alone = gc.from_torch(double(), (torch.randn(2, 1, 5, 5).double(),)).to_graph()
+    sources = {str(node.source) for node in alone.graph.nodes}
+    assert any(source.startswith("test_modules.py:") for source in sources)
+
+
+def test_a_saved_program(tmp_path: Path) -> None:
+    module = double().eval()
+    x = torch.randn(2, 1, 5, 5).double()
+    torch.export.save(torch.export.export(module, (x,)), tmp_path / "m.pt2")
+    alone = gc.from_torch(tmp_path / "m.pt2").to_graph()
+    with gc.Session(alone.graph) as session:
+        got = session.run(alone.outputs["output_0"], {alone.inputs["x"]: x.numpy()})
+    np.testing.assert_allclose(got, module(x).detach().numpy(), rtol=1e-9)
+
+
+def test_mistakes(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="example inputs, which are missing"):
+        gc.from_torch(double())
+    with pytest.raises(ArgumentError, match=r"takes a torch\.nn\.Module"):
+        gc.from_torch(3)
+    with pytest.raises(ModelFileError, match="there is no file"):
+        gc.from_torch(tmp_path / "none.pt2")
+    torch.save(double(), tmp_path / "m.pt")
+    with pytest.raises(ModelFileError, match=r"is not a program that torch\.export\.save wrote"):
+        gc.from_torch(tmp_path / "m.pt")
+
+    class Decides(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(ModelImportError, match=r"torch\.export cannot export Decides"):
+        gc.from_torch(Decides(), (torch.ones(3),))
