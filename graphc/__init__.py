@@ -45,6 +45,10 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.build import variables as variables
     from graphc.config import CompileOptions as CompileOptions
     from graphc.data import Bucketing as Bucketing
+    from graphc.divergence.comparing import compare as compare
+    from graphc.divergence.records import Record as Record
+    from graphc.divergence.result import Comparison as Comparison
+    from graphc.divergence.runs import Run as Run
     from graphc.importers.core.model import ImportedModel as ImportedModel
     from graphc.importers.core.model_graph import ModelGraph as ModelGraph
     from graphc.ir import Node as Node
@@ -90,6 +94,10 @@ _NAMES: Final[dict[str, str]] = {
     ),
     "config": "CompileOptions",
     "data": "Bucketing",
+    "divergence.comparing": "compare",
+    "divergence.records": "Record",
+    "divergence.result": "Comparison",
+    "divergence.runs": "Run",
     "importers.core.model": "ImportedModel",
     "importers.core.model_graph": "ModelGraph",
     "ir": "Node Program Tensor Variable",
