@@ -93,7 +93,7 @@ def compare(
     """
     model: Any = a
     if not isinstance(a, (Graph, Session)):
-        if not isinstance(getattr(model, "graph", None), Graph):
+        if not isinstance(getattr(model, "outputs", None), Mapping):
             raise AttributeValueError(
                 f"compare: the first argument must be a graph or a session, got {type(a).__name__}",
                 hint="gc.compare(session, feeds=..., fetches=...); for an imported model, "
@@ -210,12 +210,13 @@ def _located(
 def _row(found: Located, blamed: str | None = None, known: float | None = None) -> Divergence:
     seen = found.seen
     node = seen.segment.node
+    name, source = found.name_and_source
     worst = max(seen.local, key=lambda each: each.ratio)
     apart = difference(seen.values[0], seen.values[-1]) if known is None else known
     return Divergence(
-        node=node.name or node.op.name,
+        node=name,
         op=node.op.name,
-        source=str(node.source or ""),
+        source=source,
         tensor=seen.tensor.name,
         type=str(seen.tensor.type),
         nodes=tuple(n.name or n.op.name for n in seen.segment.nodes if n.op.name != "Constant"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +24,21 @@ class Located(NamedTuple):
     Attributes:
         seen: the value with the fault.
         inside: the loops around it, outermost first, such as "Scan 'lstm', iteration 3".
+        turn: how many iterations the innermost loop had made.
     """
 
     seen: Seen
     inside: tuple[str, ...] = ()
+    turn: int = 0
+
+    @property
+    def name_and_source(self) -> tuple[str, str]:
+        """The name and the line of the node; in a loop of repeated blocks, those of its block."""
+        node = self.seen.segment.node
+        name, source = node.name or node.op.name, node.source
+        if source is not None and self.turn < len(source.turns):
+            name, source = source.turns[self.turn]
+        return name, str(source or "")
 
 
 def first_fault(program: Program, side: ProgramSide) -> Located | None:
@@ -56,6 +68,7 @@ def innermost(found: Located, side: ProgramSide) -> Located:
     values = probe.all_values(side.inputs)
     inner: list[Located] = []
     bodies: dict[int, tuple[ProgramSide, Level, Probe]] = {}
+    turns = count()
 
     def run(number: int, inputs: Sequence[Array], which: str) -> Sequence[Array] | None:
         if number not in bodies:
@@ -65,10 +78,11 @@ def innermost(found: Located, side: ProgramSide) -> Located:
             bodies[number] = made
         body, level, outputs = bodies[number]
         body.with_inputs(inputs)
+        turn = next(turns)
         for seen in level.compare([inputs_of(level.program, body)]):
             if seen.ratio > 1.0:
                 label = f"{node.op.name} {node.name!r}" + (f", {which}" if which else "")
-                inner.append(innermost(Located(seen, (*found.inside, label)), body))
+                inner.append(innermost(Located(seen, (*found.inside, label), turn), body))
                 return None
         known = outputs.all_values(inputs)
         return [known[t] for t in mine.regions[number].output_tensors()]
