@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from graphc._version import __version__
+from graphc.cli.compare_arguments import add_compare_arguments
 from graphc.cli.launch_arguments import add_launch_arguments
 from graphc.cli.parser import Parser, add_command
 from graphc.cli.serve_arguments import add_serve_arguments
@@ -372,6 +373,7 @@ _COMMANDS: dict[str, Callable[[Parser], None]] = {
     "devices": _devices,
     "cache": _cache,
     "opt": _opt,
+    "compare": add_compare_arguments,
     "serve": add_serve_arguments,
     "launch": add_launch_arguments,
 }

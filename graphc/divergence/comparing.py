@@ -101,7 +101,9 @@ def compare(
             )
         if fetches is None:
             fetches = list(model.outputs.values())
-        feeds = {model.inputs.get(k, k) if isinstance(k, str) else k: v for k, v in (feeds or {}).items()}
+        feeds = {
+            model.inputs.get(k, k) if isinstance(k, str) else k: v for k, v in (feeds or {}).items()
+        }
     if fetches is None:
         raise FetchError("compare: no fetches were given", hint="pass fetches=[train, loss]")
     source = a if isinstance(a, (Graph, Session)) else model.graph

@@ -103,9 +103,7 @@ def _body(
     inputs = body.input_tensors()
     if not counterparts(body, mine.input_tensors()).keys() >= {*inputs}:
         return None
-    inner = ProgramSide(
-        mine, [], side.device, side.label, side.least, side.least_of_products
-    )
+    inner = ProgramSide(mine, [], side.device, side.label, side.least, side.least_of_products)
     return inner, Level(body, [inner]), Probe(mine, mine.output_tensors(), side.device)
 
 

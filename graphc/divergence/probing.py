@@ -73,9 +73,7 @@ class _Piece:
     ) -> None:
         made = dict.fromkeys(t for node in nodes for t in node.outputs)
         self.end = end
-        self.inputs = list(
-            dict.fromkeys(t for node in nodes for t in node.inputs if t not in made)
-        )
+        self.inputs = list(dict.fromkeys(t for node in nodes for t in node.inputs if t not in made))
         self.outputs = [t for t in made if t in wanted or last.get(t, -1) >= end]
         self._nodes = nodes
 
@@ -84,7 +82,9 @@ class _Piece:
         return jax.jit(to_function(as_program(self.inputs, self._nodes, self.outputs)))
 
 
-def as_program(inputs: Sequence[Tensor], nodes: Sequence[Node], outputs: Sequence[Tensor]) -> Program:
+def as_program(
+    inputs: Sequence[Tensor], nodes: Sequence[Node], outputs: Sequence[Tensor]
+) -> Program:
     """A program of these nodes."""
     return Program(
         "piece",

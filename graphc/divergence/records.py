@@ -50,7 +50,9 @@ class Record:
             ModelFileError: the file is not a record, or it is damaged.
         """
         header, start = _read_header(path)
-        return Record(os.fspath(path), header["label"], _Values(path, header, start), header["inputs"])
+        return Record(
+            os.fspath(path), header["label"], _Values(path, header, start), header["inputs"]
+        )
 
     @staticmethod
     def write(path: str | os.PathLike[str], definition: Definition, run: Run) -> Record:

@@ -133,7 +133,7 @@ class Ran:
 
     def __init__(self, definition: Definition, run: Run) -> None:
         self._definition = definition
-        self._device = _device(run.device)
+        self._device = device_of(run.device)
         self._options = run.options or CompileOptions(pipeline="O0", fuse_attention=False)
         self.label = run.label
         self.history = self._history(run)
@@ -145,7 +145,11 @@ class Ran:
         least = unit_of(as_dtype(_UNITS[narrow])) if narrow else 0.0
         products = _TF32 if self._device.platform == "gpu" else 0.0
         inputs = dict(
-            zip([p.name for p in self._definition.program.inputs], self._definition.inputs, strict=True)
+            zip(
+                [p.name for p in self._definition.program.inputs],
+                self._definition.inputs,
+                strict=True,
+            )
         )
         values = [inputs[port.name] for port in program.inputs]
         return ProgramSide(program, values, self._device, self.label, least, max(least, products))
@@ -193,7 +197,12 @@ def _position(wanted: str, steps: Sequence[tuple[str, Program, Program]]) -> int
     return runs[int(number) - 1]
 
 
-def _device(name: str | None) -> jax.Device:
+def device_of(name: str | None) -> jax.Device:
+    """The device of a run.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
     if name is None:
         return default_device()
     found = find_devices(name)

@@ -23,7 +23,10 @@ _NODES = 48  # that are compiled at once
 _BYTES = 1 << 27
 _SEEDS = (1, 2, 3)
 _SPREAD = 1.5  # of random numbers: their products are the rounding errors, in rounding units
-_QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # to compile
+_QUICK = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+}  # to compile
 
 
 class Segment(NamedTuple):
@@ -134,9 +137,7 @@ class Block:
     def _function(self) -> Callable[..., Any]:
         inner = {t: Tensor(t.type, t.name) for t in self.cuts}
         nodes = dict.fromkeys(n for s in self.segments for n in s.nodes)
-        program = as_program(
-            list(inner.values()), substitute(tuple(nodes), inner), self.tensors
-        )
+        program = as_program(list(inner.values()), substitute(tuple(nodes), inner), self.tensors)
         wide, originals = widened(program)
         constants = [t in self._constants for t in self.cuts]
 
@@ -155,9 +156,7 @@ class Block:
 
 def blocks_of(program: Program, segments: Sequence[Segment]) -> list[Block]:
     """The segments in blocks that are not too large to compile."""
-    constants = {
-        n.outputs[0]: n.attrs["value"] for n in program.nodes if n.op.name == "Constant"
-    }
+    constants = {n.outputs[0]: n.attrs["value"] for n in program.nodes if n.op.name == "Constant"}
     return [Block(some, constants) for some in _grouped(segments)]
 
 

@@ -143,7 +143,9 @@ def test_before_and_after_a_pass() -> None:
     graph, feeds, y = transformer()
     options = gc.CompileOptions()
     run = gc.Run(options, after="simplify-algebra")
-    assert gc.compare(graph, gc.Run(options, before="simplify-algebra"), feeds, fetches=y, run=run).ok
+    assert gc.compare(
+        graph, gc.Run(options, before="simplify-algebra"), feeds, fetches=y, run=run
+    ).ok
     with pytest.raises(UnknownNameError, match="no pass 'simplify-algebr' ran"):
         gc.compare(graph, gc.Run(options, after="simplify-algebr"), feeds, fetches=y)
     with pytest.raises(AttributeValueError, match="exclude each other"):
