@@ -25,6 +25,8 @@ def _iota(op: Operation) -> Any:
 
 
 def _broadcast_in_dim(op: Operation, x: Any) -> Any:
+    if isinstance(x, np.ndarray) and op.shape == ():
+        return x  # a constant, which reductions look at
     return lax.broadcast_in_dim(x, op.shape, op.ints("broadcast_dimensions"))
 
 
@@ -158,7 +160,7 @@ def _scatter(op: Operation, *operands: Any) -> Any:
             update_window_dims=tuple(form.update_window_dims),
             inserted_window_dims=tuple(form.inserted_window_dims),
             scatter_dims_to_operand_dims=tuple(form.scattered_dims_to_operand_dims),
-            operand_batching_dims=tuple(form.operand_batching_dims),
+            operand_batching_dims=tuple(form.input_batching_dims),
             scatter_indices_batching_dims=tuple(form.scatter_indices_batching_dims),
         ),
         indices_are_sorted=bool(op.number("indices_are_sorted")),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
 from graphc.importers.stablehlo.elementwise import CHLO
-from graphc.importers.stablehlo.operation import NotKnownError, Operation
+from graphc.importers.stablehlo.operation import NotKnownError, Operation, parse_type
 
 Rule = Callable[..., Any]
 
@@ -122,13 +123,12 @@ def _keys(op: Operation, count: int) -> tuple[list[int], bool]:
     comparator is asked: it is called with numbers."""
     compare = op.function()
     types = [argument.type for argument in op.block().arguments]
-    from graphc.importers.stablehlo.operation import parse_type
-
     dtypes = [parse_type(str(types[2 * i]))[1] for i in range(count)]
 
     def less(left: Sequence[int], right: Sequence[int]) -> bool:
         pairs = [(np.asarray(a, t), np.asarray(b, t)) for a, b, t in zip(left, right, dtypes, strict=True)]
-        return bool(compare(*(value for pair in pairs for value in pair))[0])
+        with jax.ensure_compile_time_eval():
+            return bool(compare(*(value for pair in pairs for value in pair))[0])
 
     zero = [0] * count
 
