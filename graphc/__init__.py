@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.divergence.runs import Run as Run
     from graphc.importers.core.model import ImportedModel as ImportedModel
     from graphc.importers.core.model_graph import ModelGraph as ModelGraph
+    from graphc.importers.files import import_model as import_model
     from graphc.importers.stablehlo.model import from_stablehlo as from_stablehlo
     from graphc.ir import Node as Node
     from graphc.ir import Program as Program
@@ -101,6 +102,7 @@ _NAMES: Final[dict[str, str]] = {
     "divergence.runs": "Run",
     "importers.core.model": "ImportedModel",
     "importers.core.model_graph": "ModelGraph",
+    "importers.files": "import_model",
     "importers.stablehlo.model": "from_stablehlo",
     "ir": "Node Program Tensor Variable",
     "jaxpr": "from_jax register_op",

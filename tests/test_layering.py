@@ -39,7 +39,7 @@ INNER_ORDERS = {
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"
     ),
-    "importers": "core <- onnx, stablehlo, tensorflow, torch, weights",
+    "importers": "core <- onnx, stablehlo, tensorflow, torch, weights <- files <- artifacts",
     "serving": (
         "config_checks <- config, failures <- protocol, batching <- models <- endpoints, streams "
         "<- transports <- client_sessions <- server, client"

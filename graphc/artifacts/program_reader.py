@@ -333,7 +333,7 @@ def _read(data: bytes) -> dict[str, Any]:
     import jax.extend.mlir.ir as ir
 
     try:
-        if data.startswith(_BYTECODE) or b"module" in data[:_BEGINNING] and b"func" in data:
+        if data.startswith(_BYTECODE) or (b"module" in data[:_BEGINNING] and b"func" in data):
             try:
                 return findings(parse_module(data))
             except UnicodeDecodeError:  # not text, but what JAX has exported

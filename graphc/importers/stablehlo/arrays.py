@@ -83,11 +83,15 @@ def _convolution(op: Operation, x: Any, kernel: Any) -> Any:
     form = stablehlo.ConvDimensionNumbers(op.attribute("dimension_numbers"))
     spatial = len(form.input_spatial_dimensions)
     turned = op.array("window_reversal") if op.has("window_reversal") else np.zeros(spatial)
-    axes = [a for a, is_turned in zip(form.kernel_spatial_dimensions, turned, strict=True) if is_turned]
+    axes = [
+        a for a, is_turned in zip(form.kernel_spatial_dimensions, turned, strict=True) if is_turned
+    ]
     if axes:
         kernel = lax.rev(kernel, axes)
     ones = (1,) * spatial
-    padding = op.array("padding").reshape(spatial, 2) if op.has("padding") else np.zeros((spatial, 2))
+    padding = (
+        op.array("padding").reshape(spatial, 2) if op.has("padding") else np.zeros((spatial, 2))
+    )
     return lax.conv_general_dilated(
         x,
         kernel,
@@ -96,13 +100,21 @@ def _convolution(op: Operation, x: Any, kernel: Any) -> Any:
         lhs_dilation=op.ints("lhs_dilation", ones),
         rhs_dilation=op.ints("rhs_dilation", ones),
         dimension_numbers=lax.ConvDimensionNumbers(
-            (form.input_batch_dimension, form.input_feature_dimension, *form.input_spatial_dimensions),
+            (
+                form.input_batch_dimension,
+                form.input_feature_dimension,
+                *form.input_spatial_dimensions,
+            ),
             (
                 form.kernel_output_feature_dimension,
                 form.kernel_input_feature_dimension,
                 *form.kernel_spatial_dimensions,
             ),
-            (form.output_batch_dimension, form.output_feature_dimension, *form.output_spatial_dimensions),
+            (
+                form.output_batch_dimension,
+                form.output_feature_dimension,
+                *form.output_spatial_dimensions,
+            ),
         ),
         feature_group_count=op.number("feature_group_count", 1),
         batch_group_count=op.number("batch_group_count", 1),

@@ -15,13 +15,13 @@ from jax.extend import mlir
 from jax.extend.mlir.dialects import stablehlo
 
 from graphc.build.specs import TensorSpec
+from graphc.errors import ModelImportError
 from graphc.importers.core.model import ImportedModel, ModelSource
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, with_trainable
 from graphc.importers.stablehlo.evaluate import Module
 from graphc.importers.stablehlo.operation import NotKnownError
 from graphc.importers.stablehlo.reading import Read, read
-from graphc.errors import ModelImportError
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
@@ -126,7 +126,11 @@ def _outputs(module: Module) -> list[str]:
     """The results, by the names that JAX gives them: "result['logits']" is "logits"."""
     count = len(module.outputs)
     names = []
-    rows = module.main.attributes["res_attrs"] if "res_attrs" in module.main.attributes else [{}] * count
+    rows = (
+        module.main.attributes["res_attrs"]
+        if "res_attrs" in module.main.attributes
+        else [{}] * count
+    )
     for number in range(count):
         row = rows[number]
         text = str(row["jax.result_info"].value) if "jax.result_info" in row else ""
@@ -146,9 +150,7 @@ def _refusals(module: Module, found: Read) -> list[Refusal]:
     }
     with jax.enable_x64(found.wide):
         try:
-            jax.eval_shape(
-                lambda xs, ws: module.evaluate(xs, ws, refusals), structs, weights
-            )
+            jax.eval_shape(lambda xs, ws: module.evaluate(xs, ws, refusals), structs, weights)
         except Exception as error:  # zeros instead of results may not fit
             if not refusals:
                 refusals.append(Refusal("the program", f"is not imported: {error}"[:300]))
@@ -156,7 +158,11 @@ def _refusals(module: Module, found: Read) -> list[Refusal]:
 
 
 def _visible(
-    module: Module, wide: bool, max_trips: int | None, model: ImportedModel, inputs: Sequence[Tensor]
+    module: Module,
+    wide: bool,
+    max_trips: int | None,
+    model: ImportedModel,
+    inputs: Sequence[Tensor],
 ) -> Sequence[Tensor]:
     """The program as visible nodes."""
     names = list(module.weights)
@@ -187,14 +193,15 @@ def _opaque(module: Module, found: Read) -> Any:
 
 def _as_exported(module: Module, found: Read) -> Any:
     """The program in the form of `jax.export`: a program of the same types, with other code."""
+
     def same_types(*xs: Any) -> list[Any]:
         return [jnp.zeros(*each) for each in module.outputs]
 
     structs = [jax.ShapeDtypeStruct(*each) for each in module.inputs]
     with jax.enable_x64(found.wide):
-        template = jax.export.export(
-            jax.jit(same_types, keep_unused=True), platforms=("cpu",)
-        )(*structs)
+        template = jax.export.export(jax.jit(same_types, keep_unused=True), platforms=("cpu",))(
+            *structs
+        )
     version = stablehlo.get_minimum_version()  # which every JAX reads
     try:
         code = mlir.serialize_portable_artifact(found.module, version)

@@ -142,7 +142,9 @@ def _from_text(text: str, shape: tuple[int, ...], dtype: DType) -> Array:
     count = int(np.prod(shape, dtype=np.int64))
     if flat.size not in (1, count):
         raise NotKnownError(f"the constant {text[:60]}")
-    return np.ascontiguousarray(np.broadcast_to(flat, (count,)) if flat.size == 1 else flat).reshape(shape)
+    return np.ascontiguousarray(
+        np.broadcast_to(flat, (count,)) if flat.size == 1 else flat
+    ).reshape(shape)
 
 
 def _scalar(word: str, dtype: DType) -> Any:

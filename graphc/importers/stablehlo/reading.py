@@ -200,7 +200,8 @@ def _lowered(exported: Any, avals: Any) -> Any:
     module.operation.write_bytecode(code)
     try:
         refined = mlir.refine_polymorphic_shapes(
-            code.getvalue(), enable_shape_assertions=True,
+            code.getvalue(),
+            enable_shape_assertions=True,
             validate_static_shapes=True,
             enable_shardy=bool(all_settings().get(SHARDY, True)),
         )

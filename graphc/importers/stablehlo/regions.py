@@ -110,7 +110,9 @@ def _sort(op: Operation, *xs: Any) -> Any:
     axis, stable = op.number("dimension", -1), bool(op.number("is_stable"))
     if ascending:
         order = [*keys, *(i for i in range(len(xs)) if i not in keys)]
-        results = lax.sort([xs[i] for i in order], dimension=axis, is_stable=stable, num_keys=len(keys))
+        results = lax.sort(
+            [xs[i] for i in order], dimension=axis, is_stable=stable, num_keys=len(keys)
+        )
         return [results[order.index(i)] for i in range(len(xs))]
     (key,) = keys
     x = xs[key]
@@ -126,7 +128,10 @@ def _keys(op: Operation, count: int) -> tuple[list[int], bool]:
     dtypes = [parse_type(str(types[2 * i]))[1] for i in range(count)]
 
     def less(left: Sequence[int], right: Sequence[int]) -> bool:
-        pairs = [(np.asarray(a, t), np.asarray(b, t)) for a, b, t in zip(left, right, dtypes, strict=True)]
+        pairs = [
+            (np.asarray(a, t), np.asarray(b, t))
+            for a, b, t in zip(left, right, dtypes, strict=True)
+        ]
         with jax.ensure_compile_time_eval():
             return bool(compare(*(value for pair in pairs for value in pair))[0])
 

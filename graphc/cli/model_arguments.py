@@ -1,4 +1,4 @@
-"""The arguments of `graphc compare`."""
+"""The arguments of `graphc compare` and `graphc import`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from graphc.cli.parser import Parser
 from graphc.cli.shared_arguments import (
     add_json,
     add_pipeline,
+    add_platforms,
     add_progress,
+    add_size,
+    add_tolerance,
     positive,
     takes_script,
 )
@@ -59,4 +62,46 @@ def add_compare_arguments(parser: Parser) -> None:
         "--rows", type=positive, default=40, metavar="N", help="rows of the table (default: 40)"
     )
     add_progress(parser)
+    add_json(parser)
+
+
+def add_import_arguments(parser: Parser) -> None:
+    """Imports a model of another framework and writes it as an artifact, for graphc run and serve.
+
+    graphc import resnet50.onnx -o resnet50.gcx --validate
+    graphc import bert.pt2 --trainable "classifier.*"
+    graphc import program.mlir
+    graphc import saved_model_folder --signature serving_default
+
+    The format is that of the file: .onnx, .pt2, .pb, .pbtxt, .meta, .mlir, .stablehlo, .jax, or the
+    folder of a SavedModel.
+    """
+    parser.set_defaults(module="import_model")
+    parser.add_argument("file", metavar="FILE", help="the model: a file, or a folder")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="the artifact (default: NAME.gcx in this folder)"
+    )
+    parser.add_argument(
+        "--trainable",
+        metavar="NAME,NAME",
+        help="the weights that training updates: patterns such as 'classifier.*', or all or none",
+    )
+    add_size(parser)
+    parser.add_argument(
+        "--result",
+        action="append",
+        default=[],
+        dest="results",
+        metavar="NAME",
+        help="a result of a GraphDef; may be repeated",
+    )
+    parser.add_argument("--signature", metavar="NAME", help="the signature of a SavedModel")
+    add_platforms(parser)
+    parser.add_argument(
+        "--validate",
+        action="store_true",
+        help="run the file in its own framework too, on the same random inputs, and print errors "
+        "and latencies; exit code 1 if they differ",
+    )
+    add_tolerance(parser, "how large an error may be, as a fraction of the largest value")
     add_json(parser)
