@@ -109,8 +109,10 @@ def _other(text: str, ran: Run) -> Other:
         return replace(alone, options=replace(options, pipeline=text))
     if text in _PRECISIONS:
         return replace(alone, options=replace(options, precision=text))
-    if colon and kind in ("before", "after"):
-        return replace(alone, **{kind: name})
+    if colon and kind == "before":
+        return replace(alone, before=name)
+    if colon and kind == "after":
+        return replace(alone, after=name)
     if text.startswith("/") and not Path(text).exists():
         return replace(ran, device=text)
     return Record.open(text)

@@ -48,7 +48,7 @@ def add_compare_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--against",
         metavar="WHAT",
-        help="the other run: none (no passes, the default), a pipeline, bf16 or f16, before:PASS or "
+        help="the other run: none (no passes, the default), a pipeline, bf16, f16, before:PASS, "
         "after:PASS, a device, or a file written by --record",
     )
     parser.add_argument(

@@ -226,6 +226,6 @@ def _row(found: Located, blamed: str | None = None, known: float | None = None) 
         errors=tuple(each.relative for each in seen.local),
         ratios=tuple(each.ratio for each in seen.local),
         inside=found.inside,
-        index=worst.index,
+        index=worst.at,
         blamed=blamed,
     )

@@ -92,7 +92,7 @@ class ProgramSide:
 
 
 def counterparts(program: Program, mine: Sequence[Tensor]) -> dict[Tensor, Tensor]:
-    """Tensor of `program` -> the one of `mine` that is the same object, or has its name and type."""
+    """Tensor of `program` -> the same one among `mine`, or one of its name and type."""
     same = set(mine)
     names: dict[str, list[Tensor]] = {}
     for tensor in mine:

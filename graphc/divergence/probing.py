@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -101,7 +102,7 @@ def size_in_bytes(tensor: Tensor) -> int:
 
 def elements(tensor: Tensor) -> int:
     """The number of elements of a tensor without named sizes."""
-    return int(np.prod(tensor.type.shape, dtype=np.int64))
+    return math.prod(size for size in tensor.type.shape if isinstance(size, int))
 
 
 def _cut(nodes: Sequence[Node]) -> Iterator[tuple[int, int]]:

@@ -21,14 +21,14 @@ class Deviation(NamedTuple):
         error: of the worst element: the one with the largest `ratio`.
         allowed: what rounding explains there.
         ratio: `error / allowed`. Above 1 it is a fault.
-        index: of the worst element.
+        at: the index of the worst element.
         relative: the largest error, as a fraction of the largest element.
     """
 
     error: float
     allowed: float
     ratio: float
-    index: tuple[int, ...]
+    at: tuple[int, ...]
     relative: float
 
 

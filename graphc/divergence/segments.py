@@ -1,4 +1,4 @@
-"""The reference of a comparison: each value computed in float64 from a run's own values before it."""
+"""The reference of a comparison: each value in float64, from a run's own values before it."""
 
 from __future__ import annotations
 

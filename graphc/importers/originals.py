@@ -46,7 +46,7 @@ def original_of(
 def _onnx(path: str, model: ImportedModel) -> tuple[str, Original]:
     names = list(model.outputs)
     try:
-        import onnxruntime
+        import onnxruntime  # type: ignore[import-untyped]
     except ImportError:
         pass
     else:

@@ -70,12 +70,9 @@ def _dimension_size(op: Operation, x: Any) -> Any:
 
 
 def _dot(op: Operation, x: Any, y: Any) -> Any:
-    names = ("contracting_dimensions", "batching_dimensions")
     form = stablehlo.DotDimensionNumbers(op.attribute("dot_dimension_numbers"))
-    pairs = [
-        tuple(tuple(getattr(form, f"{side}_{name}")) for side in ("lhs", "rhs")) for name in names
-    ]
-    contracting, batch = pairs
+    contracting = tuple(form.lhs_contracting_dimensions), tuple(form.rhs_contracting_dimensions)
+    batch = tuple(form.lhs_batching_dimensions), tuple(form.rhs_batching_dimensions)
     return lax.dot_general(x, y, (contracting, batch), preferred_element_type=op.dtype)
 
 

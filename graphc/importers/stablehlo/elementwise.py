@@ -13,7 +13,7 @@ from graphc.importers.stablehlo.operation import NotKnownError, Operation
 
 Rule = Callable[..., Any]
 
-_SAME = {
+_SAME: Mapping[str, Callable[..., Any]] = {
     "abs": lax.abs, "add": lax.add, "atan2": lax.atan2, "cbrt": lax.cbrt, "ceil": lax.ceil,
     "clamp": lax.clamp, "complex": lax.complex, "cosine": lax.cos, "count_leading_zeros": lax.clz,
     "divide": lax.div, "exponential": lax.exp, "exponential_minus_one": lax.expm1,
@@ -28,7 +28,7 @@ _SAME = {
 }  # fmt: skip
 
 # Operations of CHLO, which occur as composites, custom calls or operations.
-CHLO = {
+CHLO: Mapping[str, Callable[..., Any]] = {
     "acos": lax.acos, "acosh": lax.acosh, "asin": lax.asin, "asinh": lax.asinh, "atan": lax.atan,
     "atanh": lax.atanh, "bessel_i1e": lax.bessel_i1e, "cosh": lax.cosh, "digamma": lax.digamma,
     "erf": lax.erf, "erf_inv": lax.erf_inv, "erfc": lax.erfc, "lgamma": lax.lgamma,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -173,7 +174,7 @@ def _visible(
         return [jnp.asarray(value) for value in results]
 
     call = from_jax(function, name=model.name, max_trip_count=max_trips)
-    with jax.enable_x64(wide or bool(jax.config.jax_enable_x64)):
+    with jax.enable_x64(True) if wide else nullcontext():
         results: Sequence[Tensor] = call(list(inputs), weights)
     return results
 

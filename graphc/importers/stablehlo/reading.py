@@ -64,17 +64,17 @@ def read(source: Any, sizes: Mapping[str, int]) -> Read:
     else:
         with ir.Context():
             found = findings(mlir.deserialize_portable_artifact(exported.mlir_module_serialized))
-    if exported is not None and exported.nr_devices != 1:
-        raise ModelImportError(
-            f"from_stablehlo: {name} is for {exported.nr_devices} devices",
-            source=current_source(),
-            hint="export it for one device",
-        )
-    if found["open"] or (exported is not None and _symbols(exported)):
-        module, found = _bound(name, exported, sizes), None
+    if exported is None:
+        if found["open"]:
+            raise ModelImportError(
+                f"from_stablehlo: {name} has open sizes",
+                source=current_source(),
+                hint="write it with fixed sizes, or pass what jax.export serialises",
+            )
+        module = parse_module(data)
     else:
-        module = parse_module(data) if exported is None else _module_of(exported)
-    found = findings(module) if found is None else found
+        module = _module_of(name, exported, sizes)
+    found = findings(module)
     _check(name, found)
     wide = bool({"i64", "ui64", "f64", "complex<f64>"} & {*found["types"]})
     return Read(name, module, wide)
@@ -147,33 +147,19 @@ def _deserialized(name: str, data: bytes) -> Any:
         ) from None
 
 
-def _module_of(exported: Any) -> Any:
-    """The module; of a program for several platforms, that for the first."""
-    if len(exported.platforms) > 1:
-        return _lowered(exported, exported.in_avals)
+def _module_of(name: str, exported: Any, sizes: Mapping[str, int]) -> Any:
+    """The module of an exported program, for the CPU and with values for its named sizes."""
+    if exported.nr_devices != 1:
+        raise ModelImportError(
+            f"from_stablehlo: {name} is for {exported.nr_devices} devices",
+            source=current_source(),
+            hint="export it for one device",
+        )
+    is_open = any(not isinstance(dim, int) for aval in exported.in_avals for dim in aval.shape)
+    if len(exported.platforms) > 1 or is_open:
+        return _lowered(exported, sizes)
     with ir.Context():
         return mlir.deserialize_portable_artifact(exported.mlir_module_serialized)
-
-
-def _symbols(exported: Any) -> list[str]:
-    """The named sizes of an exported program."""
-    dims = (dim for aval in exported.in_avals for dim in aval.shape)
-    return list(dict.fromkeys(str(dim) for dim in dims if not isinstance(dim, int)))
-
-
-def _bound(name: str, exported: Any, sizes: Mapping[str, int]) -> Any:
-    """The module with values for its named sizes."""
-    if exported is None:
-        raise ModelImportError(
-            f"from_stablehlo: {name} has open sizes",
-            source=current_source(),
-            hint="write it with fixed sizes, or pass what jax.export serialises",
-        )
-    avals = [
-        jax.ShapeDtypeStruct([_value(dim, sizes) for dim in aval.shape], aval.dtype)
-        for aval in exported.in_avals
-    ]
-    return _lowered(exported, avals)
 
 
 def _value(dim: Any, sizes: Mapping[str, int]) -> int:
@@ -190,12 +176,16 @@ def _value(dim: Any, sizes: Mapping[str, int]) -> int:
     return found
 
 
-def _lowered(exported: Any, avals: Any) -> Any:
+def _lowered(exported: Any, sizes: Mapping[str, int]) -> Any:
     """The module of a program for given sizes and the CPU."""
-    structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    structs = [
+        jax.ShapeDtypeStruct([_value(dim, sizes) for dim in aval.shape], aval.dtype)
+        for aval in exported.in_avals
+    ]
+    args, kwargs = jax.tree.unflatten(exported.in_tree, structs)
     with jax.enable_x64(True):
-        lowered = jax.jit(exported.call, keep_unused=True).lower(*structs)
-    module = lowered.compiler_ir("stablehlo")
+        lowered = jax.jit(exported.call, keep_unused=True).lower(*args, **kwargs)
+    module: Any = lowered.compiler_ir("stablehlo")
     code = io.BytesIO()
     module.operation.write_bytecode(code)
     try:

@@ -12,6 +12,7 @@ from jax import numpy as jnp
 
 from graphc.importers.stablehlo.elementwise import CHLO
 from graphc.importers.stablehlo.operation import NotKnownError, Operation, parse_type
+from graphc.ir.dtypes import int_range
 
 Rule = Callable[..., Any]
 
@@ -37,7 +38,8 @@ def _extreme(dtype: Any, sign: int) -> Any:
     if dtype == np.bool_:
         return sign > 0
     if jnp.issubdtype(dtype, jnp.integer):
-        return jnp.iinfo(dtype).max if sign > 0 else jnp.iinfo(dtype).min
+        least, most = int_range(dtype)
+        return most if sign > 0 else least
     return sign * np.inf
 
 
