@@ -43,6 +43,8 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.build import trainable_variables as trainable_variables
     from graphc.build import variable as variable
     from graphc.build import variables as variables
+    from graphc.checkpoints.weight_files.gguf import read_gguf as read_gguf
+    from graphc.checkpoints.weight_files.safetensors import read_safetensors as read_safetensors
     from graphc.config import CompileOptions as CompileOptions
     from graphc.data import Bucketing as Bucketing
     from graphc.divergence.comparing import compare as compare
@@ -94,6 +96,8 @@ _NAMES: Final[dict[str, str]] = {
         "Graph TensorSpec add_to_collection assign control_dependencies device name_scope "
         "placeholder trace trainable_variables variable variables"
     ),
+    "checkpoints.weight_files.gguf": "read_gguf",
+    "checkpoints.weight_files.safetensors": "read_safetensors",
     "config": "CompileOptions",
     "data": "Bucketing",
     "divergence.comparing": "compare",

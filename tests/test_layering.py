@@ -39,7 +39,7 @@ INNER_ORDERS = {
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"
     ),
-    "importers": "core <- onnx, stablehlo, tensorflow, torch, weights <- files <- artifacts",
+    "importers": "core <- onnx, stablehlo, tensorflow, torch, weights <- files <- artifacts, originals",
     "serving": (
         "config_checks <- config, failures <- protocol, batching <- models <- endpoints, streams "
         "<- transports <- client_sessions <- server, client"
