@@ -105,7 +105,7 @@ class _Reader:
         if type(alignment) is not int or not 1 <= alignment <= 1 << 20:
             raise damaged(self._file, "its alignment is not valid")
         start = -(-self._at // alignment) * alignment
-        variables = {name: self._stored(start, name, *row) for name, *row in rows}
+        variables = {row[0]: self._stored(start, *row) for row in rows}
         if len(variables) != count:
             raise damaged(self._file, "two arrays have the same name")
         return Weights(self._file, variables, metadata)

@@ -20,7 +20,8 @@ def _half(data: Array) -> Array:
 def q8_0(data: Array) -> Array:
     """32 elements: a scale, then a byte for each."""
     blocks = data.reshape(-1, 34)
-    return _half(blocks[:, :2]) * blocks[:, 2:].view(np.int8).astype(np.float32)
+    decoded: Array = _half(blocks[:, :2]) * blocks[:, 2:].view(np.int8).astype(np.float32)
+    return decoded
 
 
 def q4_0(data: Array) -> Array:
@@ -28,7 +29,8 @@ def q4_0(data: Array) -> Array:
     blocks = data.reshape(-1, 18)
     packed = blocks[:, 2:]
     numbers = np.concatenate([packed & 15, packed >> 4], axis=1).astype(np.float32) - 8.0
-    return _half(blocks[:, :2]) * numbers
+    decoded: Array = _half(blocks[:, :2]) * numbers
+    return decoded
 
 
 def q4_k(data: Array) -> Array:

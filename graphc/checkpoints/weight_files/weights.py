@@ -91,7 +91,7 @@ class Weights(Mapping[str, Array]):
     def __repr__(self) -> str:
         return f"<Weights {self.folder.name}: {len(self)} arrays>"
 
-    def values(self, names: Sequence[str] | None = None) -> Any:  # type: ignore[override]
+    def values(self, names: Sequence[str] | None = None) -> Any:
         """The arrays of these names; by default all, as of a dict."""
         if names is None:
             return super().values()
