@@ -1,0 +1,312 @@
+"""From a graph that has been read to an `ImportedModel`: inputs, weights, the trial build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphc.build.context import add_to_collection
+from graphc.build.specs import TensorSpec
+from graphc.errors import ArgumentError, ModelImportError, UnknownNameError, nearest
+from graphc.importers.core.model import ImportedModel, ModelSource
+from graphc.importers.core.refusals import Refusal, refuse_all
+from graphc.importers.core.weights import Trainable, Weight, with_trainable
+from graphc.importers.tensorflow.evaluation import Build, Scope, called_functions
+from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
+from graphc.importers.tensorflow.registry import Call, Unsupported
+from graphc.importers.tensorflow.rules.table import CUT, RULES, SPECIAL, TABLES
+from graphc.importers.tensorflow.tensors import DTypeNumber
+from graphc.importers.tensorflow.values import Value
+from graphc.ir.node import Tensor
+from graphc.ir.source import current_source
+from graphc.nn.layers.normalization import UPDATES
+from graphc.ops.structure.state import identity
+
+Specs = Mapping[str, Any] | Iterable[str] | None
+HINT = "choose outputs before these nodes, or give their results as inputs: inputs=[...]"
+
+
+@dataclass
+class Imported:
+    """A graph with what is chosen of it.
+
+    Attributes:
+        importer: the public function, for errors.
+        name: of the model.
+        graph: TensorFlow's graph.
+        outputs: the results by name.
+        inputs: the edges that are fed, by name, with their specs.
+        weights: the weights by name.
+        variables: the names of the weights by the node that is their variable.
+        constants: the nodes of constants that are weights.
+        updates: the names of nodes that are evaluated for their assignments.
+    """
+
+    importer: str
+    name: str
+    graph: TFGraph
+    outputs: dict[str, Edge]
+    inputs: dict[str, tuple[Edge, TensorSpec]]
+    weights: dict[str, Weight] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    constants: frozenset[str] = frozenset()
+    updates: tuple[str, ...] = ()
+
+    def model(self, trainable: Trainable | None, name: str | None) -> ImportedModel:
+        """The layer.
+
+        Raises:
+            ModelImportError: a part of the graph cannot be imported.
+        """
+        self._check_operators()
+        source = ModelSource(
+            importer=self.importer,
+            name=self.name,
+            inputs=tuple(
+                TensorSpec(spec.shape, spec.dtype, label)
+                for label, (_, spec) in self.inputs.items()
+            ),
+            outputs=tuple(self.outputs),
+            weights=with_trainable(self.importer, self.weights, trainable),
+            build=lambda model, inputs: self.build(model, inputs, checking=False),
+        )
+        model = ImportedModel(source, name)
+        self._try(source)
+        return model
+
+    def _try(self, source: ModelSource) -> None:
+        """Builds the graph once, so that what is wrong is found at import."""
+        trial = ImportedModel(
+            ModelSource(
+                **{**source.__dict__, "build": lambda m, x: self.build(m, x, checking=True)}
+            )
+        )
+        try:
+            trial.to_graph()
+        except RecursionError:
+            raise ModelImportError(
+                f"{self.importer}: functions or loops of the graph are nested too deeply",
+                source=current_source(),
+            ) from None
+
+    def _check_operators(self) -> None:
+        """Raises one error for all operators that have no rule."""
+        refusals = []
+        for node in self.reachable():
+            known = node.op in RULES or node.op in SPECIAL or node.op in TABLES.host
+            if not known and node.op not in (*_STRUCTURE, *node_functions(node, self.graph)):
+                refusals.append(Refusal(node.op, where=f"the node {node.name}"))
+        refuse_all(self.importer, refusals, HINT)
+
+    def reachable(self) -> list[TFNode]:
+        """The nodes that the outputs need, also in functions; not what is before an input."""
+        cut = {edge.node for edge, _ in self.inputs.values()}
+        found: list[TFNode] = []
+        bodies: dict[int, TFGraph] = {}
+        wanted = [edge.node for edge in self.outputs.values()] + list(self.updates)
+        main = needed(self.graph, wanted, cut)
+        stack = [(self.graph, main)]
+        while stack:
+            graph, nodes = stack.pop()
+            found.extend(nodes)
+            for node in nodes:
+                for body in called_functions(graph, node):
+                    if id(body) not in bodies:
+                        bodies[id(body)] = body
+                        own = [*(edge.node for edge in body.results), *body.control_results]
+                        stack.append((body, needed(body, own, set(body.parameters))))
+        return found
+
+    def build(
+        self, model: ImportedModel, inputs: Sequence[Tensor], *, checking: bool
+    ) -> list[Tensor]:
+        """Adds the nodes to the graph being built."""
+        build = Build(model, TABLES, self.constants, self.variables, checking)
+        edges = [edge for edge, _ in self.inputs.values()]
+        scope = Scope(build, self.graph, dict(zip(edges, inputs, strict=True)))
+        values = scope.get(list(self.outputs.values()), self.updates)
+        refuse_all(self.importer, build.refusals, HINT)
+        for update in build.updates:
+            if isinstance(update, Tensor) and update.graph is not None:
+                add_to_collection(UPDATES, update)
+        return [
+            self._result(build, scope, name, value)
+            for name, value in zip(self.outputs, values, strict=True)
+        ]
+
+    def _result(self, build: Build, scope: Scope, name: str, value: Value) -> Tensor:
+        call = Call(self.graph.node(self.outputs[name].node), scope)
+        try:
+            tensor = call.tensor(value)
+        except Unsupported as error:
+            raise ModelImportError(
+                f"{self.importer}: the output {name!r} is no tensor of numbers",
+                details=[str(error)],
+                source=current_source(),
+            ) from None
+        return identity(tensor) if tensor.graph is None else tensor
+
+
+_STRUCTURE = ("_Arg", "Placeholder", "NextIteration", "RefNextIteration")
+
+
+def node_functions(node: TFNode, graph: TFGraph) -> tuple[str, ...]:
+    """The name of the operator if it is a function of the library."""
+    return (node.op,) if node.op in graph.library else ()
+
+
+def needed(graph: TFGraph, names: Iterable[str], cut: set[str]) -> list[TFNode]:
+    """The nodes that the named ones need by data, up to those in `cut`."""
+    found: dict[str, TFNode] = {}
+    open_names = list(names)
+    while open_names:
+        name = open_names.pop()
+        if name in found or name in cut:
+            continue
+        node = found[name] = graph.node(name)
+        open_names.extend(edge.node for edge in node.inputs)
+    return list(found.values())
+
+
+def chosen_outputs(importer: str, graph: TFGraph, outputs: Any) -> dict[str, Edge]:
+    """The outputs by name: those that the user names, or all nodes that no other one takes.
+
+    Raises:
+        UnknownNameError: the graph has no such node.
+        ModelImportError: the graph has no outputs.
+    """
+    if isinstance(outputs, str):
+        outputs = [outputs]
+    if isinstance(outputs, Mapping):
+        return {str(k): graph.edge(str(v), importer) for k, v in outputs.items()}
+    if outputs is not None:
+        return {str(name): graph.edge(str(name), importer) for name in outputs}
+    taken = {e.node for n in graph.nodes.values() for e in n.inputs}
+    taken |= {c for n in graph.nodes.values() for c in n.controls}
+    ends = [n.name for n in graph.nodes.values() if n.name not in taken and n.op not in _NO_RESULT]
+    if not ends:
+        raise ModelImportError(
+            f"{importer}: the graph has no node whose result is an output",
+            source=current_source(),
+            hint='name them: outputs=["softmax"]',
+        )
+    return {name: Edge(name, 0) for name in ends}
+
+
+_NO_RESULT = frozenset(("NoOp", "Assert", "Const", "Placeholder", "SaveV2", "MergeV2Checkpoints"))
+
+
+def chosen_inputs(
+    importer: str, graph: TFGraph, outputs: Iterable[Edge], inputs: Specs
+) -> dict[str, tuple[Edge, TensorSpec]]:
+    """The inputs by name: those that the user names, and all others that the outputs need.
+
+    Raises:
+        UnknownNameError: the graph has no such node.
+        ArgumentError: the shape or dtype of an input is not in the graph.
+    """
+    if isinstance(inputs, str):
+        inputs = [inputs]
+    given = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(inputs or ())
+    found: dict[str, tuple[Edge, TensorSpec]] = {}
+    for text, spec in given.items():
+        edge = graph.edge(str(text), importer)
+        found[str(text)] = (edge, _spec_of(importer, graph, edge, spec))
+    cut = {edge for edge, _ in found.values()}
+    for node in _reached(graph, outputs, cut):
+        if node.op not in CUT:
+            continue
+        for index in _used_results(graph, node):
+            edge = Edge(node.name, index)
+            if edge not in cut:
+                label = node.name if node.op.startswith("Placeholder") else str(edge)
+                found[label] = (edge, _spec_of(importer, graph, edge, None))
+    return found
+
+
+def _reached(graph: TFGraph, outputs: Iterable[Edge], cut: set[Edge]) -> list[TFNode]:
+    """The nodes behind the outputs up to inputs, in the order of the file."""
+    seen: set[str] = set()
+    stack = [edge for edge in outputs if edge not in cut]
+    while stack:
+        edge = stack.pop()
+        if edge.node in seen:
+            continue
+        seen.add(edge.node)
+        node = graph.node(edge.node)
+        if node.op not in CUT:
+            stack.extend(e for e in node.inputs if e not in cut)
+    return [node for node in graph.nodes.values() if node.name in seen]
+
+
+def _used_results(graph: TFGraph, node: TFNode) -> list[int]:
+    used = {e.index for n in graph.consumers.get(node.name, ()) for e in n.inputs if e.node == node.name}
+    return sorted(used) or [0]
+
+
+def _spec_of(importer: str, graph: TFGraph, edge: Edge, given: Any) -> TensorSpec:
+    if given is not None:
+        spec = TensorSpec.of(given)
+        return TensorSpec(spec.shape, spec.dtype, edge.node)
+    node = graph.node(edge.node)
+    dtype, shape = _dtype_of(node, edge.index), _shape_of(node, edge.index)
+    if dtype is None or dtype == object or shape is None:
+        missing = "takes strings" if dtype == object else "does not say its shape and dtype"
+        raise ArgumentError(
+            f"{importer}: the input {str(edge)!r} ({node.op}) {missing}",
+            source=current_source(),
+            hint=f'inputs={{"{edge.node}": gc.TensorSpec((None, 3), "float32")}}'
+            if dtype != object
+            else "choose inputs behind the parsing of strings: inputs=[...]",
+        )
+    sizes = [("batch" if i == 0 else None) if s is None else s for i, s in enumerate(shape)]
+    return TensorSpec(tuple(sizes), dtype, edge.node)
+
+
+def _dtype_of(node: TFNode, index: int) -> np.dtype[Any] | None:
+    for name in ("dtype", "T", "output_types", "component_types", "Tout"):
+        value = node.attr(name)
+        if isinstance(value, list) and index < len(value):
+            value = value[index]
+        if isinstance(value, DTypeNumber):
+            return value.dtype
+    return np.dtype(object) if node.op in CUT and not node.op.startswith("Placeholder") else None
+
+
+def _shape_of(node: TFNode, index: int) -> tuple[int | None, ...] | None:
+    for name in ("shape", "output_shapes", "_output_shapes", "shapes"):
+        value = node.attr(name)
+        if isinstance(value, list):
+            value = value[index] if index < len(value) else None
+        if isinstance(value, tuple) and (value or node.op.startswith(("Placeholder", "Iterator"))):
+            return value
+    return None
+
+
+def constant_weights(graph: TFGraph, outputs: Iterable[Edge], cut: set[str]) -> list[TFNode]:
+    """The constants of a frozen graph that are weights: floating, with at least one axis."""
+    reached = {node.name for node in needed(graph, [edge.node for edge in outputs], cut)}
+    constants = [n for n in graph.nodes.values() if n.op == "Const" and n.name in reached]
+    return [node for node in constants if _is_weight(node)]
+
+
+def _is_weight(node: TFNode) -> bool:
+    proto = node.proto.attr["value"].tensor if "value" in node.proto.attr else None
+    if proto is None or not len(proto.tensor_shape.dim):
+        return False
+    value = node.attr("value")
+    return isinstance(value, np.ndarray) and value.dtype.kind in "fcV" and value.size > 1
+
+
+def check_name(importer: str, known: Iterable[str], name: str, what: str) -> None:
+    """Raises UnknownNameError unless a name is known."""
+    names = list(known)
+    if name not in names:
+        raise UnknownNameError(
+            f"{importer}: the file has no {what} {name!r}",
+            source=current_source(),
+            hint=nearest(name, names),
+        )
