@@ -80,7 +80,7 @@ class FunctionBranch:
                 scope.inside(body, bound, prefix), body.results, body.control_results
             )
 
-        writes = any(effects_of(body, scope.build) for body in bodies)
+        writes = any(effects_of(body, scope.build.tables.writes) for body in bodies)
         try:
             found = choose(call, index, [branch(body) for body in bodies])
         except RefusedBody:

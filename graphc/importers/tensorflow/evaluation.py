@@ -154,7 +154,7 @@ class Scope:
             ModelFileError: the nodes form a cycle, or one is missing.
         """
         self._evaluate([e.node for e in edges if e not in self.bound])
-        self._evaluate([name for name in after if name in effects_of(self.graph, self.build)])
+        self._evaluate([name for name in after if name in effects_of(self.graph, self.build.tables.writes)])
         return [self.value(edge) for edge in edges]
 
     def value(self, edge: Edge) -> Value:
@@ -201,7 +201,7 @@ class Scope:
     def _needed(self, node: TFNode) -> list[str]:
         special = self._special(node)
         edges = node.inputs if special is None else special.needs(self, node)
-        effects = effects_of(self.graph, self.build)
+        effects = effects_of(self.graph, self.build.tables.writes)
         names = [name for name in node.controls if name in effects]
         names += [edge.node for edge in edges if edge not in self.bound]
         return list(dict.fromkeys(names))
@@ -265,22 +265,26 @@ class Deeper:
         self._build.depth -= 1
 
 
-def effects_of(graph: TFGraph, build: Build) -> frozenset[str]:
-    """The nodes whose evaluation assigns a variable, themselves or by what they run after."""
+def effects_of(graph: TFGraph, writes: frozenset[str]) -> frozenset[str]:
+    """The nodes whose evaluation assigns a variable, themselves or by what they run after.
+
+    Args:
+        writes: the operators that assign.
+    """
     if "effects" not in graph.cache:
         graph.cache["effects"] = frozenset()  # for functions that call themselves
-        graph.cache["effects"] = _find_effects(graph, build)
+        graph.cache["effects"] = _find_effects(graph, writes)
     found: frozenset[str] = graph.cache["effects"]
     return found
 
 
-def _find_effects(graph: TFGraph, build: Build) -> frozenset[str]:
+def _find_effects(graph: TFGraph, writes: frozenset[str]) -> frozenset[str]:
     following: dict[str, list[str]] = {}
     for node in graph.nodes.values():
         for name in (*(edge.node for edge in node.inputs), *node.controls):
             following.setdefault(name, []).append(node.name)
     reached: set[str] = set()
-    open_names = [node.name for node in graph.nodes.values() if _writes(graph, node, build)]
+    open_names = [node.name for node in graph.nodes.values() if _writes(graph, node, writes)]
     while open_names:
         name = open_names.pop()
         if name not in reached:
@@ -289,10 +293,10 @@ def _find_effects(graph: TFGraph, build: Build) -> frozenset[str]:
     return frozenset(reached)
 
 
-def _writes(graph: TFGraph, node: TFNode, build: Build) -> bool:
-    if node.op in build.tables.writes:
+def _writes(graph: TFGraph, node: TFNode, writes: frozenset[str]) -> bool:
+    if node.op in writes:
         return True
-    return any(bool(effects_of(body, build)) for body in called_functions(graph, node))
+    return any(bool(effects_of(body, writes)) for body in called_functions(graph, node))
 
 
 def called_functions(graph: TFGraph, node: TFNode) -> list[TFGraph]:

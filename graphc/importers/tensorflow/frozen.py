@@ -9,6 +9,7 @@ from typing import Any
 from graphc.errors import ArgumentError, ModelFileError
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable, Weight
+from graphc.importers.tensorflow.checkpoint import open_checkpoint
 from graphc.importers.tensorflow.graph import TFGraph, read_graph
 from graphc.importers.tensorflow.importing import (
     Imported,
@@ -17,6 +18,7 @@ from graphc.importers.tensorflow.importing import (
     chosen_outputs,
     constant_weights,
 )
+from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import output_index
 from graphc.importers.tensorflow.schema import parse, parse_text
 from graphc.ir.source import current_source
@@ -27,10 +29,11 @@ def from_graphdef(
     outputs: Any = None,
     inputs: Specs = None,
     *,
+    checkpoint: Any = None,
     trainable: Trainable = False,
     name: str | None = None,
 ) -> ImportedModel:
-    """A frozen graph of TensorFlow as a layer. TensorFlow is not needed.
+    """A graph of TensorFlow as a layer. TensorFlow is not needed.
 
     The floating constants of the graph with at least one axis become variables with the names of
     their nodes; all others stay constants. Queues, readers and iterators are cut off: their
@@ -43,6 +46,8 @@ def from_graphdef(
         inputs: the names of the inputs, or a dict of names and `gc.TensorSpec`s for those whose
             shape is not in the graph. What the outputs need besides becomes inputs, too. An unknown
             leading size is "batch".
+        checkpoint: the values of the graph's variables, if it is not frozen: the prefix of a
+            checkpoint (see `gc.train.read_tf_checkpoint`), or a dict of arrays by name.
         trainable: which weights `gc.minimize` updates: True, False, or patterns of names.
         name: the name scope of the variables.
 
@@ -69,7 +74,7 @@ def from_graphdef(
     found = chosen_inputs("from_graphdef", read, wanted.values(), inputs)
     cut = {edge.node for edge, _ in found.values()}
     constants = constant_weights(read, wanted.values(), cut)
-    return Imported(
+    imported = Imported(
         "from_graphdef",
         label,
         read,
@@ -77,7 +82,10 @@ def from_graphdef(
         found,
         weights={node.name: Weight(node.attr("value")) for node in constants},
         constants=frozenset(node.name for node in constants),
-    ).model(trainable, name)
+    )
+    values = None if checkpoint is None else open_checkpoint(checkpoint)
+    imported.take_variables(values, restored_keys(read, None), {})
+    return imported.model(trainable, name)
 
 
 def read_graph_file(importer: str, source: Any) -> tuple[str, TFGraph]:

@@ -14,9 +14,10 @@ from graphc.errors import ArgumentError, ModelImportError, UnknownNameError, nea
 from graphc.importers.core.model import ImportedModel, ModelSource
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, with_trainable
-from graphc.importers.tensorflow.evaluation import Build, Scope, called_functions
+from graphc.importers.tensorflow.evaluation import Build, Scope, called_functions, effects_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.registry import Call, Unsupported
+from graphc.importers.tensorflow.restoring import variable_weights
 from graphc.importers.tensorflow.rules.table import CUT, RULES, SPECIAL, TABLES
 from graphc.importers.tensorflow.tensors import DTypeNumber
 from graphc.importers.tensorflow.values import Value
@@ -76,6 +77,15 @@ class Imported:
         model = ImportedModel(source, name)
         self._try(source)
         return model
+
+    def take_variables(
+        self, checkpoint: Any, keys: Mapping[str, str], trainable: Mapping[str, bool]
+    ) -> None:
+        """Reads the variables that the outputs need; see `variable_weights`."""
+        found, self.variables = variable_weights(
+            self.importer, self.reachable(), checkpoint, keys, trainable
+        )
+        self.weights |= found
 
     def _try(self, source: ModelSource) -> None:
         """Builds the graph once, so that what is wrong is found at import."""
@@ -159,7 +169,9 @@ def node_functions(node: TFNode, graph: TFGraph) -> tuple[str, ...]:
 
 
 def needed(graph: TFGraph, names: Iterable[str], cut: set[str]) -> list[TFNode]:
-    """The nodes that the named ones need by data, up to those in `cut`."""
+    """The nodes that the named ones need, up to those in `cut`: by data, and what they run after if
+    it assigns a variable."""
+    effects = effects_of(graph, TABLES.writes)
     found: dict[str, TFNode] = {}
     open_names = list(names)
     while open_names:
@@ -168,6 +180,7 @@ def needed(graph: TFGraph, names: Iterable[str], cut: set[str]) -> list[TFNode]:
             continue
         node = found[name] = graph.node(name)
         open_names.extend(edge.node for edge in node.inputs)
+        open_names.extend(name for name in node.controls if name in effects)
     return list(found.values())
 
 
@@ -216,6 +229,7 @@ def chosen_inputs(
         edge = graph.edge(str(text), importer)
         found[str(text)] = (edge, _spec_of(importer, graph, edge, spec))
     cut = {edge for edge, _ in found.values()}
+    own: dict[str, tuple[Edge, TensorSpec]] = {}
     for node in _reached(graph, outputs, cut):
         if node.op not in CUT:
             continue
@@ -223,12 +237,25 @@ def chosen_inputs(
             edge = Edge(node.name, index)
             if edge not in cut:
                 label = node.name if node.op.startswith("Placeholder") else str(edge)
-                found[label] = (edge, _spec_of(importer, graph, edge, None))
-    return found
+                own[label] = (edge, _spec_of(importer, graph, edge, None))
+    return found | _with_batch(own)
+
+
+def _with_batch(
+    inputs: dict[str, tuple[Edge, TensorSpec]]
+) -> dict[str, tuple[Edge, TensorSpec]]:
+    """The inputs, where the unknown leading size is "batch" if only one has such a size."""
+    free = [label for label, (_, spec) in inputs.items() if spec.shape[:1] == (None,)]
+    if len(free) == 1:
+        edge, spec = inputs[free[0]]
+        named = TensorSpec(("batch", *spec.shape[1:]), spec.dtype, spec.name)
+        inputs = {**inputs, free[0]: (edge, named)}
+    return inputs
 
 
 def _reached(graph: TFGraph, outputs: Iterable[Edge], cut: set[Edge]) -> list[TFNode]:
     """The nodes behind the outputs up to inputs, in the order of the file."""
+    effects = effects_of(graph, TABLES.writes)
     seen: set[str] = set()
     stack = [edge for edge in outputs if edge not in cut]
     while stack:
@@ -239,6 +266,7 @@ def _reached(graph: TFGraph, outputs: Iterable[Edge], cut: set[Edge]) -> list[TF
         node = graph.node(edge.node)
         if node.op not in CUT:
             stack.extend(e for e in node.inputs if e not in cut)
+            stack.extend(Edge(name, 0) for name in node.controls if name in effects)
     return [node for node in graph.nodes.values() if node.name in seen]
 
 
@@ -262,8 +290,7 @@ def _spec_of(importer: str, graph: TFGraph, edge: Edge, given: Any) -> TensorSpe
             if dtype != object
             else "choose inputs behind the parsing of strings: inputs=[...]",
         )
-    sizes = [("batch" if i == 0 else None) if s is None else s for i, s in enumerate(shape)]
-    return TensorSpec(tuple(sizes), dtype, edge.node)
+    return TensorSpec(shape, dtype, edge.node)
 
 
 def _dtype_of(node: TFNode, index: int) -> np.dtype[Any] | None:

@@ -13,6 +13,7 @@ from graphc.importers.tensorflow.values import (
     Array,
     Sizes,
     Value,
+    VariableRef,
     WeightValue,
     as_tensor,
 )
@@ -67,7 +68,7 @@ class Call:
 
     def tensor(self, value: Value) -> Tensor:
         """An input as a tensor. A weight is read."""
-        if isinstance(value, WeightValue):
+        if isinstance(value, (WeightValue, VariableRef)):
             return self.scope.build.variable(value.name).read()
         try:
             return as_tensor(value)

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphc import nn, ops
 from graphc.importers.tensorflow.registry import Call, Family
-from graphc.importers.tensorflow.values import NOTHING, Value
+from graphc.importers.tensorflow.values import NOTHING, Value, VariableRef
 from graphc.ir.node import Tensor
 
 FAMILY = Family()
@@ -127,14 +127,19 @@ def select(call: Call, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 @FAMILY.rule(
     "Identity", "Snapshot", "RefIdentity", "PreventGradient", "CheckNumerics", "StopGradient",
-    "CheckNumericsV2", "DebugGradientIdentity", "DebugIdentity", "EnsureShape", "Copy", "CopyHost",
+    "CheckNumericsV2", "DebugGradientIdentity", "EnsureShape",
     "LoopCond", "PlaceholderWithDefault", "Print",
     kinds="v*",
 )  # fmt: skip
 def identity(call: Call, value: Value, *rest: Value) -> Value:
     if call.node.op == "StopGradient":
         return ops.stop_gradient(call.tensor(value))
+    if isinstance(value, VariableRef) and call.attr("T") != _RESOURCE:
+        return call.tensor(value)  # the value at this point, before later assignments
     return value
+
+
+_RESOURCE = 20  # the number of the dtype of handles
 
 
 @FAMILY.rule("IdentityN", kinds="v*")

@@ -45,17 +45,19 @@ def _cubic(call: Call, old: int, new: int) -> Any:
     a = -0.5 if half else -0.75
     places = _places(call, old, new)
     weights = np.zeros((new, old))
-    first = np.floor(places).astype(np.int64) - 1
+    low = np.floor(places)
+    first = low.astype(np.int64) - 1
+    fraction = np.rint((places - low) * 1024) / 1024  # TensorFlow's table has 1024 steps
     for tap in range(4):
         index = first + tap
-        d = np.abs(places - index)
+        d = np.abs(fraction + 1 - tap)
         near = ((a + 2) * d - (a + 3)) * d * d + 1
         far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
         value = np.where(d <= 1, near, far)
         if half:
             value = np.where((index < 0) | (index >= old), 0, value)
         np.add.at(weights, (np.arange(new), np.clip(index, 0, old - 1)), value)
-    return weights / weights.sum(1, keepdims=True)
+    return weights / weights.sum(1, keepdims=True) if half else weights
 
 
 @FAMILY.rule("ResizeBilinear", "ResizeBicubic", kinds="ts")

@@ -115,7 +115,8 @@ def exponential(call: Call, a: Tensor) -> Tensor:
 
 @FAMILY.rule("MatrixSquareRoot")
 def square_root(call: Call, a: Tensor) -> Tensor:
-    return linalg.sqrtm(a)
+    root = linalg.sqrtm(a)
+    return root if a.dtype.kind == "c" else ops.real(root)
 
 
 @FAMILY.rule("Qr", outputs=("q", "r"))

@@ -290,8 +290,8 @@ def dilation(call: Call, x: Tensor, kernel: Tensor) -> Tensor:
     return nn.dilation2d(x, kernel, strides, call.text("padding").lower(), rates)
 
 
-@FAMILY.rule("CTCLoss", kinds="sstt", outputs=("loss", "gradient"))
-def ctc_loss(call: Call, places: Any, values: Any, logits: Tensor, lengths: Tensor) -> list[Value]:
+@FAMILY.rule("CTCLoss", kinds="tsst", outputs=("loss", "gradient"))
+def ctc_loss(call: Call, logits: Tensor, places: Any, values: Any, lengths: Tensor) -> list[Value]:
     """Labels are a sparse matrix, which must be constant; the last class is the blank."""
     if not call.attr("ctc_merge_repeated", True) or call.attr("preprocess_collapse_repeated"):
         call.refuse("does not merge repeated labels, or collapses them")

@@ -315,10 +315,9 @@ def matrix_diag_v3(
     length = x.shape[-1]
     if not isinstance(length, int):
         call.refuse("needs a diagonal of a known length")
-    height = rows if rows >= 0 else length + max(-k, 0)
-    width = columns if columns >= 0 else length + max(k, 0)
-    if rows >= 0 > columns:
-        width = max(length + max(k, 0), 1)
+    least = (length + max(-k, 0), length + max(k, 0))
+    height = rows if rows >= 0 else (least[0] if columns >= 0 else max(least))
+    width = columns if columns >= 0 else (least[1] if rows >= 0 else max(least))
     places = np.zeros((height, width), np.int32)
     inside = np.zeros((height, width), bool)
     for i in range(length):

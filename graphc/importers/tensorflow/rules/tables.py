@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphc import ops
+from graphc.importers.tensorflow.evaluation import called_functions
+from graphc.importers.tensorflow.graph import Edge
 from graphc.importers.tensorflow.registry import Call, Family
 from graphc.importers.tensorflow.values import Table, Value
 
@@ -19,7 +22,27 @@ def hash_table(call: Call) -> Value:
     name = call.text("shared_name") or call.node.name
     if name not in tables:
         tables[name] = Table(name, call.dtype("key_dtype"), call.dtype("value_dtype"), [])
+        for found in _initial(call):
+            tables[name].content.append(found)
     return tables[name]
+
+
+_FILLS = ("InitializeTableV2", "InitializeTable", "LookupTableImportV2", "LookupTableImport")
+
+
+def _initial(call: Call) -> Iterator[tuple[Any, Any]]:
+    """The constant keys and values that initialisers of the table give it."""
+    graph = call.scope.graph
+    for node in graph.consumers.get(call.node.name, ()):
+        edges: Sequence[Edge] = node.inputs[1:3] if node.op in _FILLS else ()
+        for body in called_functions(graph, node):
+            arguments = dict(zip(body.parameters, node.inputs, strict=False))
+            fills = [n for n in body.nodes.values() if n.op in _FILLS and len(n.inputs) == 3]
+            if fills and arguments.get(fills[0].inputs[0].node) == Edge(call.node.name, 0):
+                edges = [arguments[e.node] for e in fills[0].inputs[1:] if e.node in arguments]
+        nodes = [graph.node(edge.node) for edge in edges]
+        if len(nodes) == 2 and all(n.op == "Const" for n in nodes):
+            yield nodes[0].attr("value"), nodes[1].attr("value")
 
 
 @FAMILY.rule(
