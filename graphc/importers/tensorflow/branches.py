@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphc import ops
-from graphc.importers.tensorflow.evaluation import Deeper, Scope, effects_of
+from graphc.importers.tensorflow.evaluation import Deeper, Scope
 from graphc.importers.tensorflow.frames import base_op, frames_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.packing import (
@@ -80,14 +80,10 @@ class FunctionBranch:
                 scope.inside(body, bound, prefix), body.results, body.control_results
             )
 
-        writes = any(effects_of(body, scope.build.tables.writes) for body in bodies)
         try:
-            found = choose(call, index, [branch(body) for body in bodies])
+            return choose(call, index, [branch(body) for body in bodies])
         except RefusedBody:
             return [REFUSED] * count
-        if writes:
-            scope.build.updates.extend(v for v in found if isinstance(v, Tensor))
-        return found
 
 
 def _as_index(call: Call, value: Value, count: int, is_case: bool) -> Value:

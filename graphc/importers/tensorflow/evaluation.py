@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
+from graphc.build.context import control_dependencies
 from graphc.errors import GraphcError, ModelFileError, ModelImportError
 from graphc.importers.core.refusals import Refusal
 from graphc.importers.core.weights import variable_name
@@ -12,10 +14,12 @@ from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.registry import Call, Rule, Unsupported
 from graphc.importers.tensorflow.tensors import broken
 from graphc.importers.tensorflow.values import REFUSED, Value, WeightValue, is_host
+from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT, absolute_scope
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
+from graphc.ops.structure.state import identity
 
 if TYPE_CHECKING:
     from graphc.importers.core.model import ImportedModel
@@ -53,7 +57,7 @@ class Build:
         variables: the names of the weights by the node that is their variable.
         tables_found: the lookup tables by name.
         refusals: what cannot be imported, as far as found.
-        updates: what was assigned, in the order of the graph.
+        assigned: what was assigned, in order, each with the graph or body that it is in.
         depth: how many functions, loops and branches are open.
     """
 
@@ -71,7 +75,7 @@ class Build:
         self.variables = variables
         self.tables_found: dict[str, Any] = {}
         self.refusals: list[Refusal] = []
-        self.updates: list[Tensor] = []
+        self.assigned: list[tuple[Graph, Tensor]] = []
         self.depth = 0
         self._checking = checking
         self._base = AMBIENT.name_scope
@@ -87,9 +91,12 @@ class Build:
         return absolute_scope(f"{self._base}{variable_name(prefix + node.name)}/")
 
     def note_update(self, assigned: Tensor) -> None:
-        """Notes an assignment of the main graph for the collection of updates."""
-        if AMBIENT.graphs and AMBIENT.graphs[-1].parent is None:
-            self.updates.append(assigned)
+        """Notes an assignment, or a result of a body that assigns."""
+        self.assigned.append((AMBIENT.graphs[-1], assigned))
+
+    def updates(self) -> list[Tensor]:
+        """What was assigned outside of bodies."""
+        return [tensor for graph, tensor in self.assigned if graph.parent is None]
 
     def count(self) -> None:
         """Counts an evaluated node.
@@ -139,6 +146,7 @@ class Scope:
         self.bound = dict(bound)
         self.prefix = prefix
         self.results: dict[str, Sequence[Value]] = {}
+        self.writes: dict[str, list[Tensor]] = {}  # what a node, or what it runs after, assigns
 
     def inside(self, graph: TFGraph, bound: Mapping[Edge, Value], prefix: str) -> Scope:
         """A scope of a body that this one calls."""
@@ -209,13 +217,31 @@ class Scope:
     def _apply(self, node: TFNode) -> Sequence[Value]:
         self.build.count()
         try:
-            return self._results(node)
+            return self._ordered_results(node)
         except Unsupported as error:
             where = f"the node {self.prefix}{node.name}"
             self.build.refusals.append(Refusal(node.op, str(error), where))
             return _REFUSED_NODE
         except Exception as error:
             raise self.build.failed(node, error) from error
+
+    def _ordered_results(self, node: TFNode) -> Sequence[Value]:
+        """The results, which run after the assignments that the node runs after."""
+        before = [t for name in node.controls for t in self.writes.get(name, ())]
+        start = len(self.build.assigned)
+        with control_dependencies(before) if before else nullcontext():
+            results = self._results(node)
+            if before and results is not _REFUSED_NODE:
+                results = [identity(v) if isinstance(v, Tensor) else v for v in results]
+        own = self.build.assigned[start:]
+        here = [tensor for graph, tensor in own if graph is AMBIENT.graphs[-1]]
+        if len(here) < len(own):  # a body assigns
+            here += [v for v in results if isinstance(v, Tensor)][:1]
+            for tensor in here[-1:]:
+                self.build.note_update(tensor)
+        if before or here:
+            self.writes[node.name] = [*before, *here]
+        return results
 
     def _results(self, node: TFNode) -> Sequence[Value]:
         tables = self.build.tables

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphc.errors import ArgumentError, ModelFileError
 from graphc.importers.core.model import ImportedModel
-from graphc.importers.core.weights import Trainable, Weight
+from graphc.importers.core.weights import Trainable
 from graphc.importers.tensorflow.checkpoint import open_checkpoint
 from graphc.importers.tensorflow.graph import TFGraph, read_graph
 from graphc.importers.tensorflow.importing import (
@@ -16,7 +16,7 @@ from graphc.importers.tensorflow.importing import (
     Specs,
     chosen_inputs,
     chosen_outputs,
-    constant_weights,
+    take_constants,
 )
 from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import output_index
@@ -72,19 +72,10 @@ def from_graphdef(
     label, read = read_graph_file("from_graphdef", graph)
     wanted = chosen_outputs("from_graphdef", read, outputs)
     found = chosen_inputs("from_graphdef", read, wanted.values(), inputs)
-    cut = {edge.node for edge, _ in found.values()}
-    constants = constant_weights(read, wanted.values(), cut)
-    imported = Imported(
-        "from_graphdef",
-        label,
-        read,
-        wanted,
-        found,
-        weights={node.name: Weight(node.attr("value")) for node in constants},
-        constants=frozenset(node.name for node in constants),
-    )
+    imported = Imported("from_graphdef", label, read, wanted, found)
     values = None if checkpoint is None else open_checkpoint(checkpoint)
     imported.take_variables(values, restored_keys(read, None), {})
+    take_constants(imported)
     return imported.model(trainable, name)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.build.context import add_to_collection
+from graphc.build.context import add_to_collection, control_dependencies
 from graphc.build.specs import TensorSpec
 from graphc.errors import ArgumentError, ModelImportError, UnknownNameError, nearest
 from graphc.importers.core.model import ImportedModel, ModelSource
@@ -24,6 +24,7 @@ from graphc.importers.tensorflow.values import Value
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.nn.layers.normalization import UPDATES
+from graphc.ops.core.emit import constant
 from graphc.ops.structure.state import identity
 
 Specs = Mapping[str, Any] | Iterable[str] | None
@@ -137,17 +138,27 @@ class Imported:
         build = Build(model, TABLES, self.constants, self.variables, checking)
         edges = [edge for edge, _ in self.inputs.values()]
         scope = Scope(build, self.graph, dict(zip(edges, inputs, strict=True)))
-        values = scope.get(list(self.outputs.values()), self.updates)
+        effects = {e.node for e in self.outputs.values() if self._has_no_result(e)}
+        values = scope.get(
+            [e for e in self.outputs.values() if e.node not in effects], [*effects, *self.updates]
+        )
         refuse_all(self.importer, build.refusals, HINT)
-        for update in build.updates:
-            if isinstance(update, Tensor) and update.graph is not None:
-                add_to_collection(UPDATES, update)
+        for update in build.updates():
+            add_to_collection(UPDATES, update)
+        remaining = iter(values)
         return [
-            self._result(build, scope, name, value)
-            for name, value in zip(self.outputs, values, strict=True)
+            _done(scope, edge)
+            if edge.node in effects
+            else self._result(scope, name, next(remaining))
+            for name, edge in self.outputs.items()
         ]
 
-    def _result(self, build: Build, scope: Scope, name: str, value: Value) -> Tensor:
+    def _has_no_result(self, edge: Edge) -> bool:
+        """Whether an output is a node that is run for its effects, such as a training step."""
+        node = self.graph.node(edge.node)
+        return node.op == "NoOp" or (node.op in TABLES.writes and node.op.startswith("Resource"))
+
+    def _result(self, scope: Scope, name: str, value: Value) -> Tensor:
         call = Call(self.graph.node(self.outputs[name].node), scope)
         try:
             tensor = call.tensor(value)
@@ -158,6 +169,12 @@ class Imported:
                 source=current_source(),
             ) from None
         return identity(tensor) if tensor.graph is None else tensor
+
+
+def _done(scope: Scope, edge: Edge) -> Tensor:
+    """True, when the assignments of a node are made."""
+    with control_dependencies(scope.writes.get(edge.node, [])):
+        return identity(constant(True))
 
 
 _STRUCTURE = ("_Arg", "Placeholder", "NextIteration", "RefNextIteration")
@@ -311,6 +328,20 @@ def _shape_of(node: TFNode, index: int) -> tuple[int | None, ...] | None:
         if isinstance(value, tuple) and (value or node.op.startswith(("Placeholder", "Iterator"))):
             return value
     return None
+
+
+def take_constants(imported: Imported) -> None:
+    """Makes the floating constants that the outputs need weights, except small ones of a graph with
+    variables."""
+    cut = {edge.node for edge, _ in imported.inputs.values()}
+    constants = constant_weights(imported.graph, imported.outputs.values(), cut)
+    if imported.weights:  # the model's own variables: constants are constants, unless they are large
+        constants = [node for node in constants if node.attr("value").size > _LARGE]
+    imported.weights |= {node.name: Weight(node.attr("value")) for node in constants}
+    imported.constants = frozenset(node.name for node in constants)
+
+
+_LARGE = 4096  # elements; larger constants in a program make its compilation slow
 
 
 def constant_weights(graph: TFGraph, outputs: Iterable[Edge], cut: set[str]) -> list[TFNode]:

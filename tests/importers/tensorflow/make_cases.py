@@ -621,7 +621,7 @@ def optimizers() -> None:
             ((gradient, _),) = optimizer.compute_gradients(loss, [w])
             train = optimizer.apply_gradients([(gradient, w)])
             with tf.control_dependencies([train]):
-                return w.read_value() if resource else w + 0.0
+                return w.read_value()
 
         return build
 
