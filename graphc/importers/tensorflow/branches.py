@@ -73,9 +73,7 @@ class FunctionBranch:
         def branch(body: TFGraph) -> Branch:
             if len(body.parameters) != len(values) - 1:
                 raise Unsupported("has a branch that takes another number of values")
-            bound = {
-                Edge(name, 0): v for name, v in zip(body.parameters, values[1:], strict=True)
-            }
+            bound = {Edge(name, 0): v for name, v in zip(body.parameters, values[1:], strict=True)}
             return lambda: body_values(
                 scope.inside(body, bound, prefix), body.results, body.control_results
             )
@@ -91,7 +89,7 @@ def _as_index(call: Call, value: Value, count: int, is_case: bool) -> Value:
     if isinstance(value, np.ndarray):
         if is_case:
             return value
-        truth = bool(value.reshape(())) if value.dtype != object else value.reshape(())[()] != b""
+        truth = bool(value.reshape(())) if value.dtype.kind != "O" else value.reshape(())[()] != b""
         return np.array(int(truth))
     tensor = ops.reshape(call.tensor(value), ())
     if not is_case:

@@ -12,7 +12,6 @@ from graphc.importers.core.refusals import Refusal
 from graphc.importers.core.weights import variable_name
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.registry import Call, Rule, Unsupported
-from graphc.importers.tensorflow.tensors import broken
 from graphc.importers.tensorflow.values import REFUSED, Value, WeightValue, is_host
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
@@ -20,6 +19,7 @@ from graphc.ir.scopes import AMBIENT, absolute_scope
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.structure.state import identity
+from graphc.train.tensorflow.tensors import broken
 
 if TYPE_CHECKING:
     from graphc.importers.core.model import ImportedModel
@@ -162,7 +162,9 @@ class Scope:
             ModelFileError: the nodes form a cycle, or one is missing.
         """
         self._evaluate([e.node for e in edges if e not in self.bound])
-        self._evaluate([name for name in after if name in effects_of(self.graph, self.build.tables.writes)])
+        self._evaluate(
+            [name for name in after if name in effects_of(self.graph, self.build.tables.writes)]
+        )
         return [self.value(edge) for edge in edges]
 
     def value(self, edge: Edge) -> Value:

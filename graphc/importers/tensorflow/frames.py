@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.registry import Unsupported
-from graphc.importers.tensorflow.tensors import broken
+from graphc.train.tensorflow.tensors import broken
 
 
 def base_op(node: TFNode) -> str:
@@ -32,7 +32,7 @@ class Frame:
 
     name: str
     graph: TFGraph
-    condition: Edge = Edge("", 0)
+    condition: Edge = field(default_factory=lambda: Edge("", 0))
     merges: list[TFNode] = field(default_factory=list)
     switches: list[TFNode | None] = field(default_factory=list)
     entering_carried: list[Edge] = field(default_factory=list)

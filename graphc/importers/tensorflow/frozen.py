@@ -9,7 +9,6 @@ from typing import Any
 from graphc.errors import ArgumentError, ModelFileError
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable
-from graphc.importers.tensorflow.checkpoint import open_checkpoint
 from graphc.importers.tensorflow.graph import TFGraph, read_graph
 from graphc.importers.tensorflow.importing import (
     Imported,
@@ -20,8 +19,9 @@ from graphc.importers.tensorflow.importing import (
 )
 from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import output_index
-from graphc.importers.tensorflow.schema import parse, parse_text
 from graphc.ir.source import current_source
+from graphc.train.tensorflow.checkpoint import open_checkpoint
+from graphc.train.tensorflow.schema import parse, parse_text
 
 
 def from_graphdef(

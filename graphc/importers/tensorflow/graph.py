@@ -9,15 +9,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from graphc.errors import UnknownNameError, nearest
-from graphc.importers.tensorflow.tensors import attribute, broken
 from graphc.ir.source import current_source
+from graphc.train.tensorflow.tensors import attribute, broken
 
 
 class Edge(NamedTuple):
     """A result of a node. `str` gives TensorFlow's name, such as "dense/MatMul:0"."""
 
     node: str
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name
 
     def __str__(self) -> str:
         return f"{self.node}:{self.index}"
@@ -139,6 +139,10 @@ class Library:
 
     def __contains__(self, name: object) -> bool:
         return name in self._protos
+
+    def names(self) -> list[str]:
+        """The names of all functions."""
+        return list(self._protos)
 
     def function(self, name: str) -> TFGraph:
         """The body of a function.

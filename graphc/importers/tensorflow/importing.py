@@ -19,13 +19,13 @@ from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.registry import Call, Unsupported
 from graphc.importers.tensorflow.restoring import variable_weights
 from graphc.importers.tensorflow.rules.table import CUT, RULES, SPECIAL, TABLES
-from graphc.importers.tensorflow.tensors import DTypeNumber
 from graphc.importers.tensorflow.values import Value
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.nn.layers.normalization import UPDATES
 from graphc.ops.core.emit import constant
 from graphc.ops.structure.state import identity
+from graphc.train.tensorflow.tensors import DTypeNumber
 
 Specs = Mapping[str, Any] | Iterable[str] | None
 HINT = "choose outputs before these nodes, or give their results as inputs: inputs=[...]"
@@ -258,9 +258,7 @@ def chosen_inputs(
     return found | _with_batch(own)
 
 
-def _with_batch(
-    inputs: dict[str, tuple[Edge, TensorSpec]]
-) -> dict[str, tuple[Edge, TensorSpec]]:
+def _with_batch(inputs: dict[str, tuple[Edge, TensorSpec]]) -> dict[str, tuple[Edge, TensorSpec]]:
     """The inputs, where the unknown leading size is "batch" if only one has such a size."""
     free = [label for label, (_, spec) in inputs.items() if spec.shape[:1] == (None,)]
     if len(free) == 1:
@@ -288,7 +286,9 @@ def _reached(graph: TFGraph, outputs: Iterable[Edge], cut: set[Edge]) -> list[TF
 
 
 def _used_results(graph: TFGraph, node: TFNode) -> list[int]:
-    used = {e.index for n in graph.consumers.get(node.name, ()) for e in n.inputs if e.node == node.name}
+    used = {
+        e.index for n in graph.consumers.get(node.name, ()) for e in n.inputs if e.node == node.name
+    }
     return sorted(used) or [0]
 
 
@@ -298,13 +298,13 @@ def _spec_of(importer: str, graph: TFGraph, edge: Edge, given: Any) -> TensorSpe
         return TensorSpec(spec.shape, spec.dtype, edge.node)
     node = graph.node(edge.node)
     dtype, shape = _dtype_of(node, edge.index), _shape_of(node, edge.index)
-    if dtype is None or dtype == object or shape is None:
-        missing = "takes strings" if dtype == object else "does not say its shape and dtype"
+    if dtype is None or dtype.kind == "O" or shape is None:
+        missing = "takes strings" if dtype.kind == "O" else "does not say its shape and dtype"
         raise ArgumentError(
             f"{importer}: the input {str(edge)!r} ({node.op}) {missing}",
             source=current_source(),
             hint=f'inputs={{"{edge.node}": gc.TensorSpec((None, 3), "float32")}}'
-            if dtype != object
+            if dtype.kind != "O"
             else "choose inputs behind the parsing of strings: inputs=[...]",
         )
     return TensorSpec(shape, dtype, edge.node)
@@ -335,7 +335,9 @@ def take_constants(imported: Imported) -> None:
     variables."""
     cut = {edge.node for edge, _ in imported.inputs.values()}
     constants = constant_weights(imported.graph, imported.outputs.values(), cut)
-    if imported.weights:  # the model's own variables: constants are constants, unless they are large
+    if (
+        imported.weights
+    ):  # the model's own variables: constants are constants, unless they are large
         constants = [node for node in constants if node.attr("value").size > _LARGE]
     imported.weights |= {node.name: Weight(node.attr("value")) for node in constants}
     imported.constants = frozenset(node.name for node in constants)

@@ -1,4 +1,4 @@
-"""Loops of TensorFlow as `gc.while_loop` and `gc.scan`: functions (version 2), frames (version 1)."""
+"""Loops of both versions, of functions and of frames, as `gc.while_loop` and `gc.scan`."""
 
 from __future__ import annotations
 
@@ -135,9 +135,7 @@ class FunctionLoop:
         arguments = [Edge(name, 0) for name in body.parameters]
         places = {edge: i for i, edge in enumerate(arguments)}
         identities = Side(body, places, {})
-        fixed = {
-            i for i, edge in enumerate(body.results) if identities.strip(edge) == arguments[i]
-        }
+        fixed = {i for i, edge in enumerate(body.results) if identities.strip(edge) == arguments[i]}
         moving = [i for i in range(len(init)) if i not in fixed]
         number = {i: k for k, i in enumerate(moving)}
 
@@ -205,9 +203,7 @@ class FrameExit:
 
     def _build(self, scope: Scope, node: TFNode, frame: Frame) -> list[Value]:
         init = [scope.value(edge) for edge in frame.entering_carried]
-        fixed = {
-            Edge(enter.name, 0): scope.value(enter.inputs[0]) for enter in frame.invariants
-        }
+        fixed = {Edge(enter.name, 0): scope.value(enter.inputs[0]) for enter in frame.invariants}
         if refused_among([*init, *fixed.values()]):
             return [REFUSED] * len(init)
         # A value that no iteration changes, such as the handle of a TensorArray.

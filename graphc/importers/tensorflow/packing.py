@@ -46,7 +46,7 @@ def pack(call: Call, value: Value, what: str) -> Tensor:
 def is_packable(value: Value) -> bool:
     """Whether `pack` can make a tensor of it."""
     if isinstance(value, np.ndarray):
-        return value.dtype != object
+        return bool(value.dtype.kind != "O")
     return isinstance(value, (Tensor, Sizes, Counting, WeightValue, TensorStack))
 
 

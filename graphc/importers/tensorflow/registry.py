@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from graphc.importers.tensorflow.tensors import DTypeNumber
 from graphc.importers.tensorflow.values import (
     Array,
     Sizes,
@@ -20,6 +19,7 @@ from graphc.importers.tensorflow.values import (
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import DType
 from graphc.ir.node import Tensor
+from graphc.train.tensorflow.tensors import DTypeNumber
 
 if TYPE_CHECKING:
     from graphc.importers.tensorflow.evaluation import Scope

@@ -9,11 +9,11 @@ import numpy as np
 
 from graphc.errors import ModelImportError
 from graphc.importers.core.weights import Weight
-from graphc.importers.tensorflow.checkpoint import Bundle
 from graphc.importers.tensorflow.evaluation import called_functions
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
-from graphc.importers.tensorflow.tensors import broken
 from graphc.ir.source import current_source
+from graphc.train.tensorflow.checkpoint import Bundle
+from graphc.train.tensorflow.tensors import broken
 
 VARIABLES = frozenset(("VariableV2", "Variable", "VarHandleOp"))
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -55,7 +55,9 @@ def _source(graph: TFGraph, edge: Edge) -> str:
     return edge.node
 
 
-def _note(found: dict[str, str], graph: TFGraph, node: TFNode, arguments: Mapping[str, str]) -> None:
+def _note(
+    found: dict[str, str], graph: TFGraph, node: TFNode, arguments: Mapping[str, str]
+) -> None:
     variable = _source(graph, node.inputs[0])
     variable = arguments.get(variable, variable)
     edge = node.inputs[1]
@@ -68,7 +70,7 @@ def _note(found: dict[str, str], graph: TFGraph, node: TFNode, arguments: Mappin
         return
     names = graph.nodes.get(value.inputs[1].node)
     keys = None if names is None else names.attr("value")
-    if isinstance(keys, np.ndarray) and edge.index < keys.size and keys.dtype == object:
+    if isinstance(keys, np.ndarray) and edge.index < keys.size and keys.dtype.kind == "O":
         found[variable] = keys.reshape(-1)[edge.index].decode("utf-8", "replace")
 
 
@@ -94,6 +96,7 @@ def variable_weights(
     names: dict[str, str] = {}
     missing: list[str] = []
     by_name = checkpoint.names() if isinstance(checkpoint, Bundle) else {}
+    full_names = {key: name for name, key in by_name.items()}
     for node in nodes:
         if node.op not in VARIABLES:
             continue
@@ -112,7 +115,8 @@ def variable_weights(
         if key is None:
             missing.append(f"{label}  ({node.op})")
             continue
-        name = label if label not in weights else key.removesuffix(_SUFFIX)
+        name = full_names.get(key, label)
+        name = name if name not in weights else key.removesuffix(_SUFFIX)
         array = checkpoint.array(key) if isinstance(checkpoint, Bundle) else checkpoint[key]
         _check_shape(node, np.asarray(array), key)
         is_trained = trainable.get(key, trainable.get(label, trainable.get(node.name, False)))
@@ -123,17 +127,19 @@ def variable_weights(
             f"{importer}: {len(missing)} variables have no value",
             details=missing[:20],
             source=current_source(),
-            hint="give the checkpoint that has them: checkpoint=PREFIX, without \".index\"",
+            hint='give the checkpoint that has them: checkpoint=PREFIX, without ".index"',
         )
     return weights, names
 
 
 def _check_shape(node: TFNode, array: Any, key: str) -> None:
     shape = node.attr("shape")
-    if array.dtype == object:
+    if array.dtype.kind == "O":
         raise broken(f"the variable {key!r} holds strings")
     if isinstance(shape, tuple) and (
         len(shape) != array.ndim
         or any(s is not None and s != d for s, d in zip(shape, array.shape, strict=True))
     ):
-        raise broken(f"the variable {key!r} has the shape {array.shape} in the checkpoint, not {shape}")
+        raise broken(
+            f"the variable {key!r} has the shape {array.shape} in the checkpoint, not {shape}"
+        )

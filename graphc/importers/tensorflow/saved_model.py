@@ -11,7 +11,6 @@ from graphc.build.specs import TensorSpec
 from graphc.errors import ModelFileError, UnknownNameError, nearest
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable
-from graphc.importers.tensorflow.checkpoint import Bundle, open_checkpoint
 from graphc.importers.tensorflow.frozen import read_file
 from graphc.importers.tensorflow.graph import Edge, TFGraph, read_graph
 from graphc.importers.tensorflow.importing import (
@@ -23,9 +22,10 @@ from graphc.importers.tensorflow.importing import (
 )
 from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import output_index
-from graphc.importers.tensorflow.schema import parse, parse_text
-from graphc.importers.tensorflow.tensors import broken, dtype_of, shape_of
 from graphc.ir.source import current_source
+from graphc.train.tensorflow.checkpoint import Bundle, open_checkpoint
+from graphc.train.tensorflow.schema import parse, parse_text
+from graphc.train.tensorflow.tensors import broken, dtype_of, shape_of
 
 
 def from_saved_model(
@@ -62,8 +62,7 @@ def from_saved_model(
         >>> gc.from_saved_model("no_model")
         Traceback (most recent call last):
         ...
-        graphc.errors.ModelFileError: from_saved_model: saved_model.pb cannot be read: No such file or directory
-          hint: check the path
+        graphc.errors.ModelFileError: from_saved_model: saved_model.pb cannot be read: ...
     """
     path = Path(folder)
     meta = _meta_graph(path, set(tags))
@@ -121,8 +120,7 @@ def from_meta_graph(
         >>> gc.from_meta_graph("model.ckpt.meta")
         Traceback (most recent call last):
         ...
-        graphc.errors.ModelFileError: from_meta_graph: model.ckpt.meta cannot be read: No such file or directory
-          hint: check the path
+        graphc.errors.ModelFileError: from_meta_graph: model.ckpt.meta cannot be read: ...
     """
     file = Path(path)
     data = read_file("from_meta_graph", file)
@@ -194,8 +192,8 @@ def _edge(graph: TFGraph, info: Any) -> Edge:
 
 def _spec(key: str, info: Any, edge: Edge) -> TensorSpec:
     dtype, shape = dtype_of(info.dtype, f"the input {key!r}"), shape_of(info.tensor_shape)
-    if dtype == object or shape is None:
-        what = "takes strings" if dtype == object else "has an unknown number of axes"
+    if dtype.kind == "O" or shape is None:
+        what = "takes strings" if dtype.kind == "O" else "has an unknown number of axes"
         raise UnknownNameError(
             f"from_saved_model: the input {key!r} of the signature {what}",
             source=current_source(),

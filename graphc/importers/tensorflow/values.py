@@ -139,7 +139,7 @@ def as_tensor(value: Value) -> Tensor:
     """
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, np.ndarray) and value.dtype != object:
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         return ops.constant(value, value.dtype)
     if isinstance(value, Counting):
         return ops.arange(value.length, dtype=value.dtype)
@@ -154,6 +154,6 @@ def as_tensor(value: Value) -> Tensor:
 def shown(value: Value) -> str:
     """What a value is, for errors."""
     if isinstance(value, np.ndarray):
-        return "strings" if value.dtype == object else f"a constant of {value.dtype.name}"
+        return "strings" if value.dtype.kind == "O" else f"a constant of {value.dtype.name}"
     names = {VariableRef: "a variable", Table: "a table", TensorStack: "a list of tensors"}
     return names.get(type(value), type(value).__name__.lower())

@@ -15,7 +15,6 @@ from graphc.serving.protocol.schema import SCHEMA
 from graphc.store.proto_schema import message_classes
 
 
-
 @lru_cache(maxsize=1)
 def messages() -> SimpleNamespace:
     """The message classes, as attributes.

@@ -55,10 +55,10 @@ def _dtype(value: Value) -> DType:
 def _made(items: Any, like: Value) -> Value:
     """Items in the dtype of a value. Items of Sizes may be named sizes."""
     dtype = _dtype(like)
-    if isinstance(like, np.ndarray) and dtype == object:
+    if isinstance(like, np.ndarray) and dtype.kind == "O":
         return np.asarray(items, object)
     array = np.asarray(items)
-    return Sizes.of(array, dtype) if array.dtype == object else array.astype(dtype)
+    return Sizes.of(array, dtype) if array.dtype.kind == "O" else array.astype(dtype)
 
 
 def _mixed(values: tuple[Value, ...]) -> bool:
@@ -77,7 +77,7 @@ def _arithmetic(name: str) -> Host:
 
     def apply(call: Call, x: Value, y: Value) -> Value:
         if not _mixed((x, y)):
-            if x.dtype == object or _divides_by_zero(name, y):
+            if x.dtype.kind == "O" or _divides_by_zero(name, y):
                 return None
             return _made(function(x, y), x)
         if name not in ("Add", "AddV2", "Sub", "Mul", "FloorDiv"):
@@ -133,7 +133,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 
 def _unary(name: str) -> Host:
     def apply(call: Call, x: Value) -> Value:
-        return None if _mixed((x,)) or x.dtype == object else _made(_UNARY[name](x), x)
+        return None if _mixed((x,)) or x.dtype.kind == "O" else _made(_UNARY[name](x), x)
 
     return apply
 
@@ -147,7 +147,7 @@ def cast(call: Call, x: Value) -> Value:
     wanted = call.dtype("DstT")
     if isinstance(x, Sizes):
         return Sizes(x.items, wanted) if wanted.kind in "iu" else None
-    if x.dtype == object:
+    if x.dtype.kind == "O":
         return None
     if x.dtype.kind == "f" and wanted.kind in "iu":  # out of range, NumPy's result has no meaning
         limits = np.iinfo(wanted)
@@ -164,8 +164,10 @@ def reduce(call: Call, x: Value, axes: Value) -> Value:
         if call.node.op not in ("Prod", "Sum") or len(where) != x.items.ndim:
             return None
         total = (product if call.node.op == "Prod" else sum_of)(x.items.reshape(-1))
-        return Sizes.of(np.array([total], object).reshape((1,) * len(where) if keep else ()), x.dtype)
-    if x.dtype == object or (x.size == 0 and call.node.op in ("Max", "Min", "Mean")):
+        return Sizes.of(
+            np.array([total], object).reshape((1,) * len(where) if keep else ()), x.dtype
+        )
+    if x.dtype.kind == "O" or (x.size == 0 and call.node.op in ("Max", "Min", "Mean")):
         return None
     function = getattr(np, call.node.op.lower())
     return _made(function(x, axis=where, keepdims=keep), x)
@@ -210,7 +212,7 @@ def _taken(items: Any, index: Any, like: Value) -> Value:
         return _made(found, like)
     scalar = np.empty((), object)
     scalar[()] = found
-    return _made(scalar if _dtype(like) == object or isinstance(like, Sizes) else found, like)
+    return _made(scalar if _dtype(like).kind == "O" or isinstance(like, Sizes) else found, like)
 
 
 @_host("Slice")
@@ -299,7 +301,7 @@ def select(call: Call, condition: Value, x: Value, y: Value) -> Value:
 
 @_host("ZerosLike", "OnesLike")
 def like(call: Call, x: Value) -> Value:
-    if _dtype(x) == object:
+    if _dtype(x).kind == "O":
         return None
     return np.full(_items(x).shape, int(call.node.op == "OnesLike"), _dtype(x))
 
@@ -337,7 +339,7 @@ def shape(call: Call, x: Value) -> Value:
 
 @_host("ScatterNd")
 def scatter_nd(call: Call, indices: Value, updates: Value, sizes: Value) -> Value:
-    if _mixed((indices, updates, sizes)) or _count(sizes) > _MOST or updates.dtype == object:
+    if _mixed((indices, updates, sizes)) or _count(sizes) > _MOST or updates.dtype.kind == "O":
         return None
     if (indices < 0).any() or (indices >= sizes.reshape(-1)[: indices.shape[-1]]).any():
         return None
@@ -348,6 +350,6 @@ def scatter_nd(call: Call, indices: Value, updates: Value, sizes: Value) -> Valu
 
 @_host("Pad")
 def pad(call: Call, x: Value, widths: Value) -> Value:
-    if _mixed((x, widths)) or float(widths.astype(np.float64).sum()) > 64 or x.dtype == object:
+    if _mixed((x, widths)) or float(widths.astype(np.float64).sum()) > 64 or x.dtype.kind == "O":
         return None
     return np.pad(x, widths.reshape(-1, 2))

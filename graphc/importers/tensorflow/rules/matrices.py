@@ -104,7 +104,10 @@ def triangular_solve(call: Call, a: Tensor, b: Tensor) -> Tensor:
     transposed = bool(call.attr("adjoint", False))
     a = ops.conj(a) if transposed and a.dtype.kind == "c" else a
     batch = ops.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    a, b = ops.broadcast_to(a, (*batch, *a.shape[-2:])), ops.broadcast_to(b, (*batch, *b.shape[-2:]))
+    a, b = (
+        ops.broadcast_to(a, (*batch, *a.shape[-2:])),
+        ops.broadcast_to(b, (*batch, *b.shape[-2:])),
+    )
     return linalg.triangular_solve(a, b, lower=bool(call.attr("lower", True)), transpose=transposed)
 
 

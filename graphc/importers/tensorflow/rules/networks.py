@@ -128,8 +128,8 @@ def pooled(call: Call, layout: Layout, x: Tensor) -> Tensor:
 @FAMILY.rule("MaxPoolV2", kinds="tss")
 def max_pool_v2(call: Call, x: Tensor, window: Any, strides: Any) -> Tensor:
     layout = Layout(call, 2)
-    sizes = [layout.spatial([int(v) for v in values]) for values in (window, strides)]
-    return layout.back(nn.max_pool(layout.last(x), *sizes, padding_of(call, layout)))
+    ksize, steps = (layout.spatial([int(v) for v in values]) for values in (window, strides))
+    return layout.back(nn.max_pool(layout.last(x), ksize, steps, padding_of(call, layout)))
 
 
 @FAMILY.rule("MaxPoolWithArgmax", outputs=("output", "argmax"))
@@ -290,6 +290,13 @@ def dilation(call: Call, x: Tensor, kernel: Tensor) -> Tensor:
     return nn.dilation2d(x, kernel, strides, call.text("padding").lower(), rates)
 
 
+def _classes(call: Call, logits: Tensor) -> int:
+    found = logits.shape[2]
+    if not isinstance(found, int):
+        call.refuse("needs a known number of classes")
+    return found
+
+
 @FAMILY.rule("CTCLoss", kinds="tsst", outputs=("loss", "gradient"))
 def ctc_loss(call: Call, logits: Tensor, places: Any, values: Any, lengths: Tensor) -> list[Value]:
     """Labels are a sparse matrix, which must be constant; the last class is the blank."""
@@ -309,6 +316,6 @@ def ctc_loss(call: Call, logits: Tensor, places: Any, values: Any, lengths: Tens
         labels=labels,
         logit_lengths=lengths,
         label_lengths=sizes,
-        blank=int(logits.shape[2]) - 1,
+        blank=_classes(call, logits) - 1,
     )
     return [loss, NOTHING]

@@ -24,9 +24,7 @@ def _dtype(call: Call) -> DType:
     return np.dtype(np.float32) if value is None else value.dtype  # type: ignore[no-any-return]
 
 
-@FAMILY.rule(
-    "RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2", kinds="dv*"
-)
+@FAMILY.rule("RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2", kinds="dv*")
 def uniform(call: Call, sizes: Sequence[Dim], *seeds: Value) -> Tensor:
     return random.uniform(tuple(sizes), dtype=_dtype(call))
 
@@ -77,7 +75,9 @@ def multinomial(call: Call, logits: Tensor, count: int, *seeds: Value) -> Tensor
     wanted = call.attr("output_dtype")
     shape = (logits.shape[0], count, logits.shape[1])
     wide = ops.broadcast_to(ops.expand_dims(logits, 1), shape)
-    return ops.cast(random.categorical(wide), np.dtype(np.int64) if wanted is None else wanted.dtype)
+    return ops.cast(
+        random.categorical(wide), np.dtype(np.int64) if wanted is None else wanted.dtype
+    )
 
 
 @FAMILY.rule("RandomShuffle", "StatelessShuffle", kinds="tv*")

@@ -276,13 +276,11 @@ def broadcast_args(call: Call, a: Sequence[Dim], b: Sequence[Dim]) -> Value:
 @FAMILY.rule("BroadcastGradientArgs", kinds="dd", outputs=("r0", "r1"))
 def broadcast_gradient_args(call: Call, a: Sequence[Dim], b: Sequence[Dim]) -> list[Value]:
     count = max(len(a), len(b))
-    wide = [[1] * (count - len(s)) + list(s) for s in (a, b)]
+    wide: list[list[Dim]] = [[*[1] * (count - len(s)), *s] for s in (a, b)]
     dtype = call.dtype()
     # Axes along which the gradient of each operand is summed. Where both are 1, TensorFlow lists
     # the axis for both: it does not matter.
-    return [
-        np.array([i for i in range(count) if own[i] == 1], dtype) for own in wide
-    ]
+    return [np.array([i for i in range(count) if own[i] == 1], dtype) for own in wide]
 
 
 @FAMILY.rule("MatrixDiag", "BatchMatrixDiag")

@@ -63,7 +63,7 @@ def find(call: Call, table: Value, keys: Value, default: Any) -> Value:
         result = np.empty(len(flat), values.dtype)
         result[:] = flat
         return result.reshape(keys.shape)
-    if known.dtype == object or values.dtype == object:
+    if known.dtype.kind == "O" or values.dtype.kind == "O":
         call.refuse("looks up strings that are known only in a run")
     order = np.argsort(known)
     sorted_keys = ops.constant(known[order])
@@ -106,7 +106,7 @@ def of_strings(call: Call, x: Any) -> Value:
         wanted = call.attr("out_type")
         dtype = np.dtype(np.float32) if wanted is None else wanted.dtype
         return np.array([float(v) for v in x.reshape(-1)], dtype).reshape(x.shape)
-    order = "<" if call.attr("little_endian", True) else ">"
     dtype = call.dtype("out_type")
-    rows = [np.frombuffer(v, dtype.newbyteorder(order)) for v in x.reshape(-1)]
+    stored = dtype.newbyteorder("<" if call.attr("little_endian", True) else ">")
+    rows = [np.frombuffer(v, stored) for v in x.reshape(-1)]
     return np.array(rows, dtype).reshape(*x.shape, -1)

@@ -13,10 +13,10 @@ import numpy as np
 
 from graphc.data.records.framing import import_crc32c
 from graphc.errors import ModelFileError, UnknownNameError, nearest
-from graphc.importers.tensorflow.schema import messages, parse
-from graphc.importers.tensorflow.sstable import entries, unmasked, varint
-from graphc.importers.tensorflow.tensors import STRING, broken, dtype_of, shape_of
 from graphc.ir.source import current_source
+from graphc.train.tensorflow.schema import messages, parse
+from graphc.train.tensorflow.sstable import entries, unmasked, varint
+from graphc.train.tensorflow.tensors import broken, dtype_of, shape_of
 
 Array = np.ndarray[Any, Any]
 
@@ -25,9 +25,7 @@ _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _MOST_SLICES = 100_000
 
 
-def read_tf_checkpoint(
-    prefix: str | os.PathLike[str], *, keys: bool = False
-) -> dict[str, Array]:
+def read_tf_checkpoint(prefix: str | os.PathLike[str], *, keys: bool = False) -> dict[str, Array]:
     """The variables of a checkpoint of TensorFlow. TensorFlow is not needed.
 
     Checksums of the index and of each array are verified.
@@ -40,7 +38,7 @@ def read_tf_checkpoint(
             of the variable "dense/kernel".
 
     Returns:
-        The arrays by name. `gc.train.restore` takes them, too.
+        The arrays by name. `session.set(name, array)` gives one to a variable.
 
     Raises:
         ModelFileError: a file is missing, truncated or altered.
@@ -148,7 +146,7 @@ class Bundle:
         if len(entry.slices):
             return self._joined(key, entry, dtype, sizes)
         data = self._data(entry, what)
-        if dtype == STRING:
+        if dtype.kind == "O":
             return _strings(data, sizes, what)
         if len(data) != math.prod(sizes) * dtype.itemsize:
             raise broken(f"{what} has {len(data)} bytes for the shape {sizes}")
@@ -160,7 +158,11 @@ class Bundle:
         name = f"{self._prefix.name}.data-{entry.shard_id:05d}-of-{self._shards:05d}"
         path = self._prefix.with_name(name)
         try:
-            if entry.size < 0 or entry.offset < 0 or entry.offset + entry.size > os.stat(path).st_size:
+            if (
+                entry.size < 0
+                or entry.offset < 0
+                or entry.offset + entry.size > os.stat(path).st_size
+            ):
                 raise broken(f"{what} is not within the file {name}, which is truncated or altered")
             with path.open("rb") as file:
                 file.seek(entry.offset)
@@ -168,9 +170,7 @@ class Bundle:
         except OSError:
             raise broken(f"the checkpoint has no file {name}") from None
 
-    def _joined(
-        self, key: str, entry: Any, dtype: np.dtype[Any], sizes: tuple[int, ...]
-    ) -> Array:
+    def _joined(self, key: str, entry: Any, dtype: np.dtype[Any], sizes: tuple[int, ...]) -> Array:
         """A partitioned variable, from its slices."""
         if len(entry.slices) > _MOST_SLICES:
             raise broken(f"{key!r} of the checkpoint has {len(entry.slices)} slices")
@@ -180,7 +180,9 @@ class Bundle:
             if own is None or len(own.slices) or len(piece.extent) != len(sizes):
                 raise broken(f"a slice of {key!r} is not in the checkpoint")
             what = f"a slice of {key!r} of the checkpoint"
-            where = tuple(_range(e, size, what) for e, size in zip(piece.extent, sizes, strict=True))
+            where = tuple(
+                _range(e, size, what) for e, size in zip(piece.extent, sizes, strict=True)
+            )
             data = self._data(own, what)
             if self._checksum(data) != unmasked(own.crc32c):
                 raise broken(f"{what} is altered: its checksum does not match")

@@ -76,7 +76,7 @@ def array_of(proto: Any, what: str) -> Array:
     if len(sizes) > 32:
         raise broken(f"{what} is a constant of {len(sizes)} axes")
     count = math.prod(sizes)
-    if proto.tensor_content and dtype != STRING:
+    if proto.tensor_content and dtype.kind != "O":
         return _of_bytes(proto.tensor_content, dtype, sizes, what)
     values = _values(proto, dtype, what)
     if count > _MOST_REPEATED or count * dtype.itemsize > _MOST_BYTES or len(values) > count:
@@ -91,7 +91,7 @@ def array_of(proto: Any, what: str) -> Array:
 
 
 def _zero(dtype: np.dtype[Any]) -> Array:
-    return _strings([b""]) if dtype == STRING else np.zeros(1, dtype)
+    return _strings([b""]) if dtype.kind == "O" else np.zeros(1, dtype)
 
 
 def _strings(values: Any) -> Array:
@@ -121,7 +121,9 @@ def _values(proto: Any, dtype: np.dtype[Any], what: str) -> Array:
             raise broken(f"{what} has a complex number without imaginary part")
         return np.array(listed, np.float64).view(np.complex128).astype(dtype)
     with np.errstate(over="ignore"):
-        wide = np.int64 if dtype.kind in "iu" and dtype.itemsize < 8 or number in (29, 30) else dtype
+        wide = (
+            np.int64 if (dtype.kind in "iu" and dtype.itemsize < 8) or number in (29, 30) else dtype
+        )
         return np.array(listed, wide).astype(dtype)
 
 

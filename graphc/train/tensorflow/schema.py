@@ -101,8 +101,8 @@ message BundleHeaderProto { int32 num_shards = 1; int32 endianness = 2; VersionD
 message SliceExtent { int64 start = 1; oneof has_length { int64 length = 2; } }
 message TensorSliceProto { repeated SliceExtent extent = 1; }
 message BundleEntryProto {
-  DataType dtype = 1; TensorShapeProto shape = 2; int32 shard_id = 3; int64 offset = 4; int64 size = 5;
-  fixed32 crc32c = 6; repeated TensorSliceProto slices = 7;
+  DataType dtype = 1; TensorShapeProto shape = 2; int32 shard_id = 3; int64 offset = 4;
+  int64 size = 5; fixed32 crc32c = 6; repeated TensorSliceProto slices = 7;
 }
 """
 
@@ -120,7 +120,8 @@ _DATA_TYPES = {
 def _data_type() -> str:
     members = dict(_DATA_TYPES)
     members |= {f"{name}_REF": number + 100 for name, number in _DATA_TYPES.items() if number}
-    return "enum DataType { %s }" % " ".join(f"{n} = {i};" for n, i in members.items())
+    listed = " ".join(f"{name} = {number};" for name, number in members.items())
+    return f"enum DataType {{ {listed} }}"
 
 
 @lru_cache(maxsize=1)
