@@ -1,4 +1,4 @@
-"""Calls of functions: their bodies are written in place."""
+"""Calls of functions, whose bodies are written in place; and operators that compute nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from graphc.importers.tensorflow.evaluation import Deeper, Scope, called_functio
 from graphc.importers.tensorflow.graph import Edge, TFNode
 from graphc.importers.tensorflow.packing import refused_among
 from graphc.importers.tensorflow.registry import Unsupported
-from graphc.importers.tensorflow.values import REFUSED, Value
+from graphc.importers.tensorflow.values import NOTHING, REFUSED, Value
 
 
 class FunctionCall:
@@ -31,3 +31,22 @@ class FunctionCall:
         with Deeper(scope.build):
             inner = scope.inside(body, bound, f"{scope.prefix}{node.name}/")
             return inner.get(body.results, body.control_results)
+
+
+class Ignored:
+    """NoOp, Assert, PrintV2, summaries: their inputs are not needed."""
+
+    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
+        return ()
+
+    def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
+        return [NOTHING]
+
+
+IGNORED = frozenset(
+    (
+        "NoOp", "Assert", "PrintV2", "ControlTrigger", "ScalarSummary", "HistogramSummary",
+        "ImageSummary", "AudioSummary", "AudioSummaryV2", "MergeSummary", "TensorSummary",
+        "TensorSummaryV2", "WriteSummary", "WriteScalarSummary",
+    )
+)  # fmt: skip

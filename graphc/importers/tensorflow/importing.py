@@ -15,6 +15,7 @@ from graphc.importers.core.model import ImportedModel, ModelSource
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, with_trainable
 from graphc.importers.tensorflow.evaluation import Build, Scope, called_functions, effects_of
+from graphc.importers.tensorflow.functions import IGNORED
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.registry import Call, Unsupported
 from graphc.importers.tensorflow.restoring import variable_weights
@@ -127,7 +128,9 @@ class Imported:
                 for body in called_functions(graph, node):
                     if id(body) not in bodies:
                         bodies[id(body)] = body
-                        own = [*(edge.node for edge in body.results), *body.control_results]
+                        effects = effects_of(body, TABLES.writes)
+                        own = [edge.node for edge in body.results]
+                        own += [name for name in body.control_results if name in effects]
                         stack.append((body, needed(body, own, set(body.parameters))))
         return found
 
@@ -196,7 +199,8 @@ def needed(graph: TFGraph, names: Iterable[str], cut: set[str]) -> list[TFNode]:
         if name in found or name in cut:
             continue
         node = found[name] = graph.node(name)
-        open_names.extend(edge.node for edge in node.inputs)
+        if node.op not in IGNORED:
+            open_names.extend(edge.node for edge in node.inputs)
         open_names.extend(name for name in node.controls if name in effects)
     return list(found.values())
 

@@ -1064,6 +1064,83 @@ def state() -> None:
             )
 
 
+def more_state() -> None:
+    def variable() -> Any:
+        return v1.Variable(
+            np.arange(6, dtype=np.float32).reshape(3, 2), name="v", use_resource=True
+        )
+
+    case("VariableShape", lambda a: raw.VariableShape(input=variable().handle) + a, np.int32(1))
+
+    def initialized(a: Any) -> Any:
+        v = v1.Variable(np.ones(3, np.float32), name="v", use_resource=False)
+        return tf.logical_and(v1.is_variable_initialized(v), a)
+
+    case("IsVariableInitialized", initialized, np.array(True))
+
+    def stateful(a: Any) -> Any:
+        v = variable()
+
+        @tf.function
+        def step(x: Any) -> Any:
+            v.assign_add(x)
+            tf.print("seen", output_stream="file:///dev/null")
+            return v * 2
+
+        return step(a)
+
+    case("StatefulPartitionedCall", stateful, f32(3, 2), free=False)
+
+    def branches(a: Any) -> Any:
+        v = variable()
+
+        def write() -> Any:
+            with tf.control_dependencies([v.assign_add(a)]):
+                return v.read_value() * 2
+
+        return v1.cond(a[0, 0] > -100, write, lambda: a)
+
+    case("If", branches, f32(3, 2), free=False)
+
+    def loop(a: Any) -> Any:
+        v = variable()
+
+        def body(i: Any, x: Any) -> Any:
+            with tf.control_dependencies([v.assign_add(x)]):
+                return i + 1, v.read_value() * 0.5
+
+        return v1.while_loop(lambda i, x: i < 3, body, [0, a])[1]
+
+    case("While", loop, f32(3, 2), free=False)
+
+    def choice(a: Any, i: Any) -> Any:
+        v = variable()
+        return tf.switch_case(i, [lambda: v.assign(a) + 1, lambda: v.assign_sub(a) + 2])
+
+    case("Case", choice, f32(3, 2), np.int32(1), free=False)
+    x = f32(3, 2)
+    slots = {"lr": 0.1, "momentum": 0.9}
+
+    def keras_momentum(a: Any) -> Any:
+        v, m = variable(), v1.Variable(np.ones((3, 2), np.float32), name="m", use_resource=True)
+        step = raw.ResourceApplyKerasMomentum(var=v.handle, accum=m.handle, grad=a, **slots)
+        with tf.control_dependencies([step]):
+            return [v.read_value(), m.read_value()]
+
+    case("ResourceApplyKerasMomentum", keras_momentum, x, free=False)
+
+    def adagrad(a: Any) -> Any:
+        v, m = variable(), v1.Variable(np.ones((3, 2), np.float32), name="m", use_resource=True)
+        step = raw.ResourceApplyAdagradV2(
+            var=v.handle, accum=m.handle, grad=a, lr=0.1, epsilon=0.01
+        )
+        with tf.control_dependencies([step]):
+            return [v.read_value(), m.read_value()]
+
+    case("ResourceApplyAdagradV2", adagrad, x, free=False)
+    case("ParallelStack", lambda a, b: v1.parallel_stack([a, b]), f32(4), f32(4), free=False)
+
+
 def optimizers() -> None:
     def step(make: Callable[[], Any], resource: bool) -> Callable[[Any], Any]:
         def build(x: Any) -> Any:
@@ -1397,7 +1474,7 @@ def write() -> None:
 if __name__ == "__main__":
     for group in (
         elementwise, reductions, shapes, indexing, matrices, networks, gradients, images,
-        random_numbers, state, optimizers, tables, lists, quantization, control_flow,
+        random_numbers, state, more_state, optimizers, tables, lists, quantization, control_flow,
     ):  # fmt: skip
         group()
     write()

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphc import nn, ops
 from graphc.importers.tensorflow.registry import Call, Family
-from graphc.importers.tensorflow.values import NOTHING, Value, VariableRef
+from graphc.importers.tensorflow.values import Value, VariableRef
 from graphc.ir.node import Tensor
 
 FAMILY = Family()
@@ -145,20 +145,6 @@ _RESOURCE = 20  # the number of the dtype of handles
 @FAMILY.rule("IdentityN", kinds="v*")
 def identity_n(call: Call, *values: Value) -> list[Value]:
     return list(values)
-
-
-@FAMILY.rule("NoOp", "Assert", "PrintV2", "ControlTrigger", kinds="v*")
-def no_op(call: Call, *values: Value) -> list[Value]:
-    return []
-
-
-@FAMILY.rule(
-    "ScalarSummary", "HistogramSummary", "ImageSummary", "AudioSummary", "AudioSummaryV2",
-    "MergeSummary", "TensorSummary", "TensorSummaryV2",
-    kinds="v*",
-)  # fmt: skip
-def summary(call: Call, *values: Value) -> Value:
-    return NOTHING
 
 
 @FAMILY.rule("Const", kinds="")

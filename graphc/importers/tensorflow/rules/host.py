@@ -316,7 +316,9 @@ def invert(call: Call, x: Value) -> Value:
     return None if _mixed((x,)) else np.argsort(x).astype(x.dtype)
 
 
-@_host("ListDiff", "SetDiff1D")
+@_host(
+    "ListDiff",
+)
 def difference(call: Call, x: Value, y: Value) -> list[Value] | None:
     if _mixed((x, y)):
         return None

@@ -81,7 +81,7 @@ def scatter(call: Call, stack: TensorStack, indices: Value, items: Tensor) -> Te
 # -- TensorArray: the value is what TensorFlow calls the flow; the handle is the stack as made -----
 
 
-@FAMILY.rule("TensorArrayV3", "TensorArrayV2", kinds="v", outputs=("handle", "flow"))
+@FAMILY.rule("TensorArrayV3", kinds="v", outputs=("handle", "flow"))
 def array(call: Call, size: Value) -> list[Value]:
     element = _known(call.attr("element_shape"))
     length = call.dim(size, "the number of elements")

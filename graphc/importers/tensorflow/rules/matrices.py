@@ -111,11 +111,6 @@ def triangular_solve(call: Call, a: Tensor, b: Tensor) -> Tensor:
     return linalg.triangular_solve(a, b, lower=bool(call.attr("lower", True)), transpose=transposed)
 
 
-@FAMILY.rule("MatrixExponential")
-def exponential(call: Call, a: Tensor) -> Tensor:
-    return linalg.expm(a)
-
-
 @FAMILY.rule("MatrixSquareRoot")
 def square_root(call: Call, a: Tensor) -> Tensor:
     root = linalg.sqrtm(a)

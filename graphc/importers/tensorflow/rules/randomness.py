@@ -80,16 +80,15 @@ def multinomial(call: Call, logits: Tensor, count: int, *seeds: Value) -> Tensor
     )
 
 
-@FAMILY.rule("RandomShuffle", "StatelessShuffle", kinds="tv*")
+@FAMILY.rule("RandomShuffle", kinds="tv*")
 def shuffle(call: Call, x: Tensor, *seeds: Value) -> Tensor:
     return random.shuffle(x)
 
 
-@FAMILY.rule("RandomGamma", "StatelessRandomGammaV2", kinds="dv*")
+@FAMILY.rule("RandomGamma", kinds="dv*")
 def gamma(call: Call, sizes: Sequence[Dim], *rest: Value) -> Tensor:
     alpha = call.tensor(rest[-1])
-    shape = sizes if "Stateless" in call.node.op else (*sizes, *alpha.shape)
-    return random.gamma(alpha, shape=tuple(shape))
+    return random.gamma(alpha, shape=(*sizes, *alpha.shape))
 
 
 @FAMILY.rule("RandomPoissonV2", "RandomPoisson", kinds="dt")
@@ -102,18 +101,3 @@ def poisson(call: Call, sizes: Sequence[Dim], rate: Tensor) -> Tensor:
 @FAMILY.rule("StatelessRandomGetKeyCounter", kinds="v*", outputs=("key", "counter"))
 def key_counter(call: Call, *seeds: Value) -> list[Any]:
     return [np.zeros(1, np.uint64), np.zeros(2, np.uint64)]
-
-
-@FAMILY.rule("StatelessRandomGetKeyCounterAlg", kinds="v*", outputs=("key", "counter", "alg"))
-def key_counter_alg(call: Call, *seeds: Value) -> list[Any]:
-    return [*key_counter(call), np.array(1, np.int32)]
-
-
-@FAMILY.rule("StatelessRandomGetAlg", kinds="v*")
-def algorithm(call: Call, *seeds: Value) -> Any:
-    return np.array(1, np.int32)
-
-
-@FAMILY.rule("RngReadAndSkip", kinds="v*")
-def read_and_skip(call: Call, *values: Value) -> Any:
-    return np.zeros(3, np.int64)

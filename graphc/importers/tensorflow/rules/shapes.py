@@ -102,7 +102,12 @@ def like(call: Call, value: Value) -> Value:
     return ops.zeros_like(x) if call.node.op == "ZerosLike" else ops.ones_like(x)
 
 
-@FAMILY.rule("Pack", "ParallelStack")
+@FAMILY.rule("ParallelConcat")
+def parallel_concat(call: Call, *tensors: Tensor) -> Tensor:
+    return ops.concat(tensors, 0)
+
+
+@FAMILY.rule("Pack")
 def pack(call: Call, *tensors: Tensor) -> Tensor:
     return ops.stack(tensors, call.attr("axis", 0))
 

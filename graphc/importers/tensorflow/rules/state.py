@@ -16,7 +16,7 @@ from graphc.ir.variable import Variable
 FAMILY = Family()
 
 
-@FAMILY.rule("VariableV2", "Variable", "TemporaryVariable", "AutoReloadVariable", kinds="")
+@FAMILY.rule("VariableV2", "Variable", kinds="")
 def reference_variable(call: Call) -> Value:
     return _reference(call)
 

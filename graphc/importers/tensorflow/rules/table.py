@@ -8,7 +8,7 @@ from typing import Any
 
 from graphc.importers.tensorflow.branches import FunctionBranch, LoneSwitch, SwitchMerge
 from graphc.importers.tensorflow.evaluation import Special
-from graphc.importers.tensorflow.functions import FunctionCall
+from graphc.importers.tensorflow.functions import IGNORED, FunctionCall, Ignored
 from graphc.importers.tensorflow.loops import FrameEnter, FrameExit, FunctionLoop
 from graphc.importers.tensorflow.registry import Rule
 from graphc.importers.tensorflow.rules import (
@@ -57,7 +57,7 @@ SPECIAL: Mapping[str, Special] = MappingProxyType(
         "While": _LOOP, "StatelessWhile": _LOOP, "If": _BRANCH, "StatelessIf": _BRANCH,
         "Case": _BRANCH, "StatelessCase": _BRANCH, "Enter": FrameEnter(), "RefEnter": FrameEnter(),
         "Exit": FrameExit(), "RefExit": FrameExit(), "Merge": _MERGE, "RefMerge": _MERGE,
-        "Switch": LoneSwitch(), "RefSwitch": LoneSwitch(),
+        "Switch": LoneSwitch(), "RefSwitch": LoneSwitch(), **dict.fromkeys(IGNORED, Ignored()),
     }
 )  # fmt: skip
 """Control flow: operators whose inputs are not simply evaluated before them."""
