@@ -8,6 +8,8 @@ each worker takes a piece of the batch for itself, and its gradient is applied w
 parameters that others may have changed meanwhile. So there are more updates of smaller batches;
 what staleness alone does is seen beside the same updates one at a time, with staleness 0.
 
+With --ray, the same also runs with the workers and two parameter servers as processes of Ray.
+
 How asynchronous runs interleave is chance: their figures differ a little each time.
 """
 
@@ -98,16 +100,15 @@ def asynchronous(
     graph: gc.Graph,
     data: Feeds,
     batches: Sequence[Feeds],
+    strategy: Any,
     workers: int,
-    staleness: int,
 ) -> Curve:
-    """`AsyncDataParallel`: an update for each piece of a batch."""
-    strategy = gc.devices.AsyncDataParallel(workers, server="/cpu:0", staleness=staleness)
+    """An update for each piece of a batch."""
     session = gc.Session(graph, strategy=strategy)
     start = session.values()
     fetches = ["train", "loss"]
     first = list(pieces(iter(batches[:1]), workers))
-    session.run_workers(fetches, [[piece] for piece in first])  # compiles, for each device
+    session.run_workers(fetches, [[piece] for piece in first])  # compiles, for each worker
     session.set_all(start)
     losses, seconds = [], []
     begin = time.perf_counter()
@@ -119,6 +120,7 @@ def asynchronous(
     run = session.run_workers(fetches, pieces(iter(batches), workers), on_step=note)
     examples = np.arange(1, run.updates + 1) * len(first[0]["y"])
     accuracy = accuracy_of(session, data)
+    session.close()
     return Curve(name, examples, np.array(seconds), np.array(losses), accuracy, run.staleness)
 
 
@@ -147,14 +149,16 @@ def plot(curves: Sequence[Curve], path: str) -> None:
     figure, (by_examples, by_seconds, stale) = pyplot.subplots(
         1, 3, figsize=(13, 4.3), layout="constrained"
     )
-    for curve, colour in zip(curves, ("tab:blue", "tab:green", "tab:orange"), strict=True):
+    colours = ("tab:blue", "tab:green", "tab:orange", "tab:red")
+    for curve, colour in zip(curves, colours, strict=False):
         width = max(len(curve.losses) // 40, 1)  # a moving average of the losses
         smooth = np.convolve(curve.losses, np.full(width, 1 / width), mode="valid")
         label = f"{curve.name}, test accuracy {curve.accuracy:.3f}"
         for axes, along in ((by_examples, curve.examples), (by_seconds, curve.seconds)):
             axes.plot(along[width - 1 :], smooth, color=colour, label=label)
-        if curve.name == "asynchronous":
-            stale.bar(list(curve.staleness), list(curve.staleness.values()), color=colour)
+        if curve.name in ("asynchronous", "with Ray"):
+            bars = list(curve.staleness), list(curve.staleness.values())
+            stale.bar(*bars, color=colour, alpha=0.6, label=curve.name)
     for axes, words in ((by_examples, "examples seen"), (by_seconds, "seconds")):
         axes.set(xlabel=words, ylabel="training loss (moving average)", yscale="log")
         axes.grid(alpha=0.3)
@@ -175,17 +179,26 @@ def main() -> None:
     parser.add_argument("--staleness", type=int, default=8)
     parser.add_argument("--batch", type=int, default=128, help="of all workers together")
     parser.add_argument("--steps", type=int, default=300, help="synchronous ones")
+    parser.add_argument("--ray", action="store_true", help="also with processes of Ray")
     parser.add_argument("--plot", default="asynchronous.png", help="where the plot goes")
     options = parser.parse_args()
     data, graph = digits.load(), build()
     stream = gc.data.Batches({"x": data["x_train"], "y": data["y_train"]}, options.batch, seed=1)
     batches = list(islice(stream, options.steps))
     devices = several_devices.most(options.workers)
+    workers = options.workers
+    one_at_a_time, free = (
+        gc.devices.AsyncDataParallel(workers, server="/cpu:0", staleness=staleness)
+        for staleness in (0, options.staleness)
+    )
     curves = [
         synchronous(graph, data, batches, devices),
-        asynchronous("one at a time", graph, data, batches, options.workers, 0),
-        asynchronous("asynchronous", graph, data, batches, options.workers, options.staleness),
+        asynchronous("one at a time", graph, data, batches, one_at_a_time, workers),
+        asynchronous("asynchronous", graph, data, batches, free, workers),
     ]
+    if options.ray:
+        servers = gc.cluster.ParameterServers(workers, staleness=options.staleness, shards=2)
+        curves.append(asynchronous("with Ray", graph, data, batches, servers, workers))
     for curve in curves:
         report(curve)
     plot(curves, options.plot)

@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.importers.tensorflow.frozen import from_graphdef as from_graphdef
     from graphc.importers.tensorflow.saved_model import from_meta_graph as from_meta_graph
     from graphc.importers.tensorflow.saved_model import from_saved_model as from_saved_model
+    from graphc.importers.onnx import from_onnx as from_onnx
     from graphc.ir import Node as Node
     from graphc.ir import Program as Program
     from graphc.ir import Tensor as Tensor
@@ -113,6 +114,7 @@ _NAMES: Final[dict[str, str]] = {
     "importers.stablehlo.model": "from_stablehlo",
     "importers.tensorflow.frozen": "from_graphdef",
     "importers.tensorflow.saved_model": "from_meta_graph from_saved_model",
+    "importers.onnx": "from_onnx",
     "ir": "Node Program Tensor Variable",
     "jaxpr": "from_jax register_op",
     "jitted": "JittedFunction PackedTree SavedFunction jit load_function unpack",

@@ -36,6 +36,7 @@ from graphc.passes.simplify.fold_constants import FoldConstants
 from graphc.passes.simplify.hoist_products import HoistProducts
 from graphc.passes.simplify.hoist_sums import HoistSums
 from graphc.passes.simplify.inline_bodies import InlineBodies
+from graphc.passes.simplify.move_transposes import MoveTransposes
 from graphc.passes.simplify.prune import Prune
 from graphc.passes.simplify.simplify_algebra import SimplifyAlgebra
 from graphc.passes.simplify.simplify_shapes import SimplifyShapes
@@ -135,7 +136,8 @@ def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
         return list(_FOLD_SIZES)
     mixed = [] if options.precision is None else [SpreadCasts()]
     suited = _ON_CPU if options.pipeline == "O3" and target.platform == "cpu" else ()
-    first = [*_FOLD_SIZES, *_attention(options, target), *_sparse(options), *mixed, *suited]
+    moved = (MoveTransposes(), SimplifyShapes())
+    first = [*moved, *_FOLD_SIZES, *_attention(options, target), *_sparse(options), *mixed, *suited]
     rolled = [*first, *_rolling(options, target), *_grouping(target)]
     narrow = options.precision == "bf16" and target.platform == "cpu"
     return [*rolled, CpuStackedBits(), Prune()] if narrow else rolled

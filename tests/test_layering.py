@@ -35,6 +35,7 @@ INNER_ORDERS = {
         "<- workers <- session <- freezing, largest_batch"
     ),
     "nn": "functional <- layers <- recurrent, transformer",
+    "cluster": "spec <- detection, parameter_servers <- joining, launching",
     "data": (
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"

@@ -9,6 +9,7 @@ import typing
 
 from graphc.cluster.joining import join as join
 from graphc.cluster.launching import launch as launch
+from graphc.cluster.parameter_servers.strategy import ParameterServers as ParameterServers
 from graphc.cluster.spec import ClusterSpec as ClusterSpec
 from graphc.cluster.spec import Member as Member
 from graphc.ir.namespaces import namespace as _namespace

@@ -14,6 +14,7 @@ from graphc.config import CompileOptions
 from graphc.copying import Uncopied
 from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.mesh import Strategy
+from graphc.devices.remote_workers import RemoteWorkers
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
@@ -46,7 +47,8 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
         graph: the graph. The first run finalizes it.
         strategy: `gc.devices.DataParallel(...)` or `gc.devices.Mesh(...)` to run every step on
             several devices. `gc.devices.AsyncDataParallel(...)` is for `run_workers`; single steps
-            then run on the server's device and donate no buffers.
+            then run on the server's device and donate no buffers. So is
+            `gc.cluster.ParameterServers(...)`; single steps then run on one device.
         options: see `CompileOptions`.
         soft_placement: if a device that `gc.device` requests does not exist, whether another is
             used, with a note in `Executable.notes`. With False, the first run that needs it raises
@@ -92,7 +94,7 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
         self,
         graph: Graph,
         *,
-        strategy: Strategy | AsyncDataParallel | None = None,
+        strategy: Strategy | AsyncDataParallel | RemoteWorkers | None = None,
         options: CompileOptions | None = None,
         soft_placement: bool = True,
         log_placement: bool = False,
@@ -123,6 +125,9 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
             self.options = replace(self.options, donate=False)
             self._workers = Workers(graph, strategy, self.options, self._state, self._adopt)
             device, strategy = self._workers.server_device, None
+        elif isinstance(strategy, RemoteWorkers):
+            self._workers = strategy.open(graph, self.options, self._state)
+            strategy = None
         self.strategy = strategy  # the strategy of single steps
         self._shares = shares_under(strategy)
         self._placer = FeedPlacer(graph, strategy, self._shares)
@@ -374,6 +379,8 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
                 ...
             graphc.errors.StateError: the session is closed...
         """
+        if self._workers is not None:
+            self._workers.close()
         self._state.close()
         self._programs.plans = {}  # another thread may be iterating over the old dict
 

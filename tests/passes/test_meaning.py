@@ -28,6 +28,7 @@ from graphc.passes.simplify.eliminate_common import EliminateCommon
 from graphc.passes.simplify.fold_constants import FoldConstants
 from graphc.passes.simplify.hoist_products import HoistProducts
 from graphc.passes.simplify.hoist_sums import HoistSums
+from graphc.passes.simplify.move_transposes import MoveTransposes
 from graphc.passes.simplify.prune import Prune
 from graphc.passes.simplify.simplify_algebra import SimplifyAlgebra
 from graphc.passes.simplify.simplify_shapes import SimplifyShapes
@@ -40,7 +41,7 @@ PASSES = (
     RollRepeats(turns=2, saved=1, work=0), GroupAlike(fewest=2), FoldNorms(),
     HoistSums(always=True), SparseGradients(fewest=0, smallest=0), Recompute(budget=0),
     FuseAttention(every=True), HoistProducts(),
-    GpuFenceBuffers(fewest=1), GpuRecomputeActivations(smallest=0), StackLess(),
+    MoveTransposes(), GpuFenceBuffers(fewest=1), GpuRecomputeActivations(smallest=0), StackLess(),
 )  # fmt: skip
 UNHURRIED = settings(
     max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -13,6 +13,7 @@ from graphc.config import CompileOptions
 from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.machine import Machine
 from graphc.devices.mesh import Mesh, Strategy
+from graphc.devices.remote_workers import RemoteWorkers
 from graphc.devices.strategy import DataParallel
 from graphc.errors import AttributeValueError, FeedError, GraphError
 from graphc.ir.dtypes import as_dtype, kind_of
@@ -184,7 +185,9 @@ def checked_options(options: CompileOptions | None) -> CompileOptions:
 
 def check_strategy(strategy: object) -> None:
     """Raises `AttributeValueError` for what is not a strategy, such as a number or a class."""
-    if strategy is None or isinstance(strategy, DataParallel | AsyncDataParallel | Mesh):
+    if strategy is None or isinstance(
+        strategy, DataParallel | AsyncDataParallel | RemoteWorkers | Mesh
+    ):
         return
     given = strategy.__name__ if isinstance(strategy, type) else type(strategy).__name__
     raise AttributeValueError(
@@ -211,9 +214,10 @@ def checked_machine(machine: Machine | str | None, function: str) -> Machine | N
 
 def refuse_workers(strategy: object, function: str) -> None:
     """Raises `AttributeValueError` for a strategy that does not apply to single steps."""
-    if isinstance(strategy, AsyncDataParallel):
+    if isinstance(strategy, AsyncDataParallel | RemoteWorkers):
         raise AttributeValueError(
-            f"{function}: AsyncDataParallel is for sessions, and a single step has no workers",
+            f"{function}: {type(strategy).__name__} is for sessions, "
+            "and a single step has no workers",
             hint="gc.Session(graph, strategy=...).run_workers(fetches, batches)",
         )
 

@@ -15,8 +15,9 @@ from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.feeds.fetches import FetchNest
 from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.workers.worker_batches import WorkerBatches
-from graphc.runtime.workers.worker_run import Run, WorkersRun, WorkerStep
+from graphc.runtime.workers.worker_run import Run
 from graphc.runtime.workers.worker_steps import WorkerSteps
+from graphc.runtime.workers.worker_threads import WorkersRun, WorkerStep
 
 
 class Workers:
@@ -73,6 +74,9 @@ class Workers:
             if not run.is_going():
                 self._run = None  # frees what it refers to
         return run.result()
+
+    def close(self) -> None:
+        """Nothing: the threads end with each run."""
 
 
 class HasWorkers:

@@ -1,0 +1,173 @@
+"""The processes of parameter servers and workers, as actors of Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.cluster.parameter_servers.rows import Lookup
+from graphc.cluster.parameter_servers.shard import Shard
+from graphc.cluster.parameter_servers.worker import Task, Worker
+from graphc.config import CompileOptions
+from graphc.errors import ClusterError, GraphcError, MissingExtraError
+from graphc.ir.source import current_source
+
+
+def ray() -> Any:
+    """The package Ray.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError(
+            "ParameterServers: the package ray is not installed",
+            source=current_source(),
+            hint="pip install 'graphc[ray]'",
+        ) from error
+    return ray
+
+
+class RayWorker:
+    """A worker whose servers are actors."""
+
+    def __init__(self, *shards: Any) -> None:
+        self._shards = shards
+        self._worker = Worker(self)
+
+    def pull(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Any]]:
+        """See `Servers`."""
+        refs = [self._shards[shard].pull.remote(names) for shard, names in asked]
+        found: list[list[Any]] = ray().get(refs)
+        return found
+
+    def look_up(self, asked: Sequence[tuple[int, Lookup, Any]]) -> list[Any]:
+        """See `Servers`."""
+        refs = [self._shards[shard].look_up.remote(each, places) for shard, each, places in asked]
+        found: list[Any] = ray().get(refs)
+        return found
+
+    def compute(self, task: Task, feeds: Sequence[Any]) -> Any:
+        """See `Worker.compute`."""
+        return tuple(self._worker.compute(task, feeds))
+
+    def process(self) -> int:
+        """The number of the process."""
+        return self._worker.process()
+
+
+class Actors:
+    """The actors of one session.
+
+    Ray starts an actor again whose process ends, and repeats the calls that it did not answer.
+
+    Args:
+        worker_options, server_options: of `ray.remote`, such as {"num_gpus": 1}.
+        folder: for the journals of the servers.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        shards: int,
+        worker_options: Mapping[str, Any],
+        server_options: Mapping[str, Any],
+        folder: str,
+        options: CompileOptions,
+        checkpoint_every: int,
+    ) -> None:
+        package = ray()
+        if not package.is_initialized():
+            package.init(num_cpus=workers + shards, include_dashboard=False, log_to_driver=False)
+        again = {"max_restarts": -1, "max_task_retries": -1}
+        server = package.remote(Shard).options(**{**again, **server_options})
+        worker = package.remote(RayWorker).options(**{**again, **worker_options})
+        self._ray = package
+        self.shards = [
+            server.remote(f"{folder}/server-{i}", options, checkpoint_every) for i in range(shards)
+        ]
+        self.workers = [worker.remote(*self.shards) for _ in range(workers)]
+
+    def get(self, refs: Any) -> Any:
+        """The values of calls.
+
+        Raises:
+            GraphcError: the call raised it.
+            ClusterError: an actor cannot be started again.
+        """
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(refs)
+        except errors.RayTaskError as error:
+            cause = error.cause
+            raise (cause if isinstance(cause, GraphcError) else error) from None
+        except errors.RayError as error:
+            first, *rest = str(error).splitlines() or [type(error).__name__]
+            raise ClusterError(
+                f"a process of the parameter servers has failed: {first}",
+                details=rest[:5],
+                hint="ray status and ray logs say more about the processes",
+            ) from error
+
+    def put(self, value: Any) -> Any:
+        """A value that many calls take, sent once to each machine."""
+        return self._ray.put(value)
+
+    def begin(self, run: int, values: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
+        """Begins a run with the values of each server."""
+        pairs = zip(self.shards, values, strict=True)
+        self.get([shard.begin.remote(run, dict(held)) for shard, held in pairs])
+
+    def pull(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Any]]:
+        """For each (server, names), the values of these variables."""
+        found: list[list[Any]] = self.get(
+            [self.shards[shard].pull.remote(names) for shard, names in asked]
+        )
+        return found
+
+    def compute(self, worker: int, task: Any, feeds: Sequence[Any]) -> list[Any]:
+        """References to the fetched values and to the values for each server. They are computed
+        when this returns.
+
+        Raises:
+            GraphcError: see `get`.
+        """
+        count = 1 + len(self.shards)
+        method = self.workers[worker].compute.options(num_returns=count)
+        refs = method.remote(task, list(feeds))
+        refs = refs if isinstance(refs, list) else [refs]
+        self.get(refs[0])
+        return refs
+
+    def push(
+        self, worker: int, number: int, sent: Sequence[Any], values: Sequence[Any]
+    ) -> list[list[Any]]:
+        """Applies an update on all servers. Returns what each of them computed."""
+        rows = zip(self.shards, sent, values, strict=True)
+        found: list[list[Any]] = self.get(
+            [shard.push.remote(worker, number, half, value) for shard, half, value in rows]
+        )
+        return found
+
+    def processes(self) -> dict[str, int]:
+        """The processes: "server 0", "worker 0" and so on, with their numbers."""
+        servers = self.get([shard.counts.remote() for shard in self.shards])
+        workers = self.get([worker.process.remote() for worker in self.workers])
+        return {
+            **{f"server {i}": counts["process"] for i, counts in enumerate(servers)},
+            **{f"worker {i}": number for i, number in enumerate(workers)},
+        }
+
+    def counts(self) -> list[dict[str, int]]:
+        """`Shard.counts` of each server."""
+        found: list[dict[str, int]] = self.get([shard.counts.remote() for shard in self.shards])
+        return found
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for actor in (*self.workers, *self.shards):
+            self._ray.kill(actor)

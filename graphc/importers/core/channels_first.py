@@ -1,0 +1,245 @@
+"""Convolutions and pooling of [batch, channels, ...], on graphc's operators, which have the channels
+last. The pass `move-transposes` removes most of the transposes around them.
+
+Sizes of windows, strides and dilations have an item for each spatial axis; `pads` has a pair
+(low, high) for each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from jax import lax
+from jax import numpy as jnp
+
+from graphc import ops
+from graphc.ir.node import Tensor
+from graphc.jaxpr.function import from_jax
+from graphc.ops.nn.conv import conv1d, conv2d, conv3d
+from graphc.ops.nn.pooling import avg_pool, max_pool
+
+Ints: TypeAlias = Sequence[int]
+Pads: TypeAlias = Sequence[tuple[int, int]]
+
+_CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: conv1d, 2: conv2d, 3: conv3d}
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """[batch, channels, ...] as [batch, ..., channels]."""
+    return ops.transpose(x, (0, *range(2, x.ndim), 1))
+
+
+def channels_second(x: Tensor) -> Tensor:
+    """[batch, ..., channels] as [batch, channels, ...]."""
+    return ops.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
+
+
+def conv(
+    x: Tensor, w: Tensor, *, strides: Ints, pads: Pads, dilation: Ints, groups: int = 1
+) -> Tensor:
+    """Cross-correlation of x [batch, channels, ...] with w [outputs, channels / groups, ...]."""
+    rank = x.ndim - 2
+    kernel = ops.transpose(w, (*range(2, w.ndim), 1, 0))
+    convolve = _CONVOLUTIONS.get(rank)
+    if convolve is None:
+        return _conv_of_any_rank(x, w, strides, pads, dilation, groups)
+    y = convolve(
+        channels_last(x),
+        kernel,
+        strides=tuple(strides),
+        padding=[tuple(pair) for pair in pads],
+        dilation=tuple(dilation),
+        groups=groups,
+    )
+    return channels_second(y)
+
+
+def _conv_of_any_rank(
+    x: Tensor, w: Tensor, strides: Ints, pads: Pads, dilation: Ints, groups: int
+) -> Tensor:
+    def convolve(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, w, strides, list(pads), rhs_dilation=dilation, feature_group_count=groups
+        )
+
+    found: Tensor = from_jax(convolve, name="conv")(x, w)
+    return found
+
+
+def conv_transpose(
+    x: Tensor,
+    w: Tensor,
+    *,
+    strides: Ints,
+    pads: Pads,
+    output_padding: Ints,
+    dilation: Ints,
+    groups: int = 1,
+) -> Tensor:
+    """The gradient of `conv` by its input: x [batch, channels, ...], w [channels, outputs / groups,
+    ...]. `pads` is cut off the result, to which `output_padding` is added at the end."""
+    rank = x.ndim - 2
+    kernel: tuple[Any, ...] = w.shape[2:]
+    inputs, outputs = w.shape[0], w.shape[1]
+    padding = [
+        (d * (k - 1) - low, d * (k - 1) - high + extra)
+        for k, d, (low, high), extra in zip(kernel, dilation, pads, output_padding, strict=True)
+    ]
+
+    def convolve(x: Any, w: Any) -> Any:
+        flipped = jnp.flip(w, range(2, w.ndim))
+        apart = flipped.reshape(groups, inputs // groups, outputs, *kernel)
+        swapped = jnp.moveaxis(apart, 2, 1).reshape(groups * outputs, inputs // groups, *kernel)
+        last = (0, *range(2, rank + 2), 1)
+        y = lax.conv_general_dilated(
+            jnp.transpose(x, last),
+            jnp.transpose(swapped, (*range(2, rank + 2), 1, 0)),
+            (1,) * rank,
+            padding,
+            lhs_dilation=strides,
+            rhs_dilation=dilation,
+            feature_group_count=groups,
+            dimension_numbers=lax.ConvDimensionNumbers(
+                (0, rank + 1, *range(1, rank + 1)),
+                (rank + 1, rank, *range(rank)),
+                (0, rank + 1, *range(1, rank + 1)),
+            ),
+        )
+        return jnp.transpose(y, (0, rank + 1, *range(1, rank + 1)))
+
+    found: Tensor = from_jax(convolve, name="conv_transpose")(x, w)
+    return found
+
+
+def pooled_pads(
+    sizes: Sequence[Any], window: Ints, strides: Ints, pads: Pads, dilation: Ints, ceil: bool
+) -> list[tuple[int, int]]:
+    """The padding with which windows give the sizes of `pool_sizes`: with `ceil`, a last window may
+    begin inside the input and end behind the padding."""
+    if not ceil:
+        return [tuple(pair) for pair in pads]
+    found = []
+    for size, k, s, (low, high), d in zip(sizes, window, strides, pads, dilation, strict=True):
+        if not isinstance(size, int):
+            raise ValueError("the number of windows must be known")
+        span = d * (k - 1) + 1
+        count = math.ceil((size + low + high - span) / s) + 1
+        if (count - 1) * s >= size + low:
+            count -= 1
+        found.append((low, max((count - 1) * s + span - size - low, high)))
+    return found
+
+
+def max_pool_first(
+    x: Tensor, *, window: Ints, strides: Ints, pads: Pads, dilation: Ints, ceil: bool = False
+) -> Tensor:
+    """The greatest element of each window."""
+    padding = pooled_pads(x.shape[2:], window, strides, pads, dilation, ceil)
+    y = max_pool(channels_last(x), tuple(window), tuple(strides), padding, dilation=tuple(dilation))
+    return channels_second(y)
+
+
+def max_pool_places(
+    x: Tensor, *, window: Ints, strides: Ints, pads: Pads, dilation: Ints, ceil: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The greatest element of each window, and its place among the elements of its image and
+    channel, as int64."""
+    padding = pooled_pads(x.shape[2:], window, strides, pads, dilation, ceil)
+
+    def pool(x: Any) -> Any:
+        sizes = x.shape[2:]
+        low = jnp.finfo(x.dtype).min if x.dtype.kind == "f" else jnp.iinfo(x.dtype).min
+        padded = jnp.pad(x, [(0, 0), (0, 0), *padding], constant_values=low)
+        place = jnp.arange(math.prod(sizes)).reshape((1, 1, *sizes))
+        places = jnp.pad(place, [(0, 0), (0, 0), *padding], constant_values=-1)
+        taps = list(itertools.product(*(range(k) for k in window)))
+        values = jnp.stack([_tap(padded, tap, window, strides, dilation) for tap in taps], -1)
+        where = jnp.stack([_tap(places, tap, window, strides, dilation) for tap in taps], -1)
+        best = jnp.argmax(values, -1)[..., None]
+        spread = jnp.broadcast_to(where, values.shape)
+        return (
+            jnp.take_along_axis(values, best, -1)[..., 0],
+            jnp.take_along_axis(spread, best, -1)[..., 0],
+        )
+
+    values, places = from_jax(pool, name="max_pool")(x)
+    return values, ops.cast(places, "int64")
+
+
+def _tap(x: Any, tap: Ints, window: Ints, strides: Ints, dilation: Ints) -> Any:
+    """One element of each window."""
+    where: list[Any] = [slice(None), slice(None)]
+    for size, t, k, s, d in zip(x.shape[2:], tap, window, strides, dilation, strict=True):
+        count = (size - d * (k - 1) - 1) // s + 1
+        where.append(slice(t * d, t * d + (count - 1) * s + 1, s))
+    return x[tuple(where)]
+
+
+def avg_pool_first(
+    x: Tensor,
+    *,
+    window: Ints,
+    strides: Ints,
+    pads: Pads,
+    dilation: Ints | None = None,
+    ceil: bool = False,
+    count_pads: bool = False,
+) -> Tensor:
+    """The mean of each window.
+
+    Args:
+        count_pads: whether elements of `pads` count, as zeros. Elements behind them, which `ceil`
+            adds, never count.
+    """
+    steps = dilation or (1,) * (x.ndim - 2)
+    padding = pooled_pads(x.shape[2:], window, strides, pads, steps, ceil)
+    if all(d == 1 for d in steps) and (not count_pads or padding == [tuple(p) for p in pads]):
+        y = avg_pool(
+            channels_last(x), tuple(window), tuple(strides), padding, count_include_pad=count_pads
+        )
+        return channels_second(y)
+
+    def pool(x: Any) -> Any:
+        def total(v: Any) -> Any:
+            return lax.reduce_window(
+                v,
+                jnp.zeros((), v.dtype),
+                lax.add,
+                (1, 1, *window),
+                (1, 1, *strides),
+                [(0, 0), (0, 0), *padding],
+                window_dilation=(1, 1, *steps),
+            )
+
+        ones = jnp.ones((1, 1, *x.shape[2:]), x.dtype)
+        if not count_pads:
+            return total(x) / total(ones)
+        inner = jnp.pad(ones, [(0, 0), (0, 0), *pads], constant_values=1)
+        beyond = [(0, high - p[1]) for (_, high), p in zip(padding, pads, strict=True)]
+        count = lax.reduce_window(
+            inner,
+            jnp.zeros((), x.dtype),
+            lax.add,
+            (1, 1, *window),
+            (1, 1, *strides),
+            [(0, 0), (0, 0), *beyond],
+            window_dilation=(1, 1, *steps),
+        )
+        return total(x) / count
+
+    found: Tensor = from_jax(pool, name="avg_pool")(x)
+    return found
+
+
+__all__ = [
+    "avg_pool_first",
+    "channels_last",
+    "channels_second",
+    "conv",
+    "conv_transpose",
+    "max_pool_first",
+    "max_pool_places",
+]

@@ -1,0 +1,245 @@
+"""`from_onnx`: an ONNX model as a layer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.build.placeholders import placeholder
+from graphc.build.specs import TensorSpec
+from graphc.build.variable_definition import variable
+from graphc.errors import ModelImportError, UnknownNameError, nearest
+from graphc.importers.core.model import ImportedModel, ModelSource
+from graphc.importers.core.refusals import Refusal, refuse_all
+from graphc.importers.core.weights import Trainable, Weight, variable_name, with_trainable
+from graphc.importers.onnx.call import Call, Refused
+from graphc.importers.onnx.dtypes import dtype_of
+from graphc.importers.onnx.importer import UNKNOWN, Importer, is_weight
+from graphc.importers.onnx.reading import File, array_of, broken, read
+from graphc.ir.graph import Graph
+from graphc.ir.node import Tensor
+from graphc.ir.source import current_source
+from graphc.typing import ArrayTree
+
+if TYPE_CHECKING:
+    import onnx
+
+_HINT = (
+    "fix the inputs that it names: gc.from_onnx(path, fixed={name: value}), or replace these parts "
+    "of the model"
+)
+
+
+def from_onnx(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    *,
+    trainable: Trainable = False,
+    sizes: Mapping[str, int] | None = None,
+    fixed: Mapping[str, ArrayTree] | None = None,
+    name: str | None = None,
+) -> ImportedModel:
+    """An ONNX model as a layer: all operators of its graph become nodes (extra `onnx`).
+
+    Floating initializers, and large ones of integers, become variables under their names; others
+    are constants. Named dimensions stay named. Shapes, axes and similar operands must be known when
+    the model is imported, or be computed from the shapes of inputs; `fixed` gives such inputs a
+    value. Operators whose inputs are all known are computed at import.
+
+    Args:
+        model: the path of a file, its bytes, or a `ModelProto`. Files with external data must be
+            given by path; their data must be in the same folder.
+        trainable: which floating weights `gc.minimize` updates: True, or patterns of names.
+        sizes: named dimension -> its size, such as {"batch": 4}.
+        fixed: input -> its value. It is then no input of the layer.
+        name: the name scope of the variables; None for none.
+
+    Raises:
+        ModelFileError: the file is not a valid model.
+        ModelImportError: the model has operators that cannot be imported; it names all of them.
+        UnknownNameError: `sizes` or `fixed` has a name that the model does not have.
+        MissingExtraError: the package onnx is not installed.
+
+    Source: https://onnx.ai/onnx/repo-docs/IR.html
+
+    Examples:
+        >>> from onnx import TensorProto, helper
+        >>> node = helper.make_node("Relu", ["x"], ["y"])
+        >>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch"]) for n in "xy")
+        >>> proto = helper.make_model(helper.make_graph([node], "g", [x], [y]))
+        >>> run(gc.from_onnx(proto)([-1.0, 3.0]))
+        Array([0., 3.], dtype=float32)
+    """
+    file = read(model)
+    proto = file.proto.graph
+    arrays = {t.name: _array(t, file) for t in proto.initializer}
+    arrays |= {t.values.name: _sparse(t, file) for t in proto.sparse_initializer}
+    known = {name: _known(value) for name, value in (fixed or {}).items()}
+    ports = [port for port in proto.input if port.name not in arrays]
+    _check_names("fixed", known, [port.name for port in ports])
+    specs = [_spec(port, sizes or {}, file) for port in ports if port.name not in known]
+    _check_names("sizes", sizes or {}, _dims(proto))
+    held = {name: array for name, array in arrays.items() if is_weight(array)}
+    constants = {name: array for name, array in arrays.items() if name not in held} | known
+    inputs = tuple(specs)
+    weights = with_trainable("from_onnx", {n: Weight(a) for n, a in held.items()}, trainable)
+
+    def build(layer: ImportedModel, tensors: Sequence[Tensor]) -> list[Tensor]:
+        importer = Importer(file, held, constants, layer.weight)
+        return _run(importer, inputs, tensors)
+
+    outputs = tuple(port.name for port in proto.output)
+    _try(file, inputs, held, constants)
+    label = proto.name or file.name
+    return ImportedModel(ModelSource("from_onnx", label, inputs, outputs, weights, build), name)
+
+
+def compute_known(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, fixed: Mapping[str, ArrayTree]
+) -> list[Any]:
+    """The results of a model all of whose inputs are known, where each can be computed at import:
+    arrays, also of strings, and lists for sequences. Nothing is compiled.
+
+    Args:
+        fixed: every input -> its value.
+
+    Raises:
+        ModelFileError, ModelImportError: see `from_onnx`.
+    """
+    file = read(model)
+    arrays = {t.name: _array(t, file) for t in file.proto.graph.initializer}
+    arrays |= {t.values.name: _sparse(t, file) for t in file.proto.graph.sparse_initializer}
+    known = {name: _known(value) for name, value in fixed.items()}
+    with Graph():
+        importer = Importer(file, {}, {**arrays, **known}, lambda name: None)
+        results = importer.run({})
+    refuse_all("from_onnx", importer.refusals, _HINT)
+    computed = [
+        Refusal(f"output {i}", "is computed when the model runs")
+        for i, value in enumerate(results)
+        if isinstance(value, Tensor)
+    ]
+    refuse_all("from_onnx", computed, "import it with from_onnx, and run it")
+    return results
+
+
+def _run(
+    importer: Importer, inputs: Sequence[TensorSpec], tensors: Sequence[Tensor]
+) -> list[Tensor]:
+    names = [str(spec.name) for spec in inputs]
+    results = importer.run(dict(zip(names, tensors, strict=True)))
+    refuse_all("from_onnx", importer.refusals, _HINT)
+    call = Call("the model", 0, results, {}, [], importer._weight, lambda graph, values: [])
+    found: list[Tensor] = []
+    for number, value in enumerate(results):
+        try:
+            found.append(call.tensor(None if value is UNKNOWN else value))
+        except Refused as refused:
+            refuse_all(
+                "from_onnx",
+                [Refusal(f"output {number}", f"cannot be one: it {refused.why}")],
+                _HINT,
+            )
+    return found
+
+
+def _try(file: File, inputs: Sequence[TensorSpec], held: Mapping[str, Any], constants: Any) -> None:
+    """Imports the model into a graph that is thrown away, so that errors are raised now."""
+    graph = Graph()
+    with graph:
+        tensors = [
+            placeholder(spec.shape, spec.dtype, name=variable_name(str(spec.name)))
+            for spec in inputs
+        ]
+        made: dict[str, Any] = {}
+
+        def weight(name: str) -> Any:
+            if name not in made:
+                made[name] = variable(held[name], name=variable_name(name))
+            return made[name]
+
+        _run(Importer(file, held, constants, weight), inputs, tensors)
+
+
+def _known(value: Any) -> Any:
+    """A fixed value: an array, a list of such for a sequence, or None for an optional value."""
+    if value is None:
+        return None
+    if isinstance(value, list) and any(isinstance(item, (np.ndarray, list)) for item in value):
+        return [_known(item) for item in value]
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind in "US" else array
+
+
+def _array(tensor: Any, file: File) -> Any:
+    try:
+        return array_of(tensor, file.folder)
+    except Refused as refused:
+        raise ModelImportError(
+            f"from_onnx: the initializer {tensor.name!r} {refused.why}", source=current_source()
+        ) from refused
+
+
+def _sparse(tensor: Any, file: File) -> Any:
+    values, places = _array(tensor.values, file), _array(tensor.indices, file)
+    shape = tuple(tensor.dims)
+    dense = np.zeros(shape, values.dtype)
+    try:
+        if places.ndim == 1:
+            dense.reshape(-1)[places] = values
+        else:
+            dense[tuple(places.T)] = values
+    except IndexError as error:
+        raise broken(f"{tensor.values.name} has an index outside of its shape {shape}") from error
+    return dense
+
+
+def _spec(port: Any, sizes: Mapping[str, int], file: File) -> TensorSpec:
+    """The type of an input."""
+    kind = port.type.WhichOneof("value")
+    if kind == "optional_type":
+        kind = port.type.optional_type.elem_type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise ModelImportError(
+            f"from_onnx: the input {port.name!r} of {file.name} is a {str(kind).split('_')[0]}, not "
+            "a tensor",
+            source=current_source(),
+            hint="gc.from_onnx(path, fixed={name: value}) gives it a value",
+        )
+    type = port.type.tensor_type
+    try:
+        dtype = dtype_of(type.elem_type)
+        if dtype == object:
+            raise Refused("has strings: gc.from_onnx(path, fixed={name: value}) gives it a value")
+    except Refused as refused:
+        raise ModelImportError(
+            f"from_onnx: the input {port.name!r} {refused.why}", source=current_source()
+        ) from refused
+    dims = [_dim(dim, i, port.name, sizes) for i, dim in enumerate(type.shape.dim)]
+    return TensorSpec(dims, dtype, port.name)
+
+
+def _dim(dim: Any, axis: int, name: str, sizes: Mapping[str, int]) -> Any:
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return dim.dim_value
+    if dim.dim_param in sizes:
+        return sizes[dim.dim_param]
+    return dim.dim_param if dim.dim_param.isidentifier() else f"{variable_name(name)}_{axis}"
+
+
+def _dims(proto: Any) -> list[str]:
+    return [
+        d.dim_param for port in proto.input for d in port.type.tensor_type.shape.dim if d.dim_param
+    ]
+
+
+def _check_names(what: str, given: Mapping[str, Any], known: Sequence[Any]) -> None:
+    for name in given:
+        if name not in known:
+            raise UnknownNameError(
+                f"from_onnx: {what} has {name!r}, which the model does not have",
+                source=current_source(),
+                hint=nearest(name, [str(n) for n in known]),
+            )

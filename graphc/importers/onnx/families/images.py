@@ -1,0 +1,250 @@
+"""Resizing, sampling of grids, regions of interest, suppression."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from graphc import ops
+from graphc.importers.onnx.call import Call, Refused, Rule
+from graphc.importers.onnx.families.resizing import Resizing
+from graphc.jaxpr.function import from_jax
+
+
+def _resize(call: Call) -> Any:
+    x = call.x()
+    sizes = x.shape
+    if not all(isinstance(size, int) for size in sizes):
+        raise Refused("needs known sizes of images")
+    how = Resizing.of(call, [int(size) for size in sizes if isinstance(size, int)])
+    wide = ops.cast(x, "float32") if x.dtype.kind in "iu" else x
+    for axis in how.axes:
+        if how.is_unchanged(axis):
+            continue
+        if how.mode == "nearest":
+            x = ops.take(x, how.places(axis), axis=axis)
+        else:
+            matrix = how.matrix(axis).astype(wide.dtype)
+            moved = ops.matmul(ops.moveaxis(wide, axis, -1), matrix.T)
+            wide = ops.moveaxis(moved, -1, axis)
+    if how.mode == "nearest":
+        return how.extrapolated(x)
+    return (
+        ops.cast(how.extrapolated(wide), x.dtype)
+        if x.dtype != wide.dtype
+        else how.extrapolated(wide)
+    )
+
+
+# -- grids -----------------------------------------------------------------------------------
+
+
+def _grid_sample(call: Call) -> Any:
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(
+        call.attr("mode", "linear"), call.attr("mode", "linear")
+    )
+    padding, corners = call.attr("padding_mode", "zeros"), bool(call.attr("align_corners", 0))
+
+    def sample(x: Any, grid: Any) -> Any:
+        sizes = x.shape[2:]
+        # The grid has the coordinates in the order x, y, z: that of the axes backwards.
+        places = [
+            _unnormalized(grid[..., len(sizes) - 1 - i], size, corners)
+            for i, size in enumerate(sizes)
+        ]
+        one = {"linear": _linear, "nearest": _nearest, "cubic": _cubic}[mode]
+        return jax.vmap(lambda image, *at: one(image, at, padding, corners))(x, *places)
+
+    return from_jax(sample, name=call.op)(call.x(0), call.x(1))
+
+
+def _unnormalized(v: Any, size: int, corners: bool) -> Any:
+    return (v + 1) / 2 * (size - 1) if corners else ((v + 1) * size - 1) / 2
+
+
+def _reflected(v: Any, size: int, corners: bool) -> Any:
+    low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
+    span = high - low
+    if span <= 0:
+        return jnp.zeros_like(v)
+    away = jnp.abs(v - low)
+    turns = jnp.floor(away / span)
+    rest = away - turns * span
+    return jnp.where(turns % 2 == 0, rest + low, high - rest)
+
+
+def _at(image: Any, places: Any, padding: str, corners: bool) -> Any:
+    """The values [channels, ...] of an image at whole positions."""
+    sizes = image.shape[1:]
+    inside: Any = True
+    found = []
+    for place, size in zip(places, sizes, strict=True):
+        if padding == "reflection":
+            place = jnp.round(_reflected(place, size, corners))
+        if padding == "zeros":
+            inside = inside & (place >= 0) & (place <= size - 1)
+        found.append(jnp.clip(place, 0, size - 1).astype(int))
+    values = image[(slice(None), *found)]
+    return values * inside if padding == "zeros" else values
+
+
+def _bordered(places: Any, sizes: Any, padding: str, corners: bool) -> list[Any]:
+    found = []
+    for place, size in zip(places, sizes, strict=True):
+        if padding == "reflection":
+            place = _reflected(place, size, corners)
+        if padding in ("border", "reflection"):
+            place = jnp.clip(place, 0, size - 1)
+        found.append(place)
+    return found
+
+
+def _nearest(image: Any, places: Any, padding: str, corners: bool) -> Any:
+    places = _bordered(places, image.shape[1:], padding, corners)
+    return _at(image, [jnp.round(p) for p in places], padding, corners)
+
+
+def _linear(image: Any, places: Any, padding: str, corners: bool) -> Any:
+    places = _bordered(places, image.shape[1:], padding, corners)
+    floors = [jnp.floor(p) for p in places]
+    total: Any = 0
+    for corner in itertools.product((0, 1), repeat=len(places)):
+        weight: Any = 1
+        for place, floor, up in zip(places, floors, corner, strict=True):
+            part = place - floor
+            weight = weight * (part if up else 1 - part)
+        at = [floor + up for floor, up in zip(floors, corner, strict=True)]
+        total = total + _at(image, at, padding, corners) * weight
+    return total
+
+
+def _cubic(image: Any, places: Any, padding: str, corners: bool) -> Any:
+    floors = [jnp.floor(p) for p in places]
+    weights = [_cubic_weights(p - f) for p, f in zip(places, floors, strict=True)]
+    total: Any = 0
+    for tap in itertools.product(range(4), repeat=len(places)):
+        weight: Any = 1
+        for own, t in zip(weights, tap, strict=True):
+            weight = weight * own[t]
+        at = [floor + (t - 1) for floor, t in zip(floors, tap, strict=True)]
+        total = total + _at(image, at, padding, corners) * weight
+    return total
+
+
+def _cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
+    def near(v: Any) -> Any:
+        return ((a + 2) * v - (a + 3)) * v * v + 1
+
+    def far(v: Any) -> Any:
+        return ((a * v - 5 * a) * v + 8 * a) * v - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+# -- regions ---------------------------------------------------------------------------------
+
+
+def _roi_align(call: Call) -> Any:
+    rows, columns = call.attr("output_height", 1), call.attr("output_width", 1)
+    ratio, scale = call.attr("sampling_ratio", 0), call.attr("spatial_scale", 1.0)
+    kind = call.attr("mode", "avg")
+    default = "output_half_pixel" if call.version < 16 else "half_pixel"
+    offset = 0.5 if call.attr("coordinate_transformation_mode", default) == "half_pixel" else 0.0
+    if ratio <= 0:
+        rois = call.need(1, "the regions, unless sampling_ratio is given")
+        spans = (rois[:, 2:] - rois[:, :2]) * scale
+        return _by_region(call, spans, (rows, columns), scale, offset, kind)
+
+    def align(x: Any, rois: Any, batches: Any) -> Any:
+        def one(roi: Any, batch: Any) -> Any:
+            return _aligned(x[batch], roi, (rows, columns), (ratio, ratio), scale, offset, kind)
+
+        return jax.vmap(one)(rois, batches)
+
+    return from_jax(align, name=call.op)(call.x(0), call.x(1), call.x(2))
+
+
+def _by_region(
+    call: Call, spans: Any, out: tuple[int, int], scale: float, offset: float, kind: str
+) -> Any:
+    """Each region has its own number of samples, which depends on its size."""
+    counts = [
+        tuple(
+            int(np.ceil(max(span, 1.0 if offset == 0 else 0.0) / n))
+            for span, n in zip(pair[::-1], out, strict=True)
+        )
+        for pair in spans
+    ]
+
+    def align(x: Any, rois: Any, batches: Any) -> Any:
+        rows = [
+            _aligned(x[batches[i]], rois[i], out, (max(ny, 1), max(nx, 1)), scale, offset, kind)
+            for i, (ny, nx) in enumerate(counts)
+        ]
+        return jnp.stack(rows)
+
+    return from_jax(align, name=call.op)(call.x(0), call.x(1), call.x(2))
+
+
+def _aligned(
+    image: Any, roi: Any, out: Any, samples: Any, scale: float, offset: float, kind: str
+) -> Any:
+    left, top, right, bottom = roi * scale - offset
+    high, wide = bottom - top, right - left
+    if offset == 0:
+        high, wide = jnp.maximum(high, 1), jnp.maximum(wide, 1)
+
+    def places(start: Any, size: Any, parts: int, count: int) -> Any:
+        cell = size / parts
+        steps = jnp.arange(parts)[:, None] * cell + (jnp.arange(count) + 0.5) * cell / count
+        return start + steps
+
+    ys, xs = places(top, high, out[0], samples[0]), places(left, wide, out[1], samples[1])
+    height, width = image.shape[1:]
+
+    def clamped(v: Any, size: int) -> tuple[Any, Any, Any, Any, Any]:
+        outside = (v < -1) | (v > size)
+        v = jnp.maximum(v, 0)
+        low = jnp.minimum(jnp.floor(v), size - 1)
+        up = jnp.minimum(low + 1, size - 1)
+        v = jnp.where(low >= size - 1, low, v)
+        return low.astype(int), up.astype(int), v - low, 1 - (v - low), ~outside
+
+    y0, y1, ly, hy, iny = clamped(ys, height)
+    x0, x1, lx, hx, inx = clamped(xs, width)
+
+    def parts(y: Any, x: Any, wy: Any, wx: Any) -> Any:
+        return image[:, y[:, :, None, None], x[None, None]] * (
+            wy[:, :, None, None] * wx[None, None] * (iny[:, :, None, None] & inx[None, None])
+        )
+
+    terms = [
+        parts(y0, x0, hy, hx),
+        parts(y0, x1, hy, lx),
+        parts(y1, x0, ly, hx),
+        parts(y1, x1, ly, lx),
+    ]
+    if kind == "max":
+        return jnp.maximum(jnp.maximum(terms[0], terms[1]), jnp.maximum(terms[2], terms[3])).max(
+            (2, 4)
+        )
+    return sum(terms[1:], terms[0]).mean((2, 4))
+
+
+def _suppression(call: Call) -> Any:
+    raise Refused(
+        "has a result whose size depends on values; it is only computed at import", needs=True
+    )
+
+
+RULES: Final[dict[str, Rule]] = {
+    "GridSample": _grid_sample,
+    "NonMaxSuppression": _suppression,
+    "Resize": _resize,
+    "RoiAlign": _roi_align,
+    "Upsample": _resize,
+}

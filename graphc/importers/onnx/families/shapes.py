@@ -1,0 +1,305 @@
+"""Shapes: reading, changing, joining, splitting, padding, creating."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from graphc import ops
+from graphc.importers.onnx.call import Call, Refused, Rule
+from graphc.importers.onnx.dtypes import dtype_of
+from graphc.importers.onnx.values import WeightRef, array_of, is_dims
+from graphc.ir.dims import Dim, product
+from graphc.ir.node import Tensor
+
+
+def shape_of(call: Call, i: int = 0) -> tuple[Dim, ...]:
+    """The shape of an input, without making a node for it."""
+    value = call.inputs[i]
+    if isinstance(value, np.ndarray):
+        return value.shape
+    if isinstance(value, WeightRef):
+        return value.array.shape
+    return call.x(i).shape
+
+
+def _shape(call: Call) -> Any:
+    dims = shape_of(call)
+    rank = len(dims)
+    start, end = call.attr("start", 0), call.attr("end", rank)
+    return array_of(
+        dims[slice(*(min(max(v + rank if v < 0 else v, 0), rank) for v in (start, end)))]
+    )
+
+
+def _size(call: Call) -> Any:
+    total = product(shape_of(call))
+    return np.array(total, np.int64 if isinstance(total, int) else object)
+
+
+def _reshape(call: Call) -> Any:
+    x = call.x()
+    wanted = call.dims(1, "the shape") if call.has(1) else list(call.attr("shape"))
+    if not call.attr("allowzero", 0):
+        wanted = [
+            x.shape[i] if isinstance(d, int) and d == 0 and i < x.ndim else d
+            for i, d in enumerate(wanted)
+        ]
+    return ops.reshape(x, wanted)
+
+
+def _flatten(call: Call) -> Any:
+    x, axis = call.x(), call.attr("axis", 1)
+    axis = axis + x.ndim if axis < 0 else axis
+    return ops.reshape(x, (product(x.shape[:axis]), product(x.shape[axis:])))
+
+
+def _squeeze(call: Call) -> Any:
+    x, axes = call.x(), call.ints(1, "axes", "the axes")
+    return ops.squeeze(x, None if axes is None else tuple(axes))
+
+
+def _unsqueeze(call: Call) -> Any:
+    axes = call.ints(1, "axes", "the axes") or []
+    return ops.expand_dims(call.x(), tuple(axes))
+
+
+def _transpose(call: Call) -> Any:
+    x = call.x()
+    return ops.transpose(x, call.attr("perm") or tuple(range(x.ndim))[::-1])
+
+
+def _expand(call: Call) -> Any:
+    x, wanted = call.x(), call.dims(1, "the shape")
+    rank = max(x.ndim, len(wanted))
+    own, other = (1,) * (rank - x.ndim) + x.shape, [1] * (rank - len(wanted)) + wanted
+    return ops.broadcast_to(x, [a if b == 1 else b for a, b in zip(own, other, strict=True)])
+
+
+def _tile(call: Call) -> Any:
+    if call.version < 6:
+        raise Refused("of version 1 is not supported")
+    return ops.tile(call.x(), [int(n) for n in call.need(1, "the numbers of repeats")])
+
+
+def _concat(call: Call) -> Any:
+    xs = call.xs()
+    return ops.concatenate(xs, call.attr("axis", 1 if call.version < 4 else 0))
+
+
+def _split(call: Call) -> Any:
+    x, axis = call.x(), call.attr("axis", 0)
+    sizes = call.dims(1, "the sizes") if call.has(1) else call.attr("split")
+    if sizes is None:
+        count = call.attr("num_outputs") or len(call.outputs)
+        whole = x.shape[axis % x.ndim]
+        if not isinstance(whole, int):
+            each: Any = whole // count
+            sizes = [each] * count
+        else:
+            each = math.ceil(whole / count)
+            sizes = [min(each, max(whole - i * each, 0)) for i in range(count)]
+    return tuple(ops.split(x, sizes, axis))
+
+
+def _slice(call: Call) -> Any:
+    x = call.x()
+    if call.version < 10:
+        starts, ends = call.attr("starts"), call.attr("ends")
+        axes = call.attr("axes") or list(range(len(starts)))
+        steps: list[Any] = [1] * len(starts)
+    else:
+        starts, ends = call.dims(1, "the starts"), call.dims(2, "the ends")
+        axes = call.ints(3, "axes", "the axes") or list(range(len(starts)))
+        steps = call.ints(4, "steps", "the steps") or [1] * len(starts)
+    where: list[Any] = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        where[axis % x.ndim] = _bounds(start, end, step, x.shape[axis % x.ndim])
+    return x[tuple(where)]
+
+
+def _bounds(start: Any, end: Any, step: int, size: Any) -> slice:
+    """Bounds that are past the end, such as the largest integer, mean the end."""
+    if isinstance(end, int) and isinstance(size, int):
+        if step < 0 and end < -size:
+            end = None
+        elif step > 0:
+            end = min(end, size)
+    elif isinstance(end, int) and abs(end) > 1 << 30:
+        end = None
+    if isinstance(start, int) and isinstance(size, int):
+        low = max(start + size if start < 0 else start, 0 if step > 0 else -1)
+        start = min(low, size if step > 0 else size - 1)
+        if start < 0:
+            return slice(0, 0)
+    elif isinstance(start, int) and abs(start) > 1 << 30:
+        start = None
+    return slice(start, end, step)
+
+
+def _pad(call: Call) -> Any:
+    x, mode = call.x(), call.attr("mode", "constant")
+    given = (
+        call.dims(1, "the numbers of added elements")
+        if call.version >= 11
+        else call.attr("pads") or call.attr("paddings")
+    )
+    value: Any = call.attr("value", 0.0) if call.version < 11 else call.x(2) if call.has(2) else 0
+    axes = call.ints(3, "", "the axes") if call.has(3) else list(range(x.ndim))
+    assert axes is not None
+    widths: list[Any] = [(0, 0)] * x.ndim
+    for i, axis in enumerate(axes):
+        widths[axis % x.ndim] = (given[i], given[i + len(axes)])
+    x, widths = _cropped(x, widths)
+    if all(width == (0, 0) for width in widths):
+        return x
+    if mode == "constant":
+        if isinstance(value, Tensor):
+            value = ops.reshape(value, ())
+        return ops.pad(x, widths, "constant", constant_values=value)
+    return ops.pad(x, widths, {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}[mode])
+
+
+def _cropped(x: Tensor, widths: list[Any]) -> tuple[Tensor, list[Any]]:
+    """Negative numbers cut elements off."""
+    where, left = [], []
+    for (low, high), size in zip(widths, x.shape, strict=True):
+        cut = [max(-w, 0) if isinstance(w, int) else 0 for w in (low, high)]
+        where.append(slice(cut[0], size - cut[1]) if any(cut) else slice(None))
+        left.append(tuple(max(w, 0) if isinstance(w, int) else w for w in (low, high)))
+    if any(w != slice(None) for w in where):
+        x = x[tuple(where)]
+    return x, left
+
+
+def _center_crop_pad(call: Call) -> Any:
+    x, wanted = call.x(), call.dims(1, "the shape")
+    axes = call.attr("axes") or list(range(x.ndim))
+    where: list[Any] = [slice(None)] * x.ndim
+    widths: list[Any] = [(0, 0)] * x.ndim
+    for axis, size in zip(axes, wanted, strict=True):
+        have = x.shape[axis]
+        if not isinstance(have, int) or not isinstance(size, int):
+            raise Refused("needs known sizes")
+        if size < have:
+            start = (have - size) // 2
+            where[axis] = slice(start, start + size)
+        else:
+            low = (size - have) // 2
+            widths[axis] = (low, size - have - low)
+    return ops.pad(x[tuple(where)], widths)
+
+
+def _constant(call: Call) -> Any:
+    attrs = call.attrs
+    if "value" in attrs:
+        return attrs["value"]
+    if "sparse_value" in attrs:
+        raise Refused("with a sparse value is not supported")
+    for name, dtype in _CONSTANTS.items():
+        if name in attrs:
+            return np.array(attrs[name], dtype)
+    raise Refused("has no value")
+
+
+_CONSTANTS: Final[dict[str, Any]] = {
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_string": object,
+    "value_strings": object,
+}
+
+
+def _constant_of_shape(call: Call) -> Any:
+    value = call.attr("value")
+    value = np.zeros(1, np.float32) if value is None else value
+    return ops.full(call.dims(0, "the shape"), ops.constant(value.reshape(())), dtype=value.dtype)
+
+
+def _range(call: Call) -> Any:
+    bounds = [call.known(i) for i in range(3)]
+    if any(b is None for b in bounds):
+        raise Refused(
+            "needs its bounds at import, but they are computed when the model runs", needs=True
+        )
+    start, stop, step = (b.reshape(-1)[0] for b in bounds if b is not None)
+    dtype = np.dtype(np.int64) if is_dims(bounds[1]) else bounds[0].dtype  # type: ignore[union-attr]
+    if is_dims(bounds[0]) or is_dims(bounds[1]):
+        if int(step) != 1:
+            raise Refused("over named sizes needs steps of 1")
+        return ops.arange(stop - start, dtype=dtype) + (
+            0 if start == 0 else ops.cast(int(start), dtype)
+        )
+    return np.arange(start, stop, step, dtype)
+
+
+def _eye_like(call: Call) -> Any:
+    rows, columns = shape_of(call)
+    to = call.attr("dtype")
+    dtype = call.x().dtype if to is None else dtype_of(to)
+    return ops.eye(rows, columns, call.attr("k", 0), dtype)
+
+
+def _depth_to_space(call: Call) -> Any:
+    x, block = call.x(), call.attr("blocksize")
+    batch, channels, height, width = x.shape
+    few = channels // (block * block)
+    if call.attr("mode", "DCR") == "DCR":
+        apart = ops.reshape(x, (batch, block, block, few, height, width))
+        moved = ops.transpose(apart, (0, 3, 4, 1, 5, 2))
+    else:
+        apart = ops.reshape(x, (batch, few, block, block, height, width))
+        moved = ops.transpose(apart, (0, 1, 4, 2, 5, 3))
+    return ops.reshape(moved, (batch, few, height * block, width * block))
+
+
+def _space_to_depth(call: Call) -> Any:
+    x, block = call.x(), call.attr("blocksize")
+    batch, channels, height, width = x.shape
+    apart = ops.reshape(x, (batch, channels, height // block, block, width // block, block))
+    moved = ops.transpose(apart, (0, 3, 5, 1, 2, 4))
+    return ops.reshape(moved, (batch, channels * block * block, height // block, width // block))
+
+
+def _trilu(call: Call) -> Any:
+    k = int(call.need(1, "the diagonal").reshape(-1)[0]) if call.has(1) else 0
+    return (ops.triu if call.attr("upper", 1) else ops.tril)(call.x(), k)
+
+
+def _reverse_sequence(call: Call) -> Any:
+    return ops.reverse_sequence(
+        call.x(0),
+        ops.cast(call.x(1), "int32"),
+        axis=call.attr("time_axis", 0),
+        batch_axis=call.attr("batch_axis", 1),
+    )
+
+
+RULES: Final[dict[str, Rule]] = {
+    "CenterCropPad": _center_crop_pad,
+    "Concat": _concat,
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "DepthToSpace": _depth_to_space,
+    "Expand": _expand,
+    "EyeLike": _eye_like,
+    "Flatten": _flatten,
+    "Pad": _pad,
+    "Range": _range,
+    "Reshape": _reshape,
+    "ReverseSequence": _reverse_sequence,
+    "Shape": _shape,
+    "Size": _size,
+    "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Trilu": _trilu,
+    "Unsqueeze": _unsqueeze,
+}

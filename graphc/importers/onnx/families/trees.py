@@ -1,0 +1,193 @@
+"""The operators of ai.onnx.ml: linear models, trees, encoders."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from graphc import ops
+from graphc.importers.onnx.call import Call, Refused, Rule
+from graphc.importers.onnx.families.ensembles import aggregated, read_ensemble
+from graphc.ir.node import Tensor
+
+
+def _floats(x: Tensor) -> Any:
+    return x if x.dtype.kind == "f" and x.dtype.itemsize >= 4 else ops.cast(x, "float32")
+
+
+def _post(call: Call, scores: Any) -> Any:
+    kind = call.attr("post_transform", "NONE")
+    if kind == "NONE":
+        return scores
+    if kind == "LOGISTIC":
+        return ops.sigmoid(scores)
+    if kind == "SOFTMAX":
+        return ops.softmax(scores, axis=-1)
+    if kind == "SOFTMAX_ZERO":
+        used = ops.not_equal(scores, 0)
+        shares = ops.where(
+            used, ops.exp(scores - ops.reduce_max(scores, axis=-1, keepdims=True)), 0.0
+        )
+        return shares / ops.reduce_sum(shares, axis=-1, keepdims=True)
+    return ops.sqrt(np.float32(2.0)) * ops.erfinv(2 * scores - 1)  # PROBIT
+
+
+def _array_feature(call: Call) -> Any:
+    places = call.x(1)
+    return ops.take(call.x(0), ops.reshape(places, (-1,)), axis=-1)
+
+
+def _binarizer(call: Call) -> Any:
+    x = call.x()
+    return ops.cast(x > call.attr("threshold", 0.0), x.dtype)
+
+
+def _scaler(call: Call) -> Any:
+    x = _floats(call.x())
+    offset, scale = (
+        np.array(call.attr(n, d), np.float32) for n, d in (("offset", [0.0]), ("scale", [1.0]))
+    )
+    return (x - offset) * scale
+
+
+def _normalizer(call: Call) -> Any:
+    x, kind = _floats(call.x()), call.attr("norm", "MAX")
+    axis = -1 if x.ndim > 1 else 0
+    if kind == "MAX":
+        norm = ops.reduce_max(ops.abs(x), axis=axis, keepdims=True)
+    elif kind == "L1":
+        norm = ops.reduce_sum(ops.abs(x), axis=axis, keepdims=True)
+    else:
+        norm = ops.sqrt(ops.reduce_sum(ops.square(x), axis=axis, keepdims=True))
+    return ops.where(norm == 0, x, x / ops.where(norm == 0, ops.ones_like(norm), norm))
+
+
+def _imputer(call: Call) -> Any:
+    x = call.x()
+    if x.dtype.kind == "f":
+        values = np.array(call.attr("imputed_value_floats"), x.dtype)
+        replaced = call.attr("replaced_value_float", 0.0)
+        missing = ops.isnan(x) if np.isnan(replaced) else ops.equal(x, replaced)
+    else:
+        values = np.array(call.attr("imputed_value_int64s"), x.dtype)
+        missing = ops.equal(x, call.attr("replaced_value_int64", 0))
+    return ops.where(missing, values, x)
+
+
+def _label_encoder(call: Call) -> Any:
+    keys = _first(call, "keys_int64s", "keys_floats", "keys_tensor")
+    values = _first(call, "values_int64s", "values_floats", "values_tensor")
+    if keys is None or values is None or keys.dtype == object or values.dtype == object:
+        raise Refused("of strings must be known at import", needs=True)
+    x = call.x()
+    default = call.attr("default_tensor")
+    if default is None:
+        default = (
+            call.attr("default_int64", -1)
+            if values.dtype.kind == "i"
+            else call.attr("default_float", -0.0)
+        )
+    keys = keys.astype(x.dtype)
+    alike = ops.equal(ops.expand_dims(x, -1), keys)
+    if keys.dtype.kind == "f":
+        alike = ops.logical_or(
+            alike, ops.logical_and(ops.isnan(ops.expand_dims(x, -1)), np.isnan(keys))
+        )
+    found = ops.take(values, ops.argmax(alike, axis=-1))
+    return ops.where(
+        ops.reduce_any(alike, axis=-1), found, np.asarray(default, values.dtype).reshape(())
+    )
+
+
+def _first(call: Call, *names: str) -> Any:
+    for name in names:
+        if name in call.attrs:
+            value = call.attrs[name]
+            kind = np.int64 if "int64" in name else np.float32
+            return value if isinstance(value, np.ndarray) else np.array(value, kind)
+    return None
+
+
+def _one_hot(call: Call) -> Any:
+    classes = call.attr("cats_int64s")
+    if classes is None:
+        raise Refused("of strings must be known at import", needs=True)
+    x = ops.expand_dims(call.x(), -1)
+    return ops.cast(ops.equal(x, np.array(classes, x.dtype)), "float32")
+
+
+def _vectorizer(call: Call) -> Any:
+    return ops.concatenate(
+        [ops.cast(x if x.ndim > 1 else ops.expand_dims(x, -1), "float32") for x in call.xs()],
+        axis=-1,
+    )
+
+
+def _linear_regressor(call: Call) -> Any:
+    targets = call.attr("targets", 1)
+    weights = np.array(call.attr("coefficients"), np.float32).reshape(targets, -1)
+    y = ops.matmul(_floats(call.x()), weights.T)
+    if call.attr("intercepts"):
+        y = y + np.array(call.attr("intercepts"), np.float32)
+    return _post(call, y)
+
+
+def labels_of(call: Call, scores: Any, binary: bool) -> Any:
+    """The class with the greatest score."""
+    ints = call.attr("classlabels_ints") or call.attr("classlabels_int64s")
+    if not ints:
+        raise Refused("gives labels that are strings; it is only computed at import", needs=True)
+    del binary
+    return ops.take(np.array(ints, np.int64), ops.argmax(scores, axis=-1))
+
+
+def _linear_classifier(call: Call) -> Any:
+    names = call.attr("classlabels_ints") or call.attr("classlabels_strings")
+    rows = len(call.attr("intercepts") or names)
+    weights = np.array(call.attr("coefficients"), np.float32).reshape(rows, -1)
+    scores = ops.matmul(_floats(call.x()), weights.T)
+    if call.attr("intercepts"):
+        scores = scores + np.array(call.attr("intercepts"), np.float32)
+    if rows == 1 and len(names) == 2:
+        scores = ops.concatenate([-scores, scores], axis=-1)
+    return labels_of(call, scores, False), _post(call, scores)
+
+
+def _tree_regressor(call: Call) -> Any:
+    x = _floats(call.x())
+    scores = aggregated(read_ensemble(call, "target"), x, call.attr("aggregate_function", "SUM"))
+    if call.attr("base_values"):
+        scores = scores + np.array(call.attr("base_values"), np.float32)
+    return _post(call, ops.cast(scores, x.dtype))
+
+
+def _tree_classifier(call: Call) -> Any:
+    x = _floats(call.x())
+    ensemble = read_ensemble(call, "class")
+    names = call.attr("classlabels_int64s") or call.attr("classlabels_strings")
+    scores = aggregated(ensemble, x, "SUM", len(names))
+    if call.attr("base_values"):
+        scores = scores + np.array(call.attr("base_values"), np.float32)
+    single = len(set(ensemble.ids)) == 1 and len(names) == 2
+    if single:
+        one = scores[:, :1] if ensemble.ids[0] == 0 else scores[:, 1:2]
+        positive = call.attr("post_transform", "NONE") == "NONE" and min(ensemble.weights) >= 0
+        scores = ops.concatenate([1 - one if positive else -one, one], axis=-1)
+    return labels_of(call, scores, single), _post(call, scores)
+
+
+RULES: Final[dict[str, Rule]] = {
+    "ArrayFeatureExtractor": _array_feature,
+    "Binarizer": _binarizer,
+    "FeatureVectorizer": _vectorizer,
+    "Imputer": _imputer,
+    "LabelEncoder": _label_encoder,
+    "LinearClassifier": _linear_classifier,
+    "LinearRegressor": _linear_regressor,
+    "Normalizer": _normalizer,
+    "OneHotEncoder": _one_hot,
+    "Scaler": _scaler,
+    "TreeEnsembleClassifier": _tree_classifier,
+    "TreeEnsembleRegressor": _tree_regressor,
+}

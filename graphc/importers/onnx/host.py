@@ -1,0 +1,178 @@
+"""Operators whose inputs are all known at import: computed on the host.
+
+Sizes, which may be named, are computed here by NumPy on arrays of objects. Everything else is
+computed by the reference implementation of the package onnx, so strings and sequences work too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from graphc.importers.onnx.call import Call, Refused
+from graphc.importers.onnx.values import Array, Value, is_dims, is_known, plain
+
+# These draw random numbers, or have bodies; they are always nodes.
+_NEVER: Final = frozenset(
+    [
+        *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
+        *("RandomUniform", "RandomUniformLike", "If", "Loop", "Scan", "SequenceMap"),
+    ]
+)
+_LARGEST: Final = 1 << 22  # elements of a result
+
+
+def can_compute(call: Call) -> bool:
+    """Whether all inputs are known values, and there is at least one."""
+    flat = list(_flat(call.inputs))
+    return bool(flat) and call.op not in _NEVER and all(v is None or is_known(v) for v in flat)
+
+
+def _flat(values: Sequence[Value]) -> Any:
+    for value in values:
+        if isinstance(value, list):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def compute(call: Call, node: Any, domain: str) -> list[Value] | None:
+    """The results of a node; None if it has to be a node of the graph."""
+    rule = _ON_SIZES.get(call.op) if domain == "" else None
+    arrays = [v for v in call.inputs if v is not None]
+    small = all(isinstance(a, np.ndarray) and a.dtype.kind in "iO" for a in arrays)
+    if rule is not None and small:
+        try:
+            found = rule(call)
+        except Refused:
+            found = None
+        if found is not None:
+            return [plain(np.asarray(found))]
+    if any(is_dims(a) for a in arrays):
+        return None
+    return _by_reference(call, node, domain)
+
+
+def _by_reference(call: Call, node: Any, domain: str) -> list[Value]:
+    """The results by onnx's reference implementation.
+
+    Raises:
+        Refused: it does not compute this node.
+    """
+    from onnx import TypeProto, helper
+    from onnx.reference import ReferenceEvaluator
+
+    names = [name for name in node.input if name]
+    values = [v for v in call.inputs if v is not None]
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [helper.make_value_info(name, TypeProto()) for name in dict.fromkeys(names)],
+        [helper.make_value_info(name, TypeProto()) for name in node.output if name],
+    )
+    opsets = [helper.make_opsetid(domain, call.version)]
+    model = helper.make_model(graph, opset_imports=opsets)
+    try:
+        feeds = dict(zip(names, values, strict=True))
+        found = iter(ReferenceEvaluator(model).run(None, feeds))
+    except Exception as error:  # the reference raises errors of many kinds
+        raise Refused(f"cannot be computed at import: {error}") from error
+    results = [_value(next(found)) if name else None for name in node.output]
+    if any(isinstance(r, np.ndarray) and r.size > _LARGEST for r in results):
+        raise Refused("has a result that is too large to be computed at import")
+    return results
+
+
+def _value(result: Any) -> Value:
+    if isinstance(result, (list, tuple)):
+        return [_value(item) for item in result]
+    return None if result is None else np.asarray(result)
+
+
+# -- sizes -----------------------------------------------------------------------------------
+
+
+def _array(call: Call, i: int) -> Array:
+    value = call.inputs[i]
+    return value if isinstance(value, np.ndarray) else np.asarray(value)
+
+
+def _elementwise(function: Callable[..., Any]) -> Callable[[Call], Any]:
+    def rule(call: Call) -> Any:
+        a, b = (_array(call, i) for i in range(2))
+        if a.dtype == object or b.dtype == object:
+            return function(a.astype(object), b.astype(object))
+        return None
+
+    return rule
+
+
+def _gather(call: Call) -> Any:
+    indices = call.need(1, "the indices").astype(np.int64)
+    return np.take(_array(call, 0), indices, axis=call.attr("axis", 0))
+
+
+def _slice(call: Call) -> Any:
+    x = _array(call, 0)
+    starts = call.ints(1, "starts", "the starts") or []
+    ends = call.ints(2, "ends", "the ends") or []
+    axes = call.ints(3, "axes", "the axes") or list(range(len(starts)))
+    steps = call.ints(4, "steps", "the steps") or [1] * len(starts)
+    where = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        stop: int | None = end
+        if step < 0 and end < -x.shape[axis]:
+            stop = None
+        where[axis] = slice(start, stop, step)
+    return x[tuple(where)]
+
+
+def _squeeze(call: Call) -> Any:
+    axes = call.ints(1, "axes", "the axes")
+    return np.squeeze(_array(call, 0), None if axes is None else tuple(axes))
+
+
+def _unsqueeze(call: Call) -> Any:
+    axes = call.ints(1, "axes", "the axes") or []
+    return np.expand_dims(_array(call, 0), tuple(axes))
+
+
+def _cast(call: Call) -> Any:
+    return _array(call, 0) if call.attr("to") in (6, 7) and is_dims(call.inputs[0]) else None
+
+
+def _reshape(call: Call) -> Any:
+    return _array(call, 0).reshape([int(d) for d in call.need(1, "the shape")])
+
+
+def _product(call: Call) -> Any:
+    x = _array(call, 0)
+    if x.dtype != object or x.ndim != 1:
+        return None
+    total: Any = np.prod(x)
+    return np.array([total] if call.attr("keepdims", 1) else total, object)
+
+
+def _divide(a: Any, b: Any) -> Any:
+    return a // b
+
+
+_ON_SIZES: Final[dict[str, Callable[[Call], Any]]] = {
+    "Add": _elementwise(np.add),
+    "Sub": _elementwise(np.subtract),
+    "Mul": _elementwise(np.multiply),
+    "Div": _elementwise(_divide),
+    "Cast": _cast,
+    "Concat": lambda call: np.concatenate(
+        [np.asarray(v).astype(object) for v in call.inputs], call.attr("axis", 0)
+    ),
+    "Gather": _gather,
+    "Identity": lambda call: _array(call, 0),
+    "ReduceProd": _product,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+}
