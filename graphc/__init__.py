@@ -54,11 +54,12 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.importers.core.model import ImportedModel as ImportedModel
     from graphc.importers.core.model_graph import ModelGraph as ModelGraph
     from graphc.importers.files import import_model as import_model
+    from graphc.importers.onnx import from_onnx as from_onnx
+    from graphc.importers.recorded import original_values as original_values
     from graphc.importers.stablehlo.model import from_stablehlo as from_stablehlo
     from graphc.importers.tensorflow.frozen import from_graphdef as from_graphdef
     from graphc.importers.tensorflow.saved_model import from_meta_graph as from_meta_graph
     from graphc.importers.tensorflow.saved_model import from_saved_model as from_saved_model
-    from graphc.importers.onnx import from_onnx as from_onnx
     from graphc.ir import Node as Node
     from graphc.ir import Program as Program
     from graphc.ir import Tensor as Tensor
@@ -111,6 +112,7 @@ _NAMES: Final[dict[str, str]] = {
     "importers.core.model": "ImportedModel",
     "importers.core.model_graph": "ModelGraph",
     "importers.files": "import_model",
+    "importers.recorded": "original_values",
     "importers.stablehlo.model": "from_stablehlo",
     "importers.tensorflow.frozen": "from_graphdef",
     "importers.tensorflow.saved_model": "from_meta_graph from_saved_model",

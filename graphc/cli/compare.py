@@ -18,8 +18,12 @@ from graphc.config import PIPELINES, CompileOptions
 from graphc.devices.discovery import platform_of
 from graphc.divergence.comparing import Other, compare, defined
 from graphc.divergence.records import Record
+from graphc.divergence.result import Comparison
 from graphc.divergence.runs import Run, device_of
 from graphc.errors import AttributeValueError, FeedError
+from graphc.importers.files import ONNX, format_of, import_model, is_model_file
+from graphc.importers.originals import random_inputs
+from graphc.importers.recorded import original_values
 from graphc.ir.node import Tensor
 from graphc.passes.core.target import Target as PassTarget
 from graphc.runtime.feeds.fetches import resolve_feed
@@ -43,6 +47,8 @@ def run(options: argparse.Namespace) -> None:
             "--record and --against exclude each other",
             hint="write the record in one environment, and compare --against it in the other",
         )
+    if is_model_file(options.script):
+        return _show(options, *_of_model(options))
     job = load_job(options.script, options.arguments)
     target = target_of(job, options.fetch, [])
     feeds = _feeds(job, target)
@@ -58,11 +64,23 @@ def run(options: argparse.Namespace) -> None:
         else:
             print(f"wrote {options.record}: {len(record.values)} values of {record.label}")
         return
-    found = compare(session, other, feeds, fetches=target.fetches, run=ran)
+    _show(
+        options,
+        job.graph.name,
+        compare(session, other, feeds, fetches=target.fetches, run=ran),
+    )
+
+
+def _show(options: argparse.Namespace, name: str, found: Comparison) -> None:
+    """Prints a comparison.
+
+    Raises:
+        SystemExit: code 1, if rounding does not explain a value.
+    """
     if options.plot is not None:
         found.plot(options.plot)
     if options.json:
-        print_json({"graph": job.graph.name, **found.to_json()})
+        print_json({"graph": name, **found.to_json()})
     else:
         print(found.text(options.rows))
         if options.plot is not None:
@@ -70,6 +88,25 @@ def run(options: argparse.Namespace) -> None:
     if not found.ok:
         sys.stdout.flush()
         raise SystemExit(1)
+
+
+def _of_model(options: argparse.Namespace) -> tuple[str, Comparison]:
+    """The comparison of a model file on random inputs: by default, with its own framework."""
+    if options.record is not None or options.steps is not None or options.fetch:
+        raise AttributeValueError(
+            "--record, --steps and --fetch are for scripts", hint="leave them out"
+        )
+    model = import_model(options.script)
+    made = model.to_graph()
+    inputs = random_inputs(model, {})
+    ran = _run_of(options)
+    if options.against is not None:
+        other: Other = _other(options.against, ran)
+    elif format_of(options.script) == ONNX:
+        other = original_values(options.script, made, inputs)
+    else:
+        other = Run()
+    return Path(options.script).name, compare(made, other, dict(inputs), run=ran)
 
 
 def _feeds(job: Job, target: Target) -> dict[Tensor, Any]:

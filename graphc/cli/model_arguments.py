@@ -23,6 +23,9 @@ def add_compare_arguments(parser: Parser) -> None:
     graphc compare examples/digits_cnn.py --after fold-constants --against before:fold-constants
     graphc compare examples/digits_cnn.py --record old.record
     graphc compare examples/digits_cnn.py --against old.record --plot growth.png
+    graphc compare model.onnx
+
+    A model file is imported and run on random inputs: an ONNX file against onnxruntime.
 
     The exit code is 1 if there is such a node.
     """

@@ -125,11 +125,12 @@ def import_model(
         ModelImportError, MissingExtraError: see the importer.
 
     Examples:
-        >>> import jax
+        >>> import jax, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
         >>> exported = jax.export.export(jax.jit(jax.numpy.sin))(jax.ShapeDtypeStruct((2,), "f4"))
-        >>> size = open(f"{tmp}/sin.mlir", "w").write(exported.mlir_module())
-        >>> gc.import_model(f"{tmp}/sin.mlir").outputs
-        ('result',)
+        >>> size = open(f"{folder.name}/sin.mlir", "w").write(exported.mlir_module())
+        >>> gc.import_model(f"{folder.name}/sin.mlir").outputs
+        ('output_0',)
     """
     found = format_of(path)
     given = {"trainable": trainable, "sizes": sizes, "name": name, **options}

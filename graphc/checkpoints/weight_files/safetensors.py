@@ -45,9 +45,11 @@ def read_safetensors(path: str | os.PathLike[str]) -> Weights:
         ModelFileError: there is no such file, or its header is not valid.
 
     Examples:
+        >>> import tempfile
         >>> from safetensors.numpy import save_file
-        >>> save_file({"w": np.float32([1.0, 2.0])}, f"{tmp}/m.safetensors")
-        >>> weights = gc.read_safetensors(f"{tmp}/m.safetensors")
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> save_file({"w": np.float32([1.0, 2.0])}, f"{folder.name}/m.safetensors")
+        >>> weights = gc.read_safetensors(f"{folder.name}/m.safetensors")
         >>> weights, weights["w"]
         (<Weights m.safetensors: 1 arrays>, array([1., 2.], dtype=float32))
     """

@@ -72,10 +72,8 @@ def from_stablehlo(
         >>> spec = jax.ShapeDtypeStruct((2,), "float32")
         >>> exported = jax.export.export(jax.jit(lambda x: {"twice": x * 2.0}))(spec)
         >>> model = gc.from_stablehlo(exported)
-        >>> model.inputs
-        {'x': TensorSpec(shape=(2,), dtype='float32', name='x')}
-        >>> run(model([1.0, 2.0]))
-        Array([2., 4.], dtype=float32)
+        >>> model.outputs, run(model([1.0, 2.0]))
+        (('twice',), Array([2., 4.], dtype=float32))
     """
     found = read(program, {} if sizes is None else sizes)
     try:
