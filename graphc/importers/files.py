@@ -125,12 +125,14 @@ def import_model(
         ModelImportError, MissingExtraError: see the importer.
 
     Examples:
-        >>> import jax, tempfile
+        >>> import jax, pathlib, tempfile
         >>> folder = tempfile.TemporaryDirectory()
         >>> exported = jax.export.export(jax.jit(jax.numpy.sin))(jax.ShapeDtypeStruct((2,), "f4"))
-        >>> size = open(f"{folder.name}/sin.mlir", "w").write(exported.mlir_module())
-        >>> gc.import_model(f"{folder.name}/sin.mlir").outputs
+        >>> path = pathlib.Path(folder.name, "sin.mlir")
+        >>> size = path.write_text(exported.mlir_module())
+        >>> gc.import_model(path).outputs
         ('output_0',)
+        >>> folder.cleanup()
     """
     found = format_of(path)
     given = {"trainable": trainable, "sizes": sizes, "name": name, **options}

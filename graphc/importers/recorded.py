@@ -48,6 +48,7 @@ def original_values(
         >>> values = gc.original_values(f"{folder.name}/exp.onnx", made, {"x": np.float32([0, 1])})
         >>> gc.compare(made, values, {"x": np.float32([0, 1])}).ok
         True
+        >>> folder.cleanup()
     """
     if format_of(path) != ONNX:
         raise ModelImportError(
@@ -90,7 +91,7 @@ def _with_all_values(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     """The model, and a session of onnxruntime whose outputs are all of its values."""
     try:
         import onnx
-        import onnxruntime
+        import onnxruntime  # type: ignore[import-untyped]
     except ImportError:
         raise MissingExtraError(
             "values of ONNX files are recorded with onnx and onnxruntime",

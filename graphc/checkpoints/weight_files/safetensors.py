@@ -52,6 +52,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> Weights:
         >>> weights = gc.read_safetensors(f"{folder.name}/m.safetensors")
         >>> weights, weights["w"]
         (<Weights m.safetensors: 1 arrays>, array([1., 2.], dtype=float32))
+        >>> folder.cleanup()
     """
     file, size = opened_size(path, "read_safetensors")
     if file.name.endswith(".json"):
