@@ -140,7 +140,7 @@ def _artifact(path: str) -> str:
         return path
     from graphc.importers.artifacts import cached_artifact  # it imports what traces and saves
 
-    print(f"importing {path}", file=sys.stderr, flush=True)
+    print(f"reading {path}", file=sys.stderr, flush=True)
     return str(cached_artifact(path))
 
 

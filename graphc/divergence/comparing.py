@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -188,33 +189,37 @@ def _compared(
     rows: list[Divergence] = []
     first: Divergence | None = None
     for seen in Level(program, sides).compare(given):
-        rows.append(_row(Located(seen)))
+        rows.append(_row(Located(seen), [side.label for side in sides]))
         if first is None and rows[-1].is_fault:
-            first = _located(definition, seen, ran, find_pass)
+            first = _located(definition, seen, rows[-1], ran, find_pass)
     return Comparison((sides[0].label, sides[1].label), tuple(rows), first, tuple(notes))
 
 
 def _located(
-    definition: Definition, seen: Seen, ran: Sequence[Ran | None], find_pass: bool
+    definition: Definition,
+    seen: Seen,
+    row: Divergence,
+    ran: Sequence[Ran | None],
+    find_pass: bool,
 ) -> Divergence:
     """The fault of a value: inside loops, and with the pass that made it."""
     number = max(range(len(ran)), key=lambda i: seen.local[i].ratio)
     run = ran[number]
     if run is None:
-        return _row(Located(seen))
+        return row
+    located: tuple[str | None, Located] | None = None
     if find_pass and run.history:
-        blamed = blamed_pass(definition, run)
-        if blamed is not None:
-            return _row(blamed[1], blamed[0], _row(Located(seen)).difference)
-    return _row(innermost(Located(seen), run.side), None, _row(Located(seen)).difference)
+        located = blamed_pass(definition, run)
+    blamed, found = located or (None, innermost(Located(seen), run.side))
+    inner = _row(found, [run.label] * len(found.seen.local))
+    return replace(inner, blamed=blamed, difference=row.difference)
 
 
-def _row(found: Located, blamed: str | None = None, known: float | None = None) -> Divergence:
+def _row(found: Located, labels: Sequence[str]) -> Divergence:
     seen = found.seen
     node = seen.segment.node
     name, source = found.name_and_source
-    worst = max(seen.local, key=lambda each: each.ratio)
-    apart = difference(seen.values[0], seen.values[-1]) if known is None else known
+    number = max(range(len(labels)), key=lambda i: seen.local[i].ratio)
     return Divergence(
         node=name,
         op=node.op.name,
@@ -222,10 +227,10 @@ def _row(found: Located, blamed: str | None = None, known: float | None = None) 
         tensor=seen.tensor.name,
         type=str(seen.tensor.type),
         nodes=tuple(n.name or n.op.name for n in seen.segment.nodes if n.op.name != "Constant"),
-        difference=apart,
+        difference=difference(seen.values[0], seen.values[-1]),
         errors=tuple(each.relative for each in seen.local),
         ratios=tuple(each.ratio for each in seen.local),
         inside=found.inside,
-        index=worst.at,
-        blamed=blamed,
+        index=seen.local[number].at,
+        run=labels[number],
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -30,6 +32,7 @@ class Divergence:
         inside: the loops and branches around the node, outermost first.
         index: the element of the run with the larger ratio that deviates most.
         blamed: the pass that made the fault; None if it is not known.
+        run: the run with the larger ratio, as reports call it.
     """
 
     node: str
@@ -44,6 +47,7 @@ class Divergence:
     inside: tuple[str, ...] = ()
     index: tuple[int, ...] = ()
     blamed: str | None = None
+    run: str = ""
 
     @property
     def is_fault(self) -> bool:
@@ -119,11 +123,10 @@ class Comparison:
                 f"  largest difference: {worst:.2g} of the largest element",
             ]
         first = self.first
-        sides = [n for n, ratio in zip(self.labels, first.ratios, strict=False) if ratio > 1.0]
         at = f", largest at {list(first.index)}" if first.index else ""
         lines = [
             f"{a} and {b} part at {first}",
-            f"  {' and '.join(sides)}: {max(first.errors):.2g} of the largest element from the "
+            f"  {first.run}: {max(first.errors):.2g} of the largest element from the "
             f"exact result, {max(first.ratios):.3g} times what rounding explains{at}",
         ]
         if first.blamed:
@@ -178,24 +181,23 @@ class Comparison:
         figure = Figure(figsize=(9, 4.5), layout="constrained")
         axes = figure.subplots()
         numbers = range(len(self.rows))
-        floor = 1e-17
+
+        def shown(values: Iterable[float]) -> list[float]:
+            """The values on a logarithmic axis, which has no zero."""
+            return [min(value, 1e9) if value > 0 else math.nan for value in values]
+
         series = [
             (f"difference of {self.labels[0]} and {self.labels[1]}", "-", "C0",
              [row.difference for row in self.rows]),
             ("local error", ".", "C7", [max(row.errors) for row in self.rows]),
         ]  # fmt: skip
         for label, style, color, values in series:
-            shown = [max(min(v, 1e9), floor) for v in values]
-            axes.plot(numbers, shown, style, color=color, label=label)
+            axes.plot(numbers, shown(values), style, color=color, label=label)
         faults = [i for i, row in enumerate(self.rows) if row.is_fault]
         if faults:
-            errors = [max(min(max(self.rows[i].errors), 1e9), floor) for i in faults]
+            errors = shown(max(self.rows[i].errors) for i in faults)
             axes.plot(faults, errors, "x", color="C3", label="not rounding", markersize=9)
-            note = str(self.rows[faults[0]])
-            side = "right" if faults[0] > len(self.rows) / 2 else "left"
-            axes.annotate(
-                note, (faults[0], errors[0]), xytext=(0, 10), textcoords="offset points", ha=side
-            )
+            axes.set_title(f"first fault: {self.first or self.rows[faults[0]]}", fontsize="medium")
         axes.set_yscale("log")
         axes.set_xlabel("value, in program order")
         axes.set_ylabel("fraction of the largest element")

@@ -95,7 +95,7 @@ def test_a_served_model_is_imported_once(folder, capsys) -> None:  # type: ignor
     options = parse(["serve", "model.mlir"])
     (model,) = config_of(options).models
     assert model.name == "model" and model.base_path.endswith(".gcx")
-    assert "importing model.mlir" in capsys.readouterr().err
+    assert "reading model.mlir" in capsys.readouterr().err
     made = Path(model.base_path).stat().st_mtime_ns
     assert cached_artifact("model.mlir") == Path(model.base_path)
     assert Path(model.base_path).stat().st_mtime_ns == made

@@ -206,6 +206,7 @@ def test_the_picture_and_the_report(tmp_path) -> None:  # type: ignore[no-untype
     found = planted(cnn(), "second/Conv", rounded_to_bf16)
     text = str(found)
     assert "part at Conv 'second/Conv' (plants.py:" in text and "pass plant made it" in text
+    assert "passes plant: 0.00" in text
     assert found.to_json()["first"]["node"] == "second/Conv"
     pytest.importorskip("matplotlib")
     found.plot(str(tmp_path / "growth.png"))
