@@ -40,7 +40,9 @@ INNER_ORDERS = {
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"
     ),
-    "importers": "core <- onnx, stablehlo, tensorflow, torch, weights <- files <- artifacts, originals, recorded",
+    "importers": (
+        "core <- onnx, stablehlo, tensorflow, torch <- files <- artifacts, originals, recorded"
+    ),
     "serving": (
         "config_checks <- config, failures <- protocol, batching <- models <- endpoints, streams "
         "<- transports <- client_sessions <- server, client"

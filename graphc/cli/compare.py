@@ -16,7 +16,7 @@ from graphc.cli.script import load_job
 from graphc.cli.targets import Target, target_of
 from graphc.config import PIPELINES, CompileOptions
 from graphc.devices.discovery import platform_of
-from graphc.divergence.comparing import Other, compare, defined
+from graphc.divergence.comparing import Other, compare
 from graphc.divergence.records import Record
 from graphc.divergence.result import Comparison
 from graphc.divergence.runs import Run, device_of
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
     if options.steps is not None:
         fit(session, job, steps=options.steps, progress=not options.no_progress)
     if options.record is not None:
-        record = Record.write(options.record, defined(session, target.fetches, feeds), ran)
+        record = Record.write(options.record, session, feeds, fetches=target.fetches, run=ran)
         if options.json:
             print_json({"record": options.record, "values": len(record.values)})
         else:

@@ -14,14 +14,13 @@ from graphc.divergence.level import Level, ProgramSide, Seen, Side
 from graphc.divergence.records import Record
 from graphc.divergence.result import Comparison, Divergence
 from graphc.divergence.rounding import difference
-from graphc.divergence.runs import Definition, Ran, Run, define
+from graphc.divergence.runs import Definition, Ran, Run, defined
 from graphc.errors import AttributeValueError, FetchError, UnknownNameError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.ir.stack import within_stack
 from graphc.runtime.session import Session
-from graphc.runtime.state.initial import initial_values
 from graphc.typing import Feeds, Fetches
 
 Array = np.ndarray[Any, Any]
@@ -112,15 +111,6 @@ def compare(
     options = a.options if isinstance(a, Session) else CompileOptions()
     runs = [_resolved(run, Run(options)), _resolved(b, Run())]
     return _compared(definition, runs, find_pass)
-
-
-def defined(source: Graph | Session, fetches: Fetches, feeds: Feeds | None) -> Definition:
-    """What is computed, with the state of the graph or the session."""
-    graph = source.graph if isinstance(source, Session) else source
-    state = initial_values(graph)
-    if isinstance(source, Session):
-        state |= source.values()
-    return define(graph, fetches, feeds or {}, state)
 
 
 def _resolved(given: Other | None, default: Run) -> Run | Mapping[str, Any] | Record:

@@ -13,10 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from graphc.config import CompileOptions
 from graphc.divergence.level import ProgramSide
-from graphc.divergence.runs import Definition, Ran, Run
+from graphc.divergence.runs import Definition, Ran, Run, defined
 from graphc.errors import ModelFileError
 from graphc.ir.dtypes import as_dtype, short_name
+from graphc.ir.graph import Graph
+from graphc.runtime.session import Session
+from graphc.typing import Feeds, Fetches
 
 Array = np.ndarray[Any, Any]
 
@@ -26,15 +30,28 @@ _LARGEST_HEADER = 1 << 26
 
 @dataclass(frozen=True)
 class Record:
-    """The values of a run that a file holds. `gc.compare(graph, b=gc.Record.open(path), ...)`.
+    """The values of a run that a file holds, for a comparison in another process or environment.
 
-    The file holds no code. Values are read when they are compared.
+    The file holds no code. Values are read when they are compared. `graphc compare --record` writes
+    such files too.
 
     Attributes:
         path: of the file.
         label: what the run is called in reports.
         values: by the names of tensors.
         inputs: the digest of the feeds and the state.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> x = gc.placeholder((3,), name="x")
+        >>> y, feeds = gc.exp(x, name="y"), {x: [0.0, 1.0, 2.0]}
+        >>> record = gc.Record.write(f"{folder.name}/run.record", graph, feeds, fetches=y)
+        >>> list(record.values)
+        ['y:0']
+        >>> gc.compare(graph, gc.Record.open(record.path), feeds, fetches=y).ok
+        True
+        >>> folder.cleanup()
     """
 
     path: str
@@ -55,9 +72,27 @@ class Record:
         )
 
     @staticmethod
-    def write(path: str | os.PathLike[str], definition: Definition, run: Run) -> Record:
-        """Runs `definition`, and writes every value of it to a file."""
-        ran = Ran(definition, run)
+    def write(
+        path: str | os.PathLike[str],
+        source: Graph | Session,
+        feeds: Feeds | None = None,
+        *,
+        fetches: Fetches,
+        run: Run | None = None,
+    ) -> Record:
+        """Runs a graph, and writes every value to a file.
+
+        Args:
+            path: of the file.
+            source, feeds, fetches: as for `gc.compare`.
+            run: how it is run; by default with the options of the session, or default options.
+
+        Raises:
+            FeedError, FetchError, UnknownNameError: feeds or fetches do not fit the graph.
+        """
+        options = source.options if isinstance(source, Session) else CompileOptions()
+        definition = defined(source, fetches, feeds)
+        ran = Ran(definition, Run(options) if run is None else run)
         side: ProgramSide = ran.side
         known = side.known(definition.program)
         wanted = [t for n in definition.program.nodes for t in n.outputs if t in known]
@@ -179,7 +214,10 @@ def _checked_row(row: Any) -> dict[str, Any]:
     """
     dtype, shape = as_dtype(str(row["dtype"])), row["shape"]
     sizes = [*shape, row["offset"], row["bytes"]]
-    if not isinstance(row["name"], str) or not all(type(n) is int and n >= 0 for n in sizes):
+    texts = row["name"], row["sha256"]
+    if not all(isinstance(text, str) for text in texts) or not all(
+        type(n) is int and n >= 0 for n in sizes
+    ):
         raise ValueError("not a row")
     count = 1
     for size in shape:

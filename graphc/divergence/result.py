@@ -69,6 +69,14 @@ class Comparison:
         rows: the values that both have, in program order.
         first: the first fault; None if rounding explains every value.
         notes: what was not compared.
+
+    Examples:
+        >>> x = gc.placeholder((3,), name="x")
+        >>> y = gc.exp(x, name="y")
+        >>> wrong = {"y": np.float32([1.0, 2.0, 3.0])}
+        >>> found = gc.compare(graph, wrong, {x: [0.0, 1.0, 2.0]}, fetches=y)
+        >>> found.ok, found.first.node, found.first.index
+        (False, 'y', (2,))
     """
 
     labels: tuple[str, str]

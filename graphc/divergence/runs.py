@@ -19,9 +19,12 @@ from graphc.ir.dtypes import as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.program import Program
 from graphc.ir.rewrite import bind_sizes
+from graphc.passes.core.base import Pass
 from graphc.passes.manager import PassRow, watching
 from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
 from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
+from graphc.runtime.session import Session
+from graphc.runtime.state.initial import initial_values
 from graphc.runtime.targets.prepare import Prepared, bind, prepare
 from graphc.typing import Feeds, Fetches
 
@@ -49,7 +52,7 @@ class Run:
     device: str | None = None
     before: str | None = None
     after: str | None = None
-    passes: Sequence[Any] | None = None
+    passes: Sequence[Pass] | None = None
 
     def __post_init__(self) -> None:
         if self.before is not None and self.after is not None:
@@ -94,7 +97,7 @@ class Definition:
         return self.prepared.functional
 
 
-def define(
+def _define(
     graph: Graph, fetches: Fetches, feeds: Feeds, state: Mapping[str, np.ndarray[Any, Any]]
 ) -> Definition:
     """The definition of `fetches`.
@@ -121,6 +124,15 @@ def define(
     graph.finalize()
     inputs = [values[p.name] if p.kind == "feed" else state[p.name] for p in functional.inputs]
     return Definition(bound, tuple(map(np.asarray, inputs)))
+
+
+def defined(source: Graph | Session, fetches: Fetches, feeds: Feeds | None) -> Definition:
+    """What is computed, with the state of the graph or the session."""
+    graph = source.graph if isinstance(source, Session) else source
+    state = initial_values(graph)
+    if isinstance(source, Session):
+        state |= source.values()
+    return _define(graph, fetches, feeds or {}, state)
 
 
 class Ran:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from graphc.errors import AttributeValueError, ModelFileError
 from graphc.importers.core.model import ImportedModel
@@ -99,7 +99,8 @@ def import_model(
     trainable: Trainable | None = None,
     sizes: Mapping[str, int] | None = None,
     name: str | None = None,
-    **options: Any,
+    outputs: Sequence[str] | None = None,
+    signature: str | None = None,
 ) -> ImportedModel:
     """A model of another framework as a layer. The importer is chosen by the file.
 
@@ -117,7 +118,8 @@ def import_model(
         trainable: which weights `gc.minimize` updates; None for the default of the importer.
         sizes: named size -> its value, such as {"batch": 4}.
         name: the name scope of the variables.
-        options: more options of the importer, such as `outputs` of a GraphDef.
+        outputs: the names of the results of a GraphDef or MetaGraph.
+        signature: the name of the signature of a SavedModel.
 
     Raises:
         ModelFileError: there is no such file, or it is of no format that is imported.
@@ -135,9 +137,15 @@ def import_model(
         >>> folder.cleanup()
     """
     found = format_of(path)
-    given = {"trainable": trainable, "sizes": sizes, "name": name, **options}
-    given = {key: value for key, value in given.items() if value is not None and value != {}}
-    wrong = [key for key in given if key in ("sizes", *options) and key not in found.options]
+    options = {
+        "trainable": trainable,
+        "sizes": sizes or None,
+        "name": name,
+        "outputs": outputs,
+        "signature": signature,
+    }
+    given = {key: value for key, value in options.items() if value is not None}
+    wrong = [key for key in given if key not in found.options]
     if wrong:
         raise AttributeValueError(
             f"import_model: {found.function} has no option {wrong[0]!r}",

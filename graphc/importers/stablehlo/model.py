@@ -33,7 +33,7 @@ from graphc.ops.structure.lowered import LOWERED, accept
 
 
 def from_stablehlo(
-    program: str | os.PathLike[str] | bytes | Any,
+    program: str | os.PathLike[str] | bytes | jax.export.Exported,
     *,
     sizes: Mapping[str, int] | None = None,
     trainable: Trainable | None = None,
