@@ -11,7 +11,7 @@ from graphc.ir.dtypes import DType, float_info, is_complex, is_inexact, real_of
 
 Array = np.ndarray[Any, Any]
 
-_FACTOR = 4.0  # how many times the effect of random rounding is still rounding
+_FACTOR = 8.0  # how many times the effect of random rounding is still rounding
 
 
 class Deviation(NamedTuple):

@@ -21,12 +21,11 @@ Array = np.ndarray[Any, Any]
 
 _NODES = 48  # that are compiled at once
 _BYTES = 1 << 27
+_SUMMING = ("Scatter", "Segment", "Cum")
 _SEEDS = (1, 2, 3)
 _SPREAD = 1.5  # of random numbers: their products are the rounding errors, in rounding units
-_QUICK = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-}  # to compile
+_HEAVY = 3e8  # operations: code that takes less time is compiled without optimisation
+_QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 class Segment(NamedTuple):
@@ -77,7 +76,11 @@ def segments_of(program: Program, known: Collection[Tensor]) -> list[Segment]:
 
 
 def _terms(node: Node) -> float:
-    return node_cost(node).flops / max(1, sum(map(elements, node.outputs)))
+    """About how many operations one element of the results takes."""
+    terms = node_cost(node).flops / max(1, sum(map(elements, node.outputs)))
+    if node.op.name.startswith(_SUMMING):  # perhaps all into one element
+        terms = max([terms, *(max(t.type.shape, default=1) for t in node.inputs)])
+    return terms
 
 
 class Results(NamedTuple):
@@ -151,7 +154,8 @@ class Block:
             ]
             return ExactEmitter(originals, noise).run(wide, given)
 
-        return jax.jit(function, compiler_options=_QUICK)
+        work = sum(node_cost(node).flops for node in nodes)
+        return jax.jit(function, compiler_options=_QUICK if work < _HEAVY else None)
 
 
 def blocks_of(program: Program, segments: Sequence[Segment]) -> list[Block]:
