@@ -79,7 +79,8 @@ def _terms(node: Node) -> float:
     """About how many operations one element of the results takes."""
     terms = node_cost(node).flops / max(1, sum(map(elements, node.outputs)))
     if node.op.name.startswith(_SUMMING):  # perhaps all into one element
-        terms = max([terms, *(max(t.type.shape, default=1) for t in node.inputs)])
+        sizes = (d for t in node.inputs for d in t.type.shape if isinstance(d, int))
+        terms = max(terms, *sizes)
     return terms
 
 
