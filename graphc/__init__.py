@@ -43,11 +43,23 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.build import trainable_variables as trainable_variables
     from graphc.build import variable as variable
     from graphc.build import variables as variables
+    from graphc.checkpoints.weight_files.gguf import read_gguf as read_gguf
+    from graphc.checkpoints.weight_files.safetensors import read_safetensors as read_safetensors
     from graphc.config import CompileOptions as CompileOptions
     from graphc.data import Bucketing as Bucketing
+    from graphc.divergence.comparing import compare as compare
+    from graphc.divergence.records import Record as Record
+    from graphc.divergence.result import Comparison as Comparison
+    from graphc.divergence.runs import Run as Run
     from graphc.importers.core.model import ImportedModel as ImportedModel
     from graphc.importers.core.model_graph import ModelGraph as ModelGraph
+    from graphc.importers.files import import_model as import_model
     from graphc.importers.onnx import from_onnx as from_onnx
+    from graphc.importers.recorded import original_values as original_values
+    from graphc.importers.stablehlo.model import from_stablehlo as from_stablehlo
+    from graphc.importers.tensorflow.frozen import from_graphdef as from_graphdef
+    from graphc.importers.tensorflow.saved_model import from_meta_graph as from_meta_graph
+    from graphc.importers.tensorflow.saved_model import from_saved_model as from_saved_model
     from graphc.importers.torch import from_torch as from_torch
     from graphc.ir import Node as Node
     from graphc.ir import Program as Program
@@ -90,10 +102,21 @@ _NAMES: Final[dict[str, str]] = {
         "Graph TensorSpec add_to_collection assign control_dependencies device name_scope "
         "placeholder trace trainable_variables variable variables"
     ),
+    "checkpoints.weight_files.gguf": "read_gguf",
+    "checkpoints.weight_files.safetensors": "read_safetensors",
     "config": "CompileOptions",
     "data": "Bucketing",
+    "divergence.comparing": "compare",
+    "divergence.records": "Record",
+    "divergence.result": "Comparison",
+    "divergence.runs": "Run",
     "importers.core.model": "ImportedModel",
     "importers.core.model_graph": "ModelGraph",
+    "importers.files": "import_model",
+    "importers.recorded": "original_values",
+    "importers.stablehlo.model": "from_stablehlo",
+    "importers.tensorflow.frozen": "from_graphdef",
+    "importers.tensorflow.saved_model": "from_meta_graph from_saved_model",
     "importers.onnx": "from_onnx",
     "importers.torch": "from_torch",
     "ir": "Node Program Tensor Variable",

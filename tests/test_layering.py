@@ -16,7 +16,7 @@ import pytest
 ORDER = (
     "_version, errors, collection, exports, web <- copying, config, jax_internals <- store <- ir "
     "<- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- metrics <- passes <- devices "
-    "<- lowering <- runtime <- checkpoints <- artifacts, data <- train, reports, jitted "
+    "<- lowering <- runtime <- checkpoints <- artifacts, data <- train, reports, jitted <- divergence "
     "<- importers, exporters, sklearn <- serving, cluster <- cli"
 )
 # The order of folders and files within a layer. A folder may import only from those before it.
@@ -40,7 +40,9 @@ INNER_ORDERS = {
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"
     ),
-    "importers": "core <- onnx, stablehlo, tensorflow, torch, weights",
+    "importers": (
+        "core <- onnx, stablehlo, tensorflow, torch <- files <- artifacts, originals, recorded"
+    ),
     "serving": (
         "config_checks <- config, failures <- protocol, batching <- models <- endpoints, streams "
         "<- transports <- client_sessions <- server, client"

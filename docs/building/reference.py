@@ -112,10 +112,10 @@ TOPICS = (
     ),
     _topic(
         "reports",
-        "Reports and profiles",
-        "Pages about a graph and about where the time of a step goes: by node, by line of your "
-        "program, and on the host.",
-        "reports",
+        "Reports, profiles and comparisons",
+        "Pages about a graph; where the time of a step goes: by node, by line of your program, and "
+        "on the host; and where two runs part.",
+        "reports divergence",
     ),
     _topic(
         "serving",

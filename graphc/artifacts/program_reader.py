@@ -2,7 +2,8 @@
 
 MLIR's reader of bytecode is C++ that trusts its input: of a thousand programs with a few bits
 flipped, several crash the process, and some never end. So a program from a file is read here first.
-This file is run as a script (see `safe_reading`), and imports nothing but JAX.
+This file is run as a script (see `safe_reading`), and imports nothing but JAX. A program is one
+that JAX has exported, or StableHLO as text or bytecode.
 
 It reports that it is ready. Then it reads a request and a program from standard input, each
 preceded by its length in 8 bytes, and writes a line of JSON to standard output. The request is
@@ -28,6 +29,8 @@ _ROOM_PER_BYTE = 200
 _DEEPEST = 200  # nested regions, which recursive C++ code reads
 MOST_CALLS = 10_000  # the maximum number of different custom calls, composites or comparators
 _LONGEST_COMPARATOR = 10_000  # operations
+_BYTECODE = b"ML\xefR"  # the first bytes of MLIR's bytecode
+_BEGINNING = 1 << 16  # bytes in which a text has its module; locations come before it
 _MOST_OPERATIONS = 1 << 60  # larger counts are replaced by this one
 
 _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)[^<>x]")
@@ -304,12 +307,37 @@ def _elements(shape: str) -> int:
     return math.prod(max(size, 1) for size in sizes)
 
 
+def parse_module(data: bytes) -> Any:
+    """The module (`jax.extend.mlir.ir.Module`) in StableHLO's text or bytecode. It keeps its
+    context alive.
+
+    Raises:
+        Exception: the data is not StableHLO. MLIR raises errors of many kinds.
+    """
+    from jax.extend import mlir
+    from jax.extend.mlir import ir
+    from jax.interpreters.mlir import make_ir_context
+
+    with make_ir_context():
+        if not data.startswith(_BYTECODE):
+            return ir.Module.parse(data.decode())
+        try:
+            return mlir.deserialize_portable_artifact(data)
+        except Exception:  # bytecode of another dialect than that of portable artifacts
+            return ir.Module.parse(data)
+
+
 def _read(data: bytes) -> dict[str, Any]:
     import jax.export
     import jax.extend.mlir as mlir
     import jax.extend.mlir.ir as ir
 
     try:
+        if data.startswith(_BYTECODE) or (b"module" in data[:_BEGINNING] and b"func" in data):
+            try:
+                return findings(parse_module(data))
+            except UnicodeDecodeError:  # not text, but what JAX has exported
+                pass
         exported = jax.export.deserialize(bytearray(data))
         with ir.Context():
             return findings(mlir.deserialize_portable_artifact(exported.mlir_module_serialized))

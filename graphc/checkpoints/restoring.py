@@ -11,7 +11,9 @@ from graphc.checkpoints import folder as folders
 from graphc.checkpoints.arguments import checked_path
 from graphc.checkpoints.contents import Saved
 from graphc.checkpoints.manifest import MANIFEST
-from graphc.checkpoints.selection import RestoreReport, Selection, check_session, put
+from graphc.checkpoints.selection import RestoreReport, Selection, Source, check_session, put
+from graphc.checkpoints.weight_files.gguf import read_gguf
+from graphc.checkpoints.weight_files.safetensors import read_safetensors
 from graphc.errors import CheckpointError
 from graphc.ir.calls import explained
 from graphc.ir.source import current_source
@@ -37,7 +39,7 @@ def restore(
     rename: Mapping[str, str] | Callable[[str], str] | None = None,
     strict: bool = True,
 ) -> RestoreReport:
-    """Gives variables of a session the values that a checkpoint has, by name.
+    """Gives variables of a session the values that a checkpoint or a file of weights has, by name.
 
     The graph may be another one than that which was saved: a model without its optimizer, or one
     that shares some layers. Values are cast to the dtypes of the variables within a kind (floats to
@@ -48,7 +50,8 @@ def restore(
 
     Args:
         session: the session.
-        path: a folder of checkpoints, of which the latest is taken, or one of them.
+        path: a folder of checkpoints, of which the latest is taken, or one of them; or a file of
+            weights: see `gc.read_safetensors` and `gc.read_gguf`.
         include: which variables of the graph take values: names, variables, patterns such as
             "encoder/*", or regular expressions, which may match any part of a name. By default all.
         exclude: which of them do not.
@@ -62,7 +65,7 @@ def restore(
 
     Raises:
         CheckpointError: there is no checkpoint at `path`, or it does not fit; nothing was set.
-        CheckpointCorruptError: it is damaged; nothing was set.
+        CheckpointCorruptError, ModelFileError: it is damaged; nothing was set.
         AttributeValueError: `path` is no path; a pattern is of another type, or matches nothing.
         StateError: the session is closed or has lost its state.
 
@@ -89,12 +92,21 @@ def restore(
         >>> folder.cleanup()
     """
     check_session(session, "restore")
-    saved = Saved(_one(checked_path(path, "restore")))
+    saved = _source(checked_path(path, "restore"))
     selection = Selection(
         session, saved, include=include, exclude=exclude, rename=rename, strict=strict
     )
     put(session, selection, saved, hidden=include is exclude is rename is None)
     return selection.report
+
+
+def _source(path: Path) -> Source:
+    """What `path` has: a checkpoint, or a file of weights."""
+    if path.is_file() and path.name.endswith((".safetensors", ".safetensors.index.json")):
+        return read_safetensors(path)
+    if path.is_file() and path.suffix == ".gguf":
+        return read_gguf(path)
+    return Saved(_one(path))
 
 
 def _one(path: Path) -> Path:

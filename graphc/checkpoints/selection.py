@@ -95,13 +95,11 @@ class Stored(Protocol):
 
 
 class Source(Protocol):
-    """A checkpoint in any form.
+    """A checkpoint in any form."""
 
-    Attributes:
-        folder: where it is, for errors.
-    """
-
-    folder: Path
+    @property
+    def folder(self) -> Path:
+        """Where it is, for errors."""
 
     @property
     def variables(self) -> Mapping[str, Stored]:

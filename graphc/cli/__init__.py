@@ -1,5 +1,5 @@
 """The command line: `graphc train`, `compile`, `run`, `inspect`, `tune`, `profile`, `export`,
-`plan`, `devices`, `cache`, `opt`, `serve`, `launch`, `submit`, `jobs`.
+`plan`, `devices`, `cache`, `opt`, `compare`, `import`, `serve`, `launch`, `submit`, `jobs`.
 
 This module and `graphc.cli.arguments` import nothing slow, so that `graphc --help` is quick. The
 module of a command is imported when the command runs.
@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     launcher = sys._getframe(1).f_code.co_filename  # its lines are not the user's
     try:
-        import_module(f"graphc.cli.{options.command}").run(options)
+        name = getattr(options, "module", options.command)  # `import` is a word of Python
+        import_module(f"graphc.cli.{name}").run(options)
         sys.stdout.flush()
     except ScriptError as error:
         print(error.traceback, end="", file=sys.stderr)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from graphc._version import __version__
 from graphc.cli.jobs_arguments import add_jobs_arguments, add_submit_arguments
 from graphc.cli.launch_arguments import add_launch_arguments
+from graphc.cli.model_arguments import add_compare_arguments, add_import_arguments
 from graphc.cli.parser import Parser, add_command
 from graphc.cli.serve_arguments import add_serve_arguments
 from graphc.cli.shared_arguments import (
@@ -20,6 +21,7 @@ from graphc.cli.shared_arguments import (
     add_json,
     add_machine,
     add_pipeline,
+    add_platforms,
     add_progress,
     add_tolerance,
     pair,
@@ -245,13 +247,7 @@ def _export(parser: Parser) -> None:
     takes_script(parser)
     parser.add_argument("file", metavar="FILE", help="the artifact to write")
     add_devices(parser)
-    parser.add_argument(
-        "--platforms",
-        type=lambda text: text.split(","),
-        default=["cpu", "cuda"],
-        metavar="P,P",
-        help="the target platforms, among cpu, cuda, rocm and tpu (default: cpu,cuda)",
-    )
+    add_platforms(parser)
     parser.add_argument("--steps", type=positive, metavar="N", help="train for so many steps first")
     parser.add_argument(
         "--validate",
@@ -373,6 +369,8 @@ _COMMANDS: dict[str, Callable[[Parser], None]] = {
     "devices": _devices,
     "cache": _cache,
     "opt": _opt,
+    "compare": add_compare_arguments,
+    "import": add_import_arguments,
     "serve": add_serve_arguments,
     "launch": add_launch_arguments,
     "submit": add_submit_arguments,

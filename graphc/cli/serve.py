@@ -129,7 +129,19 @@ def _models(options: argparse.Namespace) -> tuple[ModelConfig, ...]:
     if not path.exists():
         raise GraphcError(f"there is no file or folder {options.model!r}", hint="check the path")
     name = options.model_name or (path.stem if path.is_file() else path.resolve().name)
-    return (ModelConfig(name, options.model),)
+    return (ModelConfig(name, _artifact(options.model)),)
+
+
+def _artifact(path: str) -> str:
+    """The artifact of a model: the file itself, or that of an imported model."""
+    from graphc.importers.files import is_model_file
+
+    if not is_model_file(path):
+        return path
+    from graphc.importers.artifacts import cached_artifact  # it imports what traces and saves
+
+    print(f"reading {path}", file=sys.stderr, flush=True)
+    return str(cached_artifact(path))
 
 
 def _batching(options: argparse.Namespace) -> BatchingConfig | None:

@@ -78,6 +78,29 @@ def add_fetches(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_platforms(parser: argparse.ArgumentParser) -> None:
+    """`--platforms`."""
+    parser.add_argument(
+        "--platforms",
+        type=lambda text: text.split(","),
+        default=["cpu", "cuda"],
+        metavar="P,P",
+        help="the target platforms, among cpu, cuda, rocm and tpu (default: cpu,cuda)",
+    )
+
+
+def add_size(parser: argparse.ArgumentParser) -> None:
+    """`--size` of imported models."""
+    parser.add_argument(
+        "--size",
+        action="append",
+        default=[],
+        type=size,
+        metavar="NAME=N",
+        help="the value of a named size of the model; may be repeated",
+    )
+
+
 def add_tolerance(parser: argparse.ArgumentParser, text: str) -> None:
     """`--tolerance`; `text` is its help."""
     parser.add_argument(

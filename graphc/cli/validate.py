@@ -55,7 +55,7 @@ def validate(session: Session, job: Job, path: str, tolerance: float | None) -> 
             **facts["signatures"][name]["about"],
             "inputs": {n: f"{short_name(v.dtype)}{list(v.shape)}" for n, v in inputs[name].items()},
             "outputs": {
-                output: _compare(value, there[name][output], tolerance)
+                output: compare_arrays(value, there[name][output], tolerance)
                 for output, value in values.items()
             },
             "latency_ms": {
@@ -78,7 +78,7 @@ def validate(session: Session, job: Job, path: str, tolerance: float | None) -> 
     return found
 
 
-def _compare(here: Array, there: Array, tolerance: float | None) -> dict[str, Any]:
+def compare_arrays(here: Array, there: Array, tolerance: float | None) -> dict[str, Any]:
     """The largest error of an output: absolute, and as a fraction of the largest value."""
     if tolerance is None:
         tolerance = _tolerance(here.dtype)

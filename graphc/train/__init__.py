@@ -32,6 +32,7 @@ from graphc.train.job import Job as Job
 from graphc.train.run import Run as Run
 from graphc.train.tensorboard.callback import TensorBoard as TensorBoard
 from graphc.train.tensorboard.writer import SummaryWriter as SummaryWriter
+from graphc.train.tensorflow.checkpoint import read_tf_checkpoint as read_tf_checkpoint
 
 if not typing.TYPE_CHECKING:  # type checkers read the imports
     __all__, __dir__, __getattr__ = _namespace("graphc.train", globals())

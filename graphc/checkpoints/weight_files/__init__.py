@@ -1,0 +1,1 @@
+"""Files with weights of other programs: safetensors and GGUF. They are read, never executed."""

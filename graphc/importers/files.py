@@ -1,0 +1,200 @@
+"""`gc.import_model`: a file of another framework as a layer, whatever the framework is."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from graphc.errors import AttributeValueError, ModelFileError
+from graphc.importers.core.model import ImportedModel
+from graphc.importers.core.weights import Trainable
+from graphc.ir.source import current_source
+
+_BYTECODE = b"ML\xefR"
+_START = 1 << 12  # bytes that are looked at
+
+
+class Format(NamedTuple):
+    """A format of models.
+
+    Attributes:
+        name: as people call it.
+        module, function: the importer.
+        options: the options of `import_model` that it takes.
+    """
+
+    name: str
+    module: str
+    function: str
+    options: frozenset[str]
+
+
+ONNX: Final = Format(
+    "ONNX", "graphc.importers.onnx.entry", "from_onnx", frozenset({"trainable", "sizes", "name"})
+)
+PT2: Final = Format(
+    "torch.export", "graphc.importers.torch.entry", "from_torch", frozenset({"trainable", "name"})
+)
+GRAPHDEF: Final = Format(
+    "GraphDef",
+    "graphc.importers.tensorflow.frozen",
+    "from_graphdef",
+    frozenset({"trainable", "name", "outputs"}),
+)
+META_GRAPH: Final = Format(
+    "MetaGraph",
+    "graphc.importers.tensorflow.saved_model",
+    "from_meta_graph",
+    frozenset({"trainable", "name", "outputs"}),
+)
+SAVED_MODEL: Final = Format(
+    "SavedModel",
+    "graphc.importers.tensorflow.saved_model",
+    "from_saved_model",
+    frozenset({"trainable", "name", "signature"}),
+)
+STABLEHLO: Final = Format(
+    "StableHLO",
+    "graphc.importers.stablehlo.model",
+    "from_stablehlo",
+    frozenset({"trainable", "sizes", "name"}),
+)
+
+_SUFFIXES: Final[Mapping[str, Format]] = {
+    ".jax": STABLEHLO,
+    ".meta": META_GRAPH,
+    ".mlir": STABLEHLO,
+    ".mlirbc": STABLEHLO,
+    ".onnx": ONNX,
+    ".pb": GRAPHDEF,
+    ".pbtxt": GRAPHDEF,
+    ".pt2": PT2,
+    ".stablehlo": STABLEHLO,
+}
+_OTHERS: Final[Mapping[str, tuple[str, str]]] = {
+    ".gguf": ("has weights, and no model", "gc.read_gguf(path) reads them"),
+    ".gcx": ("is an artifact of graphc", "gc.load(path) loads it"),
+    ".keras": ("is of Keras", "model.export(folder) writes a SavedModel, which is imported"),
+    ".h5": ("is of Keras", "model.export(folder) writes a SavedModel, which is imported"),
+    ".pt": (
+        "is a pickle of torch, which is never executed",
+        "torch.export.save(torch.export.export(module, args), 'model.pt2') writes what is imported",
+    ),
+    ".pth": (
+        "is a pickle of torch, which is never executed",
+        "torch.export.save(torch.export.export(module, args), 'model.pt2') writes what is imported",
+    ),
+    ".safetensors": ("has weights, and no model", "gc.read_safetensors(path) reads them"),
+    ".tflite": ("is of TensorFlow Lite", "import the SavedModel that it was made from"),
+}
+
+
+def import_model(
+    path: str | os.PathLike[str],
+    *,
+    trainable: Trainable | None = None,
+    sizes: Mapping[str, int] | None = None,
+    name: str | None = None,
+    outputs: Sequence[str] | None = None,
+    signature: str | None = None,
+) -> ImportedModel:
+    """A model of another framework as a layer. The importer is chosen by the file.
+
+    | file | importer |
+    |---|---|
+    | .onnx | `gc.from_onnx` |
+    | .pt2 (of `torch.export.save`) | `gc.from_torch` |
+    | .pb, .pbtxt | `gc.from_graphdef` |
+    | .meta | `gc.from_meta_graph` |
+    | a folder with saved_model.pb | `gc.from_saved_model` |
+    | .mlir, .mlirbc, .stablehlo, .jax | `gc.from_stablehlo` |
+
+    Args:
+        path: a file, or the folder of a SavedModel.
+        trainable: which weights `gc.minimize` updates; None for the default of the importer.
+        sizes: named size -> its value, such as {"batch": 4}.
+        name: the name scope of the variables.
+        outputs: the names of the results of a GraphDef or MetaGraph.
+        signature: the name of the signature of a SavedModel.
+
+    Raises:
+        ModelFileError: there is no such file, or it is of no format that is imported.
+        AttributeValueError: the importer has no such option.
+        ModelImportError, MissingExtraError: see the importer.
+
+    Examples:
+        >>> import jax, pathlib, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> exported = jax.export.export(jax.jit(jax.numpy.sin))(jax.ShapeDtypeStruct((2,), "f4"))
+        >>> path = pathlib.Path(folder.name, "sin.mlir")
+        >>> size = path.write_text(exported.mlir_module())
+        >>> gc.import_model(path).outputs
+        ('output_0',)
+        >>> folder.cleanup()
+    """
+    found = format_of(path)
+    options = {
+        "trainable": trainable,
+        "sizes": sizes or None,
+        "name": name,
+        "outputs": outputs,
+        "signature": signature,
+    }
+    given = {key: value for key, value in options.items() if value is not None}
+    wrong = [key for key in given if key not in found.options]
+    if wrong:
+        raise AttributeValueError(
+            f"import_model: {found.function} has no option {wrong[0]!r}",
+            source=current_source(),
+            hint=f"it has {', '.join(sorted(found.options))}",
+        )
+    importer: Callable[..., ImportedModel] = getattr(import_module(found.module), found.function)
+    return importer(path, **given)
+
+
+def format_of(path: str | os.PathLike[str]) -> Format:
+    """The format of a file or folder, by its suffix, or else by its contents.
+
+    Raises:
+        ModelFileError: it does not exist, or is of no format that is imported.
+    """
+    file = Path(path)
+    if file.is_dir():
+        if any((file / f"saved_model.{end}").is_file() for end in ("pb", "pbtxt")):
+            return SAVED_MODEL
+        raise _refused(file, "is a folder without saved_model.pb", "give the file of the model")
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(_START)
+    except OSError as error:
+        raise _refused(file, f"cannot be read: {error.strerror}", "check the path") from None
+    suffix = file.suffix.lower()
+    if suffix in _OTHERS:
+        raise _refused(file, *_OTHERS[suffix])
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    if start.startswith(_BYTECODE) or b"stablehlo" in start or b"func.func" in start:
+        return STABLEHLO
+    if zipfile.is_zipfile(file):
+        return PT2
+    raise _refused(
+        file,
+        "is of no format that is known",
+        f"files that are imported end in {', '.join(sorted(_SUFFIXES))}",
+    )
+
+
+def is_model_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is one that `import_model` imports, by its name."""
+    file = Path(path)
+    if file.is_dir():
+        return any((file / f"saved_model.{end}").is_file() for end in ("pb", "pbtxt"))
+    return file.suffix.lower() in _SUFFIXES
+
+
+def _refused(file: Path, why: str, hint: str) -> ModelFileError:
+    return ModelFileError(f"import: {str(file)!r} {why}", source=current_source(), hint=hint)

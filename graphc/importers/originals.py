@@ -1,0 +1,158 @@
+"""Runs a model file in the framework that it comes from, where that is installed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from graphc.errors import MissingExtraError
+from graphc.importers.core.model import ImportedModel
+from graphc.importers.files import GRAPHDEF, ONNX, PT2, SAVED_MODEL, STABLEHLO, Format
+from graphc.runtime.session import Session
+
+Array = np.ndarray[Any, Any]
+Original = Callable[[Mapping[str, Array]], "list[Array]"]
+"""(inputs by name) -> the outputs, in the order of the imported model's."""
+
+
+def original_of(
+    path: str | os.PathLike[str], kind: Format, model: ImportedModel, sizes: Mapping[str, int]
+) -> tuple[str, Original]:
+    """What runs the file, and a function that does.
+
+    Raises:
+        MissingExtraError: nothing that runs such files is installed.
+    """
+    makers: Mapping[Format, Callable[[str, ImportedModel], tuple[str, Original]]] = {
+        ONNX: _onnx,
+        PT2: _torch,
+        SAVED_MODEL: _saved_model,
+        GRAPHDEF: _graph,
+    }
+    if kind == STABLEHLO:
+        return _stablehlo(os.fspath(path), sizes)
+    if kind not in makers:
+        raise MissingExtraError(
+            f"--validate does not run {kind.name} files", hint="import it without --validate"
+        )
+    return makers[kind](os.fspath(path), model)
+
+
+def _onnx(path: str, model: ImportedModel) -> tuple[str, Original]:
+    names = list(model.outputs)
+    try:
+        import onnxruntime  # type: ignore[import-untyped]
+    except ImportError:
+        pass
+    else:
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        version = f"onnxruntime {onnxruntime.__version__}"
+        return version, lambda inputs: list(session.run(names, dict(inputs)))
+    try:
+        import onnx
+        from onnx.reference import ReferenceEvaluator
+    except ImportError:
+        raise _nothing("ONNX", "onnxruntime") from None
+    evaluator = ReferenceEvaluator(path)
+    return f"onnx {onnx.__version__}", lambda inputs: list(evaluator.run(names, dict(inputs)))
+
+
+def _torch(path: str, model: ImportedModel) -> tuple[str, Original]:
+    try:
+        import torch
+    except ImportError:
+        raise _nothing("torch.export", "torch") from None
+    program = torch.export.load(path)
+    module = program.module()
+
+    def run(inputs: Mapping[str, Array]) -> list[Array]:
+        tensors = [torch.from_numpy(np.array(value)) for value in inputs.values()]
+        (args, kwargs) = torch.utils._pytree.tree_unflatten(tensors, program.call_spec.in_spec)
+        with torch.no_grad():
+            results = module(*args, **kwargs)
+        leaves = torch.utils._pytree.tree_leaves(results)
+        return [leaf.detach().numpy() for leaf in leaves]
+
+    return f"torch {torch.__version__}", run
+
+
+def _saved_model(path: str, model: ImportedModel) -> tuple[str, Original]:
+    try:
+        import tensorflow as tf
+    except ImportError:
+        raise _nothing("SavedModel", "tensorflow-cpu") from None
+    loaded = tf.saved_model.load(path)
+    function = loaded.signatures["serving_default"]
+
+    def run(inputs: Mapping[str, Array]) -> list[Array]:
+        results = function(**{name: tf.constant(value) for name, value in inputs.items()})
+        return [results[name].numpy() for name in model.outputs]
+
+    return f"tensorflow {tf.__version__}", run
+
+
+def _graph(path: str, model: ImportedModel) -> tuple[str, Original]:
+    try:
+        import tensorflow as tf
+    except ImportError:
+        raise _nothing("graphs", "tensorflow-cpu") from None
+    definition = tf.compat.v1.GraphDef()
+    definition.ParseFromString(Path(path).read_bytes())
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.import_graph_def(definition, name="")
+
+    def tensor(name: str) -> str:
+        return name if ":" in name else f"{name}:0"
+
+    def run(inputs: Mapping[str, Array]) -> list[Array]:
+        with tf.compat.v1.Session(graph=graph) as session:
+            feeds = {tensor(name): value for name, value in inputs.items()}
+            return list(session.run([tensor(name) for name in model.outputs], feeds))
+
+    return f"tensorflow {tf.__version__}", run
+
+
+def _stablehlo(path: str, sizes: Mapping[str, int]) -> tuple[str, Original]:
+    from graphc.importers.stablehlo.model import from_stablehlo
+
+    whole = from_stablehlo(path, sizes=sizes, opaque=True).to_graph()
+    session = Session(whole.graph)
+
+    def run(inputs: Mapping[str, Array]) -> list[Array]:
+        feeds = dict(zip(whole.inputs.values(), inputs.values(), strict=True))
+        return [np.asarray(v) for v in session.run(list(whole.outputs.values()), feeds)]
+
+    return f"XLA, jax {jax.__version__}", run
+
+
+def _nothing(files: str, package: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"--validate runs {files} files in their own framework, which is not installed",
+        hint=f"pip install {package}",
+    )
+
+
+def random_inputs(model: ImportedModel, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Random inputs: floats around 0; 0 for integers, which may be indices.
+
+    Args:
+        sizes: of named sizes; 4 for others.
+    """
+    rng = np.random.default_rng(0)
+    return {name: _random(rng, spec, sizes) for name, spec in model.inputs.items()}
+
+
+def _random(rng: np.random.Generator, spec: Any, sizes: Mapping[str, int]) -> Array:
+    shape: Sequence[int] = [d if isinstance(d, int) else sizes.get(str(d), 4) for d in spec.shape]
+    dtype = np.dtype(spec.dtype)
+    if dtype.kind in "iub":
+        return np.zeros(shape, dtype)
+    if dtype.kind == "c":
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+    return rng.normal(size=shape).astype(dtype)

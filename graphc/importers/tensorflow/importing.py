@@ -1,0 +1,376 @@
+"""From a graph that has been read to an `ImportedModel`: inputs, weights, the trial build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphc.build.context import add_to_collection, control_dependencies
+from graphc.build.specs import TensorSpec
+from graphc.errors import ArgumentError, ModelImportError, UnknownNameError, nearest
+from graphc.importers.core.model import ImportedModel, ModelSource
+from graphc.importers.core.refusals import Refusal, refuse_all
+from graphc.importers.core.weights import Trainable, Weight, with_trainable
+from graphc.importers.tensorflow.evaluation import Build, Scope, called_functions, effects_of
+from graphc.importers.tensorflow.functions import IGNORED
+from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
+from graphc.importers.tensorflow.registry import Call, Unsupported
+from graphc.importers.tensorflow.restoring import variable_weights
+from graphc.importers.tensorflow.rules.table import CUT, RULES, SPECIAL, TABLES
+from graphc.importers.tensorflow.values import Value
+from graphc.ir.node import Tensor
+from graphc.ir.source import current_source
+from graphc.nn.layers.normalization import UPDATES
+from graphc.ops.core.emit import constant
+from graphc.ops.structure.state import identity
+from graphc.train.tensorflow.tensors import DTypeNumber
+
+Specs = Mapping[str, Any] | Iterable[str] | None
+HINT = "choose outputs before these nodes, or give their results as inputs: inputs=[...]"
+
+
+@dataclass
+class Imported:
+    """A graph with what is chosen of it.
+
+    Attributes:
+        importer: the public function, for errors.
+        name: of the model.
+        graph: TensorFlow's graph.
+        outputs: the results by name.
+        inputs: the edges that are fed, by name, with their specs.
+        weights: the weights by name.
+        variables: the names of the weights by the node that is their variable.
+        constants: the nodes of constants that are weights.
+        updates: the names of nodes that are evaluated for their assignments.
+    """
+
+    importer: str
+    name: str
+    graph: TFGraph
+    outputs: dict[str, Edge]
+    inputs: dict[str, tuple[Edge, TensorSpec]]
+    weights: dict[str, Weight] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    constants: frozenset[str] = frozenset()
+    updates: tuple[str, ...] = ()
+
+    def model(self, trainable: Trainable | None, name: str | None) -> ImportedModel:
+        """The layer.
+
+        Raises:
+            ModelImportError: a part of the graph cannot be imported.
+        """
+        self._check_operators()
+        source = ModelSource(
+            importer=self.importer,
+            name=self.name,
+            inputs=tuple(
+                TensorSpec(spec.shape, spec.dtype, label)
+                for label, (_, spec) in self.inputs.items()
+            ),
+            outputs=tuple(self.outputs),
+            weights=with_trainable(self.importer, self.weights, trainable),
+            build=lambda model, inputs: self.build(model, inputs, checking=False),
+        )
+        model = ImportedModel(source, name)
+        self._try(source)
+        return model
+
+    def take_variables(
+        self, checkpoint: Any, keys: Mapping[str, str], trainable: Mapping[str, bool]
+    ) -> None:
+        """Reads the variables that the outputs need; see `variable_weights`."""
+        found, self.variables = variable_weights(
+            self.importer, self.reachable(), checkpoint, keys, trainable
+        )
+        self.weights |= found
+
+    def _try(self, source: ModelSource) -> None:
+        """Builds the graph once, so that what is wrong is found at import."""
+        trial = ImportedModel(
+            ModelSource(
+                **{**source.__dict__, "build": lambda m, x: self.build(m, x, checking=True)}
+            )
+        )
+        try:
+            trial.to_graph()
+        except RecursionError:
+            raise ModelImportError(
+                f"{self.importer}: functions or loops of the graph are nested too deeply",
+                source=current_source(),
+            ) from None
+
+    def _check_operators(self) -> None:
+        """Raises one error for all operators that have no rule."""
+        refusals = []
+        for node in self.reachable():
+            known = node.op in RULES or node.op in SPECIAL or node.op in TABLES.host
+            if not known and node.op not in (*_STRUCTURE, *node_functions(node, self.graph)):
+                refusals.append(Refusal(node.op, where=f"the node {node.name}"))
+        refuse_all(self.importer, refusals, HINT)
+
+    def reachable(self) -> list[TFNode]:
+        """The nodes that the outputs need, also in functions; not what is before an input."""
+        cut = {edge.node for edge, _ in self.inputs.values()}
+        found: list[TFNode] = []
+        bodies: dict[int, TFGraph] = {}
+        wanted = [edge.node for edge in self.outputs.values()] + list(self.updates)
+        main = needed(self.graph, wanted, cut)
+        stack = [(self.graph, main)]
+        while stack:
+            graph, nodes = stack.pop()
+            found.extend(nodes)
+            for node in nodes:
+                for body in called_functions(graph, node):
+                    if id(body) not in bodies:
+                        bodies[id(body)] = body
+                        effects = effects_of(body, TABLES.writes)
+                        own = [edge.node for edge in body.results]
+                        own += [name for name in body.control_results if name in effects]
+                        stack.append((body, needed(body, own, set(body.parameters))))
+        return found
+
+    def build(
+        self, model: ImportedModel, inputs: Sequence[Tensor], *, checking: bool
+    ) -> list[Tensor]:
+        """Adds the nodes to the graph being built."""
+        build = Build(model, TABLES, self.constants, self.variables, checking)
+        edges = [edge for edge, _ in self.inputs.values()]
+        scope = Scope(build, self.graph, dict(zip(edges, inputs, strict=True)))
+        effects = {e.node for e in self.outputs.values() if self._has_no_result(e)}
+        values = scope.get(
+            [e for e in self.outputs.values() if e.node not in effects], [*effects, *self.updates]
+        )
+        refuse_all(self.importer, build.refusals, HINT)
+        for update in build.updates():
+            add_to_collection(UPDATES, update)
+        remaining = iter(values)
+        return [
+            _done(scope, edge)
+            if edge.node in effects
+            else self._result(scope, name, next(remaining))
+            for name, edge in self.outputs.items()
+        ]
+
+    def _has_no_result(self, edge: Edge) -> bool:
+        """Whether an output is a node that is run for its effects, such as a training step."""
+        node = self.graph.node(edge.node)
+        return node.op == "NoOp" or (node.op in TABLES.writes and node.op.startswith("Resource"))
+
+    def _result(self, scope: Scope, name: str, value: Value) -> Tensor:
+        call = Call(self.graph.node(self.outputs[name].node), scope)
+        try:
+            tensor = call.tensor(value)
+        except Unsupported as error:
+            raise ModelImportError(
+                f"{self.importer}: the output {name!r} is no tensor of numbers",
+                details=[str(error)],
+                source=current_source(),
+            ) from None
+        return identity(tensor) if tensor.graph is None else tensor
+
+
+def _done(scope: Scope, edge: Edge) -> Tensor:
+    """True, when the assignments of a node are made."""
+    with control_dependencies(scope.writes.get(edge.node, [])):
+        return identity(constant(True))
+
+
+_STRUCTURE = ("_Arg", "Placeholder", "NextIteration", "RefNextIteration")
+
+
+def node_functions(node: TFNode, graph: TFGraph) -> tuple[str, ...]:
+    """The name of the operator if it is a function of the library."""
+    return (node.op,) if node.op in graph.library else ()
+
+
+def needed(graph: TFGraph, names: Iterable[str], cut: set[str]) -> list[TFNode]:
+    """The nodes that the named ones need, up to those in `cut`: by data, and what they run after if
+    it assigns a variable."""
+    effects = effects_of(graph, TABLES.writes)
+    found: dict[str, TFNode] = {}
+    open_names = list(names)
+    while open_names:
+        name = open_names.pop()
+        if name in found or name in cut:
+            continue
+        node = found[name] = graph.node(name)
+        if node.op not in IGNORED:
+            open_names.extend(edge.node for edge in node.inputs)
+        open_names.extend(name for name in node.controls if name in effects)
+    return list(found.values())
+
+
+def chosen_outputs(importer: str, graph: TFGraph, outputs: Any) -> dict[str, Edge]:
+    """The outputs by name: those that the user names, or all nodes that no other one takes.
+
+    Raises:
+        UnknownNameError: the graph has no such node.
+        ModelImportError: the graph has no outputs.
+    """
+    if isinstance(outputs, str):
+        outputs = [outputs]
+    if isinstance(outputs, Mapping):
+        return {str(k): graph.edge(str(v), importer) for k, v in outputs.items()}
+    if outputs is not None:
+        return {str(name): graph.edge(str(name), importer) for name in outputs}
+    taken = {e.node for n in graph.nodes.values() for e in n.inputs}
+    taken |= {c for n in graph.nodes.values() for c in n.controls}
+    ends = [n.name for n in graph.nodes.values() if n.name not in taken and n.op not in _NO_RESULT]
+    if not ends:
+        raise ModelImportError(
+            f"{importer}: the graph has no node whose result is an output",
+            source=current_source(),
+            hint='name them: outputs=["softmax"]',
+        )
+    return {name: Edge(name, 0) for name in ends}
+
+
+_NO_RESULT = frozenset(("NoOp", "Assert", "Const", "Placeholder", "SaveV2", "MergeV2Checkpoints"))
+
+
+def chosen_inputs(
+    importer: str, graph: TFGraph, outputs: Iterable[Edge], inputs: Specs
+) -> dict[str, tuple[Edge, TensorSpec]]:
+    """The inputs by name: those that the user names, and all others that the outputs need.
+
+    Raises:
+        UnknownNameError: the graph has no such node.
+        ArgumentError: the shape or dtype of an input is not in the graph.
+    """
+    if isinstance(inputs, str):
+        inputs = [inputs]
+    given = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(inputs or ())
+    found: dict[str, tuple[Edge, TensorSpec]] = {}
+    for text, spec in given.items():
+        edge = graph.edge(str(text), importer)
+        found[str(text)] = (edge, _spec_of(importer, graph, edge, spec))
+    cut = {edge for edge, _ in found.values()}
+    own: dict[str, tuple[Edge, TensorSpec]] = {}
+    for node in _reached(graph, outputs, cut):
+        if node.op not in CUT:
+            continue
+        for index in _used_results(graph, node):
+            edge = Edge(node.name, index)
+            if edge not in cut:
+                label = node.name if node.op.startswith("Placeholder") else str(edge)
+                own[label] = (edge, _spec_of(importer, graph, edge, None))
+    return found | _with_batch(own)
+
+
+def _with_batch(inputs: dict[str, tuple[Edge, TensorSpec]]) -> dict[str, tuple[Edge, TensorSpec]]:
+    """The inputs, where the unknown leading size is "batch" if only one has such a size."""
+    free = [label for label, (_, spec) in inputs.items() if spec.shape[:1] == (None,)]
+    if len(free) == 1:
+        edge, spec = inputs[free[0]]
+        named = TensorSpec(("batch", *spec.shape[1:]), spec.dtype, spec.name)
+        inputs = {**inputs, free[0]: (edge, named)}
+    return inputs
+
+
+def _reached(graph: TFGraph, outputs: Iterable[Edge], cut: set[Edge]) -> list[TFNode]:
+    """The nodes behind the outputs up to inputs, in the order of the file."""
+    effects = effects_of(graph, TABLES.writes)
+    seen: set[str] = set()
+    stack = [edge for edge in outputs if edge not in cut]
+    while stack:
+        edge = stack.pop()
+        if edge.node in seen:
+            continue
+        seen.add(edge.node)
+        node = graph.node(edge.node)
+        if node.op not in CUT:
+            stack.extend(e for e in node.inputs if e not in cut)
+            stack.extend(Edge(name, 0) for name in node.controls if name in effects)
+    return [node for node in graph.nodes.values() if node.name in seen]
+
+
+def _used_results(graph: TFGraph, node: TFNode) -> list[int]:
+    used = {
+        e.index for n in graph.consumers.get(node.name, ()) for e in n.inputs if e.node == node.name
+    }
+    return sorted(used) or [0]
+
+
+def _spec_of(importer: str, graph: TFGraph, edge: Edge, given: Any) -> TensorSpec:
+    if given is not None:
+        spec = TensorSpec.of(given)
+        return TensorSpec(spec.shape, spec.dtype, edge.node)
+    node = graph.node(edge.node)
+    dtype, shape = _dtype_of(node, edge.index), _shape_of(node, edge.index)
+    if dtype is None or dtype.kind == "O" or shape is None:
+        missing = "takes strings" if dtype.kind == "O" else "does not say its shape and dtype"
+        raise ArgumentError(
+            f"{importer}: the input {str(edge)!r} ({node.op}) {missing}",
+            source=current_source(),
+            hint=f'inputs={{"{edge.node}": gc.TensorSpec((None, 3), "float32")}}'
+            if dtype.kind != "O"
+            else "choose inputs behind the parsing of strings: inputs=[...]",
+        )
+    return TensorSpec(shape, dtype, edge.node)
+
+
+def _dtype_of(node: TFNode, index: int) -> np.dtype[Any] | None:
+    for name in ("dtype", "T", "output_types", "component_types", "Tout"):
+        value = node.attr(name)
+        if isinstance(value, list) and index < len(value):
+            value = value[index]
+        if isinstance(value, DTypeNumber):
+            return value.dtype
+    return np.dtype(object) if node.op in CUT and not node.op.startswith("Placeholder") else None
+
+
+def _shape_of(node: TFNode, index: int) -> tuple[int | None, ...] | None:
+    for name in ("shape", "output_shapes", "_output_shapes", "shapes"):
+        value = node.attr(name)
+        if isinstance(value, list):
+            value = value[index] if index < len(value) else None
+        if isinstance(value, tuple) and (value or node.op.startswith(("Placeholder", "Iterator"))):
+            return value
+    return None
+
+
+def take_constants(imported: Imported) -> None:
+    """Makes the floating constants that the outputs need weights, except small ones of a graph with
+    variables."""
+    cut = {edge.node for edge, _ in imported.inputs.values()}
+    constants = constant_weights(imported.graph, imported.outputs.values(), cut)
+    if (
+        imported.weights
+    ):  # the model's own variables: constants are constants, unless they are large
+        constants = [node for node in constants if node.attr("value").size > _LARGE]
+    imported.weights |= {node.name: Weight(node.attr("value")) for node in constants}
+    imported.constants = frozenset(node.name for node in constants)
+
+
+_LARGE = 4096  # elements; larger constants in a program make its compilation slow
+
+
+def constant_weights(graph: TFGraph, outputs: Iterable[Edge], cut: set[str]) -> list[TFNode]:
+    """The constants of a frozen graph that are weights: floating, with at least one axis."""
+    reached = {node.name for node in needed(graph, [edge.node for edge in outputs], cut)}
+    constants = [n for n in graph.nodes.values() if n.op == "Const" and n.name in reached]
+    return [node for node in constants if _is_weight(node)]
+
+
+def _is_weight(node: TFNode) -> bool:
+    proto = node.proto.attr["value"].tensor if "value" in node.proto.attr else None
+    if proto is None or not len(proto.tensor_shape.dim):
+        return False
+    value = node.attr("value")
+    return isinstance(value, np.ndarray) and value.dtype.kind in "fcV" and value.size > 1
+
+
+def check_name(importer: str, known: Iterable[str], name: str, what: str) -> None:
+    """Raises UnknownNameError unless a name is known."""
+    names = list(known)
+    if name not in names:
+        raise UnknownNameError(
+            f"{importer}: the file has no {what} {name!r}",
+            source=current_source(),
+            hint=nearest(name, names),
+        )

@@ -1,0 +1,250 @@
+"""Loops of both versions, of functions and of frames, as `gc.while_loop` and `gc.scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from graphc import ops
+from graphc.importers.tensorflow.evaluation import Deeper, Scope
+from graphc.importers.tensorflow.frames import Frame, frames_of
+from graphc.importers.tensorflow.graph import Edge, TFNode
+from graphc.importers.tensorflow.loop_trips import Side, Trips, count_trips
+from graphc.importers.tensorflow.packing import (
+    RefusedBody,
+    Unpack,
+    body_values,
+    pack,
+    refused_among,
+    unpacker,
+)
+from graphc.importers.tensorflow.registry import Call, Unsupported
+from graphc.importers.tensorflow.values import REFUSED, TensorStack, Value
+from graphc.ir.node import Tensor
+from graphc.ops.control.bodies import open_body
+
+Step = Callable[[list[Value]], list[Value]]
+
+
+@dataclass
+class Loop:
+    """A loop before it is written.
+
+    Attributes:
+        call: the node.
+        init: the first values of what is carried.
+        test: carried values -> the condition.
+        step: carried values -> the next ones.
+        trips: the number of iterations.
+    """
+
+    call: Call
+    init: list[Value]
+    test: Callable[[list[Value]], Value]
+    step: Step
+    trips: Trips
+
+    def build(self) -> list[Value]:
+        """The final values.
+
+        Raises:
+            Unsupported: a carried value is no tensor.
+            RefusedBody: an operator in the loop is refused.
+        """
+        with Deeper(self.call.scope.build):
+            self._find_elements()
+            first = [pack(self.call, v, f"carried value {i}") for i, v in enumerate(self.init)]
+            unpack = [unpacker(v) for v in self.init]
+            final = self._write(first, unpack)
+        return [f(t) for f, t in zip(unpack, final, strict=True)]
+
+    def _next(self, carry: Sequence[Tensor], unpack: Sequence[Unpack]) -> list[Tensor]:
+        values = self.step([f(t) for f, t in zip(unpack, carry, strict=True)])
+        return [pack(self.call, v, f"carried value {i}") for i, v in enumerate(values)]
+
+    def _write(self, first: list[Tensor], unpack: Sequence[Unpack]) -> list[Tensor]:
+        if self.trips.exact and self.trips.most is not None:
+            found, _ = ops.scan(
+                lambda carry, _: (tuple(self._next(carry, unpack)), None),
+                tuple(first),
+                None,
+                length=self.trips.most,
+            )
+            return list(found)
+        most = self.trips.most if not isinstance(self.trips.most, int) else self.trips.most or None
+        found = ops.while_loop(
+            lambda carry: self._holds(carry, unpack),
+            lambda carry: tuple(self._next(carry, unpack)),
+            tuple(first),
+            max_trip_count=most,
+        )
+        return list(found)
+
+    def _holds(self, carry: Sequence[Tensor], unpack: Sequence[Unpack]) -> Tensor:
+        value = self.test([f(t) for f, t in zip(unpack, carry, strict=True)])
+        return ops.reshape(self.call.tensor(value), ())
+
+    def _find_elements(self) -> None:
+        """Finds the shapes of lists that are written in the loop, by a trial of its body."""
+        unknown = [
+            i
+            for i, v in enumerate(self.init)
+            if isinstance(v, TensorStack) and v.data is None and v.element is None
+        ]
+        if not unknown:
+            return
+        after = self._try_step()
+        for i in unknown:
+            found = after[i]
+            if isinstance(found, TensorStack) and found.element is not None:
+                self.init[i] = replace(self.init[i], element=found.element)
+
+    def _try_step(self) -> list[Value]:
+        refusals = len(self.call.scope.build.refusals)
+        with open_body("trial") as child:
+            values = []
+            for i, value in enumerate(self.init):
+                if isinstance(value, TensorStack) and value.data is None:
+                    values.append(value)
+                    continue
+                tensor = pack(self.call, value, f"carried value {i}")
+                inner = child.add_input(tensor.type, f"carry{i}")
+                values.append(unpacker(value)(inner))
+            after = self.step(values)
+        del self.call.scope.build.refusals[refusals:]
+        return after
+
+
+class FunctionLoop:
+    """While, StatelessWhile: the condition and the body are functions."""
+
+    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
+        return node.inputs
+
+    def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
+        call = Call(node, scope)
+        init = [scope.value(edge) for edge in node.inputs]
+        if refused_among(init):
+            return [REFUSED] * len(init)
+        library = scope.graph.library
+        test, body = (library.function(str(node.attr(key))) for key in ("cond", "body"))
+        if not len(init) == len(body.parameters) == len(body.results) == len(test.parameters):
+            raise Unsupported("has functions that take and return other numbers of values")
+        if len(test.results) != 1:
+            raise Unsupported("has a condition that returns more than one value")
+        arguments = [Edge(name, 0) for name in body.parameters]
+        places = {edge: i for i, edge in enumerate(arguments)}
+        identities = Side(body, places, {})
+        fixed = {i for i, edge in enumerate(body.results) if identities.strip(edge) == arguments[i]}
+        moving = [i for i in range(len(init)) if i not in fixed]
+        number = {i: k for k, i in enumerate(moving)}
+
+        def side(graph: object, names: Sequence[str]) -> Side:
+            edges = [Edge(name, 0) for name in names]
+            return Side(
+                graph,  # type: ignore[arg-type]
+                {edges[i]: number[i] for i in moving},
+                {edges[i]: init[i] for i in fixed},
+            )
+
+        def bound(names: Sequence[str], carry: Sequence[Value]) -> dict[Edge, Value]:
+            values = list(init)
+            for i, value in zip(moving, carry, strict=True):
+                values[i] = value
+            return {Edge(name, 0): value for name, value in zip(names, values, strict=True)}
+
+        prefix = f"{scope.prefix}{node.name}/"
+
+        def step(carry: list[Value]) -> list[Value]:
+            inner = scope.inside(body, bound(body.parameters, carry), prefix)
+            return body_values(inner, [body.results[i] for i in moving], body.control_results)
+
+        def holds(carry: list[Value]) -> Value:
+            inner = scope.inside(test, bound(test.parameters, carry), prefix)
+            return body_values(inner, test.results)[0]
+
+        first = [init[i] for i in moving]
+        following = [body.results[i] for i in moving]
+        trips = count_trips(
+            side(test, test.parameters),
+            test.results[0],
+            side(body, body.parameters),
+            following,
+            first,
+        )
+        final = _built(Loop(call, first, holds, step, trips))
+        results = list(init)
+        for i, value in zip(moving, final, strict=True):
+            results[i] = value
+        return results
+
+
+def _built(loop: Loop) -> list[Value]:
+    try:
+        return loop.build()
+    except RefusedBody:
+        return [REFUSED] * len(loop.init)
+
+
+class FrameExit:
+    """Exit: the end of a loop of version 1. The first exit writes the loop for all of them."""
+
+    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
+        frame = frames_of(scope.graph).frame_of_exit(node)
+        return frame.entering
+
+    def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
+        frame = frames_of(scope.graph).frame_of_exit(node)
+        key = f"frame {frame.name}"
+        if key not in scope.results:
+            scope.results[key] = self._build(scope, node, frame)
+        final = scope.results[key]
+        return [final[frame.number_of_exit(node)]]
+
+    def _build(self, scope: Scope, node: TFNode, frame: Frame) -> list[Value]:
+        init = [scope.value(edge) for edge in frame.entering_carried]
+        fixed = {Edge(enter.name, 0): scope.value(enter.inputs[0]) for enter in frame.invariants}
+        if refused_among([*init, *fixed.values()]):
+            return [REFUSED] * len(init)
+        # A value that no iteration changes, such as the handle of a TensorArray.
+        moving = [k for k, after in enumerate(frame.following) if not frame.is_same(k, after)]
+        number = {k: i for i, k in enumerate(moving)}
+
+        def bound(carry: Sequence[Value]) -> dict[Edge, Value]:
+            values = list(init)
+            for k, value in zip(moving, carry, strict=True):
+                values[k] = value
+            found = dict(fixed)
+            for k, value in enumerate(values):
+                found.update({edge: value for edge in frame.edges_of(k)})
+            return found
+
+        def step(carry: list[Value]) -> list[Value]:
+            inner = scope.inside(scope.graph, bound(carry), scope.prefix)
+            return body_values(inner, [frame.following[k] for k in moving])
+
+        def holds(carry: list[Value]) -> Value:
+            inner = scope.inside(scope.graph, bound(carry), scope.prefix)
+            return body_values(inner, [frame.condition])[0]
+
+        carried = {e: number[k] for k in moving for e in frame.edges_of(k)}
+        same = {e: init[k] for k in range(len(init)) if k not in number for e in frame.edges_of(k)}
+        side = Side(scope.graph, carried, {**fixed, **same})
+        first = [init[k] for k in moving]
+        following = [frame.following[k] for k in moving]
+        trips = count_trips(side, frame.condition, side, following, first)
+        final = _built(Loop(Call(node, scope), first, holds, step, trips))
+        results = list(init)
+        for k, value in zip(moving, final, strict=True):
+            results[k] = value
+        return results
+
+
+class FrameEnter:
+    """Enter outside its loop: what a loop takes. In the loop it is bound."""
+
+    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
+        return node.inputs
+
+    def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
+        return [scope.value(node.inputs[0])]

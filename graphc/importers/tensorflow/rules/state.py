@@ -1,0 +1,135 @@
+"""Variables of both versions, and what assigns them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc import ops
+from graphc.importers.tensorflow.registry import Call, Family
+from graphc.importers.tensorflow.values import Value, VariableRef, WeightValue
+from graphc.ir.node import Tensor
+from graphc.ir.variable import Variable
+
+FAMILY = Family()
+
+
+@FAMILY.rule("VariableV2", "Variable", kinds="")
+def reference_variable(call: Call) -> Value:
+    return _reference(call)
+
+
+@FAMILY.rule("VarHandleOp", kinds="")
+def handle(call: Call) -> Value:
+    return _reference(call)
+
+
+def _reference(call: Call) -> VariableRef:
+    name = call.scope.build.variables.get(call.node.name)
+    if name is None:
+        call.refuse("is a variable without a value: give the checkpoint")
+    return VariableRef(name)
+
+
+def variable_of(call: Call, value: Value) -> Variable:
+    """The variable that an input refers to."""
+    if not isinstance(value, VariableRef):
+        call.refuse("does not take a variable that the graph defines")
+    return call.scope.build.variable(value.name)
+
+
+@FAMILY.rule("ReadVariableOp", kinds="v")
+def read(call: Call, value: Value) -> Value:
+    if isinstance(value, WeightValue):
+        return value
+    return variable_of(call, value).read()
+
+
+@FAMILY.rule("ResourceGather", kinds="vt")
+def resource_gather(call: Call, value: Value, indices: Tensor) -> Tensor:
+    table = variable_of(call, value).read()
+    batch = call.attr("batch_dims", 0)
+    return ops.gather(table, indices, batch, batch) if batch else ops.take(table, indices, 0)
+
+
+@FAMILY.rule("ResourceGatherNd", kinds="vt")
+def resource_gather_nd(call: Call, value: Value, indices: Tensor) -> Tensor:
+    return ops.gather_nd(variable_of(call, value).read(), indices)
+
+
+@FAMILY.rule("VariableShape", kinds="v")
+def variable_shape(call: Call, value: Value) -> Value:
+    wanted = call.attr("out_type")
+    dtype = np.dtype(np.int32) if wanted is None else wanted.dtype
+    return np.array(variable_of(call, value).type.shape, dtype)
+
+
+@FAMILY.rule("IsVariableInitialized", "VarIsInitializedOp", kinds="v")
+def is_initialized(call: Call, value: Value) -> Value:
+    return np.array(True)
+
+
+_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "": lambda old, new: new, "Add": ops.add, "Sub": ops.subtract,
+}  # fmt: skip
+
+
+def assigned(call: Call, variable: Variable, value: Tensor) -> Tensor:
+    """Assigns, and notes it for the collection of updates."""
+    result = variable.assign(ops.cast(value, variable.dtype))
+    call.scope.build.note_update(result)
+    return result
+
+
+@FAMILY.rule("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", kinds="vt")
+def assign_resource(call: Call, target: Value, value: Tensor) -> list[Value]:
+    variable = variable_of(call, target)
+    kind = call.node.op.removeprefix("Assign").removesuffix("VariableOp")
+    return [assigned(call, variable, _CHANGES[kind](variable.read() if kind else None, value))]
+
+
+@FAMILY.rule("Assign", "AssignAdd", "AssignSub", kinds="vt")
+def assign_reference(call: Call, target: Value, value: Tensor) -> Value:
+    variable = variable_of(call, target)
+    kind = call.node.op.removeprefix("Assign")
+    return assigned(call, variable, _CHANGES[kind](variable.read() if kind else None, value))
+
+
+_SCATTERS = {"Update": "set", "Add": "add", "Max": "max", "Min": "min", "Mul": "mul"}
+
+
+@FAMILY.rule(
+    "ScatterUpdate", "ScatterAdd", "ScatterSub", "ScatterMax", "ScatterMin", "ScatterMul",
+    "ResourceScatterUpdate", "ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMax",
+    "ResourceScatterMin", "ResourceScatterMul",
+    kinds="vtt",
+)  # fmt: skip
+def scatter(call: Call, target: Value, indices: Tensor, updates: Tensor) -> Value:
+    variable = variable_of(call, target)
+    kind = call.node.op.removeprefix("Resource").removeprefix("Scatter")
+    if kind == "Sub":
+        updates, kind = ops.negative(updates), "Add"
+    changed = ops.scatter(variable.read(), indices, updates, 0, _SCATTERS[kind])
+    return assigned(call, variable, changed)
+
+
+@FAMILY.rule(
+    "ScatterNdUpdate", "ScatterNdAdd", "ScatterNdSub", "ResourceScatterNdUpdate",
+    "ResourceScatterNdAdd", "ResourceScatterNdSub",
+    kinds="vtt",
+)  # fmt: skip
+def scatter_nd(call: Call, target: Value, indices: Tensor, updates: Tensor) -> Value:
+    variable = variable_of(call, target)
+    kind = call.node.op.removeprefix("Resource").removeprefix("ScatterNd")
+    if kind == "Sub":
+        updates, kind = ops.negative(updates), "Add"
+    changed = ops.scatter_nd(variable.read(), indices, updates, _SCATTERS[kind])
+    return assigned(call, variable, changed)
+
+
+WRITES: Sequence[str] = tuple(
+    name for name in FAMILY.rules if name.startswith(("Assign", "Scatter", "ResourceScatter"))
+)
+"""The operators that change a variable."""

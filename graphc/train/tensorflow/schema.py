@@ -1,0 +1,182 @@
+"""The parts of TensorFlow's .proto files that an import needs: field names and numbers are theirs.
+
+Fields that are not listed are skipped. The package name is our own, so that TensorFlow in the same
+process is not disturbed.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+from graphc.errors import MissingExtraError, ModelFileError
+from graphc.ir.source import current_source
+from graphc.store.proto_schema import message_classes
+
+SCHEMA = """
+message Dim { int64 size = 1; string name = 2; }
+message TensorShapeProto { repeated Dim dim = 2; bool unknown_rank = 3; }
+message TensorProto {
+  DataType dtype = 1; TensorShapeProto tensor_shape = 2; int32 version_number = 3;
+  bytes tensor_content = 4; repeated float float_val = 5; repeated double double_val = 6;
+  repeated int32 int_val = 7; repeated bytes string_val = 8; repeated float scomplex_val = 9;
+  repeated int64 int64_val = 10; repeated bool bool_val = 11; repeated double dcomplex_val = 12;
+  repeated int32 half_val = 13; repeated uint32 uint32_val = 16; repeated uint64 uint64_val = 17;
+  bytes float8_val = 18;
+}
+message ListValue {
+  repeated bytes s = 2; repeated int64 i = 3; repeated float f = 4; repeated bool b = 5;
+  repeated DataType type = 6; repeated TensorShapeProto shape = 7; repeated TensorProto tensor = 8;
+  repeated NameAttrList func = 9;
+}
+message AttrValue {
+  oneof value {
+    bytes s = 2; int64 i = 3; float f = 4; bool b = 5; DataType type = 6;
+    TensorShapeProto shape = 7; TensorProto tensor = 8; ListValue list = 1;
+    NameAttrList func = 10; string placeholder = 9;
+  }
+}
+message NameAttrList { string name = 1; map<string, AttrValue> attr = 2; }
+message NodeDef {
+  string name = 1; string op = 2; repeated string input = 3; string device = 4;
+  map<string, AttrValue> attr = 5;
+}
+message ArgDef {
+  string name = 1; string description = 2; DataType type = 3; string type_attr = 4;
+  string number_attr = 5; string type_list_attr = 6; bool is_ref = 16;
+}
+message OpDef {
+  string name = 1; repeated ArgDef input_arg = 2; repeated ArgDef output_arg = 3;
+  repeated string control_output = 20; bool is_stateful = 17;
+}
+message FunctionDef {
+  OpDef signature = 1; repeated NodeDef node_def = 3; map<string, string> ret = 4;
+  map<string, AttrValue> attr = 5; map<string, string> control_ret = 6;
+}
+message GradientDef { string function_name = 1; string gradient_func = 2; }
+message FunctionDefLibrary { repeated FunctionDef function = 1; repeated GradientDef gradient = 2; }
+message VersionDef { int32 producer = 1; int32 min_consumer = 2; repeated int32 bad_consumers = 3; }
+message GraphDef {
+  repeated NodeDef node = 1; FunctionDefLibrary library = 2; int32 version = 3;
+  VersionDef versions = 4;
+}
+
+message TensorInfo { string name = 1; DataType dtype = 2; TensorShapeProto tensor_shape = 3; }
+message SignatureDef {
+  map<string, TensorInfo> inputs = 1; map<string, TensorInfo> outputs = 2; string method_name = 3;
+}
+message NodeList { repeated string value = 1; }
+message BytesList { repeated bytes value = 1; }
+message CollectionDef { oneof kind { NodeList node_list = 1; BytesList bytes_list = 2; } }
+message VariableDef {
+  string variable_name = 1; string initializer_name = 2; string snapshot_name = 3;
+  bool is_resource = 5; string initial_value_name = 6;
+}
+message SaverDef {
+  string filename_tensor_name = 1; string save_tensor_name = 2; string restore_op_name = 3;
+}
+message MetaInfoDef {
+  string meta_graph_version = 1; repeated string tags = 4; string tensorflow_version = 5;
+}
+message ObjectReference { int32 node_id = 1; string local_name = 2; }
+message SavedVariable {
+  DataType dtype = 1; TensorShapeProto shape = 2; bool trainable = 3; string name = 6;
+}
+message SavedObject { repeated ObjectReference children = 1; SavedVariable variable = 7; }
+message SavedObjectGraph { repeated SavedObject nodes = 1; }
+message MetaGraphDef {
+  MetaInfoDef meta_info_def = 1; GraphDef graph_def = 2; SaverDef saver_def = 3;
+  map<string, CollectionDef> collection_def = 4; map<string, SignatureDef> signature_def = 5;
+  SavedObjectGraph object_graph_def = 7;
+}
+message SavedModel { int64 saved_model_schema_version = 1; repeated MetaGraphDef meta_graphs = 2; }
+
+message SerializedTensor { string name = 1; string full_name = 2; string checkpoint_key = 3; }
+message TrackableObject {
+  repeated ObjectReference children = 1; repeated SerializedTensor attributes = 2;
+}
+message TrackableObjectGraph { repeated TrackableObject nodes = 1; }
+message BundleHeaderProto { int32 num_shards = 1; int32 endianness = 2; VersionDef version = 3; }
+message SliceExtent { int64 start = 1; oneof has_length { int64 length = 2; } }
+message TensorSliceProto { repeated SliceExtent extent = 1; }
+message BundleEntryProto {
+  DataType dtype = 1; TensorShapeProto shape = 2; int32 shard_id = 3; int64 offset = 4;
+  int64 size = 5; fixed32 crc32c = 6; repeated TensorSliceProto slices = 7;
+}
+"""
+
+# The members of TensorFlow's DataType: text files name them.
+_DATA_TYPES = {
+    "DT_INVALID": 0, "DT_FLOAT": 1, "DT_DOUBLE": 2, "DT_INT32": 3, "DT_UINT8": 4, "DT_INT16": 5,
+    "DT_INT8": 6, "DT_STRING": 7, "DT_COMPLEX64": 8, "DT_INT64": 9, "DT_BOOL": 10, "DT_QINT8": 11,
+    "DT_QUINT8": 12, "DT_QINT32": 13, "DT_BFLOAT16": 14, "DT_QINT16": 15, "DT_QUINT16": 16,
+    "DT_UINT16": 17, "DT_COMPLEX128": 18, "DT_HALF": 19, "DT_RESOURCE": 20, "DT_VARIANT": 21,
+    "DT_UINT32": 22, "DT_UINT64": 23, "DT_FLOAT8_E5M2": 24, "DT_FLOAT8_E4M3FN": 25, "DT_INT4": 29,
+    "DT_UINT4": 30,
+}  # fmt: skip
+
+
+def _data_type() -> str:
+    members = dict(_DATA_TYPES)
+    members |= {f"{name}_REF": number + 100 for name, number in _DATA_TYPES.items() if number}
+    listed = " ".join(f"{name} = {number};" for name, number in members.items())
+    return f"enum DataType {{ {listed} }}"
+
+
+@lru_cache(maxsize=1)
+def messages() -> SimpleNamespace:
+    """The message classes, as attributes.
+
+    Raises:
+        MissingExtraError: protobuf is not installed.
+    """
+    try:
+        return message_classes("graphc.tensorflow", _data_type() + SCHEMA)
+    except ImportError:
+        raise MissingExtraError(
+            "TensorFlow's files need protobuf, which is not installed",
+            source=current_source(),
+            hint="pip install 'graphc[tensorflow]'",
+        ) from None
+
+
+def parse(name: str, data: bytes, what: str) -> Any:
+    """The message of class `name` with these bytes.
+
+    Args:
+        what: the file, for the error.
+
+    Raises:
+        ModelFileError: the bytes are not such a message.
+    """
+    from google.protobuf.message import DecodeError
+
+    kind = getattr(messages(), name)
+    try:
+        return kind.FromString(data)
+    except (DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise ModelFileError(
+            f"{what} is not a {name}: it is truncated or altered, or a file of another kind",
+            details=[str(error)[:200]],
+            source=current_source(),
+        ) from None
+
+
+def parse_text(name: str, text: str, what: str) -> Any:
+    """The message of class `name` with this text form (.pbtxt).
+
+    Raises:
+        ModelFileError: the text is not such a message.
+    """
+    from google.protobuf import text_format
+
+    kind = getattr(messages(), name)
+    try:
+        return text_format.Parse(text, kind(), allow_unknown_field=True)
+    except (text_format.ParseError, UnicodeError, RecursionError, ValueError) as error:
+        raise ModelFileError(
+            f"{what} is not the text form of a {name}",
+            details=[str(error)[:200]],
+            source=current_source(),
+        ) from None

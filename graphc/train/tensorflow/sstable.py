@@ -1,0 +1,131 @@
+"""Reads the index of a TensorFlow checkpoint: a table of sorted keys, in LevelDB's format.
+
+A file is blocks of entries, an index block with the place of each block, and a footer with that of
+the index block. An entry shares a prefix of its key with the entry before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from graphc.train.tensorflow.tensors import broken
+
+_MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
+_FOOTER = 48
+_MASK = 0xA282EAD8
+_MOST_BYTES = 1 << 28  # of a block after decompression
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A variable-length integer and the position after it.
+
+    Raises:
+        ModelFileError: the data ends before it does.
+    """
+    value = shift = 0
+    while at < len(data) and shift < 64:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise broken("the index of the checkpoint is truncated or altered")
+
+
+def unmasked(crc: int) -> int:
+    """A CRC32C from the form in which files store it."""
+    rotated = (crc - _MASK) & 0xFFFFFFFF
+    return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
+
+
+def entries(data: bytes, checksum: Callable[[bytes], int]) -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of a table.
+
+    Raises:
+        ModelFileError: the file is truncated or altered.
+    """
+    if len(data) < _FOOTER or data[-8:] != _MAGIC:
+        raise broken("the index of the checkpoint is truncated, or not of TensorFlow's format")
+    footer = data[-_FOOTER:]
+    _, at = varint(footer, 0)
+    _, at = varint(footer, at)
+    for _, place in _block_entries(_block(data, footer, at, checksum)):
+        yield from _block_entries(_block(data, place, 0, checksum))
+
+
+def _block(data: bytes, handle: bytes, at: int, checksum: Callable[[bytes], int]) -> bytes:
+    start, at = varint(handle, at)
+    size, _ = varint(handle, at)
+    if start + size + 5 > len(data):
+        raise broken("the index of the checkpoint is truncated")
+    stored = int.from_bytes(data[start + size + 1 : start + size + 5], "little")
+    if checksum(data[start : start + size + 1]) != unmasked(stored):
+        raise broken("the index of the checkpoint is altered: a checksum does not match")
+    content, kind = data[start : start + size], data[start + size]
+    if kind == 1:
+        return decompressed(content)
+    if kind != 0:
+        raise broken(f"the index of the checkpoint has a block of the unknown compression {kind}")
+    return content
+
+
+def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    if len(block) < 4:
+        raise broken("the index of the checkpoint has an empty block")
+    restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 - 4 * restarts
+    at, key = 0, b""
+    while at < end:
+        shared, at = varint(block, at)
+        own, at = varint(block, at)
+        size, at = varint(block, at)
+        if shared > len(key) or at + own + size > end:
+            raise broken("the index of the checkpoint has an entry that does not fit its block")
+        key = key[:shared] + block[at : at + own]
+        at += own
+        yield key, block[at : at + size]
+        at += size
+
+
+def decompressed(data: bytes) -> bytes:
+    """The content of a block that Snappy has compressed.
+
+    Raises:
+        ModelFileError: it is altered.
+    """
+    size, at = varint(data, 0)
+    if size > _MOST_BYTES:
+        raise broken("the index of the checkpoint has a block that is too large")
+    out = bytearray()
+    while at < len(data) and len(out) <= size:
+        at = _copy(data, at, out) if data[at] & 3 else _literal(data, at, out)
+    if len(out) != size:
+        raise broken("the index of the checkpoint has a compressed block that is altered")
+    return bytes(out)
+
+
+def _literal(data: bytes, at: int, out: bytearray) -> int:
+    length = data[at] >> 2
+    at += 1
+    if length >= 60:
+        extra = length - 59
+        length = int.from_bytes(data[at : at + extra], "little")
+        at += extra
+    out += data[at : at + length + 1]
+    return at + length + 1
+
+
+def _copy(data: bytes, at: int, out: bytearray) -> int:
+    tag, kind = data[at], data[at] & 3
+    at += 1
+    if kind == 1:
+        length, extra = (tag >> 2 & 7) + 4, 1
+        offset = (tag >> 5) << 8
+    else:
+        length, extra, offset = (tag >> 2) + 1, 2 if kind == 2 else 4, 0
+    offset |= int.from_bytes(data[at : at + extra], "little")
+    if not 0 < offset <= len(out):
+        raise broken("the index of the checkpoint has a compressed block that is altered")
+    for _ in range(length):
+        out.append(out[-offset])
+    return at + extra
