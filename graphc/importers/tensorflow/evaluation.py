@@ -210,7 +210,10 @@ class Scope:
 
     def _needed(self, node: TFNode) -> list[str]:
         special = self._special(node)
-        edges = node.inputs if special is None else special.needs(self, node)
+        try:
+            edges = node.inputs if special is None else special.needs(self, node)
+        except Unsupported:  # `evaluate` raises it, too
+            edges = ()
         effects = effects_of(self.graph, self.build.tables.writes)
         names = [name for name in node.controls if name in effects]
         names += [edge.node for edge in edges if edge not in self.bound]

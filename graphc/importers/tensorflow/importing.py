@@ -302,13 +302,14 @@ def _spec_of(importer: str, graph: TFGraph, edge: Edge, given: Any) -> TensorSpe
         return TensorSpec(spec.shape, spec.dtype, edge.node)
     node = graph.node(edge.node)
     dtype, shape = _dtype_of(node, edge.index), _shape_of(node, edge.index)
-    if dtype is None or dtype.kind == "O" or shape is None:
-        missing = "takes strings" if dtype.kind == "O" else "does not say its shape and dtype"
+    strings = dtype is not None and dtype.kind == "O"
+    if dtype is None or strings or shape is None:
+        missing = "takes strings" if strings else "does not say its shape and dtype"
         raise ArgumentError(
             f"{importer}: the input {str(edge)!r} ({node.op}) {missing}",
             source=current_source(),
             hint=f'inputs={{"{edge.node}": gc.TensorSpec((None, 3), "float32")}}'
-            if dtype.kind != "O"
+            if not strings
             else "choose inputs behind the parsing of strings: inputs=[...]",
         )
     return TensorSpec(shape, dtype, edge.node)

@@ -21,7 +21,7 @@ from graphc.importers.tensorflow.importing import (
     take_constants,
 )
 from graphc.importers.tensorflow.restoring import restored_keys
-from graphc.importers.tensorflow.rules.table import output_index
+from graphc.importers.tensorflow.rules.table import CUT, output_index
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import Bundle, open_checkpoint
 from graphc.train.tensorflow.schema import parse, parse_text
@@ -253,7 +253,7 @@ def _update_nodes(meta: Any, imported: Imported) -> tuple[str, ...]:
         if name not in graph.nodes:
             raise broken(f"the collection 'update_ops' names {name!r}, which the graph lacks")
         needs = graph.ancestors([name], controls=False)
-        fed = [n for n in needs.values() if n.op.startswith("Placeholder") and n.name not in cut]
+        fed = [n for n in needs.values() if n.op in CUT and n.name not in cut]
         if not fed and own & needs.keys():
             names.append(name)
     return tuple(names)
