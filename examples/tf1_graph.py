@@ -56,19 +56,19 @@ def main() -> dict[str, float]:
         labels = gc.placeholder(("batch",), "int32", name="labels")
         probabilities = model(images, gc.zeros(labels.shape, "int32"), gc.constant(False))
         train = gc.minimize(
-            model(images, labels, gc.constant(True))["loss"], optax.adamw(3e-3, weight_decay=1e-3)
+            model(images, labels, gc.constant(True))["loss"], optax.adamw(1e-2, weight_decay=1e-3)
         )
     print("variables of the old graph:", ", ".join(v.name for v in model.variables))
     session = gc.Session(graph)
     rng = np.random.default_rng(0)
     seen = {images: data["x_test"]}
-    results = {"before": accuracy(session.run(probabilities["probabilities"], seen), data["y_test"])}
+    results = {
+        "before": accuracy(session.run(probabilities["probabilities"], seen), data["y_test"])
+    }
     for _ in range(args.epochs):
         order = rng.permutation(len(data["x_train"]))
         for batch in order[: len(order) // BATCH * BATCH].reshape(-1, BATCH):
-            session.run(
-                train, {images: data["x_train"][batch], labels: data["y_train"][batch]}
-            )
+            session.run(train, {images: data["x_train"][batch], labels: data["y_train"][batch]})
     results["after"] = accuracy(session.run(probabilities["probabilities"], seen), data["y_test"])
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(args.to or temporary) / "digits"

@@ -49,7 +49,9 @@ def main() -> None:
     v1.disable_control_flow_v2()
     v1.set_random_seed(0)
     queue = v1.FIFOQueue(64, [tf.float32, tf.int32], [[8, 8, 1], []], name="input/queue")
-    images, labels = queue.dequeue_many(32, name="input/batch")
+    pixels, numbers = v1.placeholder(tf.float32), v1.placeholder(tf.int32)
+    enqueue = queue.enqueue_many([tf.reshape(pixels, [-1, 8, 8, 1]), numbers], name="input/fill")
+    images, labels = queue.dequeue_up_to(32, name="input/batch")
     training = v1.placeholder_with_default(False, [], name="training")
     logits = network(images, training)
     tf.nn.softmax(logits, name="probabilities")
@@ -63,8 +65,9 @@ def main() -> None:
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
         for batch in order[: len(order) // 32 * 32].reshape(-1, 32):
-            feed = {images: data["x_train"][batch], labels: data["y_train"][batch], training: True}
-            session.run("train", feed)
+            feed = {pixels: data["x_train"][batch], numbers: data["y_train"][batch]}
+            session.run(enqueue, feed)
+            session.run("train", {training: True})
         saver.save(session, str(FOLDER / "model.ckpt"), write_state=False)
 
 

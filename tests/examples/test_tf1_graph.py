@@ -8,10 +8,10 @@ import tf1_graph
 
 @pytest.mark.slow
 def test_the_old_graph_learns_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["tf1_graph.py", "--epochs", "2"])
+    monkeypatch.setattr(sys, "argv", ["tf1_graph.py", "--epochs", "4"])
     results = tf1_graph.main()
     assert results["before"] > 0.3
-    assert results["after"] > max(0.93, results["before"])
+    assert results["after"] > max(0.9, results["before"])
     assert results["artifact"] == results["after"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from graphc.build.context import add_to_collection, control_dependencies
 from graphc.build.specs import TensorSpec
-from graphc.errors import ArgumentError, ModelImportError, UnknownNameError, nearest
+from graphc.errors import ArgumentError, GraphError, ModelImportError, UnknownNameError, nearest
 from graphc.importers.core.model import ImportedModel, ModelSource
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, with_trainable
@@ -24,7 +25,7 @@ from graphc.importers.tensorflow.values import Value
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.nn.layers.normalization import UPDATES
-from graphc.ops.core.emit import constant
+from graphc.ops.core.emit import CONSTANT, constant
 from graphc.ops.structure.state import identity
 from graphc.train.tensorflow.tensors import DTypeNumber
 
@@ -140,7 +141,7 @@ class Imported:
         """Adds the nodes to the graph being built."""
         build = Build(model, TABLES, self.constants, self.variables, checking)
         edges = [edge for edge, _ in self.inputs.values()]
-        scope = Scope(build, self.graph, dict(zip(edges, inputs, strict=True)))
+        scope = Scope(build, self.graph, dict(zip(edges, map(_if_known, inputs), strict=True)))
         effects = {e.node for e in self.outputs.values() if self._has_no_result(e)}
         values = scope.get(
             [e for e in self.outputs.values() if e.node not in effects], [*effects, *self.updates]
@@ -172,6 +173,16 @@ class Imported:
                 source=current_source(),
             ) from None
         return identity(tensor) if tensor.graph is None else tensor
+
+
+def _if_known(tensor: Tensor) -> Value:
+    """The value of a constant scalar, such as a flag of training: it decides branches at import."""
+    if tensor.ndim == 0 and tensor.graph is not None:
+        with suppress(GraphError):  # an input of a body has no producer
+            node = tensor.graph.producer(tensor)
+            if node.op is CONSTANT:
+                return np.array(node.attrs["value"])
+    return tensor
 
 
 def _done(scope: Scope, edge: Edge) -> Tensor:
