@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from graphc.build.context import add_to_collection, control_dependencies
 from graphc.build.specs import TensorSpec
@@ -29,7 +31,12 @@ from graphc.ops.core.emit import CONSTANT, constant
 from graphc.ops.structure.state import identity
 from graphc.train.tensorflow.tensors import DTypeNumber
 
-Specs = Mapping[str, Any] | Iterable[str] | None
+Specs: TypeAlias = Mapping[str, TensorSpec | None] | Iterable[str] | None
+"""The names of inputs, with specs where the graph does not say the shape."""
+Outputs: TypeAlias = str | Iterable[str] | Mapping[str, str] | None
+"""The names of outputs; with a dict, by names of the user's choice."""
+Checkpoint: TypeAlias = str | os.PathLike[str] | Mapping[str, ArrayLike] | None
+"""The prefix of a checkpoint, or arrays by name."""
 HINT = "choose outputs before these nodes, or give their results as inputs: inputs=[...]"
 
 

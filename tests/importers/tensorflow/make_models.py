@@ -106,7 +106,10 @@ def meta_graph(folder: Path, build: Callable[..., Any], *shape: int) -> None:
         session.run(v1.variables_initializer(
             [v for v in v1.global_variables() if "Momentum" in v.name]))  # fmt: skip
         first = session.run(logits, {features: x[0]})
-        losses = [session.run([train, loss], {features: a, labels: b})[1] for a, b in zip(x, y)]
+        losses = [
+            session.run([train, loss], {features: a, labels: b})[1]
+            for a, b in zip(x, y, strict=True)
+        ]
         after = {
             v.op.name: session.run(v) for v in v1.global_variables() if "Momentum" not in v.name
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_damaged_graphs() -> None:
         outputs, variables = list(case.outputs), case.variables
         for damage in (mutated, mutated_graphs):
             for data in damage(case.graph, 2, i):
-                survives(lambda d=data: gc.from_graphdef(d, outputs, checkpoint=variables))
+                survives(partial(gc.from_graphdef, data, outputs, checkpoint=variables))
 
 
 @pytest.mark.slow
