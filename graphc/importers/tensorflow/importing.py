@@ -54,6 +54,7 @@ class Imported:
         variables: the names of the weights by the node that is their variable.
         constants: the nodes of constants that are weights.
         updates: the names of nodes that are evaluated for their assignments.
+        missing: the operators that have no rule.
     """
 
     importer: str
@@ -65,6 +66,7 @@ class Imported:
     variables: dict[str, str] = field(default_factory=dict)
     constants: frozenset[str] = frozenset()
     updates: tuple[str, ...] = ()
+    missing: list[Refusal] = field(default_factory=list)
 
     def model(self, trainable: Trainable | None, name: str | None) -> ImportedModel:
         """The layer.
@@ -72,7 +74,7 @@ class Imported:
         Raises:
             ModelImportError: a part of the graph cannot be imported.
         """
-        self._check_operators()
+        self.missing = self._without_rule()
         source = ModelSource(
             importer=self.importer,
             name=self.name,
@@ -111,15 +113,19 @@ class Imported:
                 f"{self.importer}: functions or loops of the graph are nested too deeply",
                 source=current_source(),
             ) from None
+        except ModelImportError as error:
+            if self.missing and self.missing[0].what not in str(error):
+                refuse_all(self.importer, self.missing, HINT)
+            raise
 
-    def _check_operators(self) -> None:
-        """Raises one error for all operators that have no rule."""
+    def _without_rule(self) -> list[Refusal]:
+        """The operators that have no rule."""
         refusals = []
         for node in self.reachable():
             known = node.op in RULES or node.op in SPECIAL or node.op in TABLES.host
             if not known and node.op not in (*_STRUCTURE, *node_functions(node, self.graph)):
                 refusals.append(Refusal(node.op, where=f"the node {node.name}"))
-        refuse_all(self.importer, refusals, HINT)
+        return refusals
 
     def reachable(self) -> list[TFNode]:
         """The nodes that the outputs need, also in functions; not what is before an input."""
@@ -153,7 +159,7 @@ class Imported:
         values = scope.get(
             [e for e in self.outputs.values() if e.node not in effects], [*effects, *self.updates]
         )
-        refuse_all(self.importer, build.refusals, HINT)
+        refuse_all(self.importer, [*self.missing, *build.refusals], HINT)
         for update in build.updates():
             add_to_collection(UPDATES, update)
         remaining = iter(values)
