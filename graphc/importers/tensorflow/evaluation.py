@@ -73,7 +73,7 @@ class Build:
         self.model = model
         self.tables = tables
         self.weights = weights
-        self.arrays = model.weights
+        self.arrays: Mapping[str, Any] = model.weights
         self.variables = variables
         self.tables_found: dict[str, Any] = {}
         self.refusals: list[Refusal] = []

@@ -9,16 +9,15 @@ from typing import Any, Protocol
 from graphc.errors import ArgumentError, ModelFileError
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable
-from graphc.importers.tensorflow.graph import TFGraph, read_graph
-from graphc.importers.tensorflow.importing import (
+from graphc.importers.tensorflow.choosing import (
     Checkpoint,
-    Imported,
     Outputs,
     Specs,
     chosen_inputs,
     chosen_outputs,
-    take_constants,
 )
+from graphc.importers.tensorflow.graph import TFGraph, read_graph
+from graphc.importers.tensorflow.importing import Imported, take_constants
 from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import output_index
 from graphc.ir.source import current_source
