@@ -13,7 +13,7 @@ from graphc.importers.tensorflow.evaluation import called_functions
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import Bundle
-from graphc.train.tensorflow.tensors import broken
+from graphc.train.tensorflow.tensors import DTypeNumber, broken
 
 VARIABLES = frozenset(("VariableV2", "Variable", "VarHandleOp"))
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -140,7 +140,8 @@ def _value(node: TFNode, checkpoint: Any, key: str) -> Any:
         array = checkpoint.array(key)
     else:
         dtype = node.attr("dtype")
-        array = np.asarray(checkpoint[key], None if dtype is None else dtype.dtype)
+        known = isinstance(dtype, DTypeNumber)
+        array = np.asarray(checkpoint[key], dtype.dtype if known else None)
     shape = node.attr("shape")
     if array.dtype.kind == "O":
         raise broken(f"the variable {key!r} holds strings")
