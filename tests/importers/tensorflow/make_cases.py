@@ -1394,7 +1394,9 @@ def control_flow() -> None:
         )
         case(
             f"while step {t}",
-            lambda a: v1.while_loop(lambda i, x: i < 5, lambda i, x: (i + 2, x * 1.5 + a), [0, a])[1],
+            lambda a: v1.while_loop(lambda i, x: i < 5, lambda i, x: (i + 2, x * 1.5 + a), [0, a])[
+                1
+            ],
             f32(3),
         )
         case(
