@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from graphc.cluster.parameter_servers.actors import ray
 from graphc.cluster.parameter_servers.pool import Pool
+from graphc.config import CompileOptions
 from graphc.devices.remote_workers import RemoteWorkers
 from graphc.errors import AttributeValueError
+from graphc.ir.graph import Graph
 from graphc.ir.source import current_source
+from graphc.runtime.state.live_state import LiveState
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class ParameterServers(RemoteWorkers):
     shards: int = 1
     checkpoint_every: int = 1000
     folder: str | None = None
-    worker_options: Mapping[str, Any] = field(default_factory=dict)
-    server_options: Mapping[str, Any] = field(default_factory=dict)
+    worker_options: Mapping[str, object] = field(default_factory=dict)
+    server_options: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("workers", "shards", "checkpoint_every"):
@@ -86,6 +88,6 @@ class ParameterServers(RemoteWorkers):
         """
         ray()
 
-    def open(self, graph: Any, options: Any, state: Any) -> Pool:
+    def open(self, graph: Graph, options: CompileOptions, state: LiveState) -> Pool:
         """The workers of a session; see `RemoteWorkers.open`."""
         return Pool(self, graph, options, state)

@@ -54,6 +54,7 @@ class Build:
         model: whose variables the graph uses.
         tables: the rules.
         weights: the names of the constants that are weights.
+        arrays: the values of all weights.
         variables: the names of the weights by the node that is their variable.
         tables_found: the lookup tables by name.
         refusals: what cannot be imported, as far as found.
@@ -72,6 +73,7 @@ class Build:
         self.model = model
         self.tables = tables
         self.weights = weights
+        self.arrays: Mapping[str, Any] = model.weights
         self.variables = variables
         self.tables_found: dict[str, Any] = {}
         self.refusals: list[Refusal] = []
@@ -210,7 +212,10 @@ class Scope:
 
     def _needed(self, node: TFNode) -> list[str]:
         special = self._special(node)
-        edges = node.inputs if special is None else special.needs(self, node)
+        try:
+            edges = node.inputs if special is None else special.needs(self, node)
+        except Unsupported:  # `evaluate` raises it, too
+            edges = ()
         effects = effects_of(self.graph, self.build.tables.writes)
         names = [name for name in node.controls if name in effects]
         names += [edge.node for edge in edges if edge not in self.bound]
@@ -248,7 +253,7 @@ class Scope:
     def _results(self, node: TFNode) -> Sequence[Value]:
         tables = self.build.tables
         if node.name in self.build.weights and not self.graph.name:
-            return [WeightValue(node.name, node.attr("value"))]
+            return [WeightValue(node.name, self.build.arrays[node.name])]
         special = self._special(node)
         with self.build.scope_of(self.prefix, node):
             if special is not None:

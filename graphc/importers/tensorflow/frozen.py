@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from graphc.errors import ArgumentError, ModelFileError
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable
-from graphc.importers.tensorflow.graph import TFGraph, read_graph
-from graphc.importers.tensorflow.importing import (
-    Imported,
+from graphc.importers.tensorflow.choosing import (
+    Checkpoint,
+    Outputs,
     Specs,
     chosen_inputs,
     chosen_outputs,
-    take_constants,
 )
+from graphc.importers.tensorflow.graph import TFGraph, read_graph
+from graphc.importers.tensorflow.importing import Imported, take_constants
 from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import output_index
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import open_checkpoint
-from graphc.train.tensorflow.schema import parse, parse_text
+from graphc.train.tensorflow.schema import parse_either
+
+
+class Message(Protocol):
+    """A message of protocol buffers, such as TensorFlow's GraphDef."""
+
+    def SerializeToString(self) -> bytes:
+        """Its bytes."""
 
 
 def from_graphdef(
-    graph: Any,
-    outputs: Any = None,
+    graph: str | os.PathLike[str] | bytes | Message,
+    outputs: Outputs = None,
     inputs: Specs = None,
     *,
-    checkpoint: Any = None,
+    checkpoint: Checkpoint = None,
     trainable: Trainable = False,
     name: str | None = None,
 ) -> ImportedModel:
@@ -97,8 +105,7 @@ def read_graph_file(importer: str, source: Any) -> tuple[str, TFGraph]:
 
 
 def _graph_of(data: bytes, what: str) -> TFGraph:
-    text = _as_text(data)
-    proto = parse("GraphDef", data, what) if text is None else parse_text("GraphDef", text, what)
+    proto = parse_either("GraphDef", data, what)
     if not len(proto.node):
         raise ModelFileError(
             f"{what} has no nodes: it is not a GraphDef",
@@ -107,17 +114,6 @@ def _graph_of(data: bytes, what: str) -> TFGraph:
             "gc.from_meta_graph",
         )
     return read_graph(proto, output_index)
-
-
-def _as_text(data: bytes) -> str | None:
-    """The text form, if the bytes are one: printable, and it begins with a field."""
-    start = data.lstrip()[:64]
-    if not start.startswith((b"node", b"#", b"versions", b"library")) or data[:1] == b"\n":
-        return None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
 
 
 def read_file(importer: str, path: Path) -> bytes:

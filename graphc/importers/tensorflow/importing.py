@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from graphc.build.context import add_to_collection, control_dependencies
 from graphc.build.specs import TensorSpec
-from graphc.errors import ArgumentError, ModelImportError, UnknownNameError, nearest
+from graphc.errors import GraphError, ModelImportError
 from graphc.importers.core.model import ImportedModel, ModelSource
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, with_trainable
@@ -19,16 +20,14 @@ from graphc.importers.tensorflow.functions import IGNORED
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.registry import Call, Unsupported
 from graphc.importers.tensorflow.restoring import variable_weights
-from graphc.importers.tensorflow.rules.table import CUT, RULES, SPECIAL, TABLES
+from graphc.importers.tensorflow.rules.table import RULES, SPECIAL, TABLES
 from graphc.importers.tensorflow.values import Value
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.nn.layers.normalization import UPDATES
-from graphc.ops.core.emit import constant
+from graphc.ops.core.emit import CONSTANT, constant
 from graphc.ops.structure.state import identity
-from graphc.train.tensorflow.tensors import DTypeNumber
 
-Specs = Mapping[str, Any] | Iterable[str] | None
 HINT = "choose outputs before these nodes, or give their results as inputs: inputs=[...]"
 
 
@@ -46,6 +45,7 @@ class Imported:
         variables: the names of the weights by the node that is their variable.
         constants: the nodes of constants that are weights.
         updates: the names of nodes that are evaluated for their assignments.
+        missing: the operators that have no rule.
     """
 
     importer: str
@@ -57,6 +57,7 @@ class Imported:
     variables: dict[str, str] = field(default_factory=dict)
     constants: frozenset[str] = frozenset()
     updates: tuple[str, ...] = ()
+    missing: list[Refusal] = field(default_factory=list)
 
     def model(self, trainable: Trainable | None, name: str | None) -> ImportedModel:
         """The layer.
@@ -64,7 +65,7 @@ class Imported:
         Raises:
             ModelImportError: a part of the graph cannot be imported.
         """
-        self._check_operators()
+        self.missing = self._without_rule()
         source = ModelSource(
             importer=self.importer,
             name=self.name,
@@ -103,15 +104,19 @@ class Imported:
                 f"{self.importer}: functions or loops of the graph are nested too deeply",
                 source=current_source(),
             ) from None
+        except ModelImportError as error:
+            if self.missing and self.missing[0].what not in str(error):
+                refuse_all(self.importer, self.missing, HINT)
+            raise
 
-    def _check_operators(self) -> None:
-        """Raises one error for all operators that have no rule."""
+    def _without_rule(self) -> list[Refusal]:
+        """The operators that have no rule."""
         refusals = []
         for node in self.reachable():
             known = node.op in RULES or node.op in SPECIAL or node.op in TABLES.host
             if not known and node.op not in (*_STRUCTURE, *node_functions(node, self.graph)):
                 refusals.append(Refusal(node.op, where=f"the node {node.name}"))
-        refuse_all(self.importer, refusals, HINT)
+        return refusals
 
     def reachable(self) -> list[TFNode]:
         """The nodes that the outputs need, also in functions; not what is before an input."""
@@ -140,12 +145,12 @@ class Imported:
         """Adds the nodes to the graph being built."""
         build = Build(model, TABLES, self.constants, self.variables, checking)
         edges = [edge for edge, _ in self.inputs.values()]
-        scope = Scope(build, self.graph, dict(zip(edges, inputs, strict=True)))
+        scope = Scope(build, self.graph, dict(zip(edges, map(_if_known, inputs), strict=True)))
         effects = {e.node for e in self.outputs.values() if self._has_no_result(e)}
         values = scope.get(
             [e for e in self.outputs.values() if e.node not in effects], [*effects, *self.updates]
         )
-        refuse_all(self.importer, build.refusals, HINT)
+        refuse_all(self.importer, [*self.missing, *build.refusals], HINT)
         for update in build.updates():
             add_to_collection(UPDATES, update)
         remaining = iter(values)
@@ -172,6 +177,16 @@ class Imported:
                 source=current_source(),
             ) from None
         return identity(tensor) if tensor.graph is None else tensor
+
+
+def _if_known(tensor: Tensor) -> Value:
+    """The value of a constant scalar, such as a flag of training: it decides branches at import."""
+    if tensor.ndim == 0 and tensor.graph is not None:
+        with suppress(GraphError):  # an input of a body has no producer
+            node = tensor.graph.producer(tensor)
+            if node.op is CONSTANT:
+                return np.array(node.attrs["value"])
+    return tensor
 
 
 def _done(scope: Scope, edge: Edge) -> Tensor:
@@ -205,135 +220,6 @@ def needed(graph: TFGraph, names: Iterable[str], cut: set[str]) -> list[TFNode]:
     return list(found.values())
 
 
-def chosen_outputs(importer: str, graph: TFGraph, outputs: Any) -> dict[str, Edge]:
-    """The outputs by name: those that the user names, or all nodes that no other one takes.
-
-    Raises:
-        UnknownNameError: the graph has no such node.
-        ModelImportError: the graph has no outputs.
-    """
-    if isinstance(outputs, str):
-        outputs = [outputs]
-    if isinstance(outputs, Mapping):
-        return {str(k): graph.edge(str(v), importer) for k, v in outputs.items()}
-    if outputs is not None:
-        return {str(name): graph.edge(str(name), importer) for name in outputs}
-    taken = {e.node for n in graph.nodes.values() for e in n.inputs}
-    taken |= {c for n in graph.nodes.values() for c in n.controls}
-    ends = [n.name for n in graph.nodes.values() if n.name not in taken and n.op not in _NO_RESULT]
-    if not ends:
-        raise ModelImportError(
-            f"{importer}: the graph has no node whose result is an output",
-            source=current_source(),
-            hint='name them: outputs=["softmax"]',
-        )
-    return {name: Edge(name, 0) for name in ends}
-
-
-_NO_RESULT = frozenset(("NoOp", "Assert", "Const", "Placeholder", "SaveV2", "MergeV2Checkpoints"))
-
-
-def chosen_inputs(
-    importer: str, graph: TFGraph, outputs: Iterable[Edge], inputs: Specs
-) -> dict[str, tuple[Edge, TensorSpec]]:
-    """The inputs by name: those that the user names, and all others that the outputs need.
-
-    Raises:
-        UnknownNameError: the graph has no such node.
-        ArgumentError: the shape or dtype of an input is not in the graph.
-    """
-    if isinstance(inputs, str):
-        inputs = [inputs]
-    given = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(inputs or ())
-    found: dict[str, tuple[Edge, TensorSpec]] = {}
-    for text, spec in given.items():
-        edge = graph.edge(str(text), importer)
-        found[str(text)] = (edge, _spec_of(importer, graph, edge, spec))
-    cut = {edge for edge, _ in found.values()}
-    own: dict[str, tuple[Edge, TensorSpec]] = {}
-    for node in _reached(graph, outputs, cut):
-        if node.op not in CUT:
-            continue
-        for index in _used_results(graph, node):
-            edge = Edge(node.name, index)
-            if edge not in cut:
-                label = node.name if node.op.startswith("Placeholder") else str(edge)
-                own[label] = (edge, _spec_of(importer, graph, edge, None))
-    return found | _with_batch(own)
-
-
-def _with_batch(inputs: dict[str, tuple[Edge, TensorSpec]]) -> dict[str, tuple[Edge, TensorSpec]]:
-    """The inputs, where the unknown leading size is "batch" if only one has such a size."""
-    free = [label for label, (_, spec) in inputs.items() if spec.shape[:1] == (None,)]
-    if len(free) == 1:
-        edge, spec = inputs[free[0]]
-        named = TensorSpec(("batch", *spec.shape[1:]), spec.dtype, spec.name)
-        inputs = {**inputs, free[0]: (edge, named)}
-    return inputs
-
-
-def _reached(graph: TFGraph, outputs: Iterable[Edge], cut: set[Edge]) -> list[TFNode]:
-    """The nodes behind the outputs up to inputs, in the order of the file."""
-    effects = effects_of(graph, TABLES.writes)
-    seen: set[str] = set()
-    stack = [edge for edge in outputs if edge not in cut]
-    while stack:
-        edge = stack.pop()
-        if edge.node in seen:
-            continue
-        seen.add(edge.node)
-        node = graph.node(edge.node)
-        if node.op not in CUT:
-            stack.extend(e for e in node.inputs if e not in cut)
-            stack.extend(Edge(name, 0) for name in node.controls if name in effects)
-    return [node for node in graph.nodes.values() if node.name in seen]
-
-
-def _used_results(graph: TFGraph, node: TFNode) -> list[int]:
-    used = {
-        e.index for n in graph.consumers.get(node.name, ()) for e in n.inputs if e.node == node.name
-    }
-    return sorted(used) or [0]
-
-
-def _spec_of(importer: str, graph: TFGraph, edge: Edge, given: Any) -> TensorSpec:
-    if given is not None:
-        spec = TensorSpec.of(given)
-        return TensorSpec(spec.shape, spec.dtype, edge.node)
-    node = graph.node(edge.node)
-    dtype, shape = _dtype_of(node, edge.index), _shape_of(node, edge.index)
-    if dtype is None or dtype.kind == "O" or shape is None:
-        missing = "takes strings" if dtype.kind == "O" else "does not say its shape and dtype"
-        raise ArgumentError(
-            f"{importer}: the input {str(edge)!r} ({node.op}) {missing}",
-            source=current_source(),
-            hint=f'inputs={{"{edge.node}": gc.TensorSpec((None, 3), "float32")}}'
-            if dtype.kind != "O"
-            else "choose inputs behind the parsing of strings: inputs=[...]",
-        )
-    return TensorSpec(shape, dtype, edge.node)
-
-
-def _dtype_of(node: TFNode, index: int) -> np.dtype[Any] | None:
-    for name in ("dtype", "T", "output_types", "component_types", "Tout"):
-        value = node.attr(name)
-        if isinstance(value, list) and index < len(value):
-            value = value[index]
-        if isinstance(value, DTypeNumber):
-            return value.dtype
-    return np.dtype(object) if node.op in CUT and not node.op.startswith("Placeholder") else None
-
-
-def _shape_of(node: TFNode, index: int) -> tuple[int | None, ...] | None:
-    for name in ("shape", "output_shapes", "_output_shapes", "shapes"):
-        value = node.attr(name)
-        if isinstance(value, list):
-            value = value[index] if index < len(value) else None
-        if isinstance(value, tuple) and (value or node.op.startswith(("Placeholder", "Iterator"))):
-            return value
-    return None
-
-
 def take_constants(imported: Imported) -> None:
     """Makes the floating constants that the outputs need weights, except small ones of a graph with
     variables."""
@@ -363,14 +249,3 @@ def _is_weight(node: TFNode) -> bool:
         return False
     value = node.attr("value")
     return isinstance(value, np.ndarray) and value.dtype.kind in "fcV" and value.size > 1
-
-
-def check_name(importer: str, known: Iterable[str], name: str, what: str) -> None:
-    """Raises UnknownNameError unless a name is known."""
-    names = list(known)
-    if name not in names:
-        raise UnknownNameError(
-            f"{importer}: the file has no {what} {name!r}",
-            source=current_source(),
-            hint=nearest(name, names),
-        )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from graphc import ops
 from graphc.importers.tensorflow.evaluation import Deeper, Scope
 from graphc.importers.tensorflow.frames import Frame, frames_of
-from graphc.importers.tensorflow.graph import Edge, TFNode
+from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.loop_trips import Side, Trips, count_trips
 from graphc.importers.tensorflow.packing import (
     RefusedBody,
@@ -122,7 +122,6 @@ class FunctionLoop:
         return node.inputs
 
     def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
-        call = Call(node, scope)
         init = [scope.value(edge) for edge in node.inputs]
         if refused_among(init):
             return [REFUSED] * len(init)
@@ -132,51 +131,55 @@ class FunctionLoop:
             raise Unsupported("has functions that take and return other numbers of values")
         if len(test.results) != 1:
             raise Unsupported("has a condition that returns more than one value")
+        return _FunctionLoop(scope, node, test, body, init).build()
+
+
+class _FunctionLoop:
+    """One loop of functions. What its body hands on unchanged is not carried."""
+
+    def __init__(
+        self, scope: Scope, node: TFNode, test: TFGraph, body: TFGraph, init: list[Value]
+    ) -> None:
+        self.call = Call(node, scope)
+        self.test, self.body, self.init = test, body, init
         arguments = [Edge(name, 0) for name in body.parameters]
-        places = {edge: i for i, edge in enumerate(arguments)}
-        identities = Side(body, places, {})
-        fixed = {i for i, edge in enumerate(body.results) if identities.strip(edge) == arguments[i]}
-        moving = [i for i in range(len(init)) if i not in fixed]
-        number = {i: k for k, i in enumerate(moving)}
+        side = Side(body, {edge: i for i, edge in enumerate(arguments)}, {})
+        same = zip(body.results, arguments, strict=True)
+        self.moving = [i for i, (after, own) in enumerate(same) if side.strip(after) != own]
 
-        def side(graph: object, names: Sequence[str]) -> Side:
-            edges = [Edge(name, 0) for name in names]
-            return Side(
-                graph,  # type: ignore[arg-type]
-                {edges[i]: number[i] for i in moving},
-                {edges[i]: init[i] for i in fixed},
-            )
-
-        def bound(names: Sequence[str], carry: Sequence[Value]) -> dict[Edge, Value]:
-            values = list(init)
-            for i, value in zip(moving, carry, strict=True):
-                values[i] = value
-            return {Edge(name, 0): value for name, value in zip(names, values, strict=True)}
-
-        prefix = f"{scope.prefix}{node.name}/"
-
-        def step(carry: list[Value]) -> list[Value]:
-            inner = scope.inside(body, bound(body.parameters, carry), prefix)
-            return body_values(inner, [body.results[i] for i in moving], body.control_results)
-
-        def holds(carry: list[Value]) -> Value:
-            inner = scope.inside(test, bound(test.parameters, carry), prefix)
-            return body_values(inner, test.results)[0]
-
-        first = [init[i] for i in moving]
-        following = [body.results[i] for i in moving]
+    def build(self) -> list[Value]:
+        """The final values of all arguments."""
+        first = [self.init[i] for i in self.moving]
+        following = [self.body.results[i] for i in self.moving]
         trips = count_trips(
-            side(test, test.parameters),
-            test.results[0],
-            side(body, body.parameters),
-            following,
-            first,
+            self._side(self.test), self.test.results[0], self._side(self.body), following, first
         )
-        final = _built(Loop(call, first, holds, step, trips))
-        results = list(init)
-        for i, value in zip(moving, final, strict=True):
-            results[i] = value
-        return results
+        return self._all(_built(Loop(self.call, first, self._holds, self._step, trips)))
+
+    def _all(self, carry: Sequence[Value]) -> list[Value]:
+        values = list(self.init)
+        for i, value in zip(self.moving, carry, strict=True):
+            values[i] = value
+        return values
+
+    def _side(self, graph: TFGraph) -> Side:
+        edges = [Edge(name, 0) for name in graph.parameters]
+        carried = {edges[i]: k for k, i in enumerate(self.moving)}
+        known = {e: v for e, v in zip(edges, self.init, strict=True) if e not in carried}
+        return Side(graph, carried, known)
+
+    def _scope(self, graph: TFGraph, carry: Sequence[Value]) -> Scope:
+        edges = [Edge(name, 0) for name in graph.parameters]
+        outer = self.call.scope
+        prefix = f"{outer.prefix}{self.call.node.name}/"
+        return outer.inside(graph, dict(zip(edges, self._all(carry), strict=True)), prefix)
+
+    def _step(self, carry: list[Value]) -> list[Value]:
+        results = [self.body.results[i] for i in self.moving]
+        return body_values(self._scope(self.body, carry), results, self.body.control_results)
+
+    def _holds(self, carry: list[Value]) -> Value:
+        return body_values(self._scope(self.test, carry), self.test.results)[0]
 
 
 def _built(loop: Loop) -> list[Value]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,10 +76,3 @@ def body_values(scope: Scope, edges: Sequence[Any], after: Sequence[str] = ()) -
 
 class RefusedBody(Exception):
     """An operator in a body is refused; the refusal is recorded already."""
-
-
-def effect_nodes(tensors: Any) -> Iterator[Tensor]:
-    """The tensors among the results of a body, for the collection of updates."""
-    for tensor in tensors:
-        if isinstance(tensor, Tensor):
-            yield tensor

@@ -13,7 +13,7 @@ from graphc.importers.tensorflow.evaluation import called_functions
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import Bundle
-from graphc.train.tensorflow.tensors import broken
+from graphc.train.tensorflow.tensors import DTypeNumber, broken
 
 VARIABLES = frozenset(("VariableV2", "Variable", "VarHandleOp"))
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -94,34 +94,26 @@ def variable_weights(
     """
     weights: dict[str, Weight] = {}
     names: dict[str, str] = {}
+    used: dict[str, str] = {}
     missing: list[str] = []
     by_name = checkpoint.names() if isinstance(checkpoint, Bundle) else {}
     full_names = {key: name for name, key in by_name.items()}
+    known = () if checkpoint is None else checkpoint
     for node in nodes:
         if node.op not in VARIABLES:
             continue
-        shared = node.attr("shared_name")
-        label = shared.decode("utf-8", "replace") if isinstance(shared, bytes) and shared else ""
-        label = label or node.name
-        key = next(
-            (
-                k
-                for k in (keys.get(node.name), label, node.name, by_name.get(label),
-                          by_name.get(node.name))
-                if k is not None and checkpoint is not None and k in checkpoint
-            ),
-            None,
-        )  # fmt: skip
+        label = _label(node)
+        names_of_it = (keys.get(node.name), label, node.name, by_name.get(label))
+        key = next((k for k in names_of_it if k is not None and k in known), None)
         if key is None:
             missing.append(f"{label}  ({node.op})")
             continue
-        name = full_names.get(key, label)
-        name = name if name not in weights else key.removesuffix(_SUFFIX)
-        array = checkpoint.array(key) if isinstance(checkpoint, Bundle) else checkpoint[key]
-        _check_shape(node, np.asarray(array), key)
-        is_trained = trainable.get(key, trainable.get(label, trainable.get(node.name, False)))
-        weights[name] = Weight(np.asarray(array), is_trained)
-        names[node.name] = name
+        if key not in used:  # several nodes may be handles of one variable
+            name = full_names.get(key, label)
+            used[key] = name if name not in weights else key.removesuffix(_SUFFIX)
+            is_trained = trainable.get(key, trainable.get(label, trainable.get(node.name, False)))
+            weights[used[key]] = Weight(_value(node, checkpoint, key), is_trained)
+        names[node.name] = used[key]
     if missing:
         raise ModelImportError(
             f"{importer}: {len(missing)} variables have no value",
@@ -132,7 +124,24 @@ def variable_weights(
     return weights, names
 
 
-def _check_shape(node: TFNode, array: Any, key: str) -> None:
+def _label(node: TFNode) -> str:
+    """The name that a variable's node shares with others, or its own."""
+    shared = node.attr("shared_name")
+    return shared.decode("utf-8", "replace") if isinstance(shared, bytes) and shared else node.name
+
+
+def _value(node: TFNode, checkpoint: Any, key: str) -> Any:
+    """The value of a variable, of the dtype of its node.
+
+    Raises:
+        ModelFileError: it has another shape, or is of strings.
+    """
+    if isinstance(checkpoint, Bundle):
+        array = checkpoint.array(key)
+    else:
+        dtype = node.attr("dtype")
+        known = isinstance(dtype, DTypeNumber)
+        array = np.asarray(checkpoint[key], dtype.dtype if known else None)
     shape = node.attr("shape")
     if array.dtype.kind == "O":
         raise broken(f"the variable {key!r} holds strings")
@@ -140,6 +149,5 @@ def _check_shape(node: TFNode, array: Any, key: str) -> None:
         len(shape) != array.ndim
         or any(s is not None and s != d for s, d in zip(shape, array.shape, strict=True))
     ):
-        raise broken(
-            f"the variable {key!r} has the shape {array.shape} in the checkpoint, not {shape}"
-        )
+        raise broken(f"the variable {key!r} is {array.shape} in the checkpoint, not {shape}")
+    return array

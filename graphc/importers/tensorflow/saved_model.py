@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +11,21 @@ from graphc.build.specs import TensorSpec
 from graphc.errors import ModelFileError, UnknownNameError, nearest
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable
-from graphc.importers.tensorflow.frozen import read_file
-from graphc.importers.tensorflow.graph import Edge, TFGraph, read_graph
-from graphc.importers.tensorflow.importing import (
-    Imported,
+from graphc.importers.tensorflow.choosing import (
+    Checkpoint,
+    Outputs,
     Specs,
     chosen_inputs,
     chosen_outputs,
-    take_constants,
 )
+from graphc.importers.tensorflow.frozen import read_file
+from graphc.importers.tensorflow.graph import Edge, TFGraph, read_graph
+from graphc.importers.tensorflow.importing import Imported, take_constants
 from graphc.importers.tensorflow.restoring import restored_keys
-from graphc.importers.tensorflow.rules.table import output_index
+from graphc.importers.tensorflow.rules.table import CUT, output_index
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import Bundle, open_checkpoint
-from graphc.train.tensorflow.schema import parse, parse_text
+from graphc.train.tensorflow.schema import parse, parse_either
 from graphc.train.tensorflow.tensors import broken, dtype_of, shape_of
 
 
@@ -88,8 +89,8 @@ def from_saved_model(
 
 def from_meta_graph(
     path: str | os.PathLike[str],
-    checkpoint: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-    outputs: Any = None,
+    checkpoint: Checkpoint = None,
+    outputs: Outputs = None,
     inputs: Specs = None,
     *,
     trainable: Trainable | None = None,
@@ -124,10 +125,7 @@ def from_meta_graph(
     """
     file = Path(path)
     data = read_file("from_meta_graph", file)
-    if data.lstrip()[:13] == b"meta_info_def" or data.lstrip()[:9] == b"graph_def":
-        meta = parse_text("MetaGraphDef", data.decode("utf-8", "replace"), file.name)
-    else:
-        meta = parse("MetaGraphDef", data, file.name)
+    meta = parse_either("MetaGraphDef", data, file.name)
     graph = read_graph(meta.graph_def, output_index)
     if not graph.nodes:
         raise ModelFileError(
@@ -162,11 +160,9 @@ def _node(name: str) -> str | None:
 
 def _meta_graph(path: Path, tags: set[str]) -> Any:
     binary = path / "saved_model.pb"
-    if not binary.exists() and (path / "saved_model.pbtxt").exists():
-        text = read_file("from_saved_model", path / "saved_model.pbtxt")
-        model = parse_text("SavedModel", text.decode("utf-8", "replace"), "saved_model.pbtxt")
-    else:
-        model = parse("SavedModel", read_file("from_saved_model", binary), "saved_model.pb")
+    text = path / "saved_model.pbtxt"
+    file = text if text.exists() and not binary.exists() else binary
+    model = parse_either("SavedModel", read_file("from_saved_model", file), file.name)
     if not len(model.meta_graphs):
         raise broken("saved_model.pb has no graph: it is no SavedModel")
     for meta in model.meta_graphs:
@@ -253,7 +249,7 @@ def _update_nodes(meta: Any, imported: Imported) -> tuple[str, ...]:
         if name not in graph.nodes:
             raise broken(f"the collection 'update_ops' names {name!r}, which the graph lacks")
         needs = graph.ancestors([name], controls=False)
-        fed = [n for n in needs.values() if n.op.startswith("Placeholder") and n.name not in cut]
+        fed = [n for n in needs.values() if n.op in CUT and n.name not in cut]
         if not fed and own & needs.keys():
             names.append(name)
     return tuple(names)

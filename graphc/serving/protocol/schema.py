@@ -149,6 +149,6 @@ message PredictionLog {
 }
 """
 """The schema, in the part of the language of .proto files that `graphc.store.proto_schema` reads.
-`traffic` of a ModelConfig is our addition: label or version -> percent of the requests that name neither. So are
-`buckets` of BatchingParameters (open size -> the values that it is padded to) and the messages of
-sessions; `steps`, `feedback` and `stop` are for Generate only."""
+`traffic` of a ModelConfig is our addition: label or version -> percent of the requests that name
+neither. So are `buckets` of BatchingParameters (open size -> the values that it is padded to) and
+the messages of sessions; `steps`, `feedback` and `stop` are for Generate only."""

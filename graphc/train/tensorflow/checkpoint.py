@@ -49,7 +49,7 @@ def read_tf_checkpoint(prefix: str | os.PathLike[str], *, keys: bool = False) ->
         Traceback (most recent call last):
         ...
         graphc.errors.ModelFileError: read_tf_checkpoint: there is no checkpoint 'model.ckpt'
-          hint: the prefix is the path without ".index"
+          ...
     """
     bundle = Bundle(prefix)
     if keys:
@@ -84,7 +84,7 @@ class Bundle:
                 hint='the prefix is the path without ".index"',
             ) from None
         self._entries: dict[bytes, Any] = {}
-        self._shards = 1
+        self._shards = 0
         for key, value in entries(data, self._checksum):
             if key == b"":
                 header = parse("BundleHeaderProto", value, "the index of the checkpoint")
@@ -93,6 +93,8 @@ class Bundle:
                     raise broken("the checkpoint was written on a big-endian machine")
             else:
                 self._entries[key] = parse("BundleEntryProto", value, f"the entry {key!r}")
+        if self._shards < 1:
+            raise broken("the index of the checkpoint has no header: it is altered")
 
     def __iter__(self) -> Iterator[str]:
         return (key.decode("utf-8", "replace") for key in self._entries if key[:1] != b"\0")

@@ -163,6 +163,24 @@ def parse(name: str, data: bytes, what: str) -> Any:
         ) from None
 
 
+def parse_either(name: str, data: bytes, what: str) -> Any:
+    """The message of class `name` with these bytes, which may be its text form.
+
+    Raises:
+        ModelFileError: the bytes are neither.
+    """
+    try:
+        return parse(name, data, what)
+    except ModelFileError:
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            text = ""
+        if "{" not in text:
+            raise
+        return parse_text(name, text, what)
+
+
 def parse_text(name: str, text: str, what: str) -> Any:
     """The message of class `name` with this text form (.pbtxt).
 

@@ -124,7 +124,7 @@ def _copy(data: bytes, at: int, out: bytearray) -> int:
     else:
         length, extra, offset = (tag >> 2) + 1, 2 if kind == 2 else 4, 0
     offset |= int.from_bytes(data[at : at + extra], "little")
-    if not 0 < offset <= len(out):
+    if not 0 < offset <= len(out) or at + extra > len(data):
         raise broken("the index of the checkpoint has a compressed block that is altered")
     for _ in range(length):
         out.append(out[-offset])

@@ -1393,6 +1393,29 @@ def control_flow() -> None:
             f32(3),
         )
         case(
+            f"while step {t}",
+            lambda a: v1.while_loop(lambda i, x: i < 5, lambda i, x: (i + 2, x * 1.5 + a), [0, a])[
+                1
+            ],
+            f32(3),
+        )
+        case(
+            f"while tests {t}",
+            lambda a: v1.while_loop(
+                lambda i, j, x: tf.logical_and(i < 6, j <= 3),
+                lambda i, j, x: (i + 1, j + 1, x + a),
+                [0, 0, a],
+            ),
+            f32(3),
+        )
+        case(
+            f"while greater {t}",
+            lambda a: v1.while_loop(
+                lambda i, x: tf.shape(a)[0] > i, lambda i, x: (1 + i, x + a), [1, a]
+            ),
+            f32(4),
+        )
+        case(
             f"while data {t}",
             lambda a: v1.while_loop(
                 lambda x: tf.reduce_sum(x) < 100, lambda x: x * 2, [tf.abs(a) + 1]

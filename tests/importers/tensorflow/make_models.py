@@ -106,12 +106,34 @@ def meta_graph(folder: Path, build: Callable[..., Any], *shape: int) -> None:
         session.run(v1.variables_initializer(
             [v for v in v1.global_variables() if "Momentum" in v.name]))  # fmt: skip
         first = session.run(logits, {features: x[0]})
-        losses = [session.run([train, loss], {features: a, labels: b})[1] for a, b in zip(x, y)]
+        losses = [
+            session.run([train, loss], {features: a, labels: b})[1]
+            for a, b in zip(x, y, strict=True)
+        ]
         after = {
             v.op.name: session.run(v) for v in v1.global_variables() if "Momentum" not in v.name
         }
     arrays = {f"after_{name.replace('/', '__')}": value for name, value in after.items()}
     np.savez(folder / "results.npz", x=x, y=y, first=first, losses=losses, **arrays)
+
+
+def partitioned(folder: Path) -> None:
+    """A checkpoint with a variable in three parts, and other dtypes."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        parts = v1.fixed_size_partitioner(3)
+        table = np.arange(70, dtype=np.float32).reshape(7, 10)
+
+        def start(shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
+            first = partition_info.var_offset[0]
+            return tf.constant(table[first : first + shape[0]])
+
+        v1.get_variable("table", [7, 10], initializer=start, partitioner=parts)
+        v1.get_variable("half", initializer=tf.constant([1.5, -2.0], tf.bfloat16))
+        v1.get_variable("words", initializer=tf.constant(["a", "long " * 50, ""]))
+        v1.get_variable("step", initializer=tf.constant(7, tf.int64))
+        session.run(v1.global_variables_initializer())
+        folder.mkdir()
+        v1.train.Saver().save(session, str(folder / "model"), write_meta_graph=False)
 
 
 L = keras.layers
@@ -183,6 +205,7 @@ def old_models() -> None:
     root = Path(sys.argv[1])
     meta_graph(root / "lstm", lstm, 5, 3)
     meta_graph(root / "resnet", resnet, 6, 6, 2)
+    partitioned(root / "partitioned")
 
 
 if __name__ == "__main__":

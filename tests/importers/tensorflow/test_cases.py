@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,17 +24,17 @@ GROUPS = [
 LOOSE = {"FFT3D": 3e-5, "MatrixSquareRoot": 1e-4, "IsInf": 0.0}
 # Old names of operators, references, and what only TensorFlow's optimiser makes: TensorFlow of
 # today makes no such graphs. Summaries are no results.
-WITHOUT_CASE = frozenset(
-    """
-    BatchNormWithGlobalNormalization TopK _FusedConv2D _FusedMatMul _FusedDepthwiseConv2dNative
-    _FusedBatchNormEx ApplyAdagradV2 ApplyKerasMomentum BatchCholesky BatchMatrixBandPart
-    BatchMatrixDiag BatchMatrixDiagPart BatchMatrixSetDiag BatchMatrixTriangularSolve BatchSvd
-    HashTable InitializeTable InitializeTableV2 LookupTableFind LookupTableImport LookupTableSize
-    RandomPoisson Variable RefEnter RefExit RefIdentity RefMerge RefSwitch ControlTrigger
-    AudioSummary AudioSummaryV2 HistogramSummary ImageSummary MergeSummary ScalarSummary
-    TensorSummary TensorSummaryV2 WriteSummary WriteScalarSummary
-    """.split()
-)
+WITHOUT_CASE = {
+    "BatchNormWithGlobalNormalization", "TopK", "_FusedConv2D", "_FusedMatMul",
+    "_FusedDepthwiseConv2dNative", "_FusedBatchNormEx", "ApplyAdagradV2",
+    "ApplyKerasMomentum", "BatchCholesky", "BatchMatrixBandPart", "BatchMatrixDiag",
+    "BatchMatrixDiagPart", "BatchMatrixSetDiag", "BatchMatrixTriangularSolve", "BatchSvd",
+    "HashTable", "InitializeTable", "InitializeTableV2", "LookupTableFind",
+    "LookupTableImport", "LookupTableSize", "RandomPoisson", "Variable", "RefEnter",
+    "RefExit", "RefIdentity", "RefMerge", "RefSwitch", "ControlTrigger", "AudioSummary",
+    "AudioSummaryV2", "HistogramSummary", "ImageSummary", "MergeSummary", "ScalarSummary",
+    "TensorSummary", "TensorSummaryV2", "WriteSummary", "WriteScalarSummary",
+}  # fmt: skip
 
 
 def added(case: Case) -> tuple[dict[Any, Any], list[Any]]:
@@ -103,3 +105,12 @@ def test_assignments_change_the_variables_as_in_tensorflow(name: str) -> None:
     assert graph.updates
     for name, variable in graph.variables.items():
         np.testing.assert_allclose(session.get(variable), case.after[name], rtol=1e-5, atol=1e-6)
+
+
+def test_the_page_of_operators_is_that_of_the_rules() -> None:
+    place = Path(gc.__file__).parents[1] / "docs" / "make_tensorflow_ops.py"
+    spec = importlib.util.spec_from_file_location("make_tensorflow_ops", place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.page(), "run python docs/make_tensorflow_ops.py"

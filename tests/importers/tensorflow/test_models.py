@@ -11,7 +11,8 @@ import optax
 import pytest
 
 import graphc as gc
-from graphc.errors import ModelImportError, UnknownNameError
+from graphc.errors import ModelFileError, ModelImportError, UnknownNameError
+from graphc.train.tensorflow import sstable
 
 HERE = Path(__file__).parent
 
@@ -85,6 +86,37 @@ def test_a_checkpoint_is_read_without_its_graph(models: Path) -> None:
     by_name = gc.train.read_tf_checkpoint(models / "recurrent" / "variables" / "variables")
     assert all("/.ATTRIBUTES/" in key for key in by_key if key != "_CHECKPOINTABLE_OBJECT_GRAPH")
     assert "bidirectional/forward_lstm/lstm_cell/kernel" in by_name
+
+
+def test_partitioned_variables_strings_and_narrow_floats_of_a_checkpoint(models: Path) -> None:
+    arrays = gc.train.read_tf_checkpoint(models / "partitioned")  # by the file "checkpoint"
+    np.testing.assert_array_equal(arrays["table"], np.arange(70.0).reshape(7, 10))
+    assert arrays["words"].tolist() == [b"a", b"long " * 50, b""]
+    assert arrays["half"].dtype.name == "bfloat16" and arrays["half"].tolist() == [1.5, -2.0]
+    assert (arrays["step"], arrays["step"].dtype) == (7, np.int64)
+
+
+def test_blocks_of_a_checkpoint_may_be_compressed() -> None:
+    # A literal, a copy of 4 bytes 4 back, a copy of 8 bytes 2 back: the three kinds of Snappy.
+    data = bytes([17, 4 << 2, *b"hello", 0b00001, 4, 7 << 2 | 2, 2, 0])
+    assert sstable.decompressed(data) == b"helloello" + b"lo" * 4
+    for broken in (data[:-1], bytes([3, 0, 65, 0b00001, 9]), b"\xff" * 6):
+        with pytest.raises(ModelFileError):
+            sstable.decompressed(broken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["recurrent", "transformer", "images"])
+def test_a_saved_model_trains_on(models: Path, name: str) -> None:
+    wanted = np.load(models / name / "results.npz")
+    model = gc.from_saved_model(models / name)
+    with gc.Graph() as graph:
+        y = model(gc.constant(wanted["x"]))
+        loss = gc.mean(gc.square(y - wanted["y"][::-1]))
+        train = gc.minimize(loss, optax.adam(1e-3))
+    session = gc.Session(graph)
+    losses = [session.run([loss, train])[0] for _ in range(20)]
+    assert losses[-1] < 0.97 * losses[0]
 
 
 def test_a_graph_without_its_checkpoint_names_all_variables(models: Path, tmp_path: Path) -> None:

@@ -211,3 +211,14 @@ def test_a_summary_does_not_matter(graph: Any) -> None:
     node(graph, "HistogramSummary", "tag", x)
     node(graph, "Square", x, "^HistogramSummary", name="y")
     np.testing.assert_array_equal(run(graph, "y", x=X[0]), X[0] ** 2)
+
+
+def test_missing_operators_and_refused_arguments_are_in_one_error(graph: Any) -> None:
+    x = placeholder(graph, 2, 4)
+    node(graph, "Foo", x)
+    node(graph, "Reshape", x, node(graph, "Cast", x, name="sizes"))
+    graph.node[-2].attr["DstT"].type = 3
+    with pytest.raises(ModelImportError, match="2 operators") as error:
+        gc.from_graphdef(graph, ["Foo", "Reshape"])
+    text = str(error.value)
+    assert "Foo is not imported" in text and "Reshape needs a constant for a shape" in text

@@ -21,7 +21,7 @@ FAMILY = Family()
 
 def _dtype(call: Call) -> DType:
     value = call.attr("dtype")
-    return np.dtype(np.float32) if value is None else value.dtype  # type: ignore[no-any-return]
+    return np.dtype(np.float32) if value is None else value.dtype
 
 
 @FAMILY.rule("RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2", kinds="dv*")

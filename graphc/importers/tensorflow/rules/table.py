@@ -85,10 +85,18 @@ class _Tables:
 TABLES = _Tables()
 
 
-def imported_operators() -> list[str]:
-    """The names of the operators that are imported, sorted."""
-    structure = ("Placeholder", "Const", "NextIteration", "RefNextIteration")
-    return sorted({*RULES, *SPECIAL, *structure})
+def operators_by_family() -> dict[str, list[str]]:
+    """The names of the operators that are imported, by the first words of their file."""
+    found = {
+        (family.__doc__ or "").partition(".")[0].replace("\n", " "): sorted(family.FAMILY.rules)
+        for family in FAMILIES
+    }
+    found["Control flow, functions, and what computes nothing"] = sorted(
+        {*SPECIAL, "NextIteration", "RefNextIteration", "LoopCond"}
+    )
+    found["At import only"] = sorted(host.HOST.keys() - RULES.keys())
+    found["Cut off: their results are inputs"] = sorted(CUT)
+    return found
 
 
 def output_index(op: str, argument: str) -> int | None:
