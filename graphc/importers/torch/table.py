@@ -7,6 +7,7 @@ from typing import Final
 
 from graphc.importers.torch.call import Rule
 from graphc.importers.torch.families import (
+    activations,
     attention,
     control,
     convolutions,
@@ -25,7 +26,7 @@ from graphc.importers.torch.families import (
 )
 
 _FAMILIES: Final = (
-    *(attention, control, convolutions, creation, detection, elementwise, indexing),
+    *(activations, attention, control, convolutions, creation, detection, elementwise, indexing),
     *(losses, matrices, normalization, randoms, reductions, resizing, shapes, sizes),
 )
 

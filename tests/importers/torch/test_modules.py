@@ -161,6 +161,29 @@ def test_branches_and_loops() -> None:
         np.testing.assert_array_equal(got, Branch()(x).numpy())
 
 
+def test_groups_of_rows_and_their_counts() -> None:
+    """As a mixture of experts has them."""
+
+    class Experts(nn.Module):
+        def forward(self, x: Any, w: Any, groups: Any) -> Any:
+            counts = torch.histc(groups.float(), bins=3, min=0, max=2)
+            ends = counts.cumsum(0).to(torch.int32)
+            return counts, torch._grouped_mm(x, w, ends)
+
+    groups = torch.tensor([0, 0, 2, 2, 2])
+    x, w = torch.randn(5, 8).bfloat16(), torch.randn(3, 8, 16).bfloat16()
+    alone = gc.from_torch(Experts(), (x, w, groups)).to_graph()
+    feeds = [np.asarray(x.float()), np.asarray(w.float()), groups.numpy()]
+    feeds = [f.astype(t.dtype) for f, t in zip(feeds, alone.inputs.values(), strict=True)]
+    with gc.Session(alone.graph) as session:
+        counts, rows = session.run(
+            list(alone.outputs.values()), dict(zip(alone.inputs.values(), feeds, strict=True))
+        )
+    np.testing.assert_array_equal(counts, [2, 0, 3])
+    want = torch.cat([x[:2].float() @ w[0].float(), x[2:].float() @ w[2].float()])
+    np.testing.assert_allclose(np.asarray(rows, np.float32), want.numpy(), rtol=0.02, atol=0.05)
+
+
 def test_sizes_are_computed_with_their_names() -> None:
     class Sizes(nn.Module):
         def forward(self, x: Any) -> Any:

@@ -11,10 +11,9 @@ from graphc import ops
 from graphc.importers.torch.call import Call, Rule
 from graphc.importers.torch.dtypes import dtype_of
 from graphc.ir.node import Tensor
-from graphc.ops.elementwise import activation
 
 
-def _unary(function: Callable[[Any], Any]) -> Rule:
+def unary(function: Callable[[Any], Any]) -> Rule:
     """A function of one tensor, computed in the dtype of the result if that is floating."""
 
     def rule(call: Call, x: Any) -> Any:
@@ -149,79 +148,6 @@ def _shift(function: Callable[[Any, Any], Any]) -> Rule:
     return lambda call, x, y: function(call.own(x), call.own(y))
 
 
-# -- activations -----------------------------------------------------------------------------
-
-
-def _gelu(call: Call, x: Any, *, approximate: str = "none") -> Any:
-    return activation.gelu(x, approximate=approximate == "tanh")
-
-
-def _leaky(call: Call, x: Any, slope: float = 0.01) -> Any:
-    return activation.leaky_relu(x, slope)
-
-
-def _elu(call: Call, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    negative = alpha * ops.expm1(ops.minimum(x, 0) * input_scale)
-    return scale * ops.where(x > 0, x, negative)
-
-
-def _selu(call: Call, x: Any) -> Any:
-    return _elu(call, x, 1.6732632423543772, 1.0507009873554805)
-
-
-def _celu(call: Call, x: Any, alpha: float = 1.0) -> Any:
-    return ops.maximum(x, 0) + ops.minimum(alpha * ops.expm1(x / alpha), 0)
-
-
-def _softplus(call: Call, x: Any, beta: float = 1, threshold: float = 20) -> Any:
-    soft = ops.softplus(x * beta) / beta
-    return ops.where(x * beta > threshold, x, soft)
-
-
-def _hardtanh(call: Call, x: Any, low: float = -1, high: float = 1) -> Any:
-    return ops.clip(x, low, high)
-
-
-def _prelu(call: Call, x: Any, weight: Any) -> Any:
-    if weight.ndim == 1 and weight.shape != (1,) and x.ndim > 1:
-        weight = ops.reshape(weight, (weight.shape[0], *(1,) * (x.ndim - 2)))
-    return ops.where(x > 0, x, weight * x)
-
-
-def _threshold(call: Call, x: Any, threshold: float, value: float) -> Any:
-    return ops.where(x > threshold, x, call.tensor(value, call.dtype))
-
-
-def _softshrink(call: Call, x: Any, lambd: float = 0.5) -> Any:
-    return ops.where(x > lambd, x - lambd, ops.where(x < -lambd, x + lambd, ops.zeros_like(x)))
-
-
-def _hardshrink(call: Call, x: Any, lambd: float = 0.5) -> Any:
-    return ops.where(ops.abs(x) > lambd, x, ops.zeros_like(x))
-
-
-def _softmax(function: Callable[..., Any]) -> Rule:
-    def rule(call: Call, x: Any, dim: int, half_to_float: Any = None, dtype: Any = None) -> Any:
-        wide = call.own(x)
-        return function(wide, axis=dim) if wide.ndim else ops.ones_like(wide)
-
-    return rule
-
-
-def _glu(call: Call, x: Any, dim: int = -1) -> Any:
-    a, b = ops.split(x, 2, axis=dim)
-    return a * ops.sigmoid(b)
-
-
-def _logit(call: Call, x: Any, eps: float | None = None) -> Any:
-    x = call.own(x)
-    return ops.logit(x if eps is None else ops.clip(x, eps, 1 - eps))
-
-
-def _hardsigmoid(call: Call, x: Any) -> Any:
-    return ops.clip(x + 3, 0, 6) / 6
-
-
 def _to_dtype(call: Call, x: Any, dtype: Any, *rest: Any, **options: Any) -> Any:
     return ops.cast(call.tensor(x), dtype_of(dtype))
 
@@ -263,34 +189,26 @@ _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     "expm1": ops.expm1,
     "floor": ops.floor,
     "frac": lambda x: x - ops.trunc(x),
-    "hardswish": lambda x: x * ops.clip(x + 3, 0, 6) / 6,
     "i0": ops.i0,
     "lgamma": ops.gammaln,
     "log": ops.log,
     "log10": ops.log10,
     "log1p": ops.log1p,
     "log2": ops.log2,
-    "log_sigmoid": lambda x: -ops.softplus(-x),
-    "mish": lambda x: x * ops.tanh(ops.softplus(x)),
     "neg": ops.negative,
     "positive": lambda x: x,
     "rad2deg": ops.rad2deg,
     "reciprocal": ops.reciprocal,
-    "relu": activation.relu,
-    "relu6": lambda x: ops.clip(x, 0, 6),
     "round": ops.rint,
     "rsqrt": ops.rsqrt,
     "sgn": ops.sign,
-    "sigmoid": ops.sigmoid,
     "sign": ops.sign,
-    "silu": activation.silu,
     "sin": ops.sin,
     "sinc": ops.sinc,
     "sinh": ops.sinh,
     "sqrt": ops.sqrt,
     "square": ops.square,
     "tan": ops.tan,
-    "tanh": ops.tanh,
     "trunc": ops.trunc,
 }
 _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -345,7 +263,7 @@ def _all_overloads(name: str, rule: Rule, *overloads: str) -> dict[str, Rule]:
 
 
 RULES: Final[dict[str, Rule]] = {
-    **{f"aten.{name}.default": _unary(function) for name, function in _UNARY.items()},
+    **{f"aten.{name}.default": unary(function) for name, function in _UNARY.items()},
     **{
         f"aten.{name}.{overload}": _binary(function)
         for name, function in _BINARY.items()
@@ -380,15 +298,12 @@ RULES: Final[dict[str, Rule]] = {
     **_all_overloads("to", _to, "dtype", "dtype_layout", "device", "other", "prim_Device"),
     "aten._assert_tensor_metadata.default": lambda call, *args, **options: None,
     "aten._conj.default": lambda call, x: ops.conj(x),
-    "aten._log_softmax.default": _softmax(activation.log_softmax),
-    "aten._softmax.default": _softmax(activation.softmax),
     "aten._to_copy.default": _to,
     "aten.addcdiv.default": _addcdiv,
     "aten.addcmul.default": _addcmul,
     "aten.alias.default": _same(lambda x: x),
     "aten.angle.default": _same(ops.angle),
     "aten.bitwise_not.default": _bitwise_not,
-    "aten.celu.default": _celu,
     "aten.clamp_max.default": lambda call, x, high: ops.minimum(x, call.own(high)),
     "aten.clamp_min.default": lambda call, x, low: ops.maximum(x, call.own(low)),
     "aten.clone.default": _same(lambda x: x),
@@ -396,36 +311,21 @@ RULES: Final[dict[str, Rule]] = {
     "aten.contiguous.default": _same(lambda x: x),
     "aten.copy.default": lambda call, x, source, *rest: ops.broadcast_to(call.own(source), x.shape),
     "aten.detach.default": _same(ops.stop_gradient),
-    "aten.elu.default": _elu,
-    "aten.gelu.default": _gelu,
-    "aten.glu.default": _glu,
-    "aten.hardshrink.default": _hardshrink,
-    "aten.hardsigmoid.default": _hardsigmoid,
-    "aten.hardtanh.default": _hardtanh,
     "aten.imag.default": _same(ops.imag),
     "aten.isclose.default": _isclose,
     "aten.isfinite.default": _same(ops.isfinite),
     "aten.isinf.default": _same(ops.isinf),
     "aten.isnan.default": _same(ops.isnan),
-    "aten.leaky_relu.default": _leaky,
     "aten.lift_fresh_copy.default": _same(lambda x: x),
-    "aten.log_softmax.int": _softmax(activation.log_softmax),
     "aten.logical_and.default": _as_bool(ops.logical_and),
     "aten.logical_not.default": _as_bool(ops.logical_not),
     "aten.logical_or.default": _as_bool(ops.logical_or),
     "aten.logical_xor.default": _as_bool(ops.logical_xor),
-    "aten.logit.default": _logit,
     "aten.nan_to_num.default": _nan_to_num,
     "aten.polar.default": _polar,
-    "aten.prelu.default": _prelu,
     "aten.real.default": _same(ops.real),
     "aten.round.decimals": lambda call, x, *, decimals: ops.round(x, decimals),
-    "aten.selu.default": _selu,
     "aten.signbit.default": _same(ops.signbit),
-    "aten.softmax.int": _softmax(activation.softmax),
-    "aten.softplus.default": _softplus,
-    "aten.softshrink.default": _softshrink,
-    "aten.threshold.default": _threshold,
     "aten.type_as.default": _to,
     "aten.view_as_complex.default": _view_as_complex,
     "aten.view_as_real.default": _view_as_real,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.torch.call import Call, Rule
+from graphc.importers.torch.call import Call, Refused, Rule
 from graphc.ops import linalg
 
 
@@ -60,6 +60,17 @@ def _cosine(call: Call, a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     return ops.reduce_sum(a * b, axis=dim)
 
 
+def _grouped(
+    call: Call, x: Any, w: Any, ends: Any = None, bias: Any = None, out_dtype: Any = None
+) -> Any:
+    """Rows of x [rows, in] times the matrix [in, out] of their group; `ends` says where each group
+    ends."""
+    if ends is None or x.ndim != 2 or bias is not None:
+        raise Refused("is supported for rows in groups only")
+    starts = ops.concatenate([ops.zeros((1,), ends.dtype), ends[:-1]])
+    return ops.ragged_dot(x, w, ops.cast(ends - starts, "int32"))
+
+
 def _plain(function: Callable[..., Any]) -> Rule:
     return lambda call, *args, **options: function(*args)
 
@@ -70,6 +81,8 @@ def _cross(call: Call, a: Any, b: Any, dim: int = -1) -> Any:
 
 RULES: Final[dict[str, Rule]] = {
     "aten._cdist_forward.default": _distance,
+    "aten._grouped_mm.default": _grouped,
+    "transformers.grouped_mm_fallback.default": _grouped,
     "aten.addbmm.default": lambda call, c, a, b, beta=1, alpha=1: _scaled(
         call, c, ops.reduce_sum(ops.matmul(a, b), axis=0), beta, alpha
     ),

@@ -162,6 +162,16 @@ def _median(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
     return found if keepdim else tuple(ops.squeeze(t, axis) for t in found)
 
 
+def _histogram(call: Call, x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
+    if low == high:
+        raise Refused("without limits depends on values")
+    x = ops.ravel(x)
+    inside = ops.logical_and(x >= low, x <= high)
+    place = ops.minimum(ops.floor((x - low) * bins / (high - low)), bins - 1)
+    counted = ops.where(inside, ops.cast(place, "int32"), ops.constant(bins))
+    return ops.reduce_sum(ops.one_hot(counted, bins, call.dtype), axis=0)
+
+
 def _unknown_size(call: Call, *args: Any, **options: Any) -> Any:
     raise Refused("has a result whose size depends on values, and XLA compiles for known sizes")
 
@@ -206,6 +216,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.cummin.default": _cumextreme(ops.cummin, False),
     "aten.cumprod.default": _cumulative(ops.cumprod),
     "aten.cumsum.default": _cumulative(ops.cumsum),
+    "aten.histc.default": _histogram,
     "aten.logcumsumexp.default": _cumulative(ops.cumlogsumexp),
     "aten.logsumexp.default": _reduced(ops.logsumexp),
     "aten.max.default": _reduced(ops.reduce_max),
