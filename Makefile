@@ -6,8 +6,9 @@ PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadgroup
 FAST ?= not slow and not gpu_compile
 SLOW ?= slow
 CUDA_VENV ?= .venv-cuda
+TORCH ?= torch>=2.6
 
-.PHONY: demo demo-gpu cluster-demo test test-slow test-all test-gpu-compile attack lint docs bench clean
+.PHONY: demo demo-gpu cluster-demo test test-slow test-all test-large test-gpu-compile attack lint docs bench clean
 .SECONDARY:
 
 demo: $(VENV)/.installed-examples
@@ -22,6 +23,11 @@ test-slow: $(VENV)/.installed-test
 	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m "$(SLOW)"
 
 test-all: test test-slow
+
+# What needs PyTorch and Ray, which it installs: together several GB, if PyTorch comes with CUDA.
+test-large: $(VENV)/.installed-test
+	$(VENV)/bin/python -m pip install --quiet '$(TORCH)' 'ray>=2.40'
+	RAY_AUTH_MODE=disabled $(VENV)/bin/python -m pytest $(PYTEST_FLAGS) tests/importers/torch tests/cluster/parameter_servers
 
 # Compiles for GPUs that are not here: downloads JAX's CUDA libraries (5.5 GB) when it first runs.
 test-gpu-compile:

@@ -18,6 +18,7 @@ GUIDE = sorted(f"guide/{path.stem}" for path in (ROOT / "docs" / "guide").glob("
 PAGES = (*FOR_NEWCOMERS, *GUIDE, "devices", "architecture", "gpu", "passes", "reliability")
 SLOW = [pytest.mark.slow, pytest.mark.one_jax]
 FOREIGN = "guide/jax-libraries"  # needs packages: a test for each section
+WITHOUT_CODE = ("guide/import-torch",)  # needs PyTorch: tests/importers/torch runs the same
 LONG_GUIDE = ("estimators", "saving", "serving-sessions", "training", "training-loop", "tuning")
 LONG = ("devices", *(f"guide/{name}" for name in LONG_GUIDE))
 NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the extra `cuda`")
@@ -31,7 +32,7 @@ NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the ex
         *(
             pytest.param(f"docs/{name}.md", marks=SLOW if name in LONG else [])
             for name in (*GUIDE, "devices")
-            if name != FOREIGN
+            if name not in (FOREIGN, *WITHOUT_CODE)
         ),
         pytest.param("docs/gpu.md", marks=[pytest.mark.gpu_compile, NEEDS_CUDA]),
     ],
