@@ -13,6 +13,7 @@ import numpy as np
 
 from graphc.importers.onnx.call import Call, Refused
 from graphc.importers.onnx.values import Array, Value, is_dims, is_known, plain
+from graphc.ir.dims import DimExpr
 
 # These draw random numbers, have bodies, or only rename values.
 _NEVER: Final = frozenset(
@@ -43,7 +44,7 @@ def compute(call: Call, node: Any, domain: str) -> list[Value] | None:
     """The results of a node; None if it has to be a node of the graph."""
     rule = _ON_SIZES.get(call.op) if domain == "" else None
     arrays = [v for v in call.inputs if v is not None]
-    small = all(isinstance(a, np.ndarray) and a.dtype.kind in "iO" for a in arrays)
+    small = all(isinstance(a, np.ndarray) and a.dtype.kind in "biO" for a in arrays)
     if rule is not None and small:
         try:
             found = rule(call)
@@ -110,6 +111,26 @@ def _elementwise(function: Callable[..., Any]) -> Callable[[Call], Any]:
     return rule
 
 
+def _equal(call: Call) -> Any:
+    """Whether sizes are equal, where that does not depend on named ones: a named size is never
+    negative."""
+    a, b = np.broadcast_arrays(_array(call, 0), _array(call, 1))
+    found = [_same(x, y) for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True)]
+    return None if None in found else np.array(found, bool).reshape(a.shape)
+
+
+def _same(a: Any, b: Any) -> bool | None:
+    if bool(a == b):
+        return True
+    named = [v for v in (a, b) if isinstance(v, DimExpr)]
+    numbers = [v for v in (a, b) if not isinstance(v, DimExpr)]
+    return False if not named or any(v < 0 for v in numbers) else None
+
+
+def _where(call: Call) -> Any:
+    return np.where(call.need(0, "the condition"), _array(call, 1), _array(call, 2))
+
+
 def _gather(call: Call) -> Any:
     indices = call.need(1, "the indices").astype(np.int64)
     return np.take(_array(call, 0), indices, axis=call.attr("axis", 0))
@@ -169,6 +190,7 @@ _ON_SIZES: Final[dict[str, Callable[[Call], Any]]] = {
     "Concat": lambda call: np.concatenate(
         [np.asarray(v).astype(object) for v in call.inputs], call.attr("axis", 0)
     ),
+    "Equal": _equal,
     "Gather": _gather,
     "Identity": lambda call: _array(call, 0),
     "ReduceProd": _product,
@@ -176,4 +198,5 @@ _ON_SIZES: Final[dict[str, Callable[[Call], Any]]] = {
     "Slice": _slice,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
+    "Where": _where,
 }

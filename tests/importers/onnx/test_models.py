@@ -74,6 +74,32 @@ def test_sizes_stay_named_and_weights_have_their_names() -> None:
     assert gc.from_onnx(proto, sizes={"batch": 4}).inputs["images"].shape[0] == 4
 
 
+def test_an_expansion_as_torch_exports_it() -> None:
+    """Sizes of -1 mean those of the operand: `where(wanted == -1, ones, wanted)` over shapes."""
+    weights = {
+        "token": RNG.normal(size=(1, 1, 3)).astype(np.float32),
+        "zero": np.array([0]),
+        "rest": np.array([-1, -1]),
+        "rank": np.array([3]),
+        "minus": np.array(-1),
+    }
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape zero", "count"),
+        node("Concat", "count rest", "wanted", axis=0),
+        node("ConstantOfShape", "rank", "ones", value=helper.make_tensor("o", 7, [1], [1])),
+        node("Mul", "ones minus", "all_minus"),
+        node("Equal", "wanted all_minus", "absent"),
+        node("Where", "absent ones wanted", "full"),
+        node("Expand", "token full", "tokens"),
+        node("Concat", "tokens x", "y", axis=1),
+    ]
+    x = RNG.normal(size=(2, 4, 3)).astype(np.float32)
+    proto = model(nodes, {"x": x}, ["y"], weights, shapes={"x": ["batch", 4, 3]})
+    check(proto, {"x": x})
+    assert str(gc.from_onnx(proto).to_graph().outputs["y"].shape[0]) == "batch"
+
+
 def test_a_model_is_trained_saved_and_loaded(tmp_path: Path) -> None:
     digits = load_digits()
     x, y = (digits.images / 16).astype(np.float32), digits.target.astype(np.int32)
