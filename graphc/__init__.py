@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.config import CompileOptions as CompileOptions
     from graphc.data import Bucketing as Bucketing
     from graphc.exporters.safetensors import to_safetensors as to_safetensors
+    from graphc.exporters.stablehlo import to_stablehlo as to_stablehlo
     from graphc.importers.core.model import ImportedModel as ImportedModel
     from graphc.importers.core.model_graph import ModelGraph as ModelGraph
     from graphc.importers.onnx import from_onnx as from_onnx
@@ -93,6 +94,7 @@ _NAMES: Final[dict[str, str]] = {
     "config": "CompileOptions",
     "data": "Bucketing",
     "exporters.safetensors": "to_safetensors",
+    "exporters.stablehlo": "to_stablehlo",
     "importers.core.model": "ImportedModel",
     "importers.core.model_graph": "ModelGraph",
     "importers.onnx": "from_onnx",

@@ -41,7 +41,7 @@ INNER_ORDERS = {
         "<- iterator <- pipeline <- readers"
     ),
     "importers": "core <- onnx, stablehlo, tensorflow, torch, weights",
-    "exporters": "core <- safetensors",
+    "exporters": "core <- safetensors, stablehlo",
     "serving": (
         "config_checks <- config, failures <- protocol, batching <- models <- endpoints, streams "
         "<- transports <- client_sessions <- server, client"
