@@ -51,6 +51,8 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.divergence.records import Record as Record
     from graphc.divergence.result import Comparison as Comparison
     from graphc.divergence.runs import Run as Run
+    from graphc.exporters.safetensors import to_safetensors as to_safetensors
+    from graphc.exporters.stablehlo import to_stablehlo as to_stablehlo
     from graphc.importers.core.model import ImportedModel as ImportedModel
     from graphc.importers.core.model_graph import ModelGraph as ModelGraph
     from graphc.importers.files import import_model as import_model
@@ -110,6 +112,8 @@ _NAMES: Final[dict[str, str]] = {
     "divergence.records": "Record",
     "divergence.result": "Comparison",
     "divergence.runs": "Run",
+    "exporters.safetensors": "to_safetensors",
+    "exporters.stablehlo": "to_stablehlo",
     "importers.core.model": "ImportedModel",
     "importers.core.model_graph": "ModelGraph",
     "importers.files": "import_model",

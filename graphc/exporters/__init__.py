@@ -1,0 +1,1 @@
+"""Graphs and their variables in the formats of other frameworks."""

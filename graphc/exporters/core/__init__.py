@@ -1,0 +1,1 @@
+"""What all exporters use: files that are written as a whole."""

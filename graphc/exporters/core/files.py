@@ -1,0 +1,36 @@
+"""Files that appear complete or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from graphc.errors import ModelExportError
+from graphc.ir.source import current_source
+
+
+def write(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes a file next to `path`, then renames it. Readers see either the old or the new file.
+
+    Raises:
+        ModelExportError: the folder does not exist or cannot be written, or the disk is full.
+    """
+    try:
+        target = Path(path)
+        aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+        try:
+            with open(aside, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, target)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError, TypeError) as error:  # ValueError: the name has a null character
+        raise ModelExportError(
+            f"cannot write {path!r}: {getattr(error, 'strerror', None) or error}",
+            source=current_source(),
+            hint="give the path of a file in a folder that exists and can be written",
+        ) from error
