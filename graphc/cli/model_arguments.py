@@ -72,11 +72,11 @@ def add_import_arguments(parser: Parser) -> None:
     """Imports a model of another framework and writes it as an artifact, for graphc run and serve.
 
     graphc import resnet50.onnx -o resnet50.gcx --validate
-    graphc import bert.pt2 --trainable "classifier.*"
+    graphc import bert.onnx --trainable "classifier.*"
     graphc import program.mlir
     graphc import saved_model_folder --signature serving_default
 
-    The format is that of the file: .onnx, .pt2, .pb, .pbtxt, .meta, .mlir, .stablehlo, .jax, or the
+    The format is that of the file: .onnx, .pb, .pbtxt, .meta, .mlir, .stablehlo, .jax, or the
     folder of a SavedModel.
     """
     parser.set_defaults(module="import_model")

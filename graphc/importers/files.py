@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -35,9 +34,6 @@ class Format(NamedTuple):
 
 ONNX: Final = Format(
     "ONNX", "graphc.importers.onnx.entry", "from_onnx", frozenset({"trainable", "sizes", "name"})
-)
-PT2: Final = Format(
-    "torch.export", "graphc.importers.torch.entry", "from_torch", frozenset({"trainable", "name"})
 )
 GRAPHDEF: Final = Format(
     "GraphDef",
@@ -72,22 +68,21 @@ _SUFFIXES: Final[Mapping[str, Format]] = {
     ".onnx": ONNX,
     ".pb": GRAPHDEF,
     ".pbtxt": GRAPHDEF,
-    ".pt2": PT2,
     ".stablehlo": STABLEHLO,
 }
+# torch.export.load unpickles parts of a .pt2 file, and evaluates texts in it.
+_OF_TORCH: Final = (
+    "is of PyTorch, which executes code from the file when it loads it",
+    "in Python, load it yourself if you trust it: gc.from_torch(torch.export.load(path))",
+)
 _OTHERS: Final[Mapping[str, tuple[str, str]]] = {
     ".gguf": ("has weights, and no model", "gc.read_gguf(path) reads them"),
     ".gcx": ("is an artifact of graphc", "gc.load(path) loads it"),
     ".keras": ("is of Keras", "model.export(folder) writes a SavedModel, which is imported"),
     ".h5": ("is of Keras", "model.export(folder) writes a SavedModel, which is imported"),
-    ".pt": (
-        "is a pickle of torch, which is never executed",
-        "torch.export.save(torch.export.export(module, args), 'model.pt2') writes what is imported",
-    ),
-    ".pth": (
-        "is a pickle of torch, which is never executed",
-        "torch.export.save(torch.export.export(module, args), 'model.pt2') writes what is imported",
-    ),
+    ".pt": _OF_TORCH,
+    ".pt2": _OF_TORCH,
+    ".pth": _OF_TORCH,
     ".safetensors": ("has weights, and no model", "gc.read_safetensors(path) reads them"),
     ".tflite": ("is of TensorFlow Lite", "import the SavedModel that it was made from"),
 }
@@ -107,7 +102,6 @@ def import_model(
     | file | importer |
     |---|---|
     | .onnx | `gc.from_onnx` |
-    | .pt2 (of `torch.export.save`) | `gc.from_torch` |
     | .pb, .pbtxt | `gc.from_graphdef` |
     | .meta | `gc.from_meta_graph` |
     | a folder with saved_model.pb | `gc.from_saved_model` |
@@ -179,8 +173,6 @@ def format_of(path: str | os.PathLike[str]) -> Format:
         return _SUFFIXES[suffix]
     if start.startswith(_BYTECODE) or b"stablehlo" in start or b"func.func" in start:
         return STABLEHLO
-    if zipfile.is_zipfile(file):
-        return PT2
     raise _refused(
         file,
         "is of no format that is known",

@@ -12,7 +12,7 @@ import numpy as np
 
 from graphc.errors import MissingExtraError
 from graphc.importers.core.model import ImportedModel
-from graphc.importers.files import GRAPHDEF, ONNX, PT2, SAVED_MODEL, STABLEHLO, Format
+from graphc.importers.files import GRAPHDEF, ONNX, SAVED_MODEL, STABLEHLO, Format
 from graphc.runtime.session import Session
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +30,6 @@ def original_of(
     """
     makers: Mapping[Format, Callable[[str, ImportedModel], tuple[str, Original]]] = {
         ONNX: _onnx,
-        PT2: _torch,
         SAVED_MODEL: _saved_model,
         GRAPHDEF: _graph,
     }
@@ -60,25 +59,6 @@ def _onnx(path: str, model: ImportedModel) -> tuple[str, Original]:
         raise _nothing("ONNX", "onnxruntime") from None
     evaluator = ReferenceEvaluator(path)
     return f"onnx {onnx.__version__}", lambda inputs: list(evaluator.run(names, dict(inputs)))
-
-
-def _torch(path: str, model: ImportedModel) -> tuple[str, Original]:
-    try:
-        import torch
-    except ImportError:
-        raise _nothing("torch.export", "torch") from None
-    program = torch.export.load(path)
-    module = program.module()
-
-    def run(inputs: Mapping[str, Array]) -> list[Array]:
-        tensors = [torch.from_numpy(np.array(value)) for value in inputs.values()]
-        (args, kwargs) = torch.utils._pytree.tree_unflatten(tensors, program.call_spec.in_spec)
-        with torch.no_grad():
-            results = module(*args, **kwargs)
-        leaves = torch.utils._pytree.tree_leaves(results)
-        return [leaf.detach().numpy() for leaf in leaves]
-
-    return f"torch {torch.__version__}", run
 
 
 def _saved_model(path: str, model: ImportedModel) -> tuple[str, Original]:

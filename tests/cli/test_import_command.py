@@ -54,7 +54,7 @@ def test_options_reach_the_importer(folder, capsys) -> None:  # type: ignore[no-
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("m.pth", b"x", "never executed"),
+        ("m.pth", b"x", "executes code"),
         ("m.safetensors", b"x", "read_safetensors"),
         ("m.gguf", b"x", "read_gguf"),
         ("m.gcx", b"x", "gc.load"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ _HINT = "write these parts with other operators of PyTorch, or replace them by g
 
 
 def from_torch(
-    model: Module | ExportedProgram | str | os.PathLike[str],
+    model: Module | ExportedProgram,
     args: Sequence[ArrayTree] | None = None,
     kwargs: Mapping[str, ArrayTree] | None = None,
     *,
@@ -52,8 +51,8 @@ def from_torch(
     `gc.minimize`. Nodes carry the lines of the model's source.
 
     Args:
-        model: a module; or a program of `torch.export.export`, or the path of one that
-            `torch.export.save` wrote.
+        model: a module, or a program of `torch.export.export`. A file is loaded by
+            `torch.export.load`, if you trust it: PyTorch executes code from such files.
         args, kwargs: example inputs, tensors of PyTorch, for a module.
         dynamic_shapes: see `torch.export.export`. Sizes have the names of their `Dim`s.
         trainable: which weights `gc.minimize` updates: True, or patterns of names. None: those with
@@ -64,7 +63,7 @@ def from_torch(
     Raises:
         ModelImportError: the module cannot be exported, or has operators that cannot be imported;
             it names all of them with the lines of the model.
-        ModelFileError: the file is not an exported program.
+        ModelFileError: the model is a path.
         MissingExtraError: PyTorch is not installed.
 
     Source: https://docs.pytorch.org/docs/stable/export.html

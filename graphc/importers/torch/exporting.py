@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from graphc.errors import ArgumentError, ModelFileError, ModelImportError
@@ -20,7 +19,7 @@ class Exported:
 
     Attributes:
         program: the `ExportedProgram`, functional.
-        name: of the module's class or the file.
+        name: of the module's class.
         sizes: symbol of the program -> the name that the user gave the size.
     """
 
@@ -36,22 +35,26 @@ def exported(
     dynamic_shapes: Any,
     training: bool,
 ) -> Exported:
-    """The program of a module, of an `ExportedProgram`, or in a file of `torch.export.save`.
+    """The program of a module, or an `ExportedProgram` in the form that the rules read.
 
     Raises:
         ModelImportError: torch.export cannot export the module.
-        ModelFileError: the file is not such a file.
+        ModelFileError: it is a path.
         ArgumentError: the arguments of a module are missing.
     """
     package = torch()
     if isinstance(model, (str, os.PathLike)):
-        return _ready(_loaded(package, Path(model)), Path(model).name, None)
+        raise ModelFileError(
+            "from_torch: takes no files, because PyTorch can execute code that is in them",
+            source=current_source(),
+            hint="if you trust the file: gc.from_torch(torch.export.load(path))",
+        )
     if isinstance(model, package.export.ExportedProgram):
         return _ready(model, "program", None)
     if not isinstance(model, package.nn.Module):
         raise ArgumentError(
-            "from_torch: takes a torch.nn.Module, an ExportedProgram or the path of a .pt2 file, "
-            f"got {type(model).__name__}",
+            "from_torch: takes a torch.nn.Module or an ExportedProgram, got "
+            f"{type(model).__name__}",
             source=current_source(),
             hint="gc.from_torch(module, (example_input,))",
         )
@@ -82,21 +85,6 @@ def exported(
     finally:
         model.train(was_training)
     return _ready(program, type(model).__name__, dynamic_shapes)
-
-
-def _loaded(package: Any, path: Path) -> Any:
-    if not path.is_file():
-        raise ModelFileError(
-            f"from_torch: there is no file {path}", source=current_source(), hint="check the path"
-        )
-    try:
-        return package.export.load(path)
-    except Exception as error:  # of many kinds
-        raise ModelFileError(
-            f"from_torch: {path.name} is not a program that torch.export.save wrote: {error}",
-            source=current_source(),
-            hint="files of torch.save hold pickled code and are not read: pass the module itself",
-        ) from error
 
 
 def _ready(program: Any, name: str, dynamic_shapes: Any) -> Exported:

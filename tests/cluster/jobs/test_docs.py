@@ -43,4 +43,6 @@ def test_each_key_is_named() -> None:
 
 
 def test_python() -> None:
-    exec("\n".join(blocks("python")), {})
+    names: dict[str, object] = {}
+    exec("\n".join(blocks("python")), names)
+    assert names.keys() > {"__builtins__"}

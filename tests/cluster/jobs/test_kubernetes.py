@@ -170,7 +170,9 @@ texts = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), 
 def test_manifests_of_any_job_are_valid(kubernetes, processes, devices, name, arguments) -> None:
     job = {"script": "a.py", "name": name, "processes": processes, "devices": devices,
            "arguments": arguments, "kubernetes": kubernetes}  # fmt: skip
-    check(manifests_of(JobSpec.of(job)))
+    manifests = manifests_of(JobSpec.of(job))
+    check(manifests)
+    assert [manifest["kind"] for manifest in manifests] == ["JobSet", "Service"]
 
 
 # -- a small server of the API ---------------------------------------------------------------------

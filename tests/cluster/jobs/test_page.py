@@ -77,7 +77,7 @@ def rows(page: Page) -> list[list[str]]:
 def test_a_job_from_the_form_to_its_end(page: Page, tmp_path: Path) -> None:
     log = "step,loss\\n1,2\\n2,nan\\n3,1\\n4,0.5\\n"
     script(tmp_path, f'printf "{log}" > "$GRAPHC_LOG_DIR/log.csv"; echo "got $*"; '
-           "while [ ! -e go ]; do sleep 0.02; done; echo bye")  # fmt: skip
+           "while [ -e job.py ] && [ ! -e go ]; do sleep 0.02; done; echo bye")  # fmt: skip
     with serving(tmp_path) as (server, _):
         visit(page, server)
         assert page.eval("location.hash") == ""  # the token is not in the address
