@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from graphc._version import __version__
 from graphc.cli.launch_arguments import add_launch_arguments
 from graphc.cli.parser import Parser, add_command
+from graphc.cli.scale_arguments import add_scale_arguments
 from graphc.cli.serve_arguments import add_serve_arguments
 from graphc.cli.shared_arguments import (
     SCRIPT,
@@ -369,6 +370,7 @@ _COMMANDS: dict[str, Callable[[Parser], None]] = {
     "profile": _profile,
     "export": _export,
     "plan": _plan,
+    "scale": add_scale_arguments,
     "devices": _devices,
     "cache": _cache,
     "opt": _opt,

@@ -21,7 +21,8 @@ from tests.cli.scripts import HELPER, SCRIPT
 from tests.near import assert_near
 
 COMMANDS = [
-    *("train", "compile", "run", "inspect", "tune", "profile", "export", "plan", "devices"),
+    *("train", "compile", "run", "inspect", "tune", "profile", "export", "plan", "scale"),
+    "devices",
     *("cache", "opt", "serve"),
 ]
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 from graphc.cluster.scale.collectives import Group, all_gather, all_reduce, reduce_scatter, send
 from graphc.cluster.scale.hardware import Hardware
+from graphc.devices.bucketing import BUCKET_BYTES
 from graphc.cluster.scale.workload import Exchange, Workload
 
 Sharded = Literal["nothing", "optimizer", "parameters"]
@@ -177,10 +178,11 @@ def _replica_seconds(work: Workload, hardware: Hardware, split: Split, window: f
     if split.sharded == "optimizer":
         waiting += all_gather(share, group, hardware)
     if split.sharded == "parameters":
+        hidden = hardware.overlap * window
+        first = all_gather(min(share, BUCKET_BYTES), group, hardware)
         gather = all_gather(share, group, hardware)
-        forward = work.forward * window if hardware.overlap else 0.0
-        backward = (1 - work.forward) * window if hardware.overlap else 0.0
-        each = max(0.0, gather - forward) + max(0.0, gather - backward)
+        each = max(first, gather - hidden * work.forward)
+        each += max(0.0, gather - hidden * (1 - work.forward))
         waiting += split.micro_batches * each
     return waiting
 
@@ -196,7 +198,8 @@ def exposed(
 
     Examples:
         >>> from graphc.cluster.scale.schedule import exposed
-        >>> from graphc.cluster.scale.workload import Exchange
+        >>> from graphc.devices.bucketing import BUCKET_BYTES
+from graphc.cluster.scale.workload import Exchange
         >>> halfway, at_end = Exchange(8, 0.5, 1.0, True), Exchange(8, 1.0, 1.0, True)
         >>> exposed([halfway, at_end], window=10.0, seconds=lambda exchange: 2.0)
         2.0
