@@ -5,8 +5,8 @@ time of a step on one device, and what sharing costs at the second point. Everyt
 the network's bandwidth, the parameters' bytes and the number of servers, is stated by the source.
 
 Sources
-    tf: the performance benchmarks of TensorFlow 1 (May 2017), synthetic data: DGX-1 with 8 P100, and
-        Amazon p2.8xlarge (8 K80 each, 10 Gbit/s), with the parameter servers that it lists.
+    tf: the performance benchmarks of TensorFlow 1 (May 2017), synthetic data: DGX-1 with 8 P100,
+        and Amazon p2.8xlarge (8 K80 each, 10 Gbit/s), with the parameter servers that it lists.
     maxtext: the README of MaxText, MFU by pods of 256 TPU v5e.
     horovod: the README of Horovod: 128 servers of 4 P100, RoCE of 25 Gbit/s. It has no smaller
         points, so one device is the same GPU in the table of TensorFlow, and nothing is fitted.
@@ -48,7 +48,7 @@ class Table:
     rows: int
     rates: Mapping[int, float]
     parameters: float
-    model: str
+    model: str = "ring"
     near: int = 1
     servers: Mapping[int, int] = field(default_factory=dict)
     network: float = 10 * GBIT
@@ -60,24 +60,22 @@ def _mfu(*percentages: float) -> dict[int, float]:
     return {2**i: percentage * 2**i for i, percentage in enumerate(percentages)}
 
 
-P100 = {"near": 8, "model": "ring"}
-K80 = {"near": 8, "model": "servers"}
 TABLES = (
     Table("Inception v3, 64 K80", 64, {1: 29.7, 8: 229, 16: 459, 32: 902, 64: 1783},
-          23.8 * MILLION, servers={8: 6}, **K80),
+          23.8 * MILLION, servers={8: 6}, model="servers", near=8),
     Table("ResNet-50, 64 K80", 64, {1: 52.4, 8: 378, 16: 751, 32: 1388, 64: 2744},
-          25.6 * MILLION, **K80),
+          25.6 * MILLION, model="servers", near=8),
     Table("ResNet-152, 64 K80", 32, {1: 19.4, 8: 146, 16: 291, 32: 565, 64: 981},
-          60.2 * MILLION, servers={8: 4}, **K80),
-    Table("ResNet-50, 8 P100", 64, {1: 219, 2: 422, 4: 852, 8: 1734}, 25.6 * MILLION, **P100),
+          60.2 * MILLION, servers={8: 4}, model="servers", near=8),
+    Table("ResNet-50, 8 P100", 64, {1: 219, 2: 422, 4: 852, 8: 1734}, 25.6 * MILLION, near=8),
     Table("Inception v3, 8 P100", 64, {1: 142, 2: 284, 4: 569, 8: 1131}, 23.8 * MILLION,
-          in_field=False, **P100),
+          in_field=False, near=8),
     Table("ResNet-152, 8 P100", 64, {1: 91.8, 2: 181, 4: 356, 8: 716}, 60.2 * MILLION,
-          in_field=False, **P100),
+          in_field=False, near=8),
     Table("VGG-16, 8 P100", 64, {1: 154, 2: 295, 4: 584, 8: 1081}, 138.4 * MILLION,
-          in_field=False, **P100),
+          in_field=False, near=8),
     Table("AlexNet, 8 P100", 512, {1: 2987, 2: 5658, 4: 10509, 8: 17822}, 61.1 * MILLION,
-          in_field=False, **P100),
+          in_field=False, near=8),
     Table("Inception v3 (Horovod), 512 P100", 64, {1: 142, 512: 0.90 * 512 * 142},
           23.8 * MILLION, "stated", near=4, network=25 * GBIT),
     Table("VGG-16 (Horovod), 512 P100", 64, {1: 154, 512: 0.68 * 512 * 154},
@@ -90,7 +88,8 @@ TABLES = (
           1.0, "pods", in_field=False),
     Table("MaxText 128B, 32 pods of v5e", 1, _mfu(56.06, 55.82, 54.93, 52.93, 50.86, 46.25),
           1.0, "pods", in_field=False),
-    Table("the classic system's claim, 50 GPUs", 1, {1: 1.0, 16: 15.0, 50: 40.0}, 1.0, "fixed servers"),
+    Table("the classic system's claim, 50 GPUs", 1, {1: 1.0, 16: 15.0, 50: 40.0}, 1.0,
+          "fixed servers"),
 )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ from benchmarks import (
     precision,
     records,
     run_steps,
+    scaling,
     serving,
     serving_versions,
     small,
@@ -73,6 +74,7 @@ NAMED = {
     "records": [records.rows],
     "checkpoints": [checkpoints.rows],
     "estimators": [estimators.rows],
+    "scaling": [scaling.rows],
     "serving": [serving.rows],
     "serving_versions": [serving_versions.rows],
     "zoo": [zoo.rows],
@@ -80,7 +82,16 @@ NAMED = {
 # Parts whose tables have other columns.
 HEADERS = {"zoo": zoo.HEADER}
 # Parts that run in their own processes, which have one device.
-IN_CHILDREN = ("depth", "estimators", "jit", "serving", "serving_versions", "time_loops", "zoo")
+IN_CHILDREN = (
+    "depth",
+    "estimators",
+    "jit",
+    "scaling",
+    "serving",
+    "serving_versions",
+    "time_loops",
+    "zoo",
+)
 
 
 def main() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
 from graphc.cli.report import amount, check_writable, duration, print_json, table
 from graphc.cli.script import load_job
@@ -48,7 +47,7 @@ def _text(found: Scaling) -> Iterator[str]:
     ]
     yield from table(rows)
     heads = ("devices", "strategy", "split", "step", "rows/s", "efficiency", "memory", "")
-    lines = [heads]
+    lines: list[tuple[str, ...]] = [heads]
     for name, predictions in found.plain.items():
         lines += [_row(name, prediction) for prediction in predictions]
     lines += [_row("best that fits", prediction) for prediction in found.best.values()]
@@ -78,9 +77,8 @@ def _exchanges(found: Scaling) -> str:
 
 
 def _links(found: Scaling) -> str:
-    hardware = found.hardware
-    pairs: list[tuple[str, Any]] = [("inside", hardware.link), ("between machines", hardware.network)]
+    pairs = {"inside": found.hardware.link, "between machines": found.hardware.network}
     return ", ".join(
         f"{name} {amount(link.bandwidth, 'B')}/s and {duration(link.latency)}"
-        for name, link in pairs
+        for name, link in pairs.items()
     )

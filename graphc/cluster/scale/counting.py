@@ -10,8 +10,12 @@ from typing import Any
 
 from graphc.cluster.scale.workload import Exchange, Memory, Products, Workload
 from graphc.config import CompileOptions
-from graphc.devices.bucketing import BUCKET_BYTES, GPU_BUCKET_BYTES, BucketCollectives
-from graphc.devices.bucketing import exchanges_behind
+from graphc.devices.bucketing import (
+    BUCKET_BYTES,
+    GPU_BUCKET_BYTES,
+    BucketCollectives,
+    exchanges_behind,
+)
 from graphc.devices.join_moments import JoinMoments
 from graphc.devices.machine import Machine
 from graphc.devices.narrow_exchanges import NarrowExchanges
@@ -164,19 +168,21 @@ class _Phases:
     """Which nodes of a program with the marks of `minimize` belong to which part of a step.
 
     Attributes:
-        forward: the nodes that do not depend on the gradient of the loss.
+        forward: the nodes before the gradient of the loss, in program order.
         share: their part of the work of both passes.
         late: the names of the nodes that depend on gradients: the optimizer.
     """
 
     def __init__(self, program: Program) -> None:
-        behind = _behind(program, LOSS_ADJOINT)
+        nodes = program.nodes
+        marks = [place for place, node in enumerate(nodes) if node.op is LOSS_ADJOINT]
+        end = marks[0] if marks else len(nodes)
         updates = _behind(program, GRADIENTS)
-        self.forward = [node for node in program.nodes if node not in behind]
+        self.forward = nodes[:end]
         self.late = {node.name for node in updates}
         forward = _flops(self.forward)
-        both = forward + _flops([node for node in behind if node not in updates])
-        self.share = forward / both if both and behind else 1.0
+        both = forward + _flops([node for node in nodes[end:] if node not in updates])
+        self.share = forward / both if both else 1.0
 
 
 def _behind(program: Program, mark: Any) -> set[Node]:

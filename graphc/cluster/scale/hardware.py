@@ -19,8 +19,8 @@ from graphc.errors import AttributeValueError, nearest
 from graphc.ir.source import current_source
 
 # The part of the peak FLOP/s that products of large matrices reach in training. Megatron-LM reports
-# 44 to 52 % of the peak of A100s for whole steps (Narayanan et al., SC 2021, table 1), MaxText 46 to
-# 67 % on TPU v5e.
+# 44 to 52 % of the peak of A100s for whole steps (Narayanan et al., SC 2021, table 1), MaxText 46
+# to 67 % on TPU v5e.
 _EFFICIENCY = 0.5
 _PCIE = 32e9  # bytes/s of PCIe 4.0 x16 in one direction, for GPUs without another link
 _GPU_LINK_LATENCY, _GPU_NETWORK_LATENCY = 3.4e-6, 14e-6

@@ -45,7 +45,9 @@ def plot_scaling(
     _ideal(speed, lines)
     memory.axhline(hardware.memory / 1e9, color="firebrick", lw=1, label="memory of a device")
     for axes, title in ((speed, "rows a second"), (memory, "GB on each device")):
-        axes.set(xlabel="devices", ylabel=title, xscale="log", yscale="log")
+        axes.set(xlabel="devices", ylabel=title, yscale="log")
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:.0f}")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
     figure.suptitle(f"{name} on {hardware.name}, predicted")

@@ -14,8 +14,8 @@ from typing import Literal
 
 from graphc.cluster.scale.collectives import Group, all_gather, all_reduce, reduce_scatter, send
 from graphc.cluster.scale.hardware import Hardware
-from graphc.devices.bucketing import BUCKET_BYTES
 from graphc.cluster.scale.workload import Exchange, Workload
+from graphc.devices.bucketing import BUCKET_BYTES
 
 Sharded = Literal["nothing", "optimizer", "parameters"]
 
@@ -194,15 +194,15 @@ def exposed(
     overlap: bool = True,
 ) -> float:
     """How much longer than `window` the passes take because of exchanges, which run one after the
-    other, each from when it is ready.
+        other, each from when it is ready.
 
-    Examples:
-        >>> from graphc.cluster.scale.schedule import exposed
-        >>> from graphc.devices.bucketing import BUCKET_BYTES
-from graphc.cluster.scale.workload import Exchange
-        >>> halfway, at_end = Exchange(8, 0.5, 1.0, True), Exchange(8, 1.0, 1.0, True)
-        >>> exposed([halfway, at_end], window=10.0, seconds=lambda exchange: 2.0)
-        2.0
+        Examples:
+            >>> from graphc.cluster.scale.schedule import exposed
+            >>> from graphc.devices.bucketing import BUCKET_BYTES
+    from graphc.cluster.scale.workload import Exchange
+            >>> halfway, at_end = Exchange(8, 0.5, 1.0, True), Exchange(8, 1.0, 1.0, True)
+            >>> exposed([halfway, at_end], window=10.0, seconds=lambda exchange: 2.0)
+            2.0
     """
     given = list(exchanges)
     if not overlap:

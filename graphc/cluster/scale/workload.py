@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from graphc.cluster.scale.hardware import Hardware
 from graphc.devices.bucketing import BUCKET_BYTES
 from graphc.runtime.hlo.hlo_cost import HloCost
-from graphc.runtime.hlo.hlo_kernels import COLLECTIVES
+from graphc.runtime.hlo.hlo_kernels import COLLECTIVES, Kernel
 
 
 class Exchange(NamedTuple):
@@ -142,7 +142,7 @@ class Workload:
         if not self.costs:
             total = self.seconds or 0.0
             return min(update, total), max(0.0, total - update) / self.rows
-        times = [(rows, kernel_seconds(cost, hardware)) for rows, cost in self.costs]
+        times = [(rows, kernel_seconds(cost.launches, hardware)) for rows, cost in self.costs]
         (rows, total), (fewer, less) = times[0], times[-1]
         slope = (total - less) / (rows - fewer) if rows != fewer else (total - update) / rows
         slope = min(max(slope, 0.0), total / rows)
@@ -168,11 +168,11 @@ class Workload:
         return {1: 1.0}
 
 
-def kernel_seconds(cost: HloCost, hardware: Hardware) -> float:
-    """The roofline time of a program's kernels, without its collectives: each takes the longest of
-    its matrix products, its other arithmetic and its memory access."""
+def kernel_seconds(kernels: Iterable[Kernel], hardware: Hardware) -> float:
+    """The roofline time of kernels, without collectives: each takes the longest of its matrix
+    products, its other arithmetic and its memory access."""
     total = 0.0
-    for kernel in cost.launches:
+    for kernel in kernels:
         if kernel.opcode in COLLECTIVES:
             continue
         matrix = sum(n / hardware.rate(dtype) for dtype, n in kernel.matrix_flops.items())
