@@ -32,6 +32,10 @@ class Link(NamedTuple):
     Attributes:
         latency: seconds before the first byte of a message arrives.
         bandwidth: bytes/s that one device sends while it receives as many.
+
+    Examples:
+        >>> gc.cluster.Link(latency=14e-6, bandwidth=50e9)
+        Link(latency=1.4e-05, bandwidth=50000000000.0)
     """
 
     latency: float

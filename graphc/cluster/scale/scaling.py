@@ -34,6 +34,12 @@ class Scaling:
             devices, without those that the step does not allow.
         best: for each number of devices the split with the most rows a second that fits into the
             memory; without those for which none fits.
+
+    Examples:
+        >>> work = gc.cluster.Workload.of_model(rows=64, seconds=0.3, parameters=102e6)
+        >>> found = gc.cluster.scaling_of(work, "8xh100", [8, 64])
+        >>> [prediction.split.devices for prediction in found.plain["data parallel"]]
+        [8, 64]
     """
 
     work: Workload
@@ -67,7 +73,9 @@ class Scaling:
 
         Examples:
             >>> work = gc.cluster.Workload.of_model(rows=64, seconds=0.3, parameters=102e6)
-            >>> gc.cluster.scaling_of(work, "8xh100", [8, 64]).plot(f"{folder}/scaling.png")
+            >>> import tempfile
+            >>> path = tempfile.mkdtemp() + "/scaling.png"
+            >>> gc.cluster.scaling_of(work, "8xh100", [8, 64]).plot(path)
         """
         plot_scaling(path, self.work.name, self.hardware, self.plain, self.best)
 

@@ -71,6 +71,12 @@ class Prediction:
         memory: the bytes that each device needs.
         fits: whether it has so many.
         efficiency: the rows a second for each device, as a part of those of one device alone.
+
+    Examples:
+        >>> work = gc.cluster.Workload.of_model(rows=32, seconds=0.1, parameters=100e6)
+        >>> found = gc.cluster.scaling_of(work, "8xh100", [8]).best[8]
+        >>> found.bubble, found.fits
+        (0.0, True)
     """
 
     split: Split
@@ -194,15 +200,15 @@ def exposed(
     overlap: bool = True,
 ) -> float:
     """How much longer than `window` the passes take because of exchanges, which run one after the
-        other, each from when it is ready.
+    other, each from when it is ready.
 
-        Examples:
-            >>> from graphc.cluster.scale.schedule import exposed
-            >>> from graphc.devices.bucketing import BUCKET_BYTES
-    from graphc.cluster.scale.workload import Exchange
-            >>> halfway, at_end = Exchange(8, 0.5, 1.0, True), Exchange(8, 1.0, 1.0, True)
-            >>> exposed([halfway, at_end], window=10.0, seconds=lambda exchange: 2.0)
-            2.0
+    Examples:
+        >>> from graphc.cluster.scale.schedule import exposed
+    >>> from graphc.cluster.scale.workload import Exchange
+        >>> from graphc.devices.bucketing import BUCKET_BYTES
+        >>> halfway, at_end = Exchange(8, 0.5, 1.0, True), Exchange(8, 1.0, 1.0, True)
+        >>> exposed([halfway, at_end], window=10.0, seconds=lambda exchange: 2.0)
+        2.0
     """
     given = list(exchanges)
     if not overlap:

@@ -72,6 +72,12 @@ class Workload:
         seconds: the measured time of a step of `rows` rows on one device; None to estimate it from
             the costs.
         notes: what was not counted exactly, one line each.
+
+    Examples:
+        >>> x = gc.placeholder(("batch", 256), name="x")
+        >>> train = gc.minimize(gc.reduce_mean(gc.nn.Dense(256)(x) ** 2), optax.sgd(0.1))
+        >>> gc.cluster.scaling(graph, train, {x: (64, 256)}, "8xh100", [8]).work.parameters
+        263168
     """
 
     name: str
