@@ -88,7 +88,7 @@ class BucketCollectives(Pass):
         buckets: list[list[Node]] = []
         open_ones: dict[object, list[Node]] = {}
         filled: dict[object, int] = {}
-        behind = _exchanges_behind(nodes)
+        behind = exchanges_behind(nodes)
         for node in nodes:
             if node.op not in EXCHANGES:
                 continue
@@ -107,7 +107,7 @@ class BucketCollectives(Pass):
         return buckets
 
 
-def _exchanges_behind(nodes: Sequence[Node]) -> dict[Node, int]:
+def exchanges_behind(nodes: Sequence[Node]) -> dict[Node, int]:
     """For each exchange, the length of the longest chain of exchanges that depend on it."""
     found: dict[Node, int] = {}
     behind: dict[Tensor | None, int] = {}

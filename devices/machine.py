@@ -41,6 +41,10 @@ class Gpu:
         l2_cache, memory: bytes.
         memory_bandwidth: bytes/s.
         link_bandwidth: bytes/s from one GPU to the others, in one direction; None if not known.
+        link_latency: seconds of one message between GPUs of a machine; None if not known.
+        network_bandwidth: bytes/s from one GPU to those of other machines, in one direction, in the
+            usual server of this GPU; None if not known.
+        network_latency: seconds of one message between machines; None if not known.
         matrix_flops: peak FLOP/s of matrix units by dtype ("f64", "tf32", "f16", "bf16", "f8").
         vector_flops: peak FLOP/s in float32 without matrix units; None if not known.
         target_config: XLA's own description of the GPU, as text; "" if the description is generated
@@ -64,6 +68,9 @@ class Gpu:
     memory: int
     memory_bandwidth: int
     link_bandwidth: int | None = None
+    link_latency: float | None = None
+    network_bandwidth: int | None = None
+    network_latency: float | None = None
     matrix_flops: Mapping[str, float] = field(default_factory=dict, hash=False)
     vector_flops: float | None = None
     target_config: str = field(default="", repr=False)
@@ -292,7 +299,10 @@ _IN_TARGET_CONFIG = (
     "cuda_compute_capability",
     "registers_per_core_limit",
 )
-_OPTIONAL = ("link_bandwidth", "matrix_flops", "vector_flops", "target_config")
+_OPTIONAL = (
+    *("link_bandwidth", "link_latency", "network_bandwidth", "network_latency"),
+    *("matrix_flops", "vector_flops", "target_config"),
+)
 
 
 def _wrong_field(table: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,16 @@ FOR_NEWCOMERS = (
     *(f"coming-from-{name}" for name in ("tensorflow", "keras", "pytorch", "numpy")),
 )
 GUIDE = sorted(f"guide/{path.stem}" for path in (ROOT / "docs" / "guide").glob("*.md"))
-PAGES = (*FOR_NEWCOMERS, *GUIDE, "devices", "architecture", "gpu", "passes", "reliability")
+PAGES = (
+    *FOR_NEWCOMERS,
+    *GUIDE,
+    "devices",
+    "scaling",
+    "architecture",
+    "gpu",
+    "passes",
+    "reliability",
+)
 SLOW = [pytest.mark.slow, pytest.mark.one_jax]
 FOREIGN = "guide/jax-libraries"  # needs packages: a test for each section
 WITHOUT_CODE = ("guide/import-torch",)  # needs PyTorch: tests/importers/torch runs the same
@@ -31,7 +40,7 @@ NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the ex
         *(f"docs/{name}.md" for name in FOR_NEWCOMERS),
         *(
             pytest.param(f"docs/{name}.md", marks=SLOW if name in LONG else [])
-            for name in (*GUIDE, "devices")
+            for name in (*GUIDE, "devices", "scaling")
             if name not in (FOREIGN, *WITHOUT_CODE)
         ),
         pytest.param("docs/gpu.md", marks=[pytest.mark.gpu_compile, NEEDS_CUDA]),

@@ -1,5 +1,6 @@
 """The command line: `graphc train`, `compile`, `run`, `inspect`, `tune`, `profile`, `export`,
-`plan`, `devices`, `cache`, `opt`, `compare`, `import`, `serve`, `launch`, `submit`, `jobs`.
+`plan`, `scale`, `devices`, `cache`, `opt`, `compare`, `import`, `serve`, `launch`, `submit`,
+`jobs`.
 
 This module and `graphc.cli.arguments` import nothing slow, so that `graphc --help` is quick. The
 module of a command is imported when the command runs.

@@ -11,6 +11,7 @@ from graphc.cli.jobs_arguments import add_jobs_arguments, add_submit_arguments
 from graphc.cli.launch_arguments import add_launch_arguments
 from graphc.cli.model_arguments import add_compare_arguments, add_import_arguments
 from graphc.cli.parser import Parser, add_command
+from graphc.cli.scale_arguments import add_scale_arguments
 from graphc.cli.serve_arguments import add_serve_arguments
 from graphc.cli.shared_arguments import (
     SCRIPT,
@@ -366,6 +367,7 @@ _COMMANDS: dict[str, Callable[[Parser], None]] = {
     "profile": _profile,
     "export": _export,
     "plan": _plan,
+    "scale": add_scale_arguments,
     "devices": _devices,
     "cache": _cache,
     "opt": _opt,

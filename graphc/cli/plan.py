@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphc.cli.report import amount, print_json, table
+from graphc.cli.report import amount, duration, print_json, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import Target, strategy_on, target_of
+from graphc.cluster.scale.compiled import run_seconds
+from graphc.cluster.scale.hardware import Hardware
 from graphc.config import CompileOptions
 from graphc.devices.machine import Machine
 from graphc.devices.strategy import DataParallel
@@ -111,8 +113,16 @@ def _facts(
         "batch": None if best is None else best.batch,
         "bytes": None if best is None else best.bytes,
         "memory": None if best is None or best.step is None else best.step.memory(),
+        "seconds": None if best is None else _seconds(machine, devices, best),
         "recomputes": best is not None and best.step is not None and best.step.stages.recomputes,
     }
+
+
+def _seconds(machine: Machine, devices: int, best: Tried) -> float | None:
+    """The estimated time of a step: see docs/scaling.md."""
+    if best.step is None:
+        return None
+    return run_seconds(best.step.hlo_cost(), Hardware.of(machine), devices)
 
 
 def _text(facts: Mapping[str, Any]) -> list[str]:
@@ -131,6 +141,7 @@ def _text(facts: Mapping[str, Any]) -> list[str]:
         ("batch", f"{batch}, at most {-(-batch // devices)} a device" if batch else "none"),
         ("memory", f"{amount(facts['bytes'], 'B')} of {limit} on each device"),
         ("", ", ".join(f"{name} {amount(n, 'B')}" for name, n in memory.items())),
+        ("time", f"{duration(facts['seconds'])} a step, estimated (graphc scale: more devices)"),
         ("recomputes", "yes, to keep to the limit" if facts["recomputes"] else "nothing"),
     ]
     return [f"{facts['graph']} fits", *table(rows)]

@@ -138,6 +138,20 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def counts(text: str) -> list[int]:
+    """Numbers of devices: `8,64`, or `8..64` for 8, 16, 32 and 64."""
+    first, dots, last = text.partition("..")
+    if not dots:
+        return [positive(part.strip()) for part in text.split(",")]
+    low, high = positive(first.strip()), positive(last.strip())
+    if low > high:
+        raise argparse.ArgumentTypeError(f"{text!r} ends below its start")
+    doubled = [low]
+    while doubled[-1] < high:
+        doubled.append(min(2 * doubled[-1], high))
+    return doubled
+
+
 def seconds(text: str) -> float:
     """A number above 0."""
     value = number(text)

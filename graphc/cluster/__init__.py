@@ -2,7 +2,8 @@
 
 `spec` says which processes there are, `detection` finds out which of them this one is, `joining`
 connects them, and `launching` starts and supervises those of one machine. The arithmetic between
-processes is JAX's (`jax.distributed`); nothing here has a wire protocol.
+processes is JAX's (`jax.distributed`); nothing here has a wire protocol. `scale` predicts how fast
+a program would be on clusters that are not there.
 """
 
 import typing
@@ -10,6 +11,15 @@ import typing
 from graphc.cluster.joining import join as join
 from graphc.cluster.launching import launch as launch
 from graphc.cluster.parameter_servers.strategy import ParameterServers as ParameterServers
+from graphc.cluster.scale.hardware import Hardware as Hardware
+from graphc.cluster.scale.hardware import Link as Link
+from graphc.cluster.scale.scaling import Scaling as Scaling
+from graphc.cluster.scale.scaling import scaling as scaling
+from graphc.cluster.scale.scaling import scaling_of as scaling_of
+from graphc.cluster.scale.schedule import Prediction as Prediction
+from graphc.cluster.scale.schedule import Split as Split
+from graphc.cluster.scale.schedule import predict as predict
+from graphc.cluster.scale.workload import Workload as Workload
 from graphc.cluster.spec import ClusterSpec as ClusterSpec
 from graphc.cluster.spec import Member as Member
 from graphc.ir.namespaces import namespace as _namespace

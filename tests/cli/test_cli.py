@@ -21,7 +21,8 @@ from tests.cli.scripts import HELPER, SCRIPT
 from tests.near import assert_near
 
 COMMANDS = [
-    *("train", "compile", "run", "inspect", "tune", "profile", "export", "plan", "devices"),
+    *("train", "compile", "run", "inspect", "tune", "profile", "export", "plan", "scale"),
+    "devices",
     *("cache", "opt", "serve"),
 ]
 
@@ -428,6 +429,22 @@ def test_run_writes_dtypes_that_numpy_lacks(run: Run, tmp_path: Path) -> None:
     assert facts["outputs"]["file"] == {"dtype": "bf16", "shape": [2], "values": [1.5, -2.0]}
 
 
+def test_scale_prints_each_strategy(run: Run, script: Path, tmp_path: Path) -> None:
+    plot = tmp_path / "scaling.png"
+    given = ("scale", script, "--machine", "8xh100", "--devices", "1..4")
+    code, out, err = run(*given, "--plot", plot)
+    assert code == 0, err
+    lines = out.splitlines()
+    assert sum("data parallel" in line for line in lines) == 3
+    assert sum("best that fits" in line for line in lines) == 3
+    assert plot.stat().st_size > 10_000
+    code, out, err = run(*given, "--json", "--step-seconds", "0.5")
+    assert code == 0, err
+    facts = json.loads(out)
+    assert list(facts["best"]) == ["1", "2", "4"]
+    assert facts["best"]["1"]["seconds"] == 0.5
+
+
 def test_devices(run: Run) -> None:
     code, out, _ = run("devices")
     assert code == 0 and out.splitlines()[0].split() == ["/device:CPU:0", "cpu"]
@@ -473,6 +490,11 @@ BAD_INPUT = [
     ("compile {script} --cache-dir {script}", "must be a folder"),
     ("plan {script}", "the following arguments are required: --machine"),
     ("plan {script} --machine 0xh100", "0 is not a number of GPUs"),
+    ("scale {script}", "the following arguments are required: --machine"),
+    ("scale {script} --machine none.json", "'none.json' cannot be read"),
+    ("scale {script} --machine 8xh100 --devices 8..2", "'8..2' ends below its start"),
+    ("scale {script} --machine 8xh100 --devices 0..8", "'0' is not a number of at least 1"),
+    ("scale {script} --machine 8xh100 --plot {folder}/no/a.png", "cannot write"),
     ("devices --describe {folder}/machine.toml", "no GPUs to describe"),
     ("run nothing.gcx", "no file 'nothing.gcx'; check the path"),
     ("run {script}", "is not a graphc artifact"),
