@@ -9,9 +9,10 @@ from typing import Final
 
 from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.program import Program, region
+from graphc.ir.types import TensorType
 from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
-from graphc.ops.structure.collective import ALL_REDUCE
+from graphc.ops.structure.collective import ALL_REDUCE, REDUCE_SCATTER
 from graphc.passes.core.base import Pass, PassResult, run_all_bodies
 from graphc.passes.core.loop_stacks import uses_of
 from graphc.passes.core.peak import peak
@@ -71,7 +72,7 @@ class ExchangeInLoops(Pass):
             Node, dict[int, Node]
         ] = {}  # for each loop: the exchange of each result, by its number
         for node in program.nodes:
-            if node.op is not ALL_REDUCE or len(node.inputs) != 1 or uses[node.inputs[0]] != 1:
+            if not _is_of_slices(node) or len(node.inputs) != 1 or uses[node.inputs[0]] != 1:
                 continue
             loop = makers.get(node.inputs[0])
             if loop is None or loop.op is not SCAN:
@@ -95,6 +96,11 @@ class ExchangeInLoops(Pass):
         return sum(_bytes(results[i]) for i in exchanges) >= self.turn
 
 
+def _is_of_slices(node: Node) -> bool:
+    """Whether a node exchanges each slice of a stack by itself."""
+    return node.op is ALL_REDUCE or (node.op is REDUCE_SCATTER and node.attrs["axis"] > 0)
+
+
 def _exchanging(loop: Node, exchanges: dict[int, Node]) -> Node:
     """The loop that exchanges these results in its body."""
     (body,) = loop.regions
@@ -103,7 +109,12 @@ def _exchanging(loop: Node, exchanges: dict[int, Node]) -> Node:
     for place, node in exchanges.items():
         value = results[place]
         results[place] = Tensor(value.type, f"{value.name}/exchanged")
-        added.append(node.replace(inputs=(value,), outputs=(results[place],)))
+        attrs = dict(node.attrs)
+        if node.op is REDUCE_SCATTER:
+            attrs["axis"] -= 1
+            piece = node.outputs[0].type
+            results[place] = Tensor(TensorType(piece.dtype, piece.shape[1:]), results[place].name)
+        added.append(node.replace(inputs=(value,), outputs=(results[place],), attrs=attrs))
     inner = region(body.name, body.input_tensors(), _in_place(body.nodes, added), results)
     outputs = [
         exchanges[i].outputs[0] if i in exchanges else tensor

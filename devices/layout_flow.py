@@ -28,6 +28,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE
 from graphc.ir.program import Port, Program
 from graphc.ops.core.layout_rules import SUM, replicated
+from graphc.ops.structure.collective import WHOLE
 
 # Two or three rounds are usually enough. A value that is still needed whole after the last round is
 # made whole where it is used. This is correct, but may take more collectives.
@@ -164,8 +165,10 @@ class LayoutFlow:
         return plan
 
     def is_asked_for(self, user: Node | Port) -> bool:
-        """Whether a gather for `user` is expected: it gathers new values that are computed in
-        pieces because their optimizer state is stored in pieces."""
+        """Whether a gather for `user` is expected: it gathers parameters that are stored in pieces,
+        or new values that are computed in pieces because their optimizer state is."""
+        if isinstance(user, Node) and user.op is WHOLE:
+            return True
         return bool(self._pieces) and isinstance(user, Port) and user.kind != "fetch"
 
     def _set_results(self, node: Node, plan: LayoutPlan | None) -> None:

@@ -41,10 +41,14 @@ class DataParallel:
             None or 0 exchanges each value by itself.
         shard_optimizer: whether each device holds only a piece of the optimizer's slots: see
             `devices.state_pieces`.
+        shard_parameters: whether each device holds only a piece of the parameters, too, and gathers
+            each layer's when it is used: see `devices.gather_parameters`. Includes
+            `shard_optimizer`.
 
     Raises:
         AttributeValueError: `devices` is neither a positive number nor a sequence of devices,
-            `bucket_bytes` is not a valid size, or `shard_optimizer` is not a bool.
+            `bucket_bytes` is not a valid size, or `shard_optimizer` or `shard_parameters` is not a
+            bool.
         DeviceError: a name does not parse.
 
     Examples:
@@ -57,6 +61,7 @@ class DataParallel:
     devices: int | Sequence[jax.Device | str]
     bucket_bytes: int | Default | None = field(default=DEFAULT, kw_only=True)
     shard_optimizer: bool = field(default=False, kw_only=True)
+    shard_parameters: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         size = self.bucket_bytes
@@ -66,18 +71,20 @@ class DataParallel:
                 source=current_source(),
                 hint="pass an int, such as 25 * 2**20, or None for no buckets",
             )
-        if type(self.shard_optimizer) is not bool:
-            raise AttributeValueError(
-                f"DataParallel: shard_optimizer must be a bool, got {self.shard_optimizer!r}",
-                source=current_source(),
-                hint="pass True or False",
-            )
+        for name in ("shard_optimizer", "shard_parameters"):
+            if type(getattr(self, name)) is not bool:
+                raise AttributeValueError(
+                    f"DataParallel: {name} must be a bool, got {getattr(self, name)!r}",
+                    source=current_source(),
+                    hint="pass True or False",
+                )
         object.__setattr__(self, "devices", checked_devices(self.devices, "DataParallel"))
 
     def meaning(self) -> dict[str, Any]:
         """The properties on which a compiled program depends, besides the devices themselves."""
         size = "default" if self.bucket_bytes is DEFAULT else self.bucket_bytes or 0
-        return {"bucket_bytes": size, "shard_optimizer": self.shard_optimizer}
+        found = {"bucket_bytes": size, "shard_optimizer": self.shard_optimizer}
+        return found | ({"shard_parameters": True} if self.shard_parameters else {})
 
     def bucket_bytes_on(self, platform: str) -> int:
         """The size of buckets on devices of a platform; 0 for none."""

@@ -69,6 +69,7 @@ ELSEWHERE = {
     "FillPadding": "tests/devices: stands in local programs only",
     "ReplicaIndex": "tests/devices: stands in local programs only",
     "OnReplicaZero": "tests/devices: stands in local programs only",
+    "Whole": "tests/devices/test_gather_parameters.py: only `GatherParameters` makes it",
     "LocalBatchNorm": "tests/nn/layers/test_local_batch_norm.py: differs by the number of devices",
     "LocalBatchNormGradient": "tests/nn/layers/test_local_batch_norm.py: differs by their number",
     "LossAdjoint": "tests/passes/simplify/test_marks_and_casts.py: a mark, set by `minimize`",

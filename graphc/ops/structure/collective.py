@@ -17,7 +17,7 @@ from jax import numpy as jnp
 
 from graphc.errors import GraphError, LayoutError
 from graphc.ir.dtypes import BOOL, FLOAT32, INT32, DType, is_floating
-from graphc.ir.layouts import Layout, LayoutContext
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -239,6 +239,19 @@ ON_REPLICA_ZERO = local_operator(
     doc="x on replica 0, zeros on the others: Replicated to Partial(sum). Numeric dtypes.",
 )
 
+WHOLE = OpDef(
+    name="Whole",
+    signature="x -> y",
+    precision="follow",
+    infer=lambda ctx, x: x,
+    lower=lambda ctx, x: x,
+    differentiable=False,
+    layout=lambda ctx, node, x: LayoutPlan([REPLICATED], [REPLICATED], fill={}),
+    cost=free,
+    doc="The operand, whole on each replica. The pass `GatherParameters` adds it where a parameter "
+    "that is stored in pieces is used. All dtypes and shapes.",
+)
+
 
 def all_reduce(x: Tensor, op: str = "sum") -> Tensor:
     """The "sum", "max" or "min" of `x` over the replicas."""
@@ -280,4 +293,4 @@ def on_replica_zero(x: Tensor) -> Tensor:
 
 # The operators that send data between replicas.
 EXCHANGES: tuple[OpDef, ...] = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER)
-OPS: tuple[OpDef, ...] = (*EXCHANGES, SHARD_SLICE, REPLICA_INDEX, ON_REPLICA_ZERO)
+OPS: tuple[OpDef, ...] = (*EXCHANGES, SHARD_SLICE, REPLICA_INDEX, ON_REPLICA_ZERO, WHOLE)

@@ -1,8 +1,8 @@
 """A program for several devices at once, one replica per device, with `jax.pmap` or
 `jax.shard_map`.
 
-State has no leading device axis. Every device has all of it, except optimizer slots if the
-strategy shards them. Feeds and fetches keep their global shapes: the compiled function itself
+State has no leading device axis. Every device has all of it, except optimizer slots and parameters
+if the strategy shards them. Feeds and fetches keep their global shapes: the compiled function itself
 splits sharded values and joins them again. This moves no data, because each piece resides on the
 device that uses it.
 """
@@ -21,6 +21,7 @@ from jax.sharding import Mesh, PartitionSpec
 from graphc.config import CompileOptions
 from graphc.devices.bucketing import BucketCollectives, joining_options
 from graphc.devices.exchange_in_loops import ExchangeInLoops
+from graphc.devices.gather_parameters import GatherParameters
 from graphc.devices.join_moments import JoinMoments
 from graphc.devices.localize import Local
 from graphc.devices.narrow_exchanges import NarrowExchanges
@@ -39,7 +40,7 @@ from graphc.passes.core.base import Pass
 from graphc.passes.core.building import node_of
 from graphc.passes.manager import tell_of
 from graphc.passes.precision.check_numerics import NUMERICS
-from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.buffers.layout import FLAT, StateLayout
 from graphc.runtime.core.across import spans_processes
 from graphc.runtime.targets.executors import AXIS_NAME, cut_along
 from graphc.runtime.targets.interface import REPLICATED
@@ -83,12 +84,15 @@ def on_replicas(
     program = order.reorder(program)
     devices = strategy.resolve()
     cut, notes = dict[str, Sharded](), list[str]()
-    if strategy.shard_optimizer:
+    stored = program
+    if strategy.shard_optimizer or strategy.shard_parameters:
         names = [port.name for port in (*order.written, *order.read, *order.assigned)]
-        cut, notes = slot_pieces(layout, names, len(devices))
+        cut, notes = slot_pieces(layout, names, len(devices), strategy.shard_parameters)
+    if strategy.shard_parameters:
+        stored = _gathering(program, layout, cut)
     whole = _undivided(program, options, len(devices), notes)
     local = _replicated(
-        program, Replicate(len(devices), sources=sources, state_layouts=cut, input_layouts=whole)
+        stored, Replicate(len(devices), sources=sources, state_layouts=cut, input_layouts=whole)
     )
     platform = devices[0].platform
     bucket_bytes = strategy.bucket_bytes_on(platform)
@@ -110,6 +114,16 @@ def on_replicas(
     interface = replace(interface, homes=homes_of(interface.buffers, cut))
     joining = joining_options(platform, bucket_bytes)
     return JaxProgram(interface, devices, program, jitted, arguments, plain, report, joining)
+
+
+def _gathering(program: Program, layout: StateLayout, cut: Mapping[str, Sharded]) -> Program:
+    """The program that gathers parameters where it uses them. The step is reported to watchers of
+    the passes."""
+    start = time.perf_counter()
+    kept = frozenset(buffer.name for buffer in layout.buffers if buffer.kind == FLAT)
+    gathering = GatherParameters(cut, kept).run(program).program
+    tell_of("gather-parameters", program, gathering, time.perf_counter() - start)
+    return gathering
 
 
 def _undivided(

@@ -1,20 +1,26 @@
-"""Chooses the state buffers that are split over the replicas: those that hold optimizer slots."""
+"""Chooses the state buffers that are split over the replicas: those that hold optimizer slots, and
+parameters if a strategy shards them too."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
+from graphc.ir.dtypes import is_floating
 from graphc.ir.layouts import Sharded
-from graphc.runtime.buffers.layout import Buffer, StateLayout
+from graphc.runtime.buffers.layout import STACKED, Buffer, StateLayout
 from graphc.runtime.targets.executors import AXIS_NAME
 from graphc.runtime.targets.interface import Home
 
 
 def slot_pieces(
-    layout: StateLayout, names: Iterable[str], replicas: int
+    layout: StateLayout, names: Iterable[str], replicas: int, parameters: bool = False
 ) -> tuple[dict[str, Sharded], list[str]]:
     """The layouts of the buffers among `names` that are split, and notes on the buffers that hold
     only slots but cannot be split.
+
+    Args:
+        parameters: whether variables with floating values are split, too. Stacks are then split
+            within each of their members, so that a loop gathers one member at a time.
 
     The result depends on the layout alone, so all programs of a session agree.
     """
@@ -22,9 +28,12 @@ def slot_pieces(
     cut: dict[str, Sharded] = {}
     whole: list[Buffer] = []
     for buffer in layout.buffers:
-        if buffer.name not in asked or not all(is_slot(n, layout.types) for n in buffer.members):
+        slots = all(is_slot(n, layout.types) for n in buffer.members)
+        wanted = slots or (parameters and is_floating(buffer.type.dtype))
+        if buffer.name not in asked or not wanted:
             continue
-        axis = _first_cut(buffer.type.shape, replicas)
+        stacked = parameters and buffer.kind == STACKED
+        axis = _first_cut(buffer.type.shape, replicas, 1 if stacked else 0)
         if axis is not None:
             cut[buffer.name] = Sharded(axis)
         elif buffer.type.shape:
@@ -35,7 +44,8 @@ def slot_pieces(
     names = first if not others else f"{first} and {len(others)} more"
     types = ", ".join(str(buffer.type) for buffer in whole[:3]) + ", ..." * (len(whole) > 3)
     why = f"no size divides by {replicas}"
-    return cut, [f"slots whole on each replica, since {why}: {names} ({types})"]
+    what = "variables" if parameters else "slots"
+    return cut, [f"{what} whole on each replica, since {why}: {names} ({types})"]
 
 
 def is_slot(name: str, variables: Container[str]) -> bool:
@@ -60,9 +70,9 @@ def _home(layout: Sharded | None) -> Home:
     return Home() if layout is None else Home(spec=(*[None] * layout.axis, AXIS_NAME))
 
 
-def _first_cut(shape: Sequence[object], replicas: int) -> int | None:
-    """The first axis whose size is divisible by the number of replicas."""
+def _first_cut(shape: Sequence[object], replicas: int, first: int) -> int | None:
+    """The first axis, from `first` on, whose size is divisible by the number of replicas."""
     for axis, size in enumerate(shape):
-        if isinstance(size, int) and size and size % replicas == 0:
+        if axis >= first and isinstance(size, int) and size and size % replicas == 0:
             return axis
     return None
