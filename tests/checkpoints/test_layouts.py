@@ -17,6 +17,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "as written": {"options": gc.CompileOptions(pipeline="O0")},
     "four devices": {"strategy": DataParallel(4)},
     "optimizer in pieces": {"strategy": DataParallel(4, shard_optimizer=True)},
+    "parameters in pieces": {"strategy": DataParallel(4, shard_parameters=True)},
     "mesh": {"strategy": Mesh({"data": 2, "model": 2})},
     "server": {"strategy": AsyncDataParallel(2)},
 }

@@ -34,6 +34,7 @@ def expected(times: int) -> np.ndarray:
 STRATEGIES = {
     "one": lambda: None,
     "sharded": lambda: gc.devices.DataParallel(4, shard_optimizer=True),
+    "parameters in pieces": lambda: gc.devices.DataParallel(4, shard_parameters=True),
     "mesh": lambda: gc.devices.Mesh({"data": 4}),
 }
 

@@ -1,6 +1,6 @@
 """Trains a small network in float64 and prints what the processes see.
 
-steps.py STEPS [shard]
+steps.py STEPS [shard|parameters]
 """
 
 import hashlib
@@ -21,7 +21,9 @@ with gc.Graph(seed=0) as graph:
     rows = gc.nn.Dense(1, dtype="float64")(hidden)[:, 0] - y
     loss = gc.reduce_mean(rows**2)
     train = gc.minimize(loss, optax.adam(1e-2))
-strategy = gc.devices.DataParallel(jax.devices(), shard_optimizer="shard" in sys.argv)
+strategy = gc.devices.DataParallel(
+    jax.devices(), shard_optimizer="shard" in sys.argv, shard_parameters="parameters" in sys.argv
+)
 session = gc.Session(graph, strategy=strategy)
 data = np.random.default_rng(0).normal(size=(16, 4))
 share = slice(member.rank * 16 // member.size, (member.rank + 1) * 16 // member.size)

@@ -115,7 +115,8 @@ def test_a_fetch_set_is_one_program_whatever_its_nest_and_order() -> None:
 
 
 def test_the_key_tells_strategies_apart() -> None:
-    ways = [None, DataParallel(2), DataParallel(2, shard_optimizer=True)]
+    pieces = DataParallel(2, shard_optimizer=True), DataParallel(2, shard_parameters=True)
+    ways = [None, DataParallel(2), *pieces]
     keys = [Compilation(request(strategy=way)).program_key for way in ways]
     assert None not in keys and len(set(keys)) == len(keys)
 
