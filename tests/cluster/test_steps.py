@@ -54,3 +54,9 @@ def test_any_number_of_processes_trains_as_one_does(tmp_path: Path) -> None:
 def test_slots_in_pieces_over_processes(tmp_path: Path) -> None:
     (alone,) = results(1, 2, tmp_path / "one", 20)
     check_one_result(results(2, 1, tmp_path / "two", 20, "shard"), alone)
+
+
+@pytest.mark.slow
+def test_parameters_in_pieces_over_processes(tmp_path: Path) -> None:
+    (alone,) = results(1, 2, tmp_path / "one", 20)
+    check_one_result(results(2, 1, tmp_path / "two", 20, "parameters"), alone)

@@ -90,6 +90,16 @@ def test_memory_is_that_of_compiled_steps() -> None:
     assert memory_of(work, split, 4 * ROWS) == pytest.approx(taken_by(step.compiled), rel=0.25)
 
 
+def test_memory_of_sharded_parameters_is_near_that_of_compiled_steps() -> None:
+    graph, fetches, feeds = mlp()
+    work = workload_of(graph, fetches, feeds)
+    fully = gc.devices.DataParallel(4, shard_parameters=True)
+    step = gc.compile(graph, fetches, {"x": (4 * ROWS, WIDE)}, strategy=fully)
+    split = gc.cluster.Split(4, sharded="parameters")
+    found = memory_of(work, split, 4 * ROWS)
+    assert found == pytest.approx(taken_by(step.compiled), rel=0.25)
+
+
 def test_a_step_without_a_batch_is_refused() -> None:
     with gc.Graph() as graph:
         x = gc.placeholder((4,), name="x")
