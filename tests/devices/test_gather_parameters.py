@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ REPLICAS = 4
 PIECES = DataParallel(REPLICAS, shard_parameters=True)
 UNCACHED = gc.CompileOptions(cache=None)
 
-Job = tuple[gc.Graph, list[gc.Tensor], dict[str, tuple[int, ...]]]
+Job = tuple[gc.Graph, list[Any], dict[str, tuple[int, ...]]]
 F64: Any = "float64"
 
 
@@ -65,12 +66,13 @@ def test_the_backward_pass_gathers_again_after_its_first_values() -> None:
         f"%h{i + 1} = MatMul({'x' if i == 0 else f'%h{i}'}, w{i}) : f32[8, 4]" for i in range(4)
     )
     back = "\n".join(
-        f"%d{i} = MatMul({'%h4' if i == 3 else f'%d{i + 1}'}, w{i}) {{transpose_b=true}} : f32[8, 4]"
+        f"%d{i} = MatMul(%{'h4' if i == 3 else f'd{i + 1}'}, w{i}) {{transpose_b=true}} : f32[8, 4]"
         for i in (3, 2, 1, 0)
     )
     state = ", ".join(f"w{i}: state f32[4, 4]" for i in range(4))
+    body = f"batch_axis x=0\n{layers}\n{back}\nreturn d = %d0"
     nodes = gathered(
-        f"program p(x: f32[8, 4], {state}) {{\nbatch_axis x=0\n{layers}\n{back}\nreturn d = %d0\n}}",
+        f"program p(x: f32[8, 4], {state}) {{\n{body}\n}}",
         **{f"w{i}": 0 for i in range(4)},
     )
     kinds = Counter(node.partition("(")[0] for node in nodes)
@@ -202,7 +204,7 @@ def wide(layers: list[int]) -> Job:
 def test_few_layers_are_whole_at_once(layers: list[int]) -> None:
     graph, fetches, shapes = wide(layers)
     step = gc.compile(graph, fetches, shapes, strategy=PIECES, options=UNCACHED)
-    kernels = [4 * a * b for a, b in zip(layers, layers[1:], strict=False)]
+    kernels = [4 * a * b for a, b in pairwise(layers)]
     pieces = sum(kernels) / REPLICAS
     # Two layers whole, the gradient of one, and pieces of all gradients.
     assert step.memory()["temporaries"] < pieces + 4 * max(kernels)
@@ -253,8 +255,8 @@ def test_a_session_trains_evaluates_and_sees_whole_values(tmp_path: Path) -> Non
         session.run(train, feed(shapes, 0))
         session.set("l0/kernel", np.full((68, 66), 0.01))
         session.run(train, feed(shapes, 1))
-        value = float(session.run(loss, feed(shapes, 2)))
-        results.append((value, {n: np.asarray(v) for n, v in session.values().items()}))
+        found = float(session.run(loss, feed(shapes, 2)))
+        results.append((found, {n: np.asarray(v) for n, v in session.values().items()}))
     (one, ours), (four, theirs) = results
     assert_near(four, one, rtol=1e-9)
     for name, value in ours.items():

@@ -239,6 +239,11 @@ ON_REPLICA_ZERO = local_operator(
     doc="x on replica 0, zeros on the others: Replicated to Partial(sum). Numeric dtypes.",
 )
 
+
+def _layout_whole(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
+    return LayoutPlan([REPLICATED], [REPLICATED], fill={})
+
+
 WHOLE = OpDef(
     name="Whole",
     signature="x -> y",
@@ -246,7 +251,7 @@ WHOLE = OpDef(
     infer=lambda ctx, x: x,
     lower=lambda ctx, x: x,
     differentiable=False,
-    layout=lambda ctx, node, x: LayoutPlan([REPLICATED], [REPLICATED], fill={}),
+    layout=_layout_whole,
     cost=free,
     doc="The operand, whole on each replica. The pass `GatherParameters` adds it where a parameter "
     "that is stored in pieces is used. All dtypes and shapes.",

@@ -2,9 +2,9 @@
 `jax.shard_map`.
 
 State has no leading device axis. Every device has all of it, except optimizer slots and parameters
-if the strategy shards them. Feeds and fetches keep their global shapes: the compiled function itself
-splits sharded values and joins them again. This moves no data, because each piece resides on the
-device that uses it.
+if the strategy shards them. Feeds and fetches keep their global shapes: the compiled function
+itself splits sharded values and joins them again. This moves no data, because each piece resides on
+the device that uses it.
 """
 
 from __future__ import annotations
