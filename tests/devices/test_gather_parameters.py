@@ -206,8 +206,8 @@ def test_few_layers_are_whole_at_once(layers: list[int]) -> None:
     step = gc.compile(graph, fetches, shapes, strategy=PIECES, options=UNCACHED)
     kernels = [4 * a * b for a, b in pairwise(layers)]
     pieces = sum(kernels) / REPLICAS
-    # Two layers whole, the gradient of one, and pieces of all gradients.
-    assert step.memory()["temporaries"] < pieces + 4 * max(kernels)
+    # Two layers are whole, and pieces of all gradients wait for the update.
+    assert step.memory()["temporaries"] < pieces + 2 * max(kernels) + 1e5
     assert step.memory()["arguments"] < 1.05 * 3 * pieces + 1e5
     plain = gc.compile(graph, fetches, shapes, strategy=DataParallel(REPLICAS), options=UNCACHED)
     ours, theirs = (sum(s.memory()[k] for k in ("arguments", "temporaries")) for s in (step, plain))
