@@ -104,13 +104,13 @@ def perceptron(tx: optax.GradientTransformation, accumulate: int = 1) -> Job:
 def repeated(tx: optax.GradientTransformation) -> Job:
     """Layers that are rolled into a loop."""
     with gc.Graph(seed=0) as graph:
-        x = gc.placeholder((None, 64), F64, name="x")
+        x = gc.placeholder((None, 256), F64, name="x")
         h = x
-        for number in range(8):
-            h = gc.nn.Dense(64, activation=gc.tanh, name=f"l{number}", dtype=F64)(h)
+        for number in range(12):
+            h = gc.nn.Dense(256, activation=gc.tanh, name=f"l{number}", dtype=F64)(h)
         loss = gc.reduce_mean(gc.square(h - 1.0), name="loss")
         train = gc.minimize(loss, tx, name="train")
-    return graph, [train, loss], {"x": (8, 64)}
+    return graph, [train, loss], {"x": (8, 256)}
 
 
 def images(tx: optax.GradientTransformation) -> Job:
@@ -141,19 +141,20 @@ JOBS: dict[str, Callable[[], Job]] = {
     ),
     "decayed": lambda: perceptron(optax.adamw(1e-2)),
     "accumulated": lambda: perceptron(optax.adam(1e-2), accumulate=2),
-    "rolled": lambda: repeated(optax.adam(1e-3)),
+    # With a smaller eps, twelve layers amplify rounding, also under plain DataParallel.
+    "rolled": lambda: repeated(optax.adam(1e-4, eps=1e-3)),
     "images": lambda: images(optax.sgd(0.1, momentum=0.9)),
 }
 
 
 @pytest.mark.parametrize("name", ["adam", "rolled", "images"])
-def test_200_steps_equal_one_device(name: str) -> None:
-    compare(JOBS[name](), 200)
+def test_training_equals_one_device(name: str) -> None:
+    compare(JOBS[name](), 5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sgd", "clipped lamb", "decayed", "accumulated"])
-def test_200_steps_equal_one_device_with_other_optimizers(name: str) -> None:
+@pytest.mark.parametrize("name", JOBS)
+def test_200_steps_equal_one_device(name: str) -> None:
     compare(JOBS[name](), 200)
 
 
@@ -167,6 +168,7 @@ def compare(job: Job, steps: int) -> None:
     graph, fetches, shapes = job
     one = gc.compile(graph, fetches, shapes, options=UNCACHED)
     four = gc.compile(graph, fetches, shapes, strategy=PIECES, options=UNCACHED)
+    assert exchanges(four.stages.local)["AllGather"]
     a, b = one.init(), four.init()
     for i in range(steps):
         (_, loss), a = one(a, feed(shapes, i))
@@ -229,6 +231,17 @@ def test_layers_are_gathered_in_both_passes_and_gradients_scattered() -> None:
 def exchanges(local: Program) -> Counter[str]:
     kinds = ("AllReduce", "ReduceScatter", "AllGather")
     return Counter(node.op.name for node in local.walk() if node.op.name in kinds)
+
+
+def test_repeated_layers_gather_and_scatter_in_loops() -> None:
+    graph, fetches, shapes = wide([512] * 13)
+    local = gc.compile(graph, fetches, shapes, strategy=PIECES, options=UNCACHED).stages.local
+    forward, backward = (n.regions[0] for n in local.nodes if n.op.name == "Scan")
+    assert exchanges(forward) == {"AllGather": 2}  # a kernel and a bias
+    assert exchanges(backward) == {"AllGather": 1, "ReduceScatter": 1}  # a kernel, its gradient
+    graph, fetches, shapes = JOBS["rolled"]()
+    local = gc.compile(graph, fetches, shapes, strategy=PIECES, options=UNCACHED).stages.local
+    assert sum(node.op.name == "Scan" for node in local.nodes) == 2  # so the tests above test loops
 
 
 def test_several_steps_in_one_call() -> None:
