@@ -45,7 +45,7 @@ def original_of(
 def _onnx(path: str, model: ImportedModel) -> tuple[str, Original]:
     names = list(model.outputs)
     try:
-        import onnxruntime  # type: ignore[import-untyped]
+        import onnxruntime
     except ImportError:
         pass
     else:

@@ -91,7 +91,7 @@ def _with_all_values(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     """The model, and a session of onnxruntime whose outputs are all of its values."""
     try:
         import onnx
-        import onnxruntime  # type: ignore[import-untyped]
+        import onnxruntime
     except ImportError:
         raise MissingExtraError(
             "values of ONNX files are recorded with onnx and onnxruntime",

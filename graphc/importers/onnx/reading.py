@@ -136,7 +136,7 @@ def array_of(tensor: Any, folder: Path | None) -> np.ndarray[Any, Any]:
     if count > stored:
         raise broken(f"{name} has the shape {shape}, and data for at most {stored} elements")
     try:
-        found = numpy_helper.to_array(tensor)
+        found: np.ndarray = numpy_helper.to_array(tensor)
     except Exception as error:  # of many kinds, for data that does not fit
         raise broken(f"{name}: its data does not fit its shape {shape}") from error
     if tensor.data_type == STRING:
