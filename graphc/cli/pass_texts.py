@@ -112,6 +112,13 @@ def _make(kind: type[Pass], text: str, target: Target) -> Pass:
             hint = f"write {name}{{{option}={form.example}}}"
             raise AttributeValueError(f"{where} needs the option {option!r}", hint=hint)
     hints = get_type_hints(kind)
+    for field in fields(kind):
+        written = field.name in known or hints[field.name] is Target
+        if not written and _default(field) is MISSING:
+            raise AttributeValueError(
+                f"{where} needs the value {field.name!r}, which no text can give",
+                hint="strategies of graphc run this pass: see --list for the others",
+            )
     given |= {f.name: target for f in fields(kind) if hints[f.name] is Target}
     return kind(**given)
 

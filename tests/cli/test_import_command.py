@@ -12,6 +12,7 @@ import graphc as gc
 from graphc.cli import main
 from graphc.errors import AttributeValueError, ModelFileError
 from graphc.importers.artifacts import cached_artifact
+from tests.near import assert_near
 
 WEIGHTS = np.linspace(0, 1, 24, dtype=np.float32).reshape(4, 6)
 
@@ -42,7 +43,7 @@ def test_import_writes_an_artifact(folder, capsys) -> None:  # type: ignore[no-u
     assert facts["validation"]["outputs"]["probs"]["ok"]
     x = np.ones((2, 4), np.float32)
     probs = gc.load("model.gcx").signatures["predict"](x=x)["probs"]
-    np.testing.assert_allclose(probs, jax.nn.softmax(x @ WEIGHTS), rtol=1e-6)
+    assert_near(probs, jax.nn.softmax(x @ WEIGHTS), rtol=1e-6)
 
 
 def test_options_reach_the_importer(folder, capsys) -> None:  # type: ignore[no-untyped-def]

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import graphc as gc
+from tests.near import assert_near
 
 NEWEST = 23
 
@@ -64,4 +65,4 @@ def check(proto: Any, inputs: Mapping[str, Any], rtol: float = 1e-5, **options: 
     for got, want in zip(results(proto, inputs, **options), reference(proto, inputs), strict=True):
         want = np.asarray(want)
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
-        np.testing.assert_allclose(got, want, rtol=rtol, atol=1e-6)
+        assert_near(got, want, rtol=rtol, atol=1e-6)

@@ -20,6 +20,7 @@ import graphc as gc
 from graphc.errors import ModelFileError, ModelImportError, UnknownNameError
 from graphc.importers.onnx.entry import compute_known
 from tests.importers.onnx.models import check, model, reference, results
+from tests.near import assert_near
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(2, 3)).astype(np.float32)
@@ -118,7 +119,7 @@ def test_a_model_is_trained_saved_and_loaded(tmp_path: Path) -> None:
         signature = gc.Signature({"images": images}, {"logits": logits})
         gc.save(session, tmp_path / "m.gcx", signatures={"predict": signature})
     got = gc.load(tmp_path / "m.gcx").signatures["predict"](images=x[:3])["logits"]
-    np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert_near(got, want, rtol=1e-5)
 
 
 def test_moving_averages_are_updated_by_a_training_step() -> None:
@@ -134,8 +135,8 @@ def test_moving_averages_are_updated_by_a_training_step() -> None:
     with gc.Session(graph) as session:
         session.run(train, {x: X})
         want = reference(proto, {"x": X})
-        np.testing.assert_allclose(session.get("mean"), want[1], rtol=1e-5)
-        np.testing.assert_allclose(session.get("var"), want[2], rtol=1e-5)
+        assert_near(session.get("mean"), want[1], rtol=1e-5)
+        assert_near(session.get("var"), want[2], rtol=1e-5)
 
 
 def graph(nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Any:
@@ -171,9 +172,9 @@ def test_a_loop_with_a_known_number_of_iterations_stacks_its_results() -> None:
     nodes = [node("Loop", "n t0 x", "last rows", body=loop_body(node("Identity", "go", "going")))]
     weights = {"n": np.array(4), "t0": np.array(True)}
     last, rows = results(model(nodes, {"x": X}, ["last", "rows"], weights), {"x": X})
-    np.testing.assert_allclose(last, 5 * X, rtol=1e-6)
+    assert_near(last, 5 * X, rtol=1e-6)
     want = [i * (i + 2) * X for i in range(4)]
-    np.testing.assert_allclose(rows, want, rtol=1e-6)
+    assert_near(rows, want, rtol=1e-6)
 
 
 def test_a_loop_that_ends_by_its_condition() -> None:

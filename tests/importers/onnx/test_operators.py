@@ -13,6 +13,7 @@ from onnx import helper
 
 import graphc as gc
 from tests.importers.onnx.models import check, model, results
+from tests.near import assert_near
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(2, 3, 6, 5)).astype(np.float32)
@@ -132,12 +133,10 @@ def test_recurrent_layers(op: str, direction: str) -> None:
     got = results(proto, inputs)  # the reference does not have both directions for all
     one = [helper.make_node(op, names, ["y", "h"], hidden_size=4)]
     part = {name: v if i == 0 else v[:1] for i, (name, v) in enumerate(inputs.items())}
-    np.testing.assert_allclose(
-        got[0][:, :1], results(model(one, part, ["y", "h"]), part)[0], rtol=1e-5
-    )
+    assert_near(got[0][:, :1], results(model(one, part, ["y", "h"]), part)[0], rtol=1e-5)
     back = {name: v[::-1] if i == 0 else v[1:] for i, (name, v) in enumerate(inputs.items())}
     backward = results(model(one, back, ["y", "h"]), back)[0][::-1]
-    np.testing.assert_allclose(got[0][:, 1:], backward, rtol=1e-5)
+    assert_near(got[0][:, 1:], backward, rtol=1e-5)
 
 
 STEPS = {"Hardmax", "ArgMax", "Cast", "Mod", "IsInf", "OneHot", "QuantizeLinear"}
@@ -176,4 +175,4 @@ def test_gradients_are_finite_differences(
             float(session.run(weighted, {**feeds, x: feeds[x] + sign * step * direction}))
             for sign in (1, -1)
         ]
-    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=2e-4, atol=1e-6)
+    assert_near(slope, (ends[0] - ends[1]) / (2 * step), rtol=2e-4, atol=1e-6)

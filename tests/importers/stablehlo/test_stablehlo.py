@@ -8,6 +8,7 @@ from jax import export, lax
 
 import graphc as gc
 from graphc.errors import ModelFileError, ModelImportError
+from tests.near import assert_near
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.normal(size=(2, 8, 8, 3)).astype(np.float32)
@@ -113,9 +114,7 @@ def check(model, want, args, tolerance=2e-6):  # type: ignore[no-untyped-def]
     for a, b in zip(jax.tree.leaves(want), got, strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype
         wide = np.complex128 if np.iscomplexobj(a) else np.float64
-        np.testing.assert_allclose(
-            np.asarray(b).astype(wide), np.asarray(a).astype(wide), tolerance, tolerance
-        )
+        assert_near(np.asarray(b).astype(wide), np.asarray(a).astype(wide), tolerance, tolerance)
     return {node.op.name for node in made.graph.nodes}
 
 

@@ -14,6 +14,7 @@ from graphc.importers.tensorflow.frozen import from_graphdef, read_graph_file
 from graphc.importers.tensorflow.rules.host import HOST
 from graphc.importers.tensorflow.rules.table import RULES, SPECIAL
 from tests.importers.tensorflow.cases import Case, read
+from tests.near import assert_near
 
 CASES = read()
 GROUPS = [
@@ -104,7 +105,7 @@ def test_assignments_change_the_variables_as_in_tensorflow(name: str) -> None:
     session.run(list(graph.outputs.values()), {graph.inputs[k]: v for k, v in case.inputs.items()})
     assert graph.updates
     for name, variable in graph.variables.items():
-        np.testing.assert_allclose(session.get(variable), case.after[name], rtol=1e-5, atol=1e-6)
+        assert_near(session.get(variable), case.after[name], rtol=1e-5, atol=1e-6)
 
 
 def test_the_page_of_operators_is_that_of_the_rules() -> None:

@@ -13,6 +13,7 @@ import pytest
 import graphc as gc
 from graphc.errors import ModelFileError, ModelImportError, UnknownNameError
 from graphc.train.tensorflow import sstable
+from tests.near import assert_near
 
 HERE = Path(__file__).parent
 
@@ -32,7 +33,7 @@ def test_a_saved_model_of_keras_gives_its_outputs(models: Path, name: str) -> No
     graph = model.to_graph()
     (x,), (y,) = graph.inputs.values(), graph.outputs.values()
     got = gc.Session(graph.graph).run(y, {x: wanted["x"]})
-    np.testing.assert_allclose(got, wanted["y"], rtol=1e-5, atol=1e-5 * np.abs(wanted["y"]).max())
+    assert_near(got, wanted["y"], rtol=1e-5, atol=1e-5 * np.abs(wanted["y"]).max())
     trained = {name for name, v in graph.variables.items() if v.trainable}
     assert trained == {name for name in graph.variables if "moving_" not in name}
 
@@ -51,10 +52,10 @@ def test_ten_steps_of_training_equal_those_of_tensorflow(models: Path, name: str
         session = gc.Session(graph)
     pairs = zip(wanted["x"], wanted["y"], strict=True)
     losses = [session.run(step, {x: a, y: b})[0] for a, b in pairs]
-    np.testing.assert_allclose(losses, wanted["losses"], rtol=1e-9)
+    assert_near(losses, wanted["losses"], rtol=1e-9)
     for variable in model.variables:
         after = wanted[f"after_{variable.name.replace('/', '__')}"]
-        np.testing.assert_allclose(session.get(variable), after, rtol=1e-9, atol=1e-10)
+        assert_near(session.get(variable), after, rtol=1e-9, atol=1e-10)
 
 
 def test_a_predicate_with_a_default_is_an_input_on_request(models: Path) -> None:
@@ -65,7 +66,7 @@ def test_a_predicate_with_a_default_is_an_input_on_request(models: Path) -> None
         both = [model(x, gc.constant(value)) for value in (True, False)]
         wanted = np.load(models / "resnet" / "results.npz")
         trained, inferred = gc.Session(graph).run(both, {x: wanted["x"][0]})
-    np.testing.assert_allclose(trained, wanted["first"], rtol=1e-9)
+    assert_near(trained, wanted["first"], rtol=1e-9)
     assert np.abs(trained - inferred).max() > 1e-3
 
 
@@ -150,4 +151,4 @@ def test_an_imported_model_is_saved_and_served_as_an_artifact(models: Path, tmp_
     gc.save(session, tmp_path / "a", signatures={"predict": graph.signature()}, platforms=("cpu",))
     loaded = gc.load(tmp_path / "a")
     (got,) = loaded.signatures["predict"](**{next(iter(graph.inputs)): wanted["x"]}).values()
-    np.testing.assert_allclose(got, wanted["y"], rtol=1e-5, atol=1e-6)
+    assert_near(got, wanted["y"], rtol=1e-5, atol=1e-6)

@@ -10,6 +10,7 @@ import pytest
 import graphc as gc
 from graphc.errors import ArgumentError, ModelFileError, ModelImportError, UnknownNameError
 from graphc.train.tensorflow.schema import messages
+from tests.near import assert_near
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -73,7 +74,7 @@ def test_batch_norm_of_the_first_version(graph: Any) -> None:
     node(graph, "BatchNormWithGlobalNormalization", placeholder(graph, 1, 1, 3, 4), *inputs,
          variance_epsilon=0.0, scale_after_normalization=True)  # fmt: skip
     got = run(graph, "BatchNormWithGlobalNormalization", x=X[None, None])
-    np.testing.assert_allclose(got, (X[None, None] - 1) / 2 * 3 + 0.5, rtol=1e-6)
+    assert_near(got, (X[None, None] - 1) / 2 * 3 + 0.5, rtol=1e-6)
 
 
 def test_products_that_the_optimiser_fuses(graph: Any) -> None:
@@ -81,7 +82,7 @@ def test_products_that_the_optimiser_fuses(graph: Any) -> None:
     b = const(graph, "b", np.float32([-5, -5, 0, 1]))
     node(graph, "_FusedMatMul", placeholder(graph, 3, 4), w, b, fused_ops=[b"BiasAdd", b"Relu"])
     got = run(graph, "_FusedMatMul", x=X)
-    np.testing.assert_allclose(got, np.maximum(X + np.float32([-5, -5, 0, 1]), 0))
+    assert_near(got, np.maximum(X + np.float32([-5, -5, 0, 1]), 0), rtol=1e-7)
 
 
 @pytest.mark.parametrize("op", ["_FusedConv2D", "_FusedDepthwiseConv2dNative"])
@@ -93,7 +94,7 @@ def test_convolutions_that_the_optimiser_fuses(graph: Any, op: str) -> None:
          leakyrelu_alpha=0.5, strides=[1, 1, 1, 1], padding=b"SAME")  # fmt: skip
     own = X.sum(1, keepdims=True) if op == "_FusedConv2D" else X
     y = own + np.float32([-5, -5, 0, 1])
-    np.testing.assert_allclose(run(graph, op, x=X[None, None])[0, 0], np.where(y > 0, y, y / 2))
+    assert_near(run(graph, op, x=X[None, None])[0, 0], np.where(y > 0, y, y / 2), rtol=1e-7)
 
 
 def test_batch_norm_with_a_side_input(graph: Any) -> None:
@@ -102,7 +103,7 @@ def test_batch_norm_with_a_side_input(graph: Any) -> None:
     x = placeholder(graph, 1, 1, 3, 4)
     node(graph, "_FusedBatchNormEx", x, ones, zeros, zeros, ones, x, is_training=False,
          epsilon=0.0, num_side_inputs=1, activation_mode=b"Relu")  # fmt: skip
-    np.testing.assert_allclose(run(graph, "_FusedBatchNormEx", x=X[None, None])[0, 0], 2 * X)
+    assert_near(run(graph, "_FusedBatchNormEx", x=X[None, None])[0, 0], 2 * X, rtol=1e-6)
 
 
 def test_channels_first(graph: Any) -> None:
@@ -113,7 +114,7 @@ def test_channels_first(graph: Any) -> None:
          data_format=b"NCHW")  # fmt: skip
     x = np.random.default_rng(0).normal(size=(1, 2, 4, 5)).astype(np.float32)
     wanted = run_in_nhwc(x)
-    np.testing.assert_allclose(run(graph, "MaxPool", x=x), wanted.transpose(0, 3, 1, 2), rtol=1e-5)
+    assert_near(run(graph, "MaxPool", x=x), wanted.transpose(0, 3, 1, 2), rtol=1e-5)
 
 
 def run_in_nhwc(x: Any) -> Any:

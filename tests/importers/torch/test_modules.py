@@ -16,6 +16,7 @@ from torch import nn  # noqa: E402
 
 import graphc as gc  # noqa: E402
 from graphc.errors import ArgumentError, ModelFileError, ModelImportError  # noqa: E402
+from tests.near import assert_near  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +64,7 @@ def test_names_are_those_of_the_state_dict() -> None:
         x = torch.randn(count, 1, 5, 5).double()
         with gc.Session(alone.graph) as session:
             got = session.run(alone.outputs["output_0"], {alone.inputs["x"]: x.numpy()})
-        np.testing.assert_allclose(got, module.eval()(x).detach().numpy(), rtol=1e-9)
+        assert_near(got, module.eval()(x).detach().numpy(), rtol=1e-9)
     chosen = gc.from_torch(module, (x,), trainable="head.*").to_graph()
     assert [v.name for v in chosen.variables.values() if v.trainable] == [
         "head.weight",
@@ -94,11 +95,11 @@ def test_ten_steps_of_training_equal_those_of_pytorch_and_go_back() -> None:
             optimizer.step()
         for name, value in module.state_dict().items():
             got = np.asarray(session.get(name))
-            np.testing.assert_allclose(got, value.numpy(), rtol=1e-9, atol=1e-12, err_msg=name)
+            assert_near(got, value.numpy(), rtol=1e-9, atol=1e-12, err_msg=name)
         again = double()
         found = {name: torch.from_numpy(np.array(session.get(name))) for name in again.state_dict()}
     again.load_state_dict(found)
-    np.testing.assert_allclose(again.eval()(x).detach(), module.eval()(x).detach(), rtol=1e-9)
+    assert_near(again.eval()(x).detach(), module.eval()(x).detach(), rtol=1e-9)
 
 
 def test_dropout_draws_from_the_streams_of_the_graph() -> None:
@@ -181,7 +182,7 @@ def test_groups_of_rows_and_their_counts() -> None:
         )
     np.testing.assert_array_equal(counts, [2, 0, 3])
     want = torch.cat([x[:2].float() @ w[0].float(), x[2:].float() @ w[2].float()])
-    np.testing.assert_allclose(np.asarray(rows, np.float32), want.numpy(), rtol=0.02, atol=0.05)
+    assert_near(np.asarray(rows, np.float32), want.numpy(), rtol=0.02, atol=0.05)
 
 
 def test_sizes_are_computed_with_their_names() -> None:
@@ -197,7 +198,7 @@ def test_sizes_are_computed_with_their_names() -> None:
     x = np.ones((4, 5), np.float32)
     with gc.Session(alone.graph) as session:
         got = session.run(list(alone.outputs.values()), {alone.inputs["x"]: x})
-    np.testing.assert_allclose(got[0], x.reshape(-1) / 5)
+    assert_near(got[0], x.reshape(-1) / 5, rtol=1e-6)
     np.testing.assert_array_equal(got[1], np.arange(5) + 4)
 
 
@@ -227,7 +228,7 @@ def test_a_saved_program(tmp_path: Path) -> None:
     alone = gc.from_torch(torch.export.load(tmp_path / "m.pt2")).to_graph()
     with gc.Session(alone.graph) as session:
         got = session.run(alone.outputs["output_0"], {alone.inputs["x"]: x.numpy()})
-    np.testing.assert_allclose(got, module(x).detach().numpy(), rtol=1e-9)
+    assert_near(got, module(x).detach().numpy(), rtol=1e-9)
 
 
 def test_mistakes(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
 import graphc as gc  # noqa: E402
+from tests.near import assert_near  # noqa: E402
 
 X = (2, 3, 6, 4)
 INDEX = torch.tensor([[0, 2], [1, 0]])
@@ -178,7 +179,7 @@ def test_an_operator(name: str) -> None:
     want = module(*values)
     (got,) = results(gc.from_torch(module, tuple(values)), values)
     assert (got.dtype, got.shape) == (want.numpy().dtype, tuple(want.shape))
-    np.testing.assert_allclose(got, want.numpy(), rtol=2e-5, atol=2e-5)
+    assert_near(got, want.numpy(), rtol=2e-5, atol=2e-5)
 
     wide = [v.requires_grad_() for v in operands(shapes, torch.float64)]
     layer = gc.from_torch(module, tuple(v.detach() for v in wide))
@@ -188,4 +189,4 @@ def test_an_operator(name: str) -> None:
     slopes = torch.autograd.grad(total, wide, allow_unused=True)
     for got, slope, value in zip(found, slopes, wide, strict=True):
         wanted = np.zeros(value.shape) if slope is None else slope.numpy()
-        np.testing.assert_allclose(got, wanted, rtol=1e-7, atol=1e-7)
+        assert_near(got, wanted, rtol=1e-7, atol=1e-7)

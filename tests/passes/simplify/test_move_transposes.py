@@ -25,6 +25,7 @@ from graphc.passes.simplify.move_transposes import MoveTransposes
 from graphc.passes.simplify.prune import Prune
 from graphc.passes.simplify.simplify_shapes import SimplifyShapes
 from tests.laws.harness import functional
+from tests.near import assert_near
 from tests.passes.check import check, check_stays, pair
 from tests.passes.preserving import check_preserving
 
@@ -278,4 +279,4 @@ def test_results_of_a_network_stay() -> None:
     with gc.Session(graph, options=options) as session:
         want = session.run(fetches, feeds)
     for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+        assert_near(a, b, rtol=2e-5, atol=2e-6)
