@@ -304,6 +304,12 @@ DEVICES: dict[str, Callable[[], Ready]] = {
         strategy=gc.devices.DataParallel(4, shard_optimizer=True),
         ways=CACHE,
     ),
+    "devices/parameters": partial(
+        training,
+        options=ONE_AT_A_TIME,
+        strategy=gc.devices.DataParallel(4, shard_parameters=True),
+        ways=CACHE,
+    ),
     "devices/mesh": partial(
         training,
         options=ONE_AT_A_TIME,
