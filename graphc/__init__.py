@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.divergence.records import Record as Record
     from graphc.divergence.result import Comparison as Comparison
     from graphc.divergence.runs import Run as Run
+    from graphc.exporters.onnx.entry import to_onnx as to_onnx
     from graphc.exporters.safetensors import to_safetensors as to_safetensors
     from graphc.exporters.stablehlo import to_stablehlo as to_stablehlo
     from graphc.importers.core.model import ImportedModel as ImportedModel
@@ -112,6 +113,7 @@ _NAMES: Final[dict[str, str]] = {
     "divergence.records": "Record",
     "divergence.result": "Comparison",
     "divergence.runs": "Run",
+    "exporters.onnx.entry": "to_onnx",
     "exporters.safetensors": "to_safetensors",
     "exporters.stablehlo": "to_stablehlo",
     "importers.core.model": "ImportedModel",

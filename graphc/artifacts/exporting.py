@@ -91,20 +91,10 @@ def export(
             size with buckets cannot be padded.
     """
     graph = session.graph
-    feeds = _feeds(graph, name, signature)
-    program, places, values = _program(session, name, signature, feeds, options)
-    sizes = _sizes(graph, name, signature, feeds.values())
-    program = bind_sizes(program, sizes) if sizes else program
-    if program.equalities:
-        a, b = program.equalities[0]
-        raise ArtifactError(
-            f"signature {name!r} needs {a} == {b}, which an open size cannot guarantee",
-            hint="fix the sizes: gc.Signature(..., sizes={...})",
-        )
-    program = rename_feeds(program, list(feeds))
-    buckets = proved(graph, name, signature, program)
-    names = _own_names(feeds, program)
-    program = map_dims(program, lambda dim: substitute(dim, names))
+    taken = program_of(session, name, signature, options)
+    places, values, names = taken.places, taken.values, taken.names
+    buckets = proved(graph, name, signature, taken.program)
+    program = map_dims(taken.program, lambda dim: substitute(dim, names))
     order = PortOrder.of(program)
     program = order.reorder(program)
     outputs = tuple(
@@ -124,6 +114,47 @@ def export(
     rows = {str(names.get(size, size)): row for size, row in buckets.items()}
     entry = replace(lowered.entry, buckets=rows, examples=examples)
     return replace(lowered, entry=entry, members={**lowered.members, **data}, values=values)
+
+
+@dataclass(frozen=True)
+class SignatureProgram:
+    """What a signature computes.
+
+    Attributes:
+        program: optimised; its feeds have the names of the arguments, and named sizes are open.
+        places: the index of each output among the program's fetches.
+        values: the values of state that is not in a variable.
+        names: sizes without names of their own -> names made of the argument and the axis.
+    """
+
+    program: Program
+    places: Sequence[int]
+    values: Mapping[str, Any]
+    names: Mapping[str, Dim]
+
+
+def program_of(
+    session: Session, name: str, signature: Signature, options: CompileOptions
+) -> SignatureProgram:
+    """The program of a signature.
+
+    Raises:
+        FeedError, FetchError: the signature does not fit the graph.
+        UnknownNameError: there is no open size for which the signature gives a size.
+        ArtifactError: two open sizes would have to be equal.
+    """
+    feeds = _feeds(session.graph, name, signature)
+    program, places, values = _program(session, name, signature, feeds, options)
+    sizes = _sizes(session.graph, name, signature, feeds.values())
+    program = bind_sizes(program, sizes) if sizes else program
+    if program.equalities:
+        a, b = program.equalities[0]
+        raise ArtifactError(
+            f"signature {name!r} needs {a} == {b}, which an open size cannot guarantee",
+            hint="fix the sizes: gc.Signature(..., sizes={...})",
+        )
+    program = rename_feeds(program, list(feeds))
+    return SignatureProgram(program, places, values, _own_names(feeds, program))
 
 
 def _feeds(graph: Graph, name: str, signature: Signature) -> dict[str, Tensor]:

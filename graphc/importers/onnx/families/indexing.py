@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +11,8 @@ from graphc import ops
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.values import plain
 from graphc.jaxpr.function import from_jax
+from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.scattering_nd import scatter_at
 
 
 def _gather(call: Call) -> Any:
@@ -30,35 +31,31 @@ def _gather_nd(call: Call) -> Any:
     return ops.gather_nd(call.x(0), call.x(1), batch_dims=call.attr("batch_dims", 0))
 
 
-_UPDATES: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "none": lambda at, updates: at.set(updates),
-    "add": lambda at, updates: at.add(updates),
-    "mul": lambda at, updates: at.multiply(updates),
-    "max": lambda at, updates: at.max(updates),
-    "min": lambda at, updates: at.min(updates),
-}
+_KINDS: Final = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+def _kind(call: Call) -> str:
+    return _KINDS[call.attr("reduction", "none")]
 
 
 def _scatter_elements(call: Call) -> Any:
     x, indices, updates = (call.x(i) for i in range(3))
-    axis, kind = call.attr("axis", 0) % x.ndim, call.attr("reduction", "none")
-
-    def scatter(x: Any, indices: Any, updates: Any) -> Any:
-        places = list(jnp.indices(indices.shape, sparse=True))
-        places[axis] = jnp.where(indices < 0, indices + x.shape[axis], indices)
-        return _UPDATES[kind](x.at[tuple(places)], updates)
-
-    return from_jax(scatter, name=call.op)(x, indices, updates)
+    axis, shape = call.attr("axis", 0) % x.ndim, indices.shape
+    if indices.dtype.itemsize < 4:
+        indices = ops.cast(indices, "int32")
+    columns = [indices if i == axis else iota(shape, i, indices.dtype) for i in range(x.ndim)]
+    places = ops.stack(columns, axis=-1)
+    return scatter_at(x, places, updates, _kind(call), tuple(range(x.ndim)))
 
 
 def _scatter_nd(call: Call) -> Any:
-    kind = call.attr("reduction", "none")
-
-    def scatter(x: Any, indices: Any, updates: Any) -> Any:
-        places = tuple(jnp.moveaxis(indices, -1, 0))
-        return _UPDATES[kind](x.at[places], updates)
-
-    return from_jax(scatter, name=call.op)(call.x(0), call.x(1), call.x(2))
+    x, indices, updates = (call.x(i) for i in range(3))
+    count = indices.shape[-1]
+    if not isinstance(count, int):
+        raise Refused("needs index vectors of known size")
+    if not count:  # each update is for the whole tensor
+        raise Refused("has index vectors of size 0")
+    return scatter_at(x, indices, updates, _kind(call), tuple(range(count)))
 
 
 def _one_hot(call: Call) -> Any:

@@ -1,0 +1,293 @@
+"""Layers of networks: convolutions, pooling, norms, attention.
+
+ONNX has channels as the second axis, graphc as the last one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from graphc.exporters.onnx.call import Call, Rule
+from graphc.exporters.onnx.families.arrays import pad
+from graphc.exporters.onnx.families.elementwise import rsqrt, square
+from graphc.exporters.onnx.families.matrices import transposed
+from graphc.exporters.onnx.refused import Refused
+from graphc.exporters.onnx.values import Value
+from graphc.exporters.onnx.writer import BOOL, INT64, Writer
+from graphc.ir.dims import Dim, product
+from graphc.ir.dtypes import is_integer
+
+Pairs = Sequence[tuple[int, int]]
+
+
+def channels_first(w: Writer, x: Value) -> Value:
+    """[batch, ..., channels] as [batch, channels, ...]."""
+    return w.transpose(x, (0, x.rank - 1, *range(1, x.rank - 1)))
+
+
+def channels_last(w: Writer, x: Value) -> Value:
+    """[batch, channels, ...] as [batch, ..., channels]."""
+    return w.transpose(x, (0, *range(2, x.rank), 1))
+
+
+def _flat(pairs: Pairs) -> list[int]:
+    return [low for low, _ in pairs] + [high for _, high in pairs]
+
+
+def _padded(c: Call, x: Value, pairs: Pairs, window: Sequence[int], fill: float) -> Any:
+    """(x, padding that the operator takes): windows in padding alone, and negative padding, are
+    made by an operator of their own."""
+    plain = all(0 <= p < k for row, k in zip(pairs, window, strict=True) for p in row)
+    if plain:
+        return x, pairs
+    low, high = ([0, *(p[i] for p in pairs), 0] for i in (0, 1))
+    return pad(c, x, low, high, c.w.like(x, fill)), [(0, 0)] * len(pairs)
+
+
+# -- convolutions --------------------------------------------------------------------------------
+
+
+def _conv(c: Call) -> Value:
+    x, kernel = c.xs
+    w, spatial = c.w, kernel.rank - 2
+    pairs = c.attrs["padding"]
+    window = c.shape(1)[:-2]
+    spans = [
+        math.inf if not isinstance(k, int) else d * (k - 1) + 1
+        for k, d in zip(window, c.attrs["dilation"], strict=True)
+    ]
+    x, pairs = _padded(c, x, pairs, spans, 0)  # type: ignore[arg-type]
+    y = w.op(
+        "Conv",
+        channels_first(w, x),
+        w.transpose(kernel, (spatial + 1, spatial, *range(spatial))),
+        rank=x.rank,
+        strides=list(c.attrs["strides"]),
+        pads=_flat(pairs),
+        dilations=list(c.attrs["dilation"]),
+        group=c.attrs["groups"],
+    )
+    return channels_last(w, y)
+
+
+def _conv_transpose(c: Call) -> Value:
+    """The gradient of a convolution by its input: a transposed convolution."""
+    dy, kernel = c.xs
+    w, spatial = c.w, kernel.rank - 2
+    groups, strides, dilation = (c.attrs[k] for k in ("groups", "strides", "dilation"))
+    window, size, given = c.shape(1)[:-2], c.attrs["size"], c.shape()[1:-1]
+    if not all(isinstance(k, int) for k in window):
+        raise Refused("needs a kernel of known size")
+    extra, cut = [], []
+    for n, m, k, s, d, (low, high) in zip(
+        size, given, window, strides, dilation, c.attrs["padding"], strict=True
+    ):
+        more = n - ((m - 1) * s + d * (k - 1) + 1 - low - high)
+        if not isinstance(more, int):
+            raise Refused(f"needs a known size where it now has {n}")
+        extra.append(more)
+        cut.append((low, high))
+    if any(low < 0 or high < 0 for low, high in cut):
+        raise Refused("has negative padding")
+    # [*window, in / groups, out] -> [out, in / groups, *window]; the operator takes `out` channels.
+    weights = w.transpose(kernel, (spatial + 1, spatial, *range(spatial)))
+    y = w.op(
+        "ConvTranspose",
+        channels_first(w, dy),
+        weights,
+        rank=dy.rank,
+        strides=list(strides),
+        pads=[0] * (2 * spatial),
+        dilations=list(dilation),
+        group=groups,
+    )
+    y = channels_last(w, y)
+    # Elements that no window reads are beyond the end, and have no gradient: they are zero.
+    low = [0, *(-a for a, _ in cut), 0]
+    high = [0, *(e - b for e, (_, b) in zip(extra, cut, strict=True)), 0]
+    return pad(c, y, low, high, w.like(y, 0)) if any((*low, *high)) else y
+
+
+# -- pooling -------------------------------------------------------------------------------------
+
+
+def _max_pool(c: Call) -> Value:
+    x, w = c.xs[0], c.w
+    window, dilation = c.attrs["window"], c.attrs["dilation"]
+    dtype = x.dtype
+    if is_integer(dtype):  # float64 has all integers of 32 bits
+        if dtype.itemsize > 4:
+            raise Refused(f"takes floats in ONNX, and gets {dtype.name}")
+        x = w.cast(x, "float64")
+    x, pairs = _padded(c, x, c.attrs["padding"], window, -math.inf)
+    y = w.op(
+        "MaxPool",
+        channels_first(w, x),
+        rank=x.rank,
+        kernel_shape=list(window),
+        strides=list(c.attrs["strides"]),
+        pads=_flat(pairs),
+        dilations=list(dilation),
+    )
+    return channels_last(w, y)
+
+
+def _avg_pool(c: Call) -> Value:
+    x, w, counted = c.xs[0], c.w, c.attrs["count_include_pad"]
+    window, pairs = c.attrs["window"], c.attrs["padding"]
+    if counted:
+        x, pairs = _padded(c, x, pairs, window, 0)
+    elif any(not 0 <= p < k for row, k in zip(pairs, window, strict=True) for p in row):
+        raise Refused("has windows that lie in padding alone, or negative padding")
+    y = w.op(
+        "AveragePool",
+        channels_first(w, x),
+        rank=x.rank,
+        kernel_shape=list(window),
+        strides=list(c.attrs["strides"]),
+        pads=_flat(pairs),
+        count_include_pad=int(counted),
+    )
+    return channels_last(w, y)
+
+
+# -- norms ---------------------------------------------------------------------------------------
+
+
+def _batch_norm(c: Call) -> Value:
+    """By the operator of ONNX where the channels are its second axis, otherwise written out."""
+    x, mean, variance, scale, offset = c.xs
+    w, epsilon = c.w, c.attrs["epsilon"]
+    if x.rank >= 2 and x.dtype == mean.dtype:
+        y = w.op(
+            "BatchNormalization",
+            channels_first(w, x),
+            *(scale, offset, mean, variance),
+            rank=x.rank,
+            epsilon=float(epsilon),
+        )
+        return channels_last(w, y)
+    factor = w.elementwise("Mul", rsqrt(w, w.number("Add", variance, epsilon)), scale)
+    centred = w.elementwise("Sub", w.cast(x, mean.dtype), mean)
+    return w.elementwise("Add", w.elementwise("Mul", centred, factor), offset)
+
+
+def _local_batch_norm(c: Call) -> list[Value]:
+    """The norm of one device: with the statistics of its batch."""
+    x, scale, offset = c.xs
+    if c.attrs["parts"] != 1 or c.attrs["real"]:
+        raise Refused("is a part of a program for several devices")
+    w, axes = c.w, range(x.rank - 1)
+    wide = w.cast(x, scale.dtype)
+    mean = w.reduce("ReduceMean", wide, axes)
+    centred = w.elementwise("Sub", wide, mean)
+    variance = w.reduce("ReduceMean", square(w, centred), axes)
+    factor = rsqrt(w, w.number("Add", variance, c.attrs["epsilon"]))
+    y = w.elementwise("Mul", w.elementwise("Mul", centred, factor), scale)
+    return [w.cast(w.elementwise("Add", y, offset), x.dtype), mean, variance]
+
+
+def _layer_norm(c: Call) -> Value:
+    x, scale, offset = c.xs
+    w, epsilon = c.w, float(c.attrs["epsilon"])
+    if w.shared.schemas.has("LayerNormalization") and x.dtype == scale.dtype:
+        return w.op("LayerNormalization", x, scale, offset, rank=x.rank, axis=-1, epsilon=epsilon)
+    wide = w.cast(x, scale.dtype)
+    axes = [x.rank - 1]
+    centred = w.elementwise("Sub", wide, w.reduce("ReduceMean", wide, axes, True))
+    variance = w.reduce("ReduceMean", square(w, centred), axes, True)
+    rows = w.elementwise("Mul", centred, rsqrt(w, w.number("Add", variance, epsilon)))
+    return w.elementwise("Add", w.elementwise("Mul", rows, scale), offset)
+
+
+def _local_response(c: Call) -> Value:
+    """LRN divides alpha by the number of neighbours."""
+    x, w = c.xs[0], c.w
+    size, shape = 2 * c.attrs["radius"] + 1, c.shape()
+    x = w.cast(x, "float32") if x.dtype.itemsize < 4 else x  # as graphc adds them
+    flat = x if x.rank == 4 else c.reshape(x, (product(shape[:-1]), 1, 1, shape[-1]))
+    y = w.op(
+        "LRN",
+        channels_first(w, flat),
+        size=size,
+        alpha=float(c.attrs["alpha"] * size),
+        beta=float(c.attrs["beta"]),
+        bias=float(c.attrs["bias"]),
+    )
+    y = channels_last(w, y)
+    return y if x.rank == 4 else c.reshape(y, shape)
+
+
+# -- softmax and attention -----------------------------------------------------------------------
+
+
+def _softmax(op: str) -> Rule:
+    return lambda c: c.w.op(op, c.xs[0], axis=c.attrs["axis"])
+
+
+def _attention(c: Call) -> Value:
+    """softmax(scale query keyT + masks) value, for [batch, time, heads, depth]."""
+    query, key, value, *masks = c.xs
+    if c.attrs["dropout"]:
+        raise Refused("draws random numbers for its dropout")
+    w, (_, time, heads, _), (_, source, shared, _) = c.w, c.shape(0), c.shape(1)
+    assert isinstance(heads, int) and isinstance(shared, int)
+    query, key, value = (w.transpose(x, (0, 2, 1, 3)) for x in (query, key, value))
+    if shared != heads:
+        key, value = (_repeated(c, x, i + 1, heads // shared) for i, x in enumerate((key, value)))
+    wide = np.dtype("float32") if query.dtype.itemsize < 4 else query.dtype
+    scores = w.cast(w.op("MatMul", query, transposed(w, key)), wide)
+    scores = w.number("Mul", scores, c.attrs["scale"])
+    for bias in masks:
+        if bias.dtype != BOOL:
+            scores = w.elementwise("Add", scores, w.cast(bias, wide))
+    seen = [mask for mask in masks if mask.dtype == BOOL]
+    if c.attrs["causal"]:
+        seen.append(_causal(c, time, source))
+    if not seen:
+        weights = w.op("Softmax", scores, axis=-1)
+        return w.transpose(w.op("MatMul", w.cast(weights, value.dtype), value), (0, 2, 1, 3))
+    visible = seen[0]
+    for mask in seen[1:]:
+        visible = w.elementwise("And", visible, mask)
+    # Runtimes may compute the softmax in float16, in which float32's lowest number is infinite.
+    narrow = np.finfo(np.float16 if value.dtype == np.float16 else wide)
+    lowest = w.like(scores, narrow.min)
+    weights = w.op("Softmax", w.where(visible, scores, lowest), axis=-1)
+    if not c.attrs["mean_if_blind"]:  # a query that sees nothing gives 0
+        weights = w.where(visible, weights, w.like(weights, 0))
+    return w.transpose(w.op("MatMul", w.cast(weights, value.dtype), value), (0, 2, 1, 3))
+
+
+def _repeated(c: Call, x: Value, position: int, times: int) -> Value:
+    """[batch, shared heads, source, depth] with each head for `times` heads of the query."""
+    batch, source, shared, depth = c.shape(position)
+    wide = c.expand(c.w.unsqueeze(x, [2]), (batch, shared, times, source, depth))
+    return c.reshape(wide, (batch, shared * times, source, depth))
+
+
+def _causal(c: Call, time: Dim, source: Dim) -> Value:
+    """[time, source]: whether the query comes no later than the key, aligned at the first."""
+    w, (zero, one) = c.w, (c.w.constant(i, INT64) for i in (0, 1))
+    rows = w.op("Range", zero, c.sizes.scalar(time), one, rank=1)
+    columns = w.op("Range", zero, c.sizes.scalar(source), one, rank=1)
+    return w.compare("GreaterOrEqual", w.unsqueeze(rows, [1]), columns)
+
+
+RULES: Final[dict[str, Rule]] = {
+    "Attention": _attention,
+    "AvgPool": _avg_pool,
+    "BatchNorm": _batch_norm,
+    "Conv": _conv,
+    "ConvInputGradient": _conv_transpose,
+    "LayerNorm": _layer_norm,
+    "LocalBatchNorm": _local_batch_norm,
+    "LocalResponseNorm": _local_response,
+    "LogSoftmax": _softmax("LogSoftmax"),
+    "MaxPool": _max_pool,
+    "Softmax": _softmax("Softmax"),
+}

@@ -1,0 +1,261 @@
+"""Whole models as ONNX: layouts, open sizes, loops, names, files, refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+import graphc as gc  # noqa: E402
+from graphc.errors import (  # noqa: E402
+    AttributeValueError,
+    FetchError,
+    ModelExportError,
+)
+from tests.near import assert_near  # noqa: E402
+
+RNG = np.random.default_rng(0)
+
+
+def run(path: Path, **feeds: Any) -> Any:
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return session.run(None, {name: np.asarray(value) for name, value in feeds.items()})
+
+
+def ops_of(path: Path) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load(path).graph.node)
+
+
+def images(*shape: int) -> Any:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def network(x: gc.Tensor, training: Any = False) -> gc.Tensor:
+    """Convolutions with norms, a residual connection, pooling."""
+    h = gc.nn.Conv2D(8, 3, padding="SAME", name="first")(x)
+    h = gc.nn.relu(gc.nn.BatchNorm(name="norm")(h, training=training))
+    more = gc.nn.Conv2D(8, 3, padding="SAME", name="second")(h)
+    h = gc.nn.max_pool(gc.nn.relu(h + more), 2, 2)
+    h = gc.concat([h, gc.nn.avg_pool(h, 3, 1, padding="SAME")], axis=-1)
+    h = gc.reduce_mean(h, axis=(1, 2))
+    return gc.nn.Dense(3, name="out")(gc.nn.Dropout(0.5)(h, training=training))
+
+
+def test_images_are_transposed_once(tmp_path: Path) -> None:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder(("batch", 8, 8, 3), name="x")
+        y = network(x)
+    session, path = gc.Session(graph), tmp_path / "model.onnx"
+    gc.to_onnx(session, path, gc.Signature({"x": x}, {"y": y}))
+    found = ops_of(path)
+    assert found["Transpose"] == 1, found  # of the input
+    assert found["Conv"] == 2 and found["BatchNormalization"] == 1
+    names = {tensor.name for tensor in onnx.load(path).graph.initializer}
+    assert {"out/kernel", "norm/scale", "first/kernel.transposed"} <= names
+    for batch in (1, 5):
+        value = images(batch, 8, 8, 3)
+        assert_near(run(path, x=value)[0], session.run(y, {x: value}), rtol=1e-5)
+
+
+def test_what_a_trained_model_predicts(tmp_path: Path) -> None:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder(("batch", 8, 8, 3), name="x")
+        training = gc.placeholder((), "bool", name="training")
+        y = network(x, training)
+        train = gc.minimize(gc.reduce_mean(y**2), optax.sgd(0.1))
+    session, path = gc.Session(graph), tmp_path / "model.onnx"
+    value = images(4, 8, 8, 3)
+    for _ in range(3):
+        session.run(train, {x: value, training: True})
+    signature = gc.Signature({"x": x}, {"y": y}, freeze=True, given={training: False})
+    gc.to_onnx(session, path, signature)
+    assert ops_of(path)["BatchNormalization"] == 0  # folded into the convolution
+    want = session.run(y, {x: value, training: False})
+    assert_near(run(path, x=value)[0], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("opset", (16, 17, 18, 20, 21, 23, onnx.defs.onnx_opset_version()))
+def test_every_version_of_onnx(opset: int, tmp_path: Path) -> None:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder(("batch", "time", 8), name="x")
+        block = gc.nn.TransformerBlock(8, heads=2, causal=True)
+        y = gc.reduce_max(block(x), axis=1)
+    session, path = gc.Session(graph), tmp_path / "model.onnx"
+    gc.to_onnx(session, path, gc.Signature({"x": x}, {"y": y}), opset=opset)
+    assert onnx.load(path).opset_import[0].version == opset
+    if opset > 23:
+        return  # this onnxruntime may be older
+    for shape in ((1, 3, 8), (2, 5, 8)):
+        value = images(*shape)
+        assert_near(run(path, x=value)[0], session.run(y, {x: value}), rtol=1e-5)
+
+
+def test_loops_and_branches(tmp_path: Path) -> None:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder(("batch", "time", 3), name="x")
+        n = gc.placeholder((), "int32", name="n")
+        states = gc.nn.LSTM(4, name="lstm")(x)
+        _, grown = gc.while_loop(
+            lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 2.0), (0, gc.reduce_sum(states))
+        )
+        size = gc.cast(gc.size(x, 0), "float32")
+        y = gc.switch(n, [lambda: grown, lambda: -grown, lambda: grown + size])
+    session, path = gc.Session(graph), tmp_path / "model.onnx"
+    gc.to_onnx(session, path, gc.Signature({"x": x, "n": n}, {"y": y, "states": states}))
+    assert {"Loop", "Scan", "If"} <= set(ops_of(path))
+    for turns, shape in ((0, (1, 4, 3)), (1, (2, 6, 3)), (5, (3, 1, 3))):
+        value = images(*shape)
+        got = run(path, x=value, n=np.int32(turns))
+        for a, b in zip(got, session.run([y, states], {x: value, n: turns}), strict=True):
+            assert_near(a, b, rtol=1e-5)
+
+
+def test_back_to_onnx_and_in_again(tmp_path: Path) -> None:
+    """Its own names, an input that nothing uses, and a model that trains after the way back."""
+    first, second = tmp_path / "first.onnx", tmp_path / "second.onnx"
+    helper = onnx.helper
+    ports = [
+        helper.make_tensor_value_info(name, 1, ["N", 3]) for name in ("input.1", "unused", "out.1")
+    ]
+    weights = onnx.numpy_helper.from_array(images(3, 3), "layer.weight")
+    nodes = [
+        helper.make_node("MatMul", ["input.1", "layer.weight"], ["h"]),
+        helper.make_node("Tanh", ["h"], ["out.1"]),
+    ]
+    graph = helper.make_graph(nodes, "g", ports[:2], ports[2:], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), first)
+    model = gc.from_onnx(first).to_graph()
+    signature = model.signature()
+    names = dict(zip(signature.inputs, model.inputs, strict=True))
+    names |= dict(zip(signature.outputs, model.outputs, strict=True))
+    gc.to_onnx(gc.Session(model.graph), second, signature, names=names)
+    back = onnx.load(second).graph
+    assert [port.name for port in back.input] == ["input.1", "unused"]
+    assert [port.name for port in back.output] == ["out.1"]
+    assert [tensor.name for tensor in back.initializer] == ["layer.weight"]
+    assert [node.op_type for node in back.node] == ["MatMul", "Tanh"]
+    assert back.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+    value = images(2, 3)
+    feeds = {"input.1": value, "unused": value}
+    assert_near(run(second, **feeds)[0], run(first, **feeds)[0], rtol=1e-6)
+    again = gc.from_onnx(second, trainable=True).to_graph()
+    with again.graph:
+        loss = gc.reduce_mean(again.outputs["out.1"] ** 2)
+        train = gc.minimize(loss, optax.sgd(0.1))
+    session = gc.Session(again.graph)
+    losses = [session.run([loss, train], {again.inputs["input.1"]: value})[0] for _ in range(5)]
+    assert losses[-1] < losses[0]
+
+
+def test_maps_and_local_norms(tmp_path: Path) -> None:
+    """Operators that only passes make."""
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((3, 4), name="x")
+        inner = gc.vmap(lambda row: gc.cumsum(row) * 2.0)(x)
+        norm = gc.nn.BatchNorm(local=True, name="norm")(x, training=True)
+    session, path = gc.Session(graph), tmp_path / "model.onnx"
+    gc.to_onnx(session, path, gc.Signature({"x": x}, {"inner": inner, "norm": norm}))
+    value = images(3, 4)
+    for a, b in zip(run(path, x=value), session.run([inner, norm], {x: value}), strict=True):
+        assert_near(a, b, rtol=1e-5)
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def test_large_weights_in_their_own_file(tmp_path: Path) -> None:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((2, 32), name="x")
+        y = gc.nn.Dense(32, name="dense")(x)
+    session, path = gc.Session(graph), tmp_path / "model.onnx"
+    gc.to_onnx(session, path, gc.Signature({"x": x}, {"y": y}), external_data=True)
+    assert (tmp_path / "model.onnx.data").stat().st_size == 32 * 32 * 4
+    value = images(2, 32)
+    assert_near(run(path, x=value)[0], session.run(y, {x: value}), rtol=1e-5)
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"old")
+    with gc.Graph() as graph:
+        x = gc.placeholder((2, 2), name="x")
+        y = gc.linalg.cholesky(x)
+    with pytest.raises(ModelExportError):
+        gc.to_onnx(gc.Session(graph), path, gc.Signature({"x": x}, {"y": y}))
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def test_all_that_onnx_cannot_say_is_named_with_lines(tmp_path: Path) -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((2, 2), name="x")
+        y = gc.linalg.cholesky(x) + gc.gammaln(x)
+        z = gc.abs(gc.complex(x, x))
+    with pytest.raises(ModelExportError) as caught:
+        gc.to_onnx(gc.Session(graph), tmp_path / "m.onnx", gc.Signature({"x": x}, {"y": y, "z": z}))
+    text = str(caught.value)
+    for part in ("Cholesky", "decomposition", "Lgamma", "special function", "Complex", "Abs"):
+        assert part in text
+    assert text.count("test_models.py") >= 4
+    assert not list(tmp_path.iterdir())
+
+
+def test_state_and_randomness_are_refused(tmp_path: Path) -> None:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((2, 2), name="x")
+        count = gc.variable(np.float32(0), name="count")
+        noisy = x + gc.random.normal((2, 2))
+        added, double = count.assign_add(1.0), x * 2
+    session, path = gc.Session(graph), tmp_path / "m.onnx"
+    with pytest.raises(AttributeValueError, match="no state"):
+        gc.to_onnx(session, path, gc.Signature({"x": x}, {"y": double}, updates=[added]))
+    with pytest.raises(ModelExportError, match=r"assign the variable 'count'"):
+        gc.to_onnx(session, path, gc.Signature({}, {"y": added}))
+    with pytest.raises(ModelExportError, match="random"):
+        gc.to_onnx(session, path, gc.Signature({"x": x}, {"y": noisy}))
+    with pytest.raises(FetchError):
+        gc.to_onnx(session, path, gc.Signature({}, {"y": added}, freeze=True))
+
+
+def test_arguments(tmp_path: Path) -> None:
+    with gc.Graph() as graph:
+        x, z = gc.placeholder(("n", 2), name="x"), gc.placeholder(("m", 2), name="z")
+        y = x * 2
+        both = x + z
+    session, path = gc.Session(graph), tmp_path / "m.onnx"
+    signature = gc.Signature({"x": x}, {"y": y})
+    for wrong, match in (
+        ({"opset": 15}, "from 16 to"),
+        ({"opset": 1000}, "from 16 to"),
+        ({"opset": True}, "opset must be an int"),
+        ({"names": {"q": "x"}}, "no input or output"),
+        ({"names": {"y": "x"}}, "one name"),
+        ({"names": {"y": 3}}, "must be a string"),
+        ({"names": "xy"}, "must be a dict"),
+        ({"external_data": 1}, "must be a bool"),
+    ):
+        with pytest.raises(AttributeValueError, match=match):
+            gc.to_onnx(session, path, signature, **wrong)
+    with pytest.raises(AttributeValueError, match=r"must be a gc\.Signature"):
+        gc.to_onnx(session, path, {"x": x})
+    with pytest.raises(ModelExportError, match="cannot write"):
+        gc.to_onnx(session, tmp_path / "none" / "m.onnx", signature)
+    gc.to_onnx(session, path, gc.Signature({"x": x, "z": z}, {"y": both}))
+    value = images(3, 2)
+    assert_near(run(path, x=value, z=value)[0], 2 * value, rtol=1e-6)

@@ -1,0 +1,127 @@
+"""Each operator as ONNX: its cases of the law suite run in onnxruntime as NumPy says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+
+import graphc as gc
+from graphc.exporters.onnx.table import RULES, WITHOUT_RULE
+from graphc.ir.dtypes import is_complex
+from graphc.ops.catalogue import CATALOGUE
+from tests.laws.case import Case
+from tests.laws.harness import Built, build_case, families, tolerance, widened
+from tests.near import assert_near
+
+CASES: dict[str, list[Case]] = {}
+for _cases in families().values():
+    for _case in _cases:
+        CASES.setdefault(_case.op, []).append(_case)
+TESTED = sorted(name for name in RULES if any(case.oracle for case in CASES.get(name, ())))
+
+# Rules without a case of the law suite, or whose cases have no oracle, and where they are tested.
+ELSEWHERE = {
+    "Map": "test_models.py: only the pass GroupAlike makes it",
+    "LocalBatchNorm": "test_models.py: differs by the number of devices",
+}
+# Cases that neither onnxruntime nor the reference runs as ONNX defines it.
+NOT_RUN = {
+    ("ConvInputGradient", "two groups", "float64"): "the reference takes one group",
+    **dict.fromkeys(
+        [("LocalResponseNorm", label, "float64") for label in ("", "many neighbours")]
+        + [("LocalResponseNorm", "", "bfloat16")],
+        "onnxruntime has no kernel, and the reference reads beyond the channels",
+    ),
+    ("Scan", "fori_loop without a turn", "float32"): "onnxruntime slices no empty arrays",
+    ("Scan", "fori_loop without a turn", "float64"): "onnxruntime slices no empty arrays",
+}
+_NO_KERNEL = (
+    "NOT_IMPLEMENTED|NotImplemented|can't be converted|not supported|Unable to handle object"
+    "|No corresponding Numpy type"
+)
+
+
+def test_each_operator_has_a_rule_or_a_reason() -> None:
+    assert not set(RULES) & set(WITHOUT_RULE)
+    assert set(RULES) | set(WITHOUT_RULE) == set(CATALOGUE)
+
+
+def test_each_rule_is_tested() -> None:
+    assert set(RULES) - set(TESTED) == set(ELSEWHERE)
+
+
+def results(path: Path, feeds: dict[str, Any]) -> Sequence[Any]:
+    """What onnxruntime gives; what the reference gives where onnxruntime has no kernel."""
+    onnxruntime.set_default_logger_severity(4)
+    try:
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        found: Sequence[Any] = session.run(None, feeds)
+    except Exception as error:
+        if not re.search(_NO_KERNEL, str(error)):
+            raise
+        with np.errstate(all="ignore"):
+            found = ReferenceEvaluator(str(path)).run(None, feeds)
+    return found
+
+
+def is_real(case: Case, dtype: str) -> bool:
+    """Whether no tensor of the case is complex."""
+    scratch = gc.Graph()
+    with scratch:
+        build_case(case, dtype, "x")
+    return not any(is_complex(t.dtype) for node in scratch.nodes for t in node.outputs)
+
+
+def export(tmp_path: Path, graph: gc.Graph, built: Sequence[Built]) -> tuple[Path, dict[str, Any]]:
+    inputs = {t.node.name: t for each in built for t in each.tensors}
+    outputs = {f"y{i}_{j}": t for i, each in enumerate(built) for j, t in enumerate(each.outputs)}
+    path = tmp_path / "model.onnx"
+    gc.to_onnx(gc.Session(graph), path, gc.Signature(inputs, outputs))
+    arrays = {
+        t.node.name: a for each in built for t, a in zip(each.tensors, each.arrays, strict=True)
+    }
+    return path, arrays
+
+
+@pytest.mark.parametrize("op", TESTED)
+def test_an_operator_means_the_same(op: str, tmp_path: Path) -> None:
+    for dtype in dict.fromkeys(d for case in CASES[op] for d in case.dtypes):
+        graph = gc.Graph()
+        with graph:
+            built = [
+                build_case(case, dtype, f"x{i}")
+                for i, case in enumerate(CASES[op])
+                if dtype in case.dtypes
+                and (op, case.label, dtype) not in NOT_RUN
+                and case.oracle
+                and is_real(case, dtype)
+            ]
+        if not built:
+            continue
+        found = iter(results(*export(tmp_path, graph, built)))
+        for each in built:
+            with np.errstate(all="ignore"):
+                wanted = each.case.oracle(*map(widened, each.arrays))
+            wanted = wanted if isinstance(wanted, (tuple, list)) else (wanted,)
+            for got, want in zip([next(found) for _ in each.outputs], wanted, strict=True):
+                check(each, np.asarray(got), want)
+
+
+def check(built: Built, got: Any, want: Any) -> None:
+    wide = np.float64 if got.dtype.kind not in "iub" else got.dtype
+    assert got.shape == np.shape(want), built.title
+    near = tolerance(built.case, got.dtype)
+    if built.case.op == "Erfc":  # ONNX has 1 - erf(x) alone
+        near["atol"] = 1e-6
+    assert_near(got.astype(wide), np.asarray(want).astype(wide), **near, err_msg=built.title)
