@@ -51,8 +51,10 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.divergence.records import Record as Record
     from graphc.divergence.result import Comparison as Comparison
     from graphc.divergence.runs import Run as Run
+    from graphc.exporters.iree import to_iree as to_iree
     from graphc.exporters.onnx.entry import to_onnx as to_onnx
     from graphc.exporters.safetensors import to_safetensors as to_safetensors
+    from graphc.exporters.saved_model import to_saved_model as to_saved_model
     from graphc.exporters.stablehlo import to_stablehlo as to_stablehlo
     from graphc.importers.core.model import ImportedModel as ImportedModel
     from graphc.importers.core.model_graph import ModelGraph as ModelGraph
@@ -113,8 +115,10 @@ _NAMES: Final[dict[str, str]] = {
     "divergence.records": "Record",
     "divergence.result": "Comparison",
     "divergence.runs": "Run",
+    "exporters.iree": "to_iree",
     "exporters.onnx.entry": "to_onnx",
     "exporters.safetensors": "to_safetensors",
+    "exporters.saved_model": "to_saved_model",
     "exporters.stablehlo": "to_stablehlo",
     "importers.core.model": "ImportedModel",
     "importers.core.model_graph": "ModelGraph",

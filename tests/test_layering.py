@@ -43,7 +43,7 @@ INNER_ORDERS = {
     "importers": (
         "core <- onnx, stablehlo, tensorflow, torch <- files <- artifacts, originals, recorded"
     ),
-    "exporters": "core <- safetensors, stablehlo",
+    "exporters": "core <- iree, onnx, safetensors, saved_model, stablehlo",
     "serving": (
         "config_checks <- config, failures <- protocol, batching <- models <- endpoints, streams "
         "<- transports <- client_sessions <- server, client"

@@ -19,6 +19,7 @@ from graphc.cli.shared_arguments import (
     add_cache_dir,
     add_devices,
     add_fetches,
+    add_formats,
     add_json,
     add_machine,
     add_pipeline,
@@ -244,9 +245,15 @@ def _export(parser: Parser) -> None:
 
     graphc export examples/digits_cnn.py digits.gcx --platforms cpu,cuda --steps 400
     graphc export examples/digits_cnn.py digits.gcx --validate
+    graphc export examples/digits_cnn.py digits.onnx --to onnx --steps 400 --validate
+    graphc export resnet50.onnx resnet50 --to saved-model
+
+    With --to, one signature is written in the format of another framework. SCRIPT may then be a
+    model file too: .onnx, .pb, .mlir, or the folder of a SavedModel.
     """
     takes_script(parser)
     parser.add_argument("file", metavar="FILE", help="the artifact to write")
+    add_formats(parser)
     add_devices(parser)
     add_platforms(parser)
     parser.add_argument("--steps", type=positive, metavar="N", help="train for so many steps first")

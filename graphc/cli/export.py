@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from graphc.artifacts import save
+from graphc.cli import export_to
 from graphc.cli.report import print_json
 from graphc.cli.script import load_job
 from graphc.cli.targets import ask_for_devices, strategy_for
@@ -25,6 +26,12 @@ def run(options: argparse.Namespace) -> None:
     if options.tolerance is not None and not options.validate:
         raise GraphcError("--tolerance is for --validate", hint="add --validate")
     ask_for_devices(options.devices)
+    if options.to is not None:
+        export_to.run(options)
+        return
+    for name in ("signature", "size", "opset", "target"):
+        if getattr(options, name):
+            raise GraphcError(f"--{name} is for --to", hint="add --to FORMAT, or leave it out")
     job = load_job(options.script, options.arguments)
     check_savable(job, options.script, options.file)
     session = Session(job.graph, strategy=strategy_for(options.devices))

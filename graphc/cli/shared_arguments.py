@@ -101,6 +101,27 @@ def add_size(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_formats(parser: argparse.ArgumentParser) -> None:
+    """`--to` of `graphc export`, and the options of its formats."""
+    parser.add_argument(
+        "--to",
+        choices=["onnx", "saved-model", "safetensors", "iree", "stablehlo"],
+        help="write FILE in this format, and no artifact",
+    )
+    parser.add_argument(
+        "--signature", metavar="NAME", help="with --to: the signature, if there are several"
+    )
+    add_size(parser)
+    parser.add_argument(
+        "--opset", type=int, metavar="N", help="with --to onnx: the version of the operators"
+    )
+    parser.add_argument(
+        "--target",
+        metavar="NAME",
+        help="with --to iree: host (default), x86_64 or android-arm64",
+    )
+
+
 def add_tolerance(parser: argparse.ArgumentParser, text: str) -> None:
     """`--tolerance`; `text` is its help."""
     parser.add_argument(

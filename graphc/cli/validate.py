@@ -44,7 +44,7 @@ def validate(session: Session, job: Job, path: str, tolerance: float | None) -> 
     Raises:
         ExecutionError: the file could not be run in a separate process.
     """
-    inputs = {name: _inputs(job, signature) for name, signature in job.signatures.items()}
+    inputs = {name: inputs_of(job, signature) for name, signature in job.signatures.items()}
     here = {
         name: _run_here(session, signature, inputs[name])
         for name, signature in job.signatures.items()
@@ -136,7 +136,7 @@ def validation_text(found: Mapping[str, Any]) -> list[str]:
 # -- inputs ---------------------------------------------------------------------------------
 
 
-def _inputs(job: Job, signature: Signature) -> dict[str, Array]:
+def inputs_of(job: Job, signature: Signature) -> dict[str, Array]:
     """The job's first batch, if it contains the input; otherwise numbers of its type."""
     graph = job.graph
     batch = {resolve_feed(graph, k): np.asarray(v) for k, v in next(iter(job.batches), {}).items()}

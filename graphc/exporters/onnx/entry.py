@@ -14,6 +14,7 @@ from graphc.artifacts.signature import Signature
 from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError, MissingExtraError, ModelExportError
 from graphc.exporters.core.files import write
+from graphc.exporters.core.inference import check_effects, check_signature
 from graphc.exporters.onnx.program import ProgramWriter
 from graphc.ir.dims import substitute
 from graphc.ir.fingerprint import calls_back
@@ -21,7 +22,6 @@ from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import map_dims
 from graphc.ir.source import current_source
-from graphc.passes.simplify.functionalize import RNG_KEY
 from graphc.runtime.feeds.fetches import resolve_feed
 from graphc.runtime.session import Session
 from graphc.runtime.targets.prepare import UnusedFeedError
@@ -70,7 +70,7 @@ def to_onnx(
         >>> import os, tempfile, onnx
         >>> x = gc.placeholder(("batch", 2), name="x")
         >>> w = gc.variable([[1.0], [2.0]], name="w")
-        >>> signature = gc.Signature({"x": x}, {"y": gc.relu(x @ w)})
+        >>> signature = gc.Signature({"x": x}, {"y": gc.nn.relu(x @ w)})
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = os.path.join(folder, "model.onnx")
         ...     gc.to_onnx(gc.Session(graph), path, signature)
@@ -101,16 +101,7 @@ def _check(
     external_data: bool | None,
 ) -> dict[str, str]:
     """Checks the arguments. Returns the name in the model of each input and output."""
-    if not isinstance(signature, Signature):
-        raise _wrong(
-            f"signature must be a gc.Signature, got {type(signature).__name__}",
-            'gc.Signature({"x": x}, {"y": y})',
-        )
-    if signature.updates:
-        raise _wrong(
-            "ONNX models have no state, and the signature has updates",
-            "leave them out, or save it with gc.save",
-        )
+    check_signature("to_onnx", "ONNX models", signature)
     try:
         from onnx import defs
     except ImportError:
@@ -159,7 +150,7 @@ def _model(session: Session, signature: Signature, opset: int, names: Mapping[st
 
     taken, unused = _program(session, signature)
     program = map_dims(taken.program, lambda dim: substitute(dim, taken.names))
-    _refuse_effects(program)
+    _check_effects(program)
     state = [port.name for port in program.ports("state")]
     variables = [name for name in state if name not in taken.values]
     arrays = {**taken.values, **session.values(variables)}
@@ -196,26 +187,14 @@ def _program(session: Session, signature: Signature) -> tuple[SignatureProgram, 
                     unused[name] = tensor
 
 
-def _refuse_effects(program: Program) -> None:
+def _check_effects(program: Program) -> None:
     """Refuses what no model for inference has.
 
     Raises:
         ModelExportError: the program assigns variables, draws random numbers or calls Python.
     """
-    names = {port.name for port in program.inputs}
-    if RNG_KEY in names:
-        raise ModelExportError(
-            "to_onnx: the outputs depend on random numbers",
-            source=current_source(),
-            hint="gc.Signature(..., freeze=True, given={training: False}) removes dropout",
-        )
-    assigned = [port.name for port in program.new_state()]
-    if assigned:
-        raise ModelExportError(
-            f"to_onnx: the outputs assign the variable {assigned[0]!r}",
-            source=current_source(),
-            hint="give the signature outputs that assign nothing, or freeze=True",
-        )
+    state = [port.name for port in program.ports("state")]
+    check_effects("to_onnx", state, [port.name for port in program.new_state()])
     if calls_back(program):
         raise ModelExportError(
             "to_onnx: the program prints or calls a Python function, which no file can hold",

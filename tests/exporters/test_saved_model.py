@@ -1,0 +1,116 @@
+"""`to_saved_model`: the graph in the file, its program, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("google.protobuf")
+
+import graphc as gc
+from graphc.errors import AttributeValueError, ModelExportError
+from graphc.train.tensorflow.schema import messages
+from graphc.train.tensorflow.tensors import array_of
+from tests.near import assert_near
+
+X = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+
+
+def made() -> tuple[gc.Session, Any, Any]:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder(("batch", 3), name="x")
+        unused = gc.variable(np.float32(7), name="scope/other")
+        y = gc.nn.Dense(2, name="dense")(x)
+        small = gc.cast(y, "bfloat16") + gc.cast(unused, "bfloat16")
+    return gc.Session(graph), x, (y, small)
+
+
+def read(folder: Path) -> Any:
+    (meta,) = messages().SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
+    return meta
+
+
+def test_the_graph_in_the_file(tmp_path: Path) -> None:
+    session, x, (y, small) = made()
+    gc.to_saved_model(session, tmp_path / "m", gc.Signature({"x": x}, {"y": y, "small": small}))
+    meta = read(tmp_path / "m")
+    signature = meta.signature_def["serving_default"]
+    assert [d.size for d in signature.inputs["x"].tensor_shape.dim] == [-1, 3]
+    assert signature.outputs["small"].dtype == 14  # DT_BFLOAT16
+    nodes = {node.name: node for node in meta.graph_def.node}
+    assert nodes["dense/kernel"].op == "Const" and nodes["scope/other"].op == "Const"
+    kernel = array_of(nodes["dense/kernel"].attr["value"].tensor, "kernel")
+    np.testing.assert_array_equal(kernel, session.get("dense/kernel"))
+    call = nodes["XlaCallModule"]
+    assert set(call.input) == {"x", "dense/kernel", "dense/bias", "scope/other"}
+    assert list(call.attr["platforms"].list.s) == [b"CPU"]
+
+
+def test_the_program_computes_the_outputs(tmp_path: Path) -> None:
+    session, x, (y, _) = made()
+    signature = gc.Signature({"x": x}, {"y": y}, sizes={"batch": 5})
+    gc.to_saved_model(session, tmp_path / "m", signature)
+    nodes = {node.name: node for node in read(tmp_path / "m").graph_def.node}
+    call = nodes["XlaCallModule"]
+    program = gc.from_stablehlo(call.attr["module"].s).to_graph()
+    values = [
+        X if nodes[n].op == "Placeholder" else array_of(nodes[n].attr["value"].tensor, n)
+        for n in call.input
+    ]
+    feeds = dict(zip(program.inputs.values(), values, strict=True))
+    (got,) = gc.Session(program.graph).run(list(program.outputs.values()), feeds)
+    assert_near(got, session.run(y, {x: X}), rtol=1e-6)
+
+
+def test_tensorflow_runs_it(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    session, x, (y, small) = made()
+    signature = gc.Signature({"x": x}, {"y": y, "small": small})
+    gc.to_saved_model(session, tmp_path / "m", signature, platforms=["cpu", "cuda"])
+    function = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_default"]
+    for rows in (1, 5):
+        got = function(x=tf.constant(X[:rows]))
+        assert_near(got["y"].numpy(), session.run(y, {x: X[:rows]}), rtol=1e-6)
+        assert got["small"].shape == (rows, 2)
+
+
+def test_a_folder_is_replaced_and_others_are_left_alone(tmp_path: Path) -> None:
+    session, x, (y, _) = made()
+    signature = gc.Signature({"x": x}, {"y": y})
+    for name in ("first", "second"):
+        gc.to_saved_model(session, tmp_path / "m", signature, signature_name=name)
+    assert list(read(tmp_path / "m").signature_def) == ["second"]
+    (tmp_path / "m" / "variables").mkdir()
+    with pytest.raises(ModelExportError, match="holds 'variables'"):
+        gc.to_saved_model(session, tmp_path / "m", signature)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelExportError, match="is a file"):
+        gc.to_saved_model(session, tmp_path / "file", signature)
+    with pytest.raises(ModelExportError, match="cannot make the folder"):
+        gc.to_saved_model(session, tmp_path / "file" / "m", signature)
+
+
+def test_refusals(tmp_path: Path) -> None:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((2,), name="x")
+        count = gc.variable(np.float32(0), name="count")
+        added, noisy = count.assign_add(1.0), x + gc.random.normal((2,))
+        double = x * 2
+    session, path = gc.Session(graph), tmp_path / "m"
+    with pytest.raises(AttributeValueError, match="no state"):
+        gc.to_saved_model(session, path, gc.Signature({"x": x}, {"y": double}, updates=[added]))
+    with pytest.raises(ModelExportError, match="assign the variable 'count'"):
+        gc.to_saved_model(session, path, gc.Signature({}, {"y": added}))
+    with pytest.raises(ModelExportError, match="random numbers"):
+        gc.to_saved_model(session, path, gc.Signature({"x": x}, {"y": noisy}))
+    for wrong in ("cpu", [], ["gpu"], None):
+        with pytest.raises(AttributeValueError, match="platforms must be among"):
+            gc.to_saved_model(session, path, gc.Signature({"x": x}, {"y": double}), platforms=wrong)
+    with pytest.raises(AttributeValueError, match="signature_name"):
+        gc.to_saved_model(session, path, gc.Signature({"x": x}, {"y": double}), signature_name=3)
+    assert not path.exists()
