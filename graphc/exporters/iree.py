@@ -72,6 +72,11 @@ def to_iree(
         AttributeValueError: an argument has an invalid value.
         FeedError, FetchError, UnknownNameError: the signature does not fit the graph.
         MissingExtraError: the compiler of IREE is not installed.
+
+    Examples:
+        >>> x = gc.placeholder(("batch", 2), name="x")
+        >>> signature = gc.Signature({"x": x}, {"double": x * 2}, sizes={"batch": 1})
+        >>> gc.to_iree(gc.Session(graph), "double.vmfb", signature)  # doctest: +SKIP
     """
     check_signature("to_iree", "IREE modules", signature)
     if target not in _TARGETS:
