@@ -9,6 +9,7 @@ from graphc.importers.torch.call import Rule
 from graphc.importers.torch.families import (
     activations,
     attention,
+    backward,
     control,
     convolutions,
     creation,
@@ -21,13 +22,15 @@ from graphc.importers.torch.families import (
     randoms,
     reductions,
     resizing,
+    sampling,
     shapes,
     sizes,
 )
 
 _FAMILIES: Final = (
-    *(activations, attention, control, convolutions, creation, detection, elementwise, indexing),
-    *(losses, matrices, normalization, randoms, reductions, resizing, shapes, sizes),
+    *(activations, attention, backward, control, convolutions, creation, detection, elementwise),
+    *(indexing, losses, matrices, normalization, randoms, reductions, resizing, sampling, shapes),
+    sizes,
 )
 
 RULES: Final[Mapping[str, Rule]] = {

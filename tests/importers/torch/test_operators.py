@@ -19,6 +19,15 @@ from tests.near import assert_near  # noqa: E402
 X = (2, 3, 6, 4)
 INDEX = torch.tensor([[0, 2], [1, 0]])
 SWAP = torch.tensor([[0, 1], [1, 0]])
+BAG, OFFSETS, ENDS = torch.tensor([1, 5, 0, 1, 3]), torch.tensor([0, 2, 2]), torch.tensor([0, 2, 5])
+MASK = torch.tensor([[True, False, True], [False, True, True]])
+SPOTS = torch.tensor([[0, 2, 1], [1, 0, 2]])
+
+
+def _sum(parts: Any) -> Any:
+    """One tensor of all gradients, with different weights."""
+    return torch.cat([(i + 1) * part.flatten() for i, part in enumerate(parts) if part is not None])
+
 
 # A function of tensors, and the shapes of its operands.
 CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
@@ -127,6 +136,86 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "corners": (lambda x: F.interpolate(x, size=(9, 3), mode="bilinear", align_corners=True), [X]),
     "bicubic": (lambda x: F.interpolate(x, size=(9, 3), mode="bicubic"), [X]),
     "antialias": (lambda x: F.interpolate(x, size=(3, 2), mode="bilinear", antialias=True), [X]),
+    "grid sample": (
+        lambda x, g: F.grid_sample(x, g.tanh(), align_corners=False), [(2, 3, 4, 5), (2, 3, 3, 2)]
+    ),
+    "grid sample bicubic": (
+        lambda x, g: F.grid_sample(x, g * 1.5, "bicubic", "zeros", True),
+        [(2, 2, 5, 5), (2, 3, 3, 2)],
+    ),
+    "grid sample reflection": (
+        lambda x, g: F.grid_sample(x, g * 2, "bilinear", "reflection", False),
+        [(1, 2, 4, 4), (1, 3, 3, 2)],
+    ),
+    "grid sample volume": (
+        lambda x, g: F.grid_sample(x, g.tanh(), align_corners=True),
+        [(1, 2, 3, 4, 3), (1, 2, 2, 2, 3)],
+    ),
+    "bag sum": (lambda w: F.embedding_bag(BAG, w, OFFSETS, mode="sum"), [(6, 3)]),
+    "bag mean": (lambda w: F.embedding_bag(BAG, w, OFFSETS, mode="mean"), [(6, 3)]),
+    "bag max": (lambda w: F.embedding_bag(BAG, w, OFFSETS, mode="max"), [(6, 3)]),
+    "bag weighted": (
+        lambda w, s: F.embedding_bag(BAG, w, OFFSETS, mode="sum", per_sample_weights=s),
+        [(6, 3), (5,)],
+    ),
+    "bag padding": (
+        lambda w: F.embedding_bag(BAG, w, OFFSETS, mode="mean", padding_idx=1), [(6, 3)]
+    ),
+    "bag last offset": (
+        lambda w: F.embedding_bag(BAG, w, ENDS, mode="sum", include_last_offset=True), [(6, 3)]
+    ),
+    "pdist": (lambda x: F.pdist(x), [(5, 3)]),
+    "pdist 1": (lambda x: F.pdist(x, 1.0), [(5, 3)]),
+    "pdist 3": (lambda x: F.pdist(x, 3.0), [(5, 3)]),
+    "fold": (lambda x: F.fold(x, (5, 6), (2, 3), stride=(1, 2), padding=(1, 0)), [(2, 12, 12)]),
+    "fold dilated": (lambda x: F.fold(x, (6, 6), 2, dilation=2), [(3, 8, 16)]),
+    "masked scatter": (lambda x, s: x.masked_scatter(MASK, s), [(2, 3), (7,)]),
+    "fft": (
+        lambda x: torch.fft.fft(x).real + torch.fft.rfft(x, norm="ortho").abs().sum(),
+        [(3, 6)],
+    ),
+    "rfft irfft": (
+        lambda x: torch.fft.irfft2(torch.fft.rfft2(x, norm="forward") * 2, s=x.shape[-2:]),
+        [(2, 4, 6)],
+    ),
+    "irfft odd": (lambda x: torch.fft.irfft(torch.fft.rfft(x), n=5, norm="ortho"), [(2, 5)]),
+    "stride": (lambda x: x * x.contiguous().stride(0), [(3, 4)]),
+    "scatter max": (lambda x, s: x.scatter_reduce(1, SPOTS, s, "amax"), [(2, 4), (2, 3)]),
+    "scatter prod": (lambda x, s: x.scatter_reduce(0, SPOTS, s, "prod"), [(3, 4), (2, 3)]),
+    "backward conv": (
+        lambda dy, x, w: _sum(torch.ops.aten.convolution_backward(
+            dy, x, w, [4], [2, 1], [1, 0], [1, 1], False, [0, 0], 1, [True, True, True])),
+        [(2, 4, 3, 3), (2, 2, 5, 5), (4, 2, 3, 3)],
+    ),
+    "backward conv transposed": (
+        lambda dy, x, w: _sum(torch.ops.aten.convolution_backward(
+            dy, x, w, [2], [2, 2], [0, 0], [1, 1], True, [0, 0], 1, [True, False, True])),
+        [(1, 2, 7, 7), (1, 4, 3, 3), (4, 2, 3, 3)],
+    ),
+    "backward avg pool": (
+        lambda dy, x: torch.ops.aten.avg_pool2d_backward(
+            dy, x, [2, 2], [2, 2], [1, 1], False, True, None),
+        [(1, 2, 3, 3), (1, 2, 4, 4)],
+    ),
+    "backward max pool": (
+        lambda dy, x: torch.ops.aten.max_pool2d_with_indices_backward(
+            dy, x, [2, 2], [2, 2], [0, 0], [1, 1], False,
+            F.max_pool2d(x, 2, return_indices=True)[1]),
+        [(1, 2, 2, 2), (1, 2, 4, 4)],
+    ),
+    "backward adaptive pool": (
+        lambda dy, x: torch.ops.aten._adaptive_avg_pool2d_backward(dy, x),
+        [(1, 2, 2, 3), (1, 2, 5, 7)],
+    ),
+    "backward layer norm": (
+        lambda dy, x, w, b: _sum(torch.ops.aten.native_layer_norm_backward(
+            dy, x, [4], *torch.ops.aten.native_layer_norm(x, [4], w, b, 1e-5)[1:], w, b,
+            [True, True, True])),
+        [(2, 3, 4), (2, 3, 4), (4,), (4,)],
+    ),
+    "backward embedding": (
+        lambda dy: torch.ops.aten.embedding_dense_backward(dy, BAG, 6, 1, True), [(5, 3)]
+    ),
     "cross entropy": (lambda x: F.cross_entropy(x, INDEX[0]) + F.mse_loss(x, x * 2), [(2, 3)]),
     "in place": (lambda x: x.clone().mul_(2).add_(1).relu_(), [X]),
 }  # fmt: skip
@@ -190,3 +279,18 @@ def test_an_operator(name: str) -> None:
     for got, slope, value in zip(found, slopes, wide, strict=True):
         wanted = np.zeros(value.shape) if slope is None else slope.numpy()
         assert_near(got, wanted, rtol=1e-7, atol=1e-7)
+
+
+def test_each_core_operator_has_a_rule() -> None:
+    """Core ATen is what `torch.export` leaves after all decompositions."""
+    from graphc.importers.torch.table import RULES
+
+    packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten)]
+    overloads = [
+        getattr(packet, name)
+        for packet in packets
+        if hasattr(packet, "overloads")
+        for name in packet.overloads()
+    ]
+    core = {str(each) for each in overloads if torch.Tag.core in each.tags}
+    assert len(core) > 180 and core - set(RULES) == set()

@@ -15,7 +15,7 @@ from graphc.importers.core.channels_first import (
 from graphc.importers.torch.call import Call, Refused, Rule
 
 
-def _each(value: Any, rank: int) -> list[Any]:
+def each(value: Any, rank: int) -> list[Any]:
     """A setting for each spatial axis."""
     given = list(value) if isinstance(value, (list, tuple)) else [value]
     return given * rank if len(given) == 1 else given
@@ -25,7 +25,7 @@ def _with_batch(x: Any, rank: int) -> tuple[Any, bool]:
     return (ops.expand_dims(x, 0), True) if x.ndim == rank + 1 else (x, False)
 
 
-def _convolution(
+def convolution(
     call: Call,
     x: Any,
     w: Any,
@@ -37,16 +37,17 @@ def _convolution(
     output_padding: Any,
     groups: int,
 ) -> Any:
+    """`aten.convolution`: a convolution, or a transposed one."""
     rank = w.ndim - 2
     x, single = _with_batch(x, rank)
-    strides, dilations = _each(stride, rank), _each(dilation, rank)
+    strides, dilations = each(stride, rank), each(dilation, rank)
     if isinstance(padding, str):
         pads = [
             _same(d * (k - 1)) if padding == "same" else (0, 0)
             for d, k in zip(dilations, w.shape[2:], strict=True)
         ]
     else:
-        pads = [(p, p) for p in _each(padding, rank)]
+        pads = [(p, p) for p in each(padding, rank)]
     how: dict[str, Any] = {
         "strides": strides,
         "pads": pads,
@@ -54,7 +55,7 @@ def _convolution(
         "groups": groups,
     }
     if transposed:
-        y = conv_transpose(x, w, output_padding=_each(output_padding, rank), **how)
+        y = conv_transpose(x, w, output_padding=each(output_padding, rank), **how)
     else:
         y = conv(x, w, **how)
     if bias is not None:
@@ -76,7 +77,7 @@ def _conv(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    return _convolution(call, x, w, bias, stride, padding, dilation, False, 0, groups)
+    return convolution(call, x, w, bias, stride, padding, dilation, False, 0, groups)
 
 
 def _conv_transpose(
@@ -90,15 +91,15 @@ def _conv_transpose(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Any:
-    return _convolution(call, x, w, bias, stride, padding, dilation, True, output_padding, groups)
+    return convolution(call, x, w, bias, stride, padding, dilation, True, output_padding, groups)
 
 
 def _pool_settings(rank: int, window: Any, stride: Any, padding: Any) -> dict[str, Any]:
-    windows = _each(window, rank)
+    windows = each(window, rank)
     return {
         "window": windows,
-        "strides": _each(stride, rank) if stride or isinstance(stride, int) else windows,
-        "pads": [(p, p) for p in _each(padding, rank)],
+        "strides": each(stride, rank) if stride or isinstance(stride, int) else windows,
+        "pads": [(p, p) for p in each(padding, rank)],
     }
 
 
@@ -115,7 +116,7 @@ def _max_pool(places: bool) -> Any:
         ) -> Any:
             x, single = _with_batch(x, rank)
             how = _pool_settings(rank, window, stride, padding) | {
-                "dilation": _each(dilation, rank),
+                "dilation": each(dilation, rank),
                 "ceil": ceil,
             }
             found: Any = max_pool_places(x, **how) if places else (max_pool_first(x, **how),)
@@ -148,12 +149,12 @@ def _avg_pool(rank: int) -> Rule:
     return rule
 
 
-def _adaptive(mean: bool, rank: int) -> Rule:
+def adaptive(mean: bool, rank: int) -> Rule:
     """Each result is over a part of the input; the parts are of nearly equal sizes."""
 
     def rule(call: Call, x: Any, out: Any) -> Any:
         sizes = x.shape[x.ndim - rank :]
-        wanted = [s if o is None else o for s, o in zip(sizes, _each(out, rank), strict=True)]
+        wanted = [s if o is None else o for s, o in zip(sizes, each(out, rank), strict=True)]
         reduce = ops.reduce_mean if mean else ops.reduce_max
         if all(isinstance(o, int) and o == 1 for o in wanted):
             y = reduce(x, axis=tuple(range(x.ndim - rank, x.ndim)), keepdims=True)
@@ -183,9 +184,7 @@ def _im2col(call: Call, x: Any, kernel: Any, dilation: Any, padding: Any, stride
     """[batch, channels, ...] as [batch, channels * taps, places]."""
     rank = 2
     x, single = _with_batch(x, rank)
-    kernel, dilation, padding, stride = (
-        _each(v, rank) for v in (kernel, dilation, padding, stride)
-    )
+    kernel, dilation, padding, stride = (each(v, rank) for v in (kernel, dilation, padding, stride))
     x = ops.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
     batch, channels, height, width = x.shape
     if not isinstance(height, int) or not isinstance(width, int):
@@ -209,7 +208,7 @@ def _im2col(call: Call, x: Any, kernel: Any, dilation: Any, padding: Any, stride
 
 
 RULES: Final[dict[str, Rule]] = {
-    "aten.convolution.default": _convolution,
+    "aten.convolution.default": convolution,
     **{f"aten.conv{n}d.{o}": _conv for n in (1, 2, 3) for o in ("default", "padding")},
     "aten.conv_transpose1d.default": _conv_transpose,
     "aten.conv_transpose2d.input": _conv_transpose,
@@ -217,8 +216,8 @@ RULES: Final[dict[str, Rule]] = {
     **{f"aten.max_pool{n}d.default": _max_pool(places=False)(n) for n in (1, 2, 3)},
     **{f"aten.max_pool{n}d_with_indices.default": _max_pool(places=True)(n) for n in (1, 2, 3)},
     **{f"aten.avg_pool{n}d.default": _avg_pool(n) for n in (1, 2, 3)},
-    **{f"aten.adaptive_avg_pool{n}d.default": _adaptive(mean=True, rank=n) for n in (1, 2, 3)},
-    **{f"aten._adaptive_avg_pool{n}d.default": _adaptive(mean=True, rank=n) for n in (2, 3)},
-    **{f"aten.adaptive_max_pool{n}d.default": _adaptive(mean=False, rank=n) for n in (1, 2, 3)},
+    **{f"aten.adaptive_avg_pool{n}d.default": adaptive(mean=True, rank=n) for n in (1, 2, 3)},
+    **{f"aten._adaptive_avg_pool{n}d.default": adaptive(mean=True, rank=n) for n in (2, 3)},
+    **{f"aten.adaptive_max_pool{n}d.default": adaptive(mean=False, rank=n) for n in (1, 2, 3)},
     "aten.im2col.default": _im2col,
 }

@@ -17,6 +17,8 @@ def unary(function: Callable[[Any], Any]) -> Rule:
     """A function of one tensor, computed in the dtype of the result if that is floating."""
 
     def rule(call: Call, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.dtype.kind == "c":  # its result may be real
+            return function(x)
         return function(call.own(x) if call.dtype.kind in "fcV" else call.tensor(x))
 
     return rule
@@ -330,4 +332,5 @@ RULES: Final[dict[str, Rule]] = {
     "aten.view_as_complex.default": _view_as_complex,
     "aten.view_as_real.default": _view_as_real,
     "prims.convert_element_type.default": _to_dtype,
+    "aten.atan2.out": lambda call, y, x, *, out: ops.arctan2(y, x),
 }

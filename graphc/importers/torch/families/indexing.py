@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from jax import numpy as jnp
-
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule, axis_of
 from graphc.ir.node import Tensor
 from graphc.jaxpr.function import from_jax
+from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.scattering_nd import scatter_at
 
 
 def _embedding(
@@ -62,38 +62,42 @@ def _gather(call: Call, x: Any, dim: int, index: Any, **options: Any) -> Any:
     return ops.take_along_axis(x[tuple(where)], index, axis=axis)
 
 
-def _scatter(update: Callable[[Any, Any], Any]) -> Rule:
+def _scatter(kind: str) -> Rule:
     def rule(call: Call, x: Any, dim: int, index: Any, source: Any, **options: Any) -> Any:
-        axis = axis_of(dim, x.ndim)
+        axis, shape = axis_of(dim, x.ndim), index.shape
         values = call.own(source)
-
-        def scatter(x: Any, index: Any, values: Any) -> Any:
-            places = list(jnp.indices(index.shape, sparse=True))
-            places[axis] = index
-            used = values if values.ndim == 0 else values[tuple(slice(0, n) for n in index.shape)]
-            return update(x.at[tuple(places)], used)
-
-        return from_jax(scatter, name="scatter")(x, index, values)
+        if not x.ndim:
+            return ops.reshape(values, ()) if kind == "set" else _COMBINED[kind](x, values)
+        if values.ndim:
+            values = values[tuple(slice(0, n) for n in shape)]
+        columns = [index if i == axis else iota(shape, i, index.dtype) for i in range(x.ndim)]
+        return scatter_at(x, ops.stack(columns, axis=-1), values, kind, tuple(range(x.ndim)))
 
     return rule
 
 
-_REDUCE: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "sum": lambda at, v: at.add(v),
-    "add": lambda at, v: at.add(v),
-    "prod": lambda at, v: at.multiply(v),
-    "multiply": lambda at, v: at.multiply(v),
-    "amax": lambda at, v: at.max(v),
-    "amin": lambda at, v: at.min(v),
+_COMBINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "add": ops.add,
+    "mul": ops.multiply,
+    "max": ops.maximum,
+    "min": ops.minimum,
+}
+_KINDS: Final = {
+    "sum": "add",
+    "add": "add",
+    "prod": "mul",
+    "multiply": "mul",
+    "amax": "max",
+    "amin": "min",
 }
 
 
 def _scatter_reduce(
     call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    if reduce not in _REDUCE or not include_self:
+    if reduce not in _KINDS or not include_self:
         raise Refused(f"with reduce={reduce!r}, include_self={include_self} is not supported")
-    return _scatter(_REDUCE[reduce])(call, x, dim, index, source)
+    return _scatter(_KINDS[reduce])(call, x, dim, index, source)
 
 
 def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
@@ -183,9 +187,9 @@ RULES: Final[dict[str, Rule]] = {
     "aten.index_select.default": lambda call, x, dim, index: ops.take(x, index, axis=dim),
     "aten.masked_fill.Scalar": _masked_fill,
     "aten.masked_fill.Tensor": _masked_fill,
-    "aten.scatter.src": _scatter(lambda at, v: at.set(v)),
-    "aten.scatter.value": _scatter(lambda at, v: at.set(v)),
-    "aten.scatter_add.default": _scatter(lambda at, v: at.add(v)),
+    "aten.scatter.src": _scatter("set"),
+    "aten.scatter.value": _scatter("set"),
+    "aten.scatter_add.default": _scatter("add"),
     "aten.scatter_reduce.two": _scatter_reduce,
     "aten.searchsorted.Tensor": _searchsorted,
     "aten.select_scatter.default": _select_scatter,

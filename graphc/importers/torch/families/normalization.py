@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from graphc import ops
 from graphc.importers.torch.call import Call, Rule
+from graphc.ops.nn.normalization import layer_norm
 
 
 def _beside(vector: Any, x: Any) -> Any:
@@ -161,6 +162,8 @@ def _native_layer_norm(call: Call, x: Any, shape: Any, w: Any, b: Any, eps: floa
     wide = _wide(x)
     mean, var = _moments(wide, tuple(range(x.ndim - len(shape), x.ndim)))
     inverse = ops.rsqrt(var + eps)
+    if len(shape) == 1 and w is not None and b is not None and w.dtype == b.dtype == x.dtype:
+        return layer_norm(x, w, b, eps), mean, inverse
     y = (wide - mean) * inverse
     if w is not None:
         y = y * w

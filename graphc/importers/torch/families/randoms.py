@@ -72,6 +72,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.randint.default": lambda call, high, shape, **o: _integers(call, 0, high, shape),
     "aten.randint.low": lambda call, low, high, shape, **o: _integers(call, low, high, shape),
     "aten.randint_like.default": lambda call, x, high, **o: _integers(call, 0, high, x.shape),
+    "aten.randperm.default": lambda call, n, **o: ops.cast(random.permutation(n), call.dtype),
     "aten.randn.default": lambda call, shape, **o: _normal(call, shape),
     "aten.randn_like.default": lambda call, x, **o: _normal(call, x.shape),
     "aten.uniform.default": lambda call, x, low=0, high=1, **o: _uniform(call, x.shape, low, high),

@@ -7,7 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from graphc.importers.torch.call import Call, Rule
+from graphc import ops
+from graphc.importers.torch.call import Call, Refused, Rule
 
 
 def _plain(function: Callable[..., Any]) -> Rule:
@@ -16,6 +17,14 @@ def _plain(function: Callable[..., Any]) -> Rule:
 
 def _nothing(call: Call, *args: Any, **options: Any) -> Any:
     return None
+
+
+def _resized(call: Call, x: Any, shape: Any, **options: Any) -> Any:
+    """The first elements in another shape."""
+    wanted, given = math.prod(shape), math.prod(x.shape)
+    if not isinstance(wanted, int) or not isinstance(given, int) or wanted > given:
+        raise Refused("to more elements is not supported: they would have no values")
+    return ops.reshape(ops.ravel(x)[:wanted], tuple(shape))
 
 
 RULES: Final[dict[str, Rule]] = {
@@ -27,6 +36,11 @@ RULES: Final[dict[str, Rule]] = {
         )
     },
     "aten.sym_numel.default": lambda call, x: math.prod(x.shape),
+    "aten.resize_.default": _resized,
+    "aten.sym_is_contiguous.default": lambda call, x, *rest: True,  # tensors have no other layout
+    "aten.sym_storage_offset.default": lambda call, x: 0,
+    "aten.sym_stride.int": lambda call, x, axis: math.prod(x.shape[axis % x.ndim + 1 :]),
+    "aten._local_scalar_dense.default": lambda call, x: ops.reshape(x, ()),
     "aten.sym_size.int": lambda call, x, axis: x.shape[axis],
     "aten._assert_async.msg": _nothing,
     "aten._assert_scalar.default": _nothing,
