@@ -30,7 +30,9 @@ from graphc.passes.manager import PassManager
 from graphc.passes.pass_filter import without
 from graphc.passes.pipelines import pipeline
 from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
+from graphc.passes.simplify.move_transposes import MoveTransposes
 from graphc.passes.simplify.prune import Prune
+from graphc.passes.simplify.simplify_shapes import SimplifyShapes
 from graphc.passes.simplify.sink_constants import SinkConstants
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.fetches import resolve_feed, resolve_feeds, resolve_fetch
@@ -188,6 +190,9 @@ def freeze_program(
     program = _by(RemoveDropout(), program, options)
     program = _by(SinkConstants(), _through(program, plain), options)
     program = _without_state(_through(program, plain), session.graph)
+    # The norms of models with the channels first stand behind a transpose until it has moved.
+    program = _by(SimplifyShapes(), _by(MoveTransposes(), program, options), options)
+    program = Prune().run(program).program
     program = Prune().run(_by(FoldNorms(RANDOM_STATE), program, options)).program
     program = _through(program, replace(options, pipeline="O1"))
     program = Prune().run(_by(HoistFrozen(RANDOM_STATE), program, options)).program

@@ -78,6 +78,30 @@ def test_batch_norm_goes_into_the_layer_before_it(layer: str, training: bool, lo
     assert_near(got, want, rtol=1e-4, atol=1e-5)
 
 
+def test_norms_of_models_with_the_channels_first_are_folded_too() -> None:
+    """As PyTorch and ONNX write them: two convolutions, each with a norm of single operators."""
+    rng = np.random.default_rng(2)
+    with gc.Graph() as g:
+        x = y = gc.placeholder((None, 4, 6, 6), name="x")
+        for i in range(2):
+            kernel = gc.variable(rng.normal(size=(4, 4, 3, 3)).astype("f"), name=f"kernel{i}")
+            names = [f"{name}{i}" for name in ("mean", "variance", "scale", "offset")]
+            vectors = [gc.variable(rng.uniform(0.5, 2, 4).astype("f"), name=n) for n in names]
+            last = gc.transpose(y, (0, 2, 3, 1))
+            y = gc.nn.conv2d(last, gc.transpose(kernel, (2, 3, 1, 0)), padding="SAME")
+            y = gc.transpose(y, (0, 3, 1, 2))
+            mean, variance, scale, offset = (gc.reshape(v, (4, 1, 1)) for v in vectors)
+            y = gc.nn.relu((y - mean) * gc.rsqrt(variance + 1e-5) * scale + offset)
+        y = gc.reduce_mean(y, axis=(2, 3))
+    session = gc.Session(g, options=OFF)
+    frozen = gc.freeze(session, [x], {"y": y})
+    found = kinds(frozen)
+    assert sorted(found) == sorted(["Conv", "Add", "Relu"] * 2 + ["Transpose", "ReduceMean"])
+    value = rng.normal(size=(2, 4, 6, 6)).astype("f")
+    got = gc.Session(frozen, options=OFF).run("y", {"x": value})
+    assert_near(got, session.run(y, {x: value}), rtol=1e-4)
+
+
 def test_nodes_in_between_prevent_folding() -> None:
     with gc.Graph() as g:
         x = gc.placeholder((None, 4), name="x")
