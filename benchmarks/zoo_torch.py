@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import signal
 import time
 import warnings
@@ -30,6 +31,7 @@ import numpy as np
 
 LIMIT = 90  # seconds for one model
 LARGEST = 20_000_000  # parameters
+MEMORY = 16 << 30  # bytes of address space: some configurations have huge parts that stay
 CLOSE = 1e-5
 
 Maker = Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]
@@ -231,6 +233,7 @@ def main() -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     found = json.loads(options.out.read_text()) if options.out.exists() else {}
     signal.signal(signal.SIGALRM, _too_long)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for source in (torchvision_models, timm_models, transformers_models):
         for name, make in source():
             done = found.get(name, "")
