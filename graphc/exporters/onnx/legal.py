@@ -27,8 +27,6 @@ _WIDER: Final = {
     "uint16": ("int32", "int64", "float32"),
     "int32": ("int64", "float64"),
     "uint32": ("int64", "float64"),
-    "int64": ("float64",),
-    "uint64": ("int64",),
     "float16": ("float32",),
     "bfloat16": ("float32",),
     "float8_e4m3fn": ("float32",),

@@ -107,7 +107,7 @@ class ProgramWriter:
     def _body(self, writer: Writer, nodes: Iterable[Node], values: dict[Tensor, Value]) -> None:
         """Writes nodes; adds their results to `values`."""
         for node in nodes:
-            writer.prefix = node.name
+            writer.prefix = node.name or node.op.name
             xs = [values[tensor] for tensor in node.inputs]
             call = Call(node, xs, writer, self._sizes, self._region)
             try:

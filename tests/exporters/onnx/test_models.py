@@ -19,7 +19,9 @@ from graphc.errors import (  # noqa: E402
     FetchError,
     ModelExportError,
 )
+from graphc.exporters.onnx.program import ProgramWriter  # noqa: E402
 from tests.near import assert_near  # noqa: E402
+from tests.passes.check import program  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -158,18 +160,42 @@ def test_back_to_onnx_and_in_again(tmp_path: Path) -> None:
     assert losses[-1] < losses[0]
 
 
-def test_maps_and_local_norms(tmp_path: Path) -> None:
-    """Operators that only passes make."""
+MAP = """
+    program p(a: f32[5, 3, 4], w: f32[4, 2], v: i32[]) {
+      %0, %1 = Map(a, w, v) {mapped=1, length=5} : f32[5, 3, 2], i32[5]
+          with body(x: f32[3, 4], w: f32[4, 2], v: i32[]) {
+        %0 = MatMul(x, w) : f32[3, 2]
+        %1 = Add(v, v) : i32[]
+        return r0 = %0, r1 = %1
+      }
+      return products = %0, doubled = %1
+    }
+"""
+
+
+def test_a_map_of_the_passes(tmp_path: Path) -> None:
+    """No function of users makes one."""
+    start, path = program(MAP), tmp_path / "map.onnx"
+    names = {port.name: port.name for port in (*start.inputs, *start.outputs)}
+    outputs = [(port.name, port.tensor) for port in start.outputs]
+    graph = ProgramWriter(start, {}, 21, names).write("map", ["a", "w", "v"], outputs, {})
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)]), path)
+    a, w = images(5, 3, 4), images(4, 2)
+    products, doubled = run(path, a=a, w=w, v=np.int32(3))
+    assert_near(products, a @ w, rtol=1e-6)
+    assert doubled.tolist() == [6] * 5
+
+
+def test_a_norm_of_each_device(tmp_path: Path) -> None:
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((3, 4), name="x")
-        inner = gc.vmap(lambda row: gc.cumsum(row) * 2.0)(x)
         norm = gc.nn.BatchNorm(local=True, name="norm")(x, training=True)
+    assert "LocalBatchNorm" in [node.op.name for node in graph.nodes]
     session, path = gc.Session(graph), tmp_path / "model.onnx"
-    gc.to_onnx(session, path, gc.Signature({"x": x}, {"inner": inner, "norm": norm}))
+    gc.to_onnx(session, path, gc.Signature({"x": x}, {"norm": norm}))
     value = images(3, 4)
-    for a, b in zip(run(path, x=value), session.run([inner, norm], {x: value}), strict=True):
-        assert_near(a, b, rtol=1e-5)
+    assert_near(run(path, x=value)[0], session.run(norm, {x: value}), rtol=1e-5)
 
 
 # -- files ---------------------------------------------------------------------------------------
