@@ -51,7 +51,7 @@ def reasons(results: Results, limit: int = 40) -> list[str]:
 
 def _short(text: str) -> str:
     text = re.sub(r"'[^']*'", "...", text)
-    text = re.sub(r"(model|test_\w+):\d+", "", text)
+    text = re.sub(r"(model|test_\w+):\d+|\.? ?Mismatched elements.*", "", text)
     return text.replace("|", "/").strip()[:110]
 
 
