@@ -46,7 +46,8 @@ def dtype_of(number: int) -> np.dtype[Any]:
     if found is None:
         from onnx import TensorProto
 
-        name = TensorProto.DataType.Name(number) if number in range(1, 40) else str(number)
+        names = {value: name for name, value in TensorProto.DataType.items()}
+        name = names.get(number, str(number))
         raise Refused(f"uses the element type {name}, which is not supported")
     dtype: np.dtype[Any] = np.dtype(found)
     return dtype

@@ -108,7 +108,8 @@ class Importer:
             given.append(values[name] if name else None)
         if any(value is UNKNOWN for value in _flat(given)):
             return unknown
-        where = f"{self._file.name}:{self._line}, node {node.name or node.output[0]!r}"
+        named = node.name or next(iter(node.output), "")
+        where = f"{self._file.name}:{self._line}, node {named!r}"
         domain = _domain(node.domain)
         try:
             found = self._results(node, domain, given, values, versions)

@@ -95,9 +95,22 @@ def _checked(file: File) -> File:
         for node in graph.node:
             if not node.op_type:
                 raise broken(f"{file.name} has a node without an operator")
+        if not all(isinstance(name, str) for name in _names(graph)):
+            raise broken(f"{file.name} has a name that is not UTF-8")
     if not proto.opset_import:
         raise broken(f"{file.name} does not say which versions of the operators it uses")
     return file
+
+
+def _names(graph: Any) -> Iterator[object]:
+    """All names of a graph. Protobuf gives one that is not UTF-8 as bytes."""
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attr.name for attr in node.attribute)
+    for port in (*graph.input, *graph.output):
+        yield port.name
+        yield from (dim.dim_param for dim in port.type.tensor_type.shape.dim)
+    yield from (tensor.name for tensor in graph.initializer)
 
 
 def _graphs(graph: Any, depth: int) -> Iterator[Any]:

@@ -361,6 +361,22 @@ def test_altered_bytes_give_clear_errors(rounds) -> None:
             assert str(error)
 
 
+def test_faults_that_altered_bytes_found() -> None:
+    proto = mlp()
+    del proto.graph.node[0].output[:]
+    proto.graph.node[0].name = ""
+    with pytest.raises(ModelFileError, match="which nothing computes"):
+        gc.from_onnx(proto)
+    data = mlp().SerializeToString()
+    name = mlp().graph.input[0].name.encode()
+    with pytest.raises(ModelFileError, match="not UTF-8"):
+        gc.from_onnx(data.replace(name, b"\xff" * len(name)))
+    proto = mlp()
+    proto.graph.input[0].type.tensor_type.elem_type = 38
+    with pytest.raises(ModelImportError, match="element type 38"):
+        gc.from_onnx(proto)
+
+
 def test_not_a_model(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"\x80\x04\x95not a model")
     with pytest.raises(ModelFileError, match="is not an ONNX file"):
