@@ -182,7 +182,7 @@ class Writer:
         perms = {
             self.shared.views[x.name][1] if x.name in self.shared.views else None
             for x in xs
-            if x.rank and not (x.name in self.shared.arrays and x.rank <= rank)
+            if x.rank and x.name not in self.shared.arrays
         }
         perm = perms.pop() if len(perms) == 1 else None
         return perm if perm is not None and len(perm) == rank else None
