@@ -83,19 +83,11 @@ def remainder(w: Writer, x: Value, y: Value) -> Value:
     return w.where(wrong, w.elementwise("Add", rest, y), rest)
 
 
-def _divide(c: Call) -> Value:
-    return c.w.elementwise("Div", *c.xs)
-
-
 def _clip(c: Call) -> Value:
     x, low, high = c.xs
     if low.rank == high.rank == 0:
         return c.w.elementwise("Clip", x, low, high)
     return c.w.elementwise("Min", c.w.elementwise("Max", x, low), high)
-
-
-def _power(c: Call) -> Value:
-    return c.w.elementwise("Pow", *c.xs)
 
 
 def _integer_power(c: Call) -> Value:
@@ -332,6 +324,7 @@ _SAME: Final = {
     "Atanh": "Atanh",
     "Cos": "Cos",
     "Cosh": "Cosh",
+    "Divide": "Div",
     "Erf": "Erf",
     "Exp": "Exp",
     "Log": "Log",
@@ -339,6 +332,7 @@ _SAME: Final = {
     "Minimum": "Min",
     "Multiply": "Mul",
     "Negative": "Neg",
+    "Power": "Pow",
     "Reciprocal": "Reciprocal",
     "Relu": "Relu",
     "Sigmoid": "Sigmoid",
@@ -358,7 +352,6 @@ RULES: Final[dict[str, Rule]] = {
     "Cbrt": unary(_cbrt),
     "Ceil": _whole("Ceil"),
     "Clip": _clip,
-    "Divide": _divide,
     "Elu": _elu,
     "Equal": comparison("Equal"),
     "Erfc": unary(_erfc),
@@ -386,7 +379,6 @@ RULES: Final[dict[str, Rule]] = {
     "LogicalOr": _logical("Or", "BitwiseOr"),
     "LogicalXor": _logical("Xor", "BitwiseXor"),
     "NotEqual": negated("Equal"),
-    "Power": _power,
     "Remainder": binary(remainder),
     "RightShift": _shift("RIGHT"),
     "Round": _round,
