@@ -73,7 +73,7 @@ def to_saved_model(
         ...     os.listdir(path)
         ['saved_model.pb']
     """
-    check_signature("to_saved_model", "SavedModels", signature)
+    check_signature("to_saved_model", "the SavedModels that it writes", signature)
     _check_names(signature_name, platforms)
     folder = _folder(path)
     made = export(session, "main", signature, platforms, False, None, CompileOptions())

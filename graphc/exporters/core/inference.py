@@ -25,7 +25,7 @@ def check_signature(function: str, kind: str, signature: object) -> None:
         )
     if signature.updates:
         raise AttributeValueError(
-            f"{function}: {kind} have no state here, and the signature has updates",
+            f"{function}: the signature has updates, and {kind} have no state",
             source=current_source(),
             hint="leave them out, or save it with gc.save",
         )

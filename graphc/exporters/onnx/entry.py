@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,9 +56,9 @@ def to_onnx(
         opset: the version of ONNX's operators, 16 or later.
         names: input or output of the signature -> its name in the model, such as {"input_1":
             "input.1"}. The others keep the names of the signature.
-        external_data: whether large variables are in a file next to the model, its name with
-            ".data" added. By default if the model has more than 1.9 GB, which its format cannot
-            hold.
+        external_data: whether large variables are in a file next to the model, whose name is that
+            of the model, a digest and ".data". By default if the model has more than 1.9 GB, which
+            its format cannot hold. The file of an earlier model under this path is removed.
 
     Raises:
         ModelExportError: ONNX cannot express some nodes, and the error names them all with your
@@ -89,9 +91,18 @@ def to_onnx(
             source=current_source(),
             hint="external_data=True",
         )
+    target = Path(path)
+    kept = ""
     if external_data or size > _LARGEST:
-        write(f"{os.fspath(path)}.data", _move_out(model, f"{Path(path).name}.data"))
+        data = _move_out(model)
+        # Named by its content: until the new model is there, the old one keeps its own file.
+        kept = f"{target.name}.{hashlib.sha256(data).hexdigest()[:16]}.data"
+        _refer_to(model, kept)
+        write(target.with_name(kept), data)
     write(path, model.SerializeToString())
+    for old in target.parent.glob(f"{glob.escape(target.name)}.{'[0-9a-f]' * 16}.data"):
+        if old.name != kept:
+            old.unlink(missing_ok=True)
 
 
 def _check(
@@ -203,7 +214,7 @@ def _check_effects(program: Program) -> None:
         )
 
 
-def _move_out(model: Any, location: str) -> bytes:
+def _move_out(model: Any) -> bytes:
     """Moves large tensors out of the model, and returns the content of their file."""
     from onnx.external_data_helper import set_external_data
 
@@ -212,10 +223,18 @@ def _move_out(model: Any, location: str) -> bytes:
         if len(tensor.raw_data) <= _ASIDE:
             continue
         data += b"\0" * (-len(data) % 64)
-        set_external_data(tensor, location, offset=len(data), length=len(tensor.raw_data))
+        set_external_data(tensor, "", offset=len(data), length=len(tensor.raw_data))
         data += tensor.raw_data
         tensor.ClearField("raw_data")
     return bytes(data)
+
+
+def _refer_to(model: Any, location: str) -> None:
+    """Writes the name of the file of the large tensors into the model."""
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = location
 
 
 def _checked(model: Any) -> None:

@@ -19,6 +19,7 @@ from graphc.errors import (  # noqa: E402
     FetchError,
     ModelExportError,
 )
+from graphc.exporters.onnx import entry  # noqa: E402
 from graphc.exporters.onnx.program import ProgramWriter  # noqa: E402
 from tests.near import assert_near  # noqa: E402
 from tests.passes.check import program  # noqa: E402
@@ -201,16 +202,39 @@ def test_a_norm_of_each_device(tmp_path: Path) -> None:
 # -- files ---------------------------------------------------------------------------------------
 
 
-def test_large_weights_in_their_own_file(tmp_path: Path) -> None:
+def test_large_weights_in_their_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((2, 32), name="x")
         y = gc.nn.Dense(32, name="dense")(x)
     session, path = gc.Session(graph), tmp_path / "model.onnx"
-    gc.to_onnx(session, path, gc.Signature({"x": x}, {"y": y}), external_data=True)
-    assert (tmp_path / "model.onnx.data").stat().st_size == 32 * 32 * 4
-    value = images(2, 32)
+    signature, value = gc.Signature({"x": x}, {"y": y}), images(2, 32)
+    other = tmp_path / "model.onnx.mine.data"
+    other.write_text("not ours")
+    gc.to_onnx(session, path, signature, external_data=True)
+    (first,) = (p for p in tmp_path.glob("model.onnx.*.data") if p != other)
+    assert first.stat().st_size == 32 * 32 * 4
+    before = session.run(y, {x: value})
+    assert_near(run(path, x=value)[0], before, rtol=1e-5)
+
+    session.set("dense/kernel", images(32, 32))
+    write = entry.write
+
+    def interrupted(target: Any, data: bytes) -> None:
+        if Path(target).suffix == ".onnx":
+            raise KeyboardInterrupt
+        write(target, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(entry, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            gc.to_onnx(session, path, signature, external_data=True)
+    assert_near(run(path, x=value)[0], before, rtol=1e-5)  # the old model still has its own data
+    gc.to_onnx(session, path, signature, external_data=True)
     assert_near(run(path, x=value)[0], session.run(y, {x: value}), rtol=1e-5)
+    assert not first.exists() and other.exists()
+    gc.to_onnx(session, path, signature)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", other.name]
 
 
 def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:

@@ -115,44 +115,38 @@ def _conv_transpose(c: Call) -> Value:
 # -- pooling -------------------------------------------------------------------------------------
 
 
-def _max_pool(c: Call) -> Value:
-    x, w = c.xs[0], c.w
-    window, dilation = c.attrs["window"], c.attrs["dilation"]
-    dtype = x.dtype
-    if is_integer(dtype):  # float64 has all integers of 32 bits
-        if dtype.itemsize > 4:
-            raise Refused(f"takes floats in ONNX, and gets {dtype.name}")
-        x = w.cast(x, "float64")
-    x, pairs = _padded(c, x, c.attrs["padding"], window, -math.inf)
-    y = w.op(
-        "MaxPool",
-        channels_first(w, x),
+def _pool(c: Call, op: str, x: Value, pairs: Pairs, **more: Any) -> Value:
+    """Writes a pooling operator of ONNX."""
+    y = c.w.op(
+        op,
+        channels_first(c.w, x),
         rank=x.rank,
-        kernel_shape=list(window),
+        kernel_shape=list(c.attrs["window"]),
         strides=list(c.attrs["strides"]),
         pads=_flat(pairs),
-        dilations=list(dilation),
+        **more,
     )
-    return channels_last(w, y)
+    return channels_last(c.w, y)
+
+
+def _max_pool(c: Call) -> Value:
+    x = c.xs[0]
+    if is_integer(x.dtype):  # float64 has all integers of 32 bits
+        if x.dtype.itemsize > 4:
+            raise Refused(f"takes floats in ONNX, and gets {x.dtype.name}")
+        x = c.w.cast(x, "float64")
+    x, pairs = _padded(c, x, c.attrs["padding"], c.attrs["window"], -math.inf)
+    return _pool(c, "MaxPool", x, pairs, dilations=list(c.attrs["dilation"]))
 
 
 def _avg_pool(c: Call) -> Value:
-    x, w, counted = c.xs[0], c.w, c.attrs["count_include_pad"]
+    x, counted = c.xs[0], c.attrs["count_include_pad"]
     window, pairs = c.attrs["window"], c.attrs["padding"]
     if counted:
         x, pairs = _padded(c, x, pairs, window, 0)
     elif any(not 0 <= p < k for row, k in zip(pairs, window, strict=True) for p in row):
         raise Refused("has windows that lie in padding alone, or negative padding")
-    y = w.op(
-        "AveragePool",
-        channels_first(w, x),
-        rank=x.rank,
-        kernel_shape=list(window),
-        strides=list(c.attrs["strides"]),
-        pads=_flat(pairs),
-        count_include_pad=int(counted),
-    )
-    return channels_last(w, y)
+    return _pool(c, "AveragePool", x, pairs, count_include_pad=int(counted))
 
 
 # -- norms ---------------------------------------------------------------------------------------
