@@ -18,28 +18,22 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.onnx_suite import KINDS, SuiteCase, cases, difference, ports_of
+from benchmarks.onnx_suite import KINDS, SuiteCase, cases, difference, source_of, tries
 
 
 def run_case(case: SuiteCase) -> str:
     """ "equal", or why not."""
     import graphc as gc
 
-    names = [port.name for port in ports_of(case.model)]
-    given = dict(zip(names, case.inputs, strict=False))
-    floats = {n for n, v in given.items() if isinstance(v, np.ndarray) and v.dtype.kind in "fcV"}
-    source: Any = case.model if case.folder is None else str(case.folder / "model.onnx")
     reason = ""
-    for fixed in (set(), set(given) - floats, set(given) - set(names[:1])):
-        known = {name: given[name] for name in given if name in fixed}
+    for how, known, feeds in tries(case):
+        if how == "all fixed":  # nothing would be left to write
+            break
         try:
-            model = gc.from_onnx(source, fixed=known).to_graph()
+            model = gc.from_onnx(source_of(case), fixed=known).to_graph()
         except gc.errors.ModelImportError as error:
             reason = f"not imported: {error.what}"
             continue
-        feeds = {name: value for name, value in given.items() if name not in fixed}
         return _there_and_back(case, model, feeds)
     return reason
 

@@ -119,29 +119,37 @@ def values(folder: Path, what: str, ports: Any) -> list[Any]:
     return [read_value(folder / f"{what}_{i}.pb", port.type) for i, port in enumerate(ports)]
 
 
+def source_of(case: SuiteCase) -> Any:
+    """What `gc.from_onnx` is given: a message, or a file with others beside it."""
+    return case.model if case.folder is None else str(case.folder / "model.onnx")
+
+
+def tries(case: SuiteCase) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """How a case is imported, in this order: (one of `PASSED`, fixed inputs, fed inputs)."""
+    names = [port.name for port in ports_of(case.model)]
+    given = dict(zip(names, case.inputs, strict=False))
+    floats = {n for n, v in given.items() if isinstance(v, np.ndarray) and v.dtype.kind in "fcV"}
+    for how, fixed in (
+        ("run", set()),
+        ("some fixed", set(given) - floats),
+        ("some fixed", set(given) - set(names[:1])),
+        ("all fixed", set(given)),
+    ):
+        known = {name: value for name, value in given.items() if name in fixed}
+        yield how, known, {name: value for name, value in given.items() if name not in fixed}
+
+
 def run_case(case: SuiteCase) -> str:
     """How the case passed: one of `PASSED`; otherwise why it failed."""
     import graphc as gc
     from graphc.importers.onnx.entry import compute_known
 
-    names = [port.name for port in ports_of(case.model)]
-    given = dict(zip(names, case.inputs, strict=False))
-    floats = {n for n, v in given.items() if isinstance(v, np.ndarray) and v.dtype.kind in "fcV"}
-    source: Any = case.model if case.folder is None else str(case.folder / "model.onnx")
-    reason = ""
-    tries = (
-        ("run", set()),
-        ("some fixed", set(given) - floats),
-        ("some fixed", set(given) - set(names[:1])),
-        ("all fixed", set(given)),
-    )
-    for how, fixed in tries:
-        known = {name: given[name] for name in given if name in fixed}
+    source, reason = source_of(case), ""
+    for how, known, feeds in tries(case):
         try:
             if how == "all fixed":
                 got = compute_known(source, known)
             else:
-                feeds = {name: value for name, value in given.items() if name not in fixed}
                 got = _results(gc.from_onnx(source, fixed=known), feeds)
         except gc.errors.GraphcError as error:
             reason = f"{type(error).__name__}: {error.what}; {'; '.join(error.details[:2])}"

@@ -143,11 +143,8 @@ def _model(made: Exported, arrays: dict[str, np.ndarray[Any, Any]], signature_na
     fed = [_placeholder(graph, names, value) for value in entry.inputs]
     state = (*entry.written, *entry.read)
     held = [_constant(graph, names, name, arrays[name]) for name in state]
-    operands = [*held, *fed]
-    kept = [operands[i] for i in exported.module_kept_var_idx]
-    kinds = [*(arrays[name].dtype for name in state), *(v.type.dtype for v in entry.inputs)]
-    types = [kinds[i] for i in exported.module_kept_var_idx]
-    call = _call(graph, names, exported, kept, types)
+    types = [*(arrays[name].dtype for name in state), *(v.type.dtype for v in entry.inputs)]
+    call = _call(graph, names, exported, [*held, *fed], types)
     info = proto.MetaGraphDef()
     info.meta_info_def.tags.append("serve")
     info.meta_info_def.tensorflow_version = _TENSORFLOW

@@ -66,6 +66,21 @@ def test_the_program_computes_the_outputs(tmp_path: Path) -> None:
     assert_near(got, session.run(y, {x: X}), rtol=1e-6)
 
 
+def test_an_input_of_which_only_the_size_is_used(tmp_path: Path) -> None:
+    """The program takes it too, so that its arguments are those of the signature."""
+    with gc.Graph() as graph:
+        x = gc.placeholder(("batch", 3), name="x")
+        w = gc.variable(np.float32(2), name="w")
+        y = w * gc.cast(gc.size(x, 0), "float32")
+    signature = gc.Signature({"x": x}, {"y": y}, sizes={"batch": 5})
+    gc.to_saved_model(gc.Session(graph), tmp_path / "m", signature)
+    meta = read(tmp_path / "m")
+    nodes = {node.name: node for node in meta.graph_def.node}
+    assert list(nodes["XlaCallModule"].input) == ["w", "x"] and nodes["x"].op == "Placeholder"
+    assert list(nodes["XlaCallModule"].attr["Tin"].list.type) == [1, 1]
+    assert list(meta.signature_def["serving_default"].inputs) == ["x"]
+
+
 def test_tensorflow_runs_it(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     session, x, (y, small) = made()

@@ -68,6 +68,21 @@ def test_images_are_transposed_once(tmp_path: Path) -> None:
         assert_near(run(path, x=value)[0], session.run(y, {x: value}), rtol=1e-5)
 
 
+def test_transposes_behind_a_convolution_are_composed_in_order(tmp_path: Path) -> None:
+    """Of permutations that do not commute, and with a vector over the channels behind them."""
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((2, 5, 6, 3), name="x")
+        h = gc.nn.Conv2D(4, 3, name="conv")(x)
+        turned = gc.nn.relu(gc.transpose(h, (0, 2, 1, 3))) + np.arange(4, dtype=np.float32)
+        y = gc.reduce_max(gc.transpose(turned, (1, 0, 3, 2)), axis=1)
+    session, path = gc.Session(graph), tmp_path / "model.onnx"
+    gc.to_onnx(session, path, gc.Signature({"x": x}, {"turned": turned, "y": y}))
+    value = images(2, 5, 6, 3)
+    for a, b in zip(run(path, x=value), session.run([turned, y], {x: value}), strict=True):
+        assert_near(a, b, rtol=1e-5)
+
+
 def test_what_a_trained_model_predicts(tmp_path: Path) -> None:
     graph = gc.Graph(seed=0)
     with graph:
