@@ -18,7 +18,7 @@ from graphc.cli.report import plain, print_json, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import strategy_for
 from graphc.cli.timing import latency, timed
-from graphc.cli.validate import compare_arrays, inputs_of
+from graphc.cli.validate import compare_arrays, inputs_of, too_far
 from graphc.errors import ArtifactError, GraphcError, UnknownNameError, nearest
 from graphc.exporters.iree import to_iree
 from graphc.exporters.onnx.entry import DEFAULT, to_onnx
@@ -56,11 +56,7 @@ def run(options: argparse.Namespace) -> None:
         print_json(plain(facts))
     else:
         print("\n".join(_text(facts)))
-    wrong = [
-        f"{output}: {row['max_rel']:.3g} of its largest value, {row['tolerance']:.3g} is allowed"
-        for output, row in facts.get("validation", {}).get("outputs", {}).items()
-        if not row["ok"]
-    ]
+    wrong = too_far(facts.get("validation", {}).get("outputs", {}))
     if wrong:
         sys.stdout.flush()
         print(f"graphc export: {options.file} differs: {'; '.join(wrong)}", file=sys.stderr)

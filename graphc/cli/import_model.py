@@ -11,7 +11,7 @@ import numpy as np
 
 from graphc.cli.report import check_writable, plain, print_json, table
 from graphc.cli.timing import latency, timed
-from graphc.cli.validate import compare_arrays
+from graphc.cli.validate import compare_arrays, too_far
 from graphc.errors import GraphcError
 from graphc.importers.artifacts import PREDICT, save_model
 from graphc.importers.core.model import ImportedModel
@@ -41,11 +41,7 @@ def run(options: argparse.Namespace) -> None:
         print_json(plain(facts))
     else:
         print("\n".join(_text(facts)))
-    wrong = [
-        f"{name}: {row['max_rel']:.3g} of its largest value, and {row['tolerance']:.3g} is allowed"
-        for name, row in facts.get("validation", {}).get("outputs", {}).items()
-        if not row["ok"]
-    ]
+    wrong = too_far(facts.get("validation", {}).get("outputs", {}))
     if wrong:
         sys.stdout.flush()
         print(f"graphc import: {options.file} differs: {'; '.join(wrong)}", file=sys.stderr)
