@@ -27,10 +27,10 @@ class Size(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One way to run a program: a function that runs it and returns the loss, and the bytes of its
-    temporaries."""
+    """One way to run a program: a function that runs it some times, by default once, and returns
+    the last loss; and the bytes of its temporaries."""
 
-    run: Callable[[], jax.Array]
+    run: Callable[..., jax.Array]
     temporaries: int
 
 
@@ -73,8 +73,9 @@ def in_graphc(size: Size, train: bool, **options: Any) -> Side:
     )
     holder, feed = {"state": step.init()}, text(size)
 
-    def run() -> jax.Array:
-        fetched, holder["state"] = step(holder["state"], {x: feed})
+    def run(times: int = 1) -> jax.Array:
+        for _ in range(times):
+            fetched, holder["state"] = step(holder["state"], {x: feed})
         return fetched[-1].block_until_ready()
 
     return Side(run, step.memory()["temporaries"])
@@ -99,14 +100,18 @@ def in_jax(
     holder, feed = {"kernels": [jnp.asarray(w) for w in weights(size.width)]}, text(size)
     if not train:
         forward = jax.jit(loss_of).lower(holder["kernels"], feed).compile()
-        return Side(
-            lambda: forward(holder["kernels"], feed).block_until_ready(),
-            _temporaries(forward),
-        )
+
+        def losses(times: int = 1) -> jax.Array:
+            for _ in range(times):
+                loss = forward(holder["kernels"], feed)
+            return loss.block_until_ready()
+
+        return Side(losses, _temporaries(forward))
     compiled = jax.jit(step, donate_argnums=0).lower(holder["kernels"], feed).compile()
 
-    def run() -> jax.Array:
-        holder["kernels"], loss = compiled(holder["kernels"], feed)
+    def run(times: int = 1) -> jax.Array:
+        for _ in range(times):
+            holder["kernels"], loss = compiled(holder["kernels"], feed)
         return loss.block_until_ready()
 
     return Side(run, _temporaries(compiled))

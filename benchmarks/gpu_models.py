@@ -7,6 +7,7 @@ softmax and loss are float32. Layers are unrolled, and the LSTM's time steps run
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ class Model(NamedTuple):
         params: shapes and dtypes of the parameters of the hand-written step.
         step: the hand-written step: `(params, state, *feeds)` to `(params, state, loss)`.
         optimizer: the optimizer of both forms.
-        options: options of graphc in addition to the precision.
+        ids: integer feeds are below this number.
     """
 
     graph: gc.Graph
@@ -39,7 +40,48 @@ class Model(NamedTuple):
     params: Params
     step: Callable[..., Any]
     optimizer: optax.GradientTransformation
-    options: dict[str, Any]
+    ids: int
+
+
+def initial(model: Model) -> dict[str, np.ndarray]:
+    """Random values of the parameters, by the name of the graph's variable. They are the same in
+    each call."""
+    rng = np.random.default_rng(0)
+    paths = jax.tree.leaves_with_path(model.params)
+    values = {
+        _variable(path): np.float32(0.02) * rng.standard_normal(leaf.shape, np.float32)
+        for path, leaf in paths
+    }
+    return {name: value + 1 if name.endswith("scale") else value for name, value in values.items()}
+
+
+def nested(model: Model, values: dict[str, np.ndarray]) -> Params:
+    """These values in the form of the hand-written parameters."""
+    return jax.tree.map_with_path(lambda path, _: values[_variable(path)], model.params)
+
+
+def _variable(path: tuple[Any, ...]) -> str:
+    """The graph's variable for a hand-written parameter: ("blocks", 0, "kernel") is
+    "block0/kernel"."""
+    name = "/".join(str(getattr(key, "key", getattr(key, "idx", None))) for key in path)
+    name = re.sub(r"^(block|table|layer)s/", r"\1", name)
+    name = re.sub(r"^(bottom|top)/", r"\1", name)
+    name = re.sub(r"^(table\d*)$", r"\1/table", name)
+    name = re.sub(r"^(layer\d+)/", r"\1/cell/", name)
+    return name.replace("/recurrent", "/recurrent_kernel")
+
+
+def batch(model: Model) -> dict[str, jax.Array]:
+    """Random feeds on the device. Integers are ids of rows, classes or bytes."""
+    rng = np.random.default_rng(1)
+    return {
+        name: jnp.asarray(
+            rng.integers(0, model.ids, feed.shape, np.int32)
+            if feed.dtype == np.int32
+            else rng.random(feed.shape, np.float32)
+        )
+        for name, feed in model.feeds.items()
+    }
 
 
 def _array(*shape: int, dtype: Any = np.float32) -> jax.ShapeDtypeStruct:
@@ -79,7 +121,7 @@ def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: i
     graph, fetches = _vit_graph(blocks, width, heads, size, tx)
     feeds = {"x": _array(batch, size, size, 3), "y": _array(batch, dtype=np.int32)}
     params = _vit_params(blocks, width, tokens)
-    return Model(graph, fetches, feeds, params, _step(_vit_by_hand(heads), tx), tx, {})
+    return Model(graph, fetches, feeds, params, _step(_vit_by_hand(heads), tx), tx, 1000)
 
 
 def _vit_graph(
@@ -187,7 +229,7 @@ def dlrm(batch: int, tables: int = 8, rows: int = 1_000_000, width: int = 64) ->
         "ids": _array(batch, tables, dtype=np.int32),
         "y": _array(batch),
     }
-    return Model(graph, fetches, feeds, params, _step(_dlrm_by_hand, tx), tx, {})
+    return Model(graph, fetches, feeds, params, _step(_dlrm_by_hand, tx), tx, rows)
 
 
 def _dlrm_graph(
@@ -284,4 +326,4 @@ def lstm(batch: int, layers: int = 2, units: int = 1024, length: int = 128) -> M
         return _classify(_dense(h, p["head"]), text[:, 1:])
 
     feeds = {"text": _array(batch, length + 1, dtype=np.int32)}
-    return Model(graph, [train, loss], feeds, params, _step(loss_of, tx), tx, {})
+    return Model(graph, [train, loss], feeds, params, _step(loss_of, tx), tx, 256)

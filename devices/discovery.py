@@ -23,6 +23,21 @@ def default_device() -> jax.Device:
     return given if isinstance(given, jax.Device) else jax.local_devices(backend=given)[0]
 
 
+def usable_memory(devices: Sequence[jax.Device]) -> int | None:
+    """How many bytes JAX may use on each of these GPUs. None if one of them is no GPU of this
+    process, or has no limit."""
+    limits = [_limit(device) for device in devices]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if len(known) == len(limits) else None
+
+
+def _limit(device: jax.Device) -> int | None:
+    if device.platform != "gpu" or not is_here(device):
+        return None
+    limit: int | None = (device.memory_stats() or {}).get("bytes_limit")
+    return limit
+
+
 def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) -> None:
     """Registers devices under a new kind: `/npu:0`, `/device:NPU:0`.
 
@@ -174,7 +189,11 @@ def first_devices(count: int, known: Mapping[str, jax.Device] | None = None) -> 
     """
     devices = jax.local_devices() if known is None else list(known.values())
     if count > len(devices):
-        raise _missing(f"{count} devices requested", devices[0].platform, count, known)
+        kind = devices[0].platform
+        names = available() if known is None else known
+        # JAX also has a CPU beside GPUs, which does not count.
+        alike = [name for name, device in names.items() if device.platform == kind]
+        raise _missing(f"{count} devices requested", kind, count, known, alike)
     return list(devices[:count])
 
 
@@ -194,8 +213,16 @@ def no_such_device(name: str, why: str = "", known: Iterable[str] | None = None)
     return _missing(f"no device {name!r}{why}", kind, (spec.index or 0) + 1, known)
 
 
-def _missing(what: str, kind: str, count: int, known: Iterable[str] | None) -> DeviceError:
-    names = list(available() if known is None else known)
+def _missing(
+    what: str,
+    kind: str,
+    count: int,
+    known: Iterable[str] | None,
+    names: Iterable[str] | None = None,
+) -> DeviceError:
+    """The error for missing devices. `names` are those that could have been used instead, by
+    default all of `known`, or of this process."""
+    names = list(names or known or available())
     hint = "request no more than are available"
     if known is not None:
         hint += ", or give a machine that has them"

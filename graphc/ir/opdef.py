@@ -274,6 +274,7 @@ class OpDef:
         is_elementwise: whether each element of the results depends only on the operands' elements
             at the same position, apart from broadcasting. The layout rule determines this; see
             `of_elements`.
+        cpu_only: whether JAX can compute it on CPUs only.
         content: `(node) -> text` that identifies the computation in fingerprints; it returns None
             if no text identifies it. The field is None if the operator's name is sufficient.
     """
@@ -295,6 +296,7 @@ class OpDef:
     prune_outputs: Callable[..., Node] | None = None
     content: Callable[[Node], str | None] | None = None
     precision: str | None = None
+    cpu_only: bool = False
     operand_names: tuple[str, ...] = field(init=False)
     is_elementwise: bool = field(init=False)
     _defaults: Mapping[str, Any] = field(init=False, repr=False)

@@ -40,8 +40,8 @@ class Fused:
             for label, dim in zip(view.labels, view.root.type.shape, strict=True):
                 if label is not None and isinstance(dim, int):
                     self._sizes[label] = dim
-        self._batch = logits.batch[:1]
-        self._shared = logits.batch[1:]
+        entries = 0 if _after(logits.query, logits.batch, logits.time) else 1
+        self._batch, self._shared = logits.batch[:entries], logits.batch[entries:]
         self._time = logits.time
         self._heads = (*self._shared, *logits.queries[:-1])
         self._depth = _inner(logits.query, "depth")
@@ -164,6 +164,13 @@ class Fused:
                 groups = [[name for name in group if name in there] for group in self._of_pairs()]
                 return tensor, groups
         raise NoMatch
+
+
+def _after(view: View, batch: tuple[Label, ...], time: Label) -> bool:
+    """Whether the only axis of a batch follows the queries, as heads do. The other axis of the
+    batch then has size 1. Heads that became the batch would have to be moved in memory."""
+    labels = view.labels
+    return len(batch) == 1 and labels.index(batch[0]) > labels.index(time)
 
 
 def _reshaped(tensor: Tensor, shape: tuple[Any, ...]) -> Tensor:

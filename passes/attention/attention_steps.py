@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphc.ir.dtypes import BOOL, is_floating
@@ -87,11 +87,17 @@ class StepAttention(Pass):
 
     Attributes:
         target: the compilation target.
+        alone: whether the program around the bodies has no `AttentionGradient`; None for the
+            outermost program.
     """
 
     target: Target = field(default_factory=Target)
+    alone: bool | None = None
 
     def run(self, program: Program) -> PassResult:
+        if self.alone is None:
+            alone = all(node.op is not ATTENTION_GRADIENT for node in program.walk())
+            return replace(self, alone=alone).run(program)
         return rewrite_nodes(self, program, self._stepped)
 
     def _stepped(self, node: Node) -> Node:
@@ -105,4 +111,6 @@ class StepAttention(Pass):
         if node.attrs["dropout"]:
             del types[-1]  # the key, or the dropout mask
         found = steps(types, node.attrs, self.target)
+        if found.get("flash") and self.alone:
+            found["alone"] = True
         return node.replace(attrs={**node.attrs, **found}) if found else node

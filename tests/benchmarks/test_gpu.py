@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import jax
 import numpy as np
 import pytest
 from jax import numpy as jnp
 
-from benchmarks import attention, gpu, transformer
+from benchmarks import attention, gpu, gpu_models, transformer
 from tests.near import assert_near
 
 SMALL = attention.Size(64, 32, 4)
+MODELS = {
+    "lstm": lambda: gpu_models.lstm(8, layers=2, units=32, length=8),
+    "dlrm": lambda: gpu_models.dlrm(16, tables=2, rows=1000, width=8),
+    "vit": lambda: gpu_models.vit(8, blocks=2, width=64, heads=2, size=64),
+}
 
 
 @pytest.mark.slow
@@ -21,8 +29,19 @@ def test_a_transformer_by_hand_and_in_graphc() -> None:
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_the_other_models(name: str, monkeypatch) -> None:
+    """They start from the same values, and by hand without cuDNN they give the same losses."""
+    by_xla = partial(jax.nn.dot_product_attention, implementation="xla")
+    monkeypatch.setattr(jax.nn, "dot_product_attention", lambda *qkv, implementation: by_xla(*qkv))
+    monkeypatch.setattr(gpu_models, "DTYPE", jnp.float32)
+    ((what, figures, _),) = gpu.model_rows("tiny", MODELS[name]())
+    assert what.endswith("over JAX") and figures.startswith("time ")
+
+
 def test_sides_that_differ_are_refused() -> None:
-    made = {"graphc": (lambda: 1.0, 1), "JAX": (lambda: 1.1, 1)}
+    made = {"graphc": gpu.Form(lambda: 1.0, 1, 1.0), "JAX": gpu.Form(lambda: 1.1, 1, 1.0)}
     with pytest.raises(AssertionError, match="JAX"):
         gpu._compared("a step", made)
 

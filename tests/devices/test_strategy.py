@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jax
 import pytest
 
 import graphc as gc
-from graphc.devices import DataParallel, available
+from graphc.devices import DataParallel, available, discovery
 from graphc.devices.discovery import find_devices, name_of
 from graphc.errors import AttributeValueError, DeviceError
 
@@ -33,6 +35,14 @@ def test_a_strategy_is_a_plain_record() -> None:
     assert DataParallel(CPU[2:]).resolve() == tuple(CPU[2:])
     assert DataParallel(["/cpu:3", CPU[0]]).resolve() == (CPU[3], CPU[0])
     assert DataParallel(["/cpu:*"]).replicas == len(CPU)
+
+
+def test_a_cpu_beside_a_gpu_is_not_counted(monkeypatch) -> None:
+    names = {"/device:GPU:0": SimpleNamespace(platform="gpu"), "/device:CPU:0": CPU[0]}
+    monkeypatch.setattr(discovery, "available", lambda: names)
+    monkeypatch.setattr(jax, "local_devices", lambda: [names["/device:GPU:0"]])
+    with pytest.raises(DeviceError, match="4 devices requested, 1 available\n  /device:GPU:0\n"):
+        DataParallel(4).resolve()
 
 
 @pytest.mark.parametrize("devices", [0, -2, True, 2.5, [], "/cpu:0", [3], None])

@@ -321,8 +321,9 @@ def test_layout(family: str) -> None:
             assert_near(widened(c), widened(a), rtol=near, atol=near, err_msg=b.title)
 
 
-# JAX has no lowering for other devices; docs/ops.md says so.
-CPU_ONLY = {"Hessenberg", "MatrixSquareRoot", "Schur"}
+CPU_ONLY = {
+    name for name in CATALOGUE if CATALOGUE[name].cpu_only
+}  # JAX has no lowering for other devices
 UNPROMISED = [  # calls that JAX may change: fine to lower, not to keep in a file
     jax.export.DisabledSafetyCheck.custom_call(name)
     for name in ("cuhybrid_eig_real", "cuhybrid_eig_comp", "cu_cholesky_update_ffi")

@@ -6,6 +6,7 @@ import optax
 import pytest
 
 import graphc as gc
+from graphc.errors import ExecutionError, LoweringError
 from tests.near import assert_near
 
 pytestmark = pytest.mark.gpu
@@ -60,6 +61,39 @@ def test_an_artifact_runs_on_the_gpu(tmp_path) -> None:
     gc.save(s, tmp_path / "m.gcx", signatures={"loss": signature})
     saved = gc.load(tmp_path / "m.gcx").signatures["loss"](**feeds)["loss"]
     assert_near(saved, s.run(loss, feeds), rtol=1e-5)
+
+
+def test_without_free_memory_a_run_fails_before_it_begins() -> None:
+    g, train, loss, _ = regression()
+    session = gc.Session(g)
+    rows = 1 << 24  # the hidden layer takes 1 GiB
+    xs = jax.device_put(np.ones((rows, 4), np.float32))
+    feeds = {"x": xs, "y": xs[:, :1]}
+    before = session.run([train, loss], feeds)[1]
+    stats = xs.devices().pop().memory_stats()
+    free = stats["bytes_limit"] - stats["bytes_in_use"]
+    taken = jax.device_put(np.zeros(1 << 20, np.float32))
+    taken = jax.numpy.resize(taken, (free - (1 << 28)) // 4).block_until_ready()
+    with pytest.raises(ExecutionError, match=r"before it began: .* MiB are free"):
+        session.run([train, loss], feeds)
+    del taken
+    assert session.run([train, loss], feeds)[1] < before
+
+
+def test_what_cpus_alone_compute_is_placed_on_the_cpu() -> None:
+    def build(place: str | None) -> gc.Session:
+        g = gc.Graph()
+        with g:
+            x = gc.placeholder((3, 3), name="x")
+            with gc.device(place):
+                t, z = gc.linalg.schur(x + 0.0)
+            gc.identity(z @ t @ gc.transpose(z), name="again")
+        return gc.Session(g)
+
+    x = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)
+    with pytest.raises(LoweringError, match="on CPUs only, but it runs on gpu"):
+        build(None).run("again:0", {"x": x})
+    assert_near(build("/cpu:0").run("again:0", {"x": x}), x, rtol=1e-2, atol=1e-2)
 
 
 def test_an_embedding_on_the_processor_and_the_rest_on_the_gpu() -> None:

@@ -102,6 +102,7 @@ SCHUR = OpDef(
     name="Schur",
     signature="a -> t, z",
     precision="wide",
+    cpu_only=True,
     infer=lambda ctx, a: (infer_square(ctx, a), a),
     lower=_lower_schur,
     gradient=no_gradient(

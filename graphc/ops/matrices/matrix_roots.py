@@ -147,6 +147,7 @@ MATRIX_SQUARE_ROOT = OpDef(
     name="MatrixSquareRoot",
     signature="a -> y",
     precision="wide",
+    cpu_only=True,
     infer=_infer_root,
     lower=_lower_root,
     gradient=_root_gradient,

@@ -35,6 +35,7 @@ HESSENBERG = OpDef(
     name="Hessenberg",
     signature="a -> h, q",
     precision="wide",
+    cpu_only=True,
     infer=lambda ctx, a: (infer_square(ctx, a), a),
     lower=_lower_hessenberg,
     gradient=no_gradient(

@@ -53,6 +53,9 @@ _ATTRS = {
     ),
     "each_entry": Attr("bool", default=False, doc="compute one entry of the batch at a time"),
     "flash": Attr("bool", default=False, doc="use cuDNN's flash attention, on GPUs only"),
+    "alone": Attr(
+        "bool", default=False, doc="with cuDNN, store nothing for an AttentionGradient of the call"
+    ),
 }
 _SOURCE = (
     "Source: Vaswani et al., 2017, arXiv:1706.03762; grouped heads: Ainslie et al., 2023, "

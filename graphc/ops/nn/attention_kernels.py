@@ -35,6 +35,7 @@ class How(NamedTuple):
         rows: the number of queries to compute at a time; 0 for all.
         each_entry: whether to compute one entry of the batch at a time.
         flash: whether to use cuDNN.
+        alone: whether no adjoint of this call is computed.
         mean_if_blind: whether a query that sees no key gives the mean of all values instead of 0.
     """
 
@@ -45,6 +46,7 @@ class How(NamedTuple):
     rows: int = 0
     each_entry: bool = False
     flash: bool = False
+    alone: bool = False
 
 
 class Operands(NamedTuple):
@@ -93,6 +95,8 @@ def adjoints(of: Operands, how: How) -> tuple[Any, ...]:
 
 
 def _attend(of: Operands, how: How) -> Any:
+    if how.flash and how.alone:
+        return _through_cudnn(of, how, *of[:3], _biases(of))
     if how.flash:
         return _by_cudnn(of, how)[0]
     if how.each_entry and of.query.shape[0] > 1:
@@ -368,33 +372,38 @@ def _summed_to(adjoint: Any, bias: Any) -> Any:
 def _by_cudnn(of: Operands, how: How) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """The result, and a function from its adjoint to those of query, key, value and the biases.
 
-    Forward passes request both, too. For the backward pass cuDNN stores a sum for each query, and a
-    call that stores it differs from one that does not. If the calls are equal, XLA can merge them.
+    Forward passes with an adjoint request both, too. For the backward pass cuDNN stores a sum for
+    each query, and a call that stores it differs from one that does not. If the calls are equal,
+    XLA can merge them.
     """
+    y, pull = jax.vjp(functools.partial(_through_cudnn, of, how), *of[:3], tuple(_biases(of)))
+    return y, pull
+
+
+def _through_cudnn(
+    of: Operands, how: How, query: Any, key: Any, value: Any, biases: Sequence[Any]
+) -> Any:
+    """The result. The arrays that have adjoints are given separately."""
 
     def each_pair(x: Any) -> Any:
         """`x` broadcast to all queries and keys, as cuDNN requires. Batch and heads may have size
         1."""
         return jnp.broadcast_to(x, (*x.shape[:2], of.query.shape[1], of.key.shape[1]))
 
-    def compute(query: Any, key: Any, value: Any, biases: Sequence[Any]) -> Any:
-        seen = [mask for mask in of.masks if mask.dtype == BOOL]
-        mask = functools.reduce(jnp.logical_and, seen) if seen else None
-        y = jax.nn.dot_product_attention(
-            query,
-            key,
-            value,
-            bias=each_pair(sum(biases[1:], biases[0])) if biases else None,
-            mask=None if mask is None else each_pair(mask),
-            scale=how.scale,
-            is_causal=how.causal,
-            implementation="cudnn",
-        )
-        if mask is None or how.mean_if_blind:
-            return y
-        # cuDNN gives the mean of all values for queries that see no key.
-        sees = jnp.any(mask, axis=3, keepdims=True)
-        return jnp.where(sees.transpose(0, 2, 1, 3), y, 0)
-
-    y, pull = jax.vjp(compute, *of[:3], tuple(_biases(of)))
-    return y, pull
+    seen = [mask for mask in of.masks if mask.dtype == BOOL]
+    mask = functools.reduce(jnp.logical_and, seen) if seen else None
+    y = jax.nn.dot_product_attention(
+        query,
+        key,
+        value,
+        bias=each_pair(sum(biases[1:], biases[0])) if biases else None,
+        mask=None if mask is None else each_pair(mask),
+        scale=how.scale,
+        is_causal=how.causal,
+        implementation="cudnn",
+    )
+    if mask is None or how.mean_if_blind:
+        return y
+    # cuDNN gives the mean of all values for queries that see no key.
+    sees = jnp.any(mask, axis=3, keepdims=True)
+    return jnp.where(sees.transpose(0, 2, 1, 3), y, 0)

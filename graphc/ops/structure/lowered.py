@@ -74,15 +74,23 @@ def accept(program: Array) -> None:
 
 
 def check_platform(nodes: Iterable[Node], platform: str) -> None:
-    """Checks that the `Lowered` nodes among `nodes` can run on a platform, as JAX calls it.
+    """Checks that nodes can run on a platform, as JAX calls it.
 
     Raises:
-        LoweringError: JAX had no rule for the platform when one of them was imported.
+        LoweringError: JAX has no rule for one of them on the platform; or it had none when a
+            `Lowered` node was imported.
     """
     if platform not in _KNOWN:  # programs that are saved are for several
         return
     wanted = {"cuda", "rocm"} if platform == "gpu" else {platform}
     for node in nodes:
+        if node.op.cpu_only and platform != "cpu":
+            raise LoweringError(
+                f"{node.op.name} {node.name!r}: JAX computes it on CPUs only, but it runs on "
+                f"{platform}",
+                source=node.source,
+                hint='place it on the CPU: with gc.device("/cpu:0")',
+            )
         if node.op is LOWERED and wanted.isdisjoint(_exported(node.attrs["program"]).platforms):
             available = ", ".join(_exported(node.attrs["program"]).platforms)
             raise LoweringError(

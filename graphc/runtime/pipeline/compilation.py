@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from graphc.config import CompileOptions
-from graphc.devices.discovery import available
+from graphc.devices.discovery import available, usable_memory
 from graphc.devices.environment import environment_of
 from graphc.devices.machine import Machine
 from graphc.devices.mesh import Mesh
@@ -151,12 +151,23 @@ class Compilation:
 
     @property
     def memory_limit(self) -> int | None:
-        """The number of bytes that a run may use on each device. The options set it. Otherwise,
-        for a machine, it is the memory of its GPUs if graphc can enforce a limit."""
+        """The number of bytes that a run may use on each device. The options set it. Otherwise it
+        is the memory of the GPUs if graphc can enforce a limit."""
         given = self.options.memory_limit
-        if given is not None or self.machine is None or not self.backend.keeps_to_limit:
+        if given is not None or not self.backend.keeps_to_limit:
             return given if isinstance(given, int) else None
-        return self.machine.usable_memory
+        return usable_memory(self.devices) if self.machine is None else self.machine.usable_memory
+
+    @property
+    def memory_in_words(self) -> str | None:
+        """The limit as text for errors; None if the options set it."""
+        if self.options.memory_limit is not None:
+            return None
+        if self.machine is not None:
+            return self.machine.memory_in_words()
+        return (
+            f"the {self.memory_limit} bytes that JAX may use on each {self.devices[0].device_kind}"
+        )
 
     @cached_property
     def key(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -18,6 +18,7 @@ from graphc.runtime.buffers.layout import Buffer, StateLayout, groups_of
 from graphc.runtime.core.across import spans_processes
 from graphc.runtime.core.counters import COUNTERS
 from graphc.runtime.pipeline.compilation import Compilation
+from graphc.runtime.pipeline.fitting import taken_by
 from graphc.runtime.pipeline.joint import all_found
 from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.targets.interface import PARTITIONED, Interface
@@ -114,6 +115,7 @@ class CacheSlot:
             "targets": code.targets,
             "names": names_digest(stages.local),
             "shipped": None if compilation.machine is None else compilation.program_key,
+            **self._memory(stages, compiled),
         }
         kept = self._cache.put(self._key, metadata, code.payload)
         if not kept and compilation.machine is not None:
@@ -134,6 +136,28 @@ class CacheSlot:
         if entry is not None and facts.get("shipped") is None:
             return "the folder has one that was compiled on such GPUs with timed kernels"
         return None
+
+    def _memory(self, stages: Stages, compiled: jax.stages.Compiled) -> dict[str, int]:
+        """What `_fits` needs if the limit is the memory of the devices: it is not in the key.
+
+        - "taken": the bytes that a run uses;
+        - "limit": the limit for which the program recomputes values, if it does.
+        """
+        limit = self._compilation.memory_limit
+        if limit is None or self._compilation.options.memory_limit is not None:
+            return {}
+        found = {"taken": taken_by(compiled)}
+        return {**found, "limit": limit} if stages.recomputes else found
+
+    def _fits(self, facts: Mapping[str, Any]) -> bool:
+        """Whether an executable is the one to use with the memory of the devices: it fits, and it
+        does not recompute values that fit."""
+        limit = self._compilation.memory_limit
+        if limit is None or self._compilation.options.memory_limit is not None:
+            return True
+        # JAX rounds the part of the memory that it may use.
+        saves_too_much = facts.get("limit") is not None and facts["limit"] < 0.99 * limit
+        return facts.get("taken", 0) <= limit and not saves_too_much
 
     def _found(self, cache: ExecutableCache) -> Found | None:
         entry = cache.get(self._key)
@@ -157,6 +181,13 @@ class CacheSlot:
             return None
 
     def _load(self, entry: Entry) -> Found | None:
+        """`load_entry`, with a note if the executable was compiled elsewhere.
+
+        Raises:
+            CacheError: see `load_entry`; or the devices have another amount of memory.
+        """
+        if not self._fits(entry.metadata or {}):
+            raise CacheError("the executable was compiled for another amount of memory")
         found = load_entry(entry, self._layout, self._compilation.devices)
         if found is not None and entry.metadata.get("shipped") is not None:
             self._compilation.notes.append(_SHIPPED)

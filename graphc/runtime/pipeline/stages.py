@@ -146,11 +146,12 @@ class Stages:
             return lowered, self._through_xla(made, lowered)
 
         compilation, layout = self.compilation, self._layout
-        name = None
-        if compilation.machine is not None and compilation.options.memory_limit is None:
-            name = compilation.machine.memory_in_words()
         return fit(
-            self.in_jax, lambda budget: compilation.in_jax(layout, budget), compiled, limit, name
+            self.in_jax,
+            lambda budget: compilation.in_jax(layout, budget),
+            compiled,
+            limit,
+            compilation.memory_in_words,
         )
 
     def _lower(self, made: InJax) -> Any:

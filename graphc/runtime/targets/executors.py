@@ -28,7 +28,15 @@ from graphc.runtime.core.forking import FORKING, SharedLock
 from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.targets.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
 from graphc.runtime.targets.narrow_arguments import from_host, narrow_places
-from graphc.runtime.targets.room import SMALL, Need, has_room, is_limited, need_of, no_room
+from graphc.runtime.targets.room import (
+    SMALL,
+    Need,
+    has_room,
+    has_room_on,
+    is_limited,
+    need_of,
+    no_room,
+)
 
 AXIS_NAME = "replica"
 
@@ -109,7 +117,7 @@ class Executor:
 
     @property
     def need(self) -> Need:
-        """The host memory that a run allocates."""
+        """The memory that a run allocates."""
         if self._need is None:
             self._need = need_of(self.compiled, self.interface, self.devices)
             self._in_flight.waited_for = self._need.blocks >= SMALL
@@ -185,15 +193,13 @@ class Executor:
     def _call(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         feeds = self._spread(feeds)
         self._in_flight.wait()
-        if (self._need or self.need).blocks >= SMALL:
-            self._find_room([*written, *read])
+        self._find_room([*written, *read])
         return self._in_flight.split(self._start([*written, *read, *feeds]))
 
     def _update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
         feeds = self._spread(feeds)
         self._in_flight.wait()
-        if (self._need or self.need).blocks >= SMALL:
-            self._find_room(buffers)
+        self._find_room(buffers)
         return uninterrupted(self._hand_over, buffers, places, feeds)
 
     def _hand_over(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
@@ -225,6 +231,29 @@ class Executor:
         return feeds
 
     def _find_room(self, buffers: Sequence[Any]) -> None:
+        """Makes sure that there is memory for one more run.
+
+        Args:
+            buffers: include those that the run takes.
+
+        Raises:
+            ExecutionError: there is not enough memory.
+        """
+        need = self._need or self.need
+        if need.blocks >= SMALL:
+            self._find_room_on_host(buffers)
+        elif need.device and not has_room_on(self.devices, need.device):
+            self._free_memory(buffers)
+            for device in self.devices:
+                if not has_room_on([device], need.device):
+                    raise no_room(need.device, device)
+
+    def _free_memory(self, buffers: Sequence[Any]) -> None:
+        """Waits for earlier runs, which then free their memory."""
+        self._in_flight.finish()
+        jax.block_until_ready(list(buffers))
+
+    def _find_room_on_host(self, buffers: Sequence[Any]) -> None:
         """Makes sure that there is memory for the large blocks of one more run.
 
         If the devices wait for each other, this includes the small blocks: if one device found no
@@ -240,8 +269,7 @@ class Executor:
         if self.interface.kind not in (SINGLE, PARTITIONED) and is_limited():
             size = self.need.blocks
         if size and not has_room(size):
-            self._in_flight.finish()  # earlier runs free their memory
-            jax.block_until_ready(list(buffers))
+            self._free_memory(buffers)
             if not has_room(size):
                 raise no_room(size)
 

@@ -1,14 +1,15 @@
 """Checks that a run will get the memory that it needs, before the run consumes any state.
 
 XLA allocates memory when a step is executed. By then the step has consumed its state, and the state
-is lost if the allocation fails. Therefore a run first requests its large blocks from the system and
-returns them at once. A test of smaller blocks would prove nothing, because they may fit between
-blocks that are in use. If the memory of the process is limited, the caller waits for a run that
-needs such blocks.
+is lost if the allocation fails. On a GPU, JAX tells how much memory is free. On a CPU, a run first
+requests its large blocks from the system and returns them at once. A test of smaller blocks would
+prove nothing, because they may fit between blocks that are in use. If the memory of the process is
+limited, the caller waits for a run that needs such blocks.
 """
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Sequence
 from functools import cache
@@ -32,24 +33,31 @@ SMALL = 2**18  # if the process cannot get even this much, Python itself fails
 
 
 class Need(NamedTuple):
-    """The host's memory that a run allocates, in bytes.
+    """The memory that a run allocates, in bytes.
 
     Attributes:
-        blocks: the total.
-        large: the part in blocks of at least `LARGE`.
+        blocks: the total of the host.
+        large: the part of it in blocks of at least `LARGE`.
+        device: the total of each GPU, if it is at least `LARGE`.
     """
 
     blocks: int
     large: int
+    device: int = 0
 
 
 def need_of(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) -> Need:
-    """The memory that a run needs; zero if the program runs on devices with their own memory."""
-    if devices[0].platform != "cpu" or not hasattr(mmap, "MAP_PRIVATE"):
+    """The memory that a run needs; zero if it or the free memory is unknown."""
+    is_gpu = devices[0].platform == "gpu" and interface.kind != PARTITIONED
+    if not is_gpu and (devices[0].platform != "cpu" or not hasattr(mmap, "MAP_PRIVATE")):
         return Need(0, 0)
     analysis = compiled.memory_analysis()
     if analysis is None:  # the backend does not report it
         return Need(0, 0)
+    if is_gpu:
+        results = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+        device = int(analysis.temp_size_in_bytes + results)
+        return Need(0, 0, device if device >= LARGE else 0)
     here = [device for device in devices if device.process_index == jax.process_index()]
     temporaries = int(analysis.temp_size_in_bytes)
     results = int(analysis.output_size_in_bytes - analysis.alias_size_in_bytes)
@@ -76,6 +84,17 @@ def has_room(size: int) -> bool:
     return True
 
 
+def has_room_on(devices: Sequence[jax.Device], size: int) -> bool:
+    """Whether each of these GPUs has `size` more bytes for JAX. True where JAX does not tell."""
+    here = jax.process_index()
+    return all(size <= _free(device) for device in devices if device.process_index == here)
+
+
+def _free(device: jax.Device) -> float:
+    found = device.memory_stats() or {}
+    return found["bytes_limit"] - found["bytes_in_use"] if "bytes_limit" in found else math.inf
+
+
 def is_limited() -> bool:
     """Whether the system may refuse memory to this process instead of killing it."""
     if resource is None:
@@ -98,15 +117,22 @@ def _is_counted() -> bool:
         return False
 
 
-def no_room(size: int) -> ExecutionError:
-    """The error for a run that was not started."""
+def no_room(size: int, device: jax.Device | None = None) -> ExecutionError:
+    """The error for a run that was not started.
+
+    Args:
+        device: the GPU that lacks memory; None for the host.
+    """
+    where, hint = "this process cannot get", "raise the limit of the process (`ulimit -v`)"
+    if device is not None:
+        where = f"{device.device_kind} does not have: {_free(device) / 2**20:.0f} MiB are free"
+        hint = "remove arrays that are no longer needed, such as other sessions"
     return ExecutionError(
         f"the run failed before it began: it needs {size / 2**20:.0f} MiB more memory, which "
-        "this process cannot get",
+        f"{where}",
         details=[
             "temporaries and results, as XLA counts them",
             "nothing has run; the state is as it was",
         ],
-        hint="feed a smaller batch, or compile with CompileOptions(memory_limit=...); raise the "
-        "limit of the process (`ulimit -v`) if there is one",
+        hint=f"feed a smaller batch, or compile with CompileOptions(memory_limit=...); {hint}",
     )

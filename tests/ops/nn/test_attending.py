@@ -142,3 +142,5 @@ def test_by_cudnn(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     results = jax.jit(lambda of: [(attend(of, how), adjoints(of, how)) for how in hows])(of)
     for a, b in zip(*map(jax.tree.leaves, results), strict=True):
         assert_near(a, b, rtol=1e-4, atol=1e-5)
+    alone = jax.jit(lambda of: attend(of, hows[1]._replace(alone=True)))(of)
+    assert_near(alone, results[0][0], rtol=1e-4, atol=1e-5)

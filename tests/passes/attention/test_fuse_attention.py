@@ -532,6 +532,20 @@ def test_an_adjoint_that_looks_like_attention_and_needs_its_own_result_stays() -
     assert FUSE.run(before).program is before
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_heads_stay_where_they_are_in_memory(batch: int) -> None:
+    """In a batch of one entry, heads are not the batch: they would be transposed."""
+    with gc.Graph() as graph:
+        x = gc.placeholder((batch, 6, 32), name="x")
+        q, k, v = (gc.transpose(gc.reshape(t, (batch, 6, 4, 8)), (0, 2, 1, 3)) for t in (x, -x, x))
+        y = gc.reshape(gc.transpose(plain(q, k, v), (0, 2, 1, 3)), x.shape)
+    before = prepare(graph, [y], [x], CompileOptions()).program
+    program = FUSE.run(before).program
+    (node,) = [n for n in program.nodes if n.op.name == "Attention"]
+    assert [t.type.shape for t in node.inputs] == [(batch, 6, 4, 8)] * 3
+    check_meaning(before, program)
+
+
 def test_several_and_in_bodies() -> None:
     """Each is found. The body of a loop is a separate program."""
     with gc.Graph() as graph:

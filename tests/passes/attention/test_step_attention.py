@@ -86,6 +86,23 @@ def test_steps(program: Program, target: Target, wanted: list[tuple[str, Any]]) 
     assert found(program, target) == wanted
 
 
+def test_without_a_gradient_cudnn_stores_nothing_for_one() -> None:
+    shape = (2, 3, *LONG[1:])
+    with gc.Graph() as graph:
+        xs = gc.placeholder(shape, "bfloat16", name="xs")
+        y = gc.map_fn(lambda x: gc.nn.attention(x, x, x), xs)
+        z = gc.nn.attention(xs[0], xs[1], xs[1])
+        slope = gc.gradients(gc.reduce_sum(z), xs)
+
+    def alone(fetches: list[Any]) -> list[bool]:
+        program = prepare(graph, fetches, [xs], CompileOptions()).program
+        nodes = StepAttention(GPU).run(program).program.walk()
+        return [n.attrs["alone"] for n in nodes if n.op.name == "Attention" and n.attrs["flash"]]
+
+    assert alone([y, z]) == [True, True]
+    assert alone([y, z, slope]) == [False, False]  # XLA merges calls that are equal
+
+
 @pytest.mark.slow
 def test_on_replicas_and_in_loops_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model whose blocks are rolled, on one device and two, one step at a time and three.
