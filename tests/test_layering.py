@@ -35,7 +35,8 @@ INNER_ORDERS = {
         "<- workers <- session <- freezing, largest_batch"
     ),
     "nn": "functional <- layers <- recurrent, transformer",
-    "cluster": "spec <- detection, parameter_servers <- joining, launching <- jobs",
+    "cluster": "spec, progress <- detection, parameter_servers <- joining, processes <- launching "
+    "<- jobs",
     "data": (
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"

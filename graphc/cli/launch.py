@@ -33,6 +33,8 @@ def run(options: argparse.Namespace) -> None:
         restarts=options.restarts,
         grace=options.grace,
         silence=options.silence,
+        least=options.least,
+        size_file=options.size_file,
     )
     if status:
         raise SystemExit(status)

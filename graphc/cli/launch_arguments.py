@@ -49,6 +49,19 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="a process whose fit has made no step for so long has failed (default: never)",
     )
+    here.add_argument(
+        "--least",
+        type=positive,
+        metavar="N",
+        help="restart without the processes that failed if at least N are left (default: restart "
+        "as many)",
+    )
+    here.add_argument(
+        "--size-file",
+        metavar="FILE",
+        help="a file with the number of workers: when it changes, all end with a checkpoint, and "
+        "so many start",
+    )
     one = parser.add_argument_group("one process of many")
     one.add_argument(
         "--spec",

@@ -5,50 +5,27 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from itertools import count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock, Thread, current_thread, main_thread
-from typing import IO, Any
+from threading import Lock, current_thread, main_thread
+from typing import IO, Any, NamedTuple
 
-from graphc.cluster.detection import LAUNCHER, VARIABLE, text_of
-from graphc.cluster.spec import ClusterSpec, Member
+from tqdm import tqdm
+
+from graphc.cluster.processes import Launch, WorkerProcess, gpus_of
+from graphc.cluster.progress import Progress, Stragglers
+from graphc.cluster.spec import ClusterSpec
 from graphc.errors import AttributeValueError
+from graphc.runtime.core.progress import progress_bar
 
 _TURN = 0.05  # seconds between two looks at the processes
+_LOOK = 0.5  # seconds between two looks at their progress
 _FAR = 1e9  # seconds
 _LONGEST_PAUSE = 60.0  # seconds before a restart
-
-
-@dataclass(frozen=True)
-class Launch:
-    """What `launch` starts.
-
-    Attributes:
-        command: the program and its arguments.
-        processes: how many workers.
-        devices: the devices of each process; None leaves it to JAX. On CPUs, virtual devices; on
-            GPUs, consecutive ones.
-        restarts: how often all processes may be started again after one has failed.
-        pause: seconds before the first restart; each further one waits twice as long.
-        grace: seconds that processes get to end after SIGTERM.
-        silence: seconds without a further step of `fit` after which a process has failed, or None.
-        environment: of the processes, in addition to their places in the cluster.
-    """
-
-    command: Sequence[str]
-    processes: int
-    devices: int | None = None
-    restarts: int = 0
-    pause: float = 1.0
-    grace: float = 10.0
-    silence: float | None = None
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 def launch(
@@ -60,13 +37,16 @@ def launch(
     pause: float = 1.0,
     grace: float = 10.0,
     silence: float | None = None,
+    least: int | None = None,
+    size_file: str | os.PathLike[str] | None = None,
 ) -> int:
     """Runs a command as the workers of a cluster on this machine, and waits for them.
 
     The command calls `gc.cluster.join()`. What the processes write has their names in front. If one
     of them fails, the others are ended; if restarts are left, all are started again, so that a
     script with checkpoints (`gc.train.fit(..., checkpoint=...)`) goes on from the last one. SIGINT
-    and SIGTERM are passed on.
+    and SIGTERM are passed on. A process that makes the others wait, because its input or its
+    callbacks are slow, is named. If standard error is a terminal, a bar shows the progress of all.
 
     Args:
         command: the program and its arguments.
@@ -79,6 +59,12 @@ def launch(
         silence: a process that is in `gc.train.fit` and has made no step for so many seconds counts
             as failed: it hangs, or was stopped. Must be longer than the slowest step, compilation
             and validation. None waits forever.
+        least: a restart leaves out the processes that failed, with their GPUs, if at least so many
+            are left. By default, it starts as many as before.
+        size_file: a file with the number of processes, which replaces `processes`. When it changes,
+            all end (`fit` writes a checkpoint), and so many are started; this is no failure. A
+            batch should be `total // gc.cluster.join().size` rows, so that the batches
+            of all processes stay the same.
 
     Returns:
         0 if all processes ended with 0; otherwise the exit status of the first that failed, as a
@@ -92,12 +78,13 @@ def launch(
         >>> gc.cluster.launch([sys.executable, "-c", "pass"], 2)
         0
     """
-    for name, value, least in (
+    for name, value, smallest in (
         ("processes", processes, 1), ("devices", devices, 1), ("restarts", restarts, 0),
+        ("least", least, 1),
     ):  # fmt: skip
-        if value is not None and (type(value) is not int or value < least):
+        if value is not None and (type(value) is not int or value < smallest):
             raise AttributeValueError(
-                f"launch: {name} must be a number of at least {least}, got {value!r}",
+                f"launch: {name} must be a number of at least {smallest}, got {value!r}",
                 hint="gc.cluster.launch([sys.executable, 'train.py'], 4)",
             )
     for name, seconds in (("pause", pause), ("grace", grace), ("silence", silence)):
@@ -110,9 +97,24 @@ def launch(
                 f"launch: {name} must be a number of seconds, got {seconds!r}",
                 hint="gc.cluster.launch([sys.executable, 'train.py'], 4, grace=30)",
             )
-    task = Launch(list(command), processes, devices, restarts, pause, grace, silence)
+    file = None if size_file is None else Path(size_file)
+    task = Launch(list(command), processes, devices, restarts, pause, grace, silence, least, file)
     with TemporaryDirectory(prefix="graphc-launch-") as folder:
         return _Supervisor(task, Path(folder)).run()
+
+
+class _Outcome(NamedTuple):
+    """How the processes of one start ended.
+
+    Attributes:
+        status: the exit status of `launch`, if nothing is started again.
+        size: the wanted number of processes if it has changed; the processes did not fail.
+        failed: the seats of the processes that failed.
+    """
+
+    status: int
+    size: int | None = None
+    failed: tuple[int, ...] = ()
 
 
 class _Supervisor:
@@ -122,25 +124,74 @@ class _Supervisor:
         self._task, self._folder = task, folder
         self._signal = 0  # the number of a signal that this process got
         self._write = Lock()
+        self._starts = 0
+        self._refused: int | None = None  # a number of processes that cannot be started
+        self._seats = tuple(range(self._size() or task.processes))
+        self._failed_at: float | None = None  # until all make steps again
+        self._stragglers = Stragglers()
+        self._bar: tqdm[Any] | None = None
 
     def run(self) -> int:
         here = current_thread() is main_thread()  # no other thread can handle signals
         before = {n: signal.signal(n, self._note) for n in _SIGNALS if here}
         try:
-            attempt = 0
-            while True:
-                status = self._attempt(attempt)
-                if status == 0 or self._is_stopped() or attempt == self._task.restarts:
-                    return status
-                pause = min(self._task.pause * 2**attempt, _LONGEST_PAUSE)
-                self._say(f"restart {attempt + 1} of {self._task.restarts} in {pause:.0f} s")
-                self._sleep(pause)
-                if self._is_stopped():
-                    return 128 + self._signal
-                attempt += 1
+            return self._run()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _run(self) -> int:
+        restarts = self._task.restarts
+        failures = 0
+        while True:
+            outcome = self._attempt()
+            if outcome.status == 0 or self._is_stopped():
+                return outcome.status
+            if outcome.size is not None:
+                self._resize(outcome.size)
+                continue
+            if failures == restarts:
+                return outcome.status
+            pause = min(self._task.pause * 2**failures, _LONGEST_PAUSE)
+            failures += 1
+            self._leave_out(outcome.failed)
+            self._say(f"restart {failures} of {restarts} in {pause:.0f} s")
+            self._sleep(pause)
+            if self._is_stopped():
+                return 128 + self._signal
+
+    def _leave_out(self, failed: Sequence[int]) -> None:
+        """Goes on without the processes that failed, if the others are enough."""
+        left = tuple(seat for seat in self._seats if seat not in failed)
+        least = self._task.least
+        if least is None or len(left) < least or left == self._seats:
+            return
+        self._say(f"{len(self._seats)} -> {len(left)} processes: without those that failed")
+        self._seats = left
+
+    def _resize(self, size: int) -> None:
+        self._say(f"{len(self._seats)} -> {size} processes: {self._task.size_file} has changed")
+        free = (seat for seat in count() if seat not in self._seats)
+        self._seats = tuple(sorted([*self._seats, *islice(free, size)][:size]))
+
+    def _size(self) -> int | None:
+        """The number in the file; None if there is none, or if so many cannot be started."""
+        file = self._task.size_file
+        try:
+            size = None if file is None else int(file.read_text())
+        except (OSError, ValueError):
+            return None
+        if size is None or size < 1 or size == self._refused:
+            return None
+        if self._task.devices is None:
+            return size
+        try:
+            gpus_of(self._task, size)
+        except AttributeValueError as error:
+            self._refused = size
+            self._say(f"{file}: {error.what}")
+            return None
+        return size
 
     def _note(self, number: int, _: Any) -> None:
         self._signal = number
@@ -153,46 +204,79 @@ class _Supervisor:
         while not self._is_stopped() and time.monotonic() < end:
             time.sleep(_TURN)
 
-    def _attempt(self, attempt: int) -> int:
+    def _attempt(self) -> _Outcome:
         """Starts all processes once and waits until they have ended."""
-        spec = ClusterSpec({"worker": [f"127.0.0.1:{p}" for p in free_ports(self._task.processes)]})
-        started: list[_Process] = []
+        attempt, self._starts = self._starts, self._starts + 1
+        spec = ClusterSpec({"worker": [f"127.0.0.1:{p}" for p in free_ports(len(self._seats))]})
+        started: list[WorkerProcess] = []
         try:
-            for index in range(self._task.processes):
+            for index, seat in enumerate(self._seats):
                 progress = self._folder / f"{attempt}-{index}"
                 member = spec.member("worker", index)
-                started.append(_Process(member, self._task, attempt, progress, self.write))
+                started.append(
+                    WorkerProcess(member, self._task, seat, attempt, progress, self.write)
+                )
             return self._watch(started)
         finally:
             self._end(started, signal.SIGKILL)
+            self._close_bar()
 
-    def _watch(self, processes: Sequence[_Process]) -> int:
+    def _watch(self, processes: Sequence[WorkerProcess]) -> _Outcome:
+        looks_at = 0.0
         while True:
             failed = [p for p in processes if p.status not in (None, 0)]
             if failed or self._is_stopped():
                 break
             if all(p.status == 0 for p in processes):
-                return 0
-            if self._is_silent(processes):
-                steps = [f"{p.name} at step {p.step}" for p in processes if p.step is not None]
-                self._say(f"no step for {self._task.silence:g} s ({', '.join(steps)}); all end")
-                self._end(processes, signal.SIGTERM)
-                return 1
+                return _Outcome(0)
+            if time.monotonic() >= looks_at:
+                outcome = self._look(processes)
+                if outcome is not None:
+                    return outcome
+                looks_at = time.monotonic() + _LOOK
             time.sleep(_TURN)
         if self._is_stopped():
             self._end(processes, self._signal)
-            return max((p.status or 0 for p in processes), default=0) or 128 + self._signal
+            most = max((p.status or 0 for p in processes), default=0)
+            return _Outcome(most or 128 + self._signal)
         first = min(failed, key=lambda p: p.ended_at)
-        self._say(f"{first.name} {first.fate}; the others are ended")
+        self._fails(f"{first.name} {first.fate}; the others are ended")
         self._end(processes, signal.SIGTERM)
-        return first.status or 1
+        return _Outcome(first.status or 1, failed=(first.seat,))
 
-    def _is_silent(self, processes: Sequence[_Process]) -> bool:
-        """Whether a process makes no further steps. As the others wait for it, all are silent."""
+    def _look(self, processes: Sequence[WorkerProcess]) -> _Outcome | None:
+        """Reads the progress of the processes. Ends them if they make none, or if another number
+        of them is wanted."""
+        known = [p.progress for p in processes]
+        for progress in known:
+            progress.look()
+        self._show(known)
+        for text in self._stragglers.new(known):
+            self._say(text)
+        if self._failed_at is not None and all(_has_stepped(each) for each in known):
+            seconds = time.monotonic() - self._failed_at
+            self._say(f"all make steps again, {seconds:.1f} s after the failure")
+            self._failed_at = None
+        if (size := self._size()) not in (None, len(processes)):
+            self._end(processes, signal.SIGTERM)  # `fit` writes a checkpoint
+            done = all(p.status == 0 for p in processes)
+            return _Outcome(0) if done else _Outcome(1, size=size)
         limit = self._task.silence
-        return limit is not None and max(p.silence for p in processes) > limit
+        if limit is None or max(each.silence for each in known) <= limit:
+            return None
+        # As the others wait for it, all are silent.
+        stopped = [p for p in processes if p.is_stopped]
+        steps = [f"{p.name} at step {p.sign.step}" for p in known if p.sign is not None]
+        who = f", {' and '.join(p.name for p in stopped)} stopped by a signal" if stopped else ""
+        self._fails(f"no step for {limit:g} s ({', '.join(steps)}{who}); all end")
+        self._end(processes, signal.SIGTERM)
+        return _Outcome(1, failed=tuple(p.seat for p in stopped))
 
-    def _end(self, processes: Sequence[_Process], number: int) -> None:
+    def _fails(self, text: str) -> None:
+        self._failed_at = time.monotonic()
+        self._say(text)
+
+    def _end(self, processes: Sequence[WorkerProcess], number: int) -> None:
         """Sends a signal to the processes that run. After the time of grace they are killed. If one
         has failed, what they have started is killed, too: it may hold their devices."""
         for process in processes:
@@ -206,128 +290,44 @@ class _Supervisor:
                 process.kill()
             process.wait()
 
+    # -- what is shown ----------------------------------------------------------------------
+
     def _say(self, text: str) -> None:
         self.write(sys.stderr, f"[launch] {text}\n")
 
     def write(self, stream: IO[str], text: str) -> None:
         """Writes whole lines of one process at a time."""
         with self._write:
+            if self._bar is not None:
+                self._bar.clear()
             stream.write(text)
             stream.flush()
+            if self._bar is not None:
+                self._bar.refresh()
+
+    def _show(self, processes: Sequence[Progress]) -> None:
+        """One bar for all processes: how far the last of them is."""
+        signs = [p.sign for p in processes if p.sign is not None]
+        if len(signs) < len(processes) or not sys.stderr.isatty():
+            return
+        step = min(sign.step for sign in signs)
+        with self._write:
+            if self._bar is None:
+                self._bar = progress_bar(
+                    True, signs[0].steps, "step", desc=f"{len(signs)} processes", initial=step
+                )
+            self._bar.update(step - self._bar.n)
+
+    def _close_bar(self) -> None:
+        with self._write:
+            bar, self._bar = self._bar, None
+            if bar is not None:
+                bar.close()
 
 
-class _Process:
-    """One process of a cluster, and the threads that pass on what it writes."""
-
-    def __init__(
-        self,
-        member: Member,
-        task: Launch,
-        attempt: int,
-        progress: Path,
-        write: Callable[[IO[str], str], None],
-    ) -> None:
-        self.name = f"{member.job} {member.index}"
-        self.ended_at = 0.0
-        self.step: int | None = None  # of `fit`, while it runs
-        self._progress, self._stepped_at = progress, 0.0
-        self._process = subprocess.Popen(
-            task.command,
-            env=_environment(member, task, attempt, progress),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,  # Ctrl-C in a terminal goes to the launcher alone
-        )
-        self._streams: list[Any] = [self._process.stdout, self._process.stderr]
-        pairs = zip(self._streams, (sys.stdout, sys.stderr), strict=True)
-        self._pumps = [Thread(target=self._pump, args=(*p, write), daemon=True) for p in pairs]
-        for pump in self._pumps:
-            pump.start()
-
-    @property
-    def status(self) -> int | None:
-        """The exit status as a shell gives it; None while the process runs."""
-        code = self._process.poll()
-        if code is None:
-            return None
-        self.ended_at = self.ended_at or time.monotonic()
-        return 128 - code if code < 0 else code
-
-    @property
-    def silence(self) -> float:
-        """For how many seconds `fit` has made no step; 0 outside of `fit`."""
-        try:
-            step = int(self._progress.read_text())
-        except (OSError, ValueError):
-            step = None
-        if step is None or step != self.step:
-            self.step, self._stepped_at = step, time.monotonic()
-        return time.monotonic() - self._stepped_at
-
-    @property
-    def fate(self) -> str:
-        """How it ended, in words."""
-        code = self._process.poll() or 0
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-
-    def send(self, number: int) -> None:
-        if self.status is None:
-            with suppress(ProcessLookupError):  # it has just ended
-                os.killpg(self._process.pid, number)
-
-    def kill(self) -> None:
-        """Kills the process and those that it has started."""
-        with suppress(ProcessLookupError, PermissionError):  # all have ended
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    def wait(self) -> None:
-        self._process.wait()
-        for pump in self._pumps:
-            pump.join(1.0)  # a grandchild may hold the pipe
-        for pump, stream in zip(self._pumps, self._streams, strict=True):
-            if not pump.is_alive():
-                stream.close()
-
-    def _pump(self, source: IO[str], to: IO[str], write: Callable[[IO[str], str], None]) -> None:
-        for line in source:
-            write(to, f"[{self.name}] {line if line.endswith(chr(10)) else line + chr(10)}")
-
-
-def _environment(member: Member, task: Launch, attempt: int, progress: Path) -> dict[str, str]:
-    found = {**task.environment, VARIABLE: text_of(member), "GRAPHC_ATTEMPT": str(attempt)}
-    if task.silence is not None:
-        found["GRAPHC_PROGRESS"] = str(progress)
-    found[LAUNCHER] = str(os.getpid())
-    found.setdefault("PYTHONUNBUFFERED", "1")  # lines appear when they are written
-    if task.devices is not None:
-        found["JAX_NUM_CPU_DEVICES"] = str(task.devices)
-        gpus = _gpus(task)
-        first = member.index * task.devices
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first : first + task.devices])
-    return found
-
-
-def _gpus(task: Launch) -> list[str]:
-    """The GPUs of all processes: of those that this process may use, if it is restricted.
-
-    Raises:
-        AttributeValueError: it may use fewer.
-    """
-    needed = task.processes * (task.devices or 1)
-    visible = task.environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return [str(number) for number in range(needed)]
-    given = [name.strip() for name in visible.split(",") if name.strip()]
-    if given and len(given) < needed:
-        raise AttributeValueError(
-            f"launch: {task.processes} processes with {task.devices} devices each need {needed} "
-            f"GPUs, CUDA_VISIBLE_DEVICES has {len(given)}: {visible}",
-            hint="start fewer processes, or give each fewer devices",
-        )
-    return given
+def _has_stepped(progress: Progress) -> bool:
+    sign = progress.sign
+    return sign is not None and progress.first is not None and sign.step > progress.first
 
 
 def free_ports(count: int) -> list[int]:

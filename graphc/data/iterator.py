@@ -18,6 +18,7 @@ from graphc.ir.source import current_source
 from graphc.runtime.core.interrupts import uninterrupted
 
 _FORM = 1
+_BATCH = re.compile(r"batch\((\d+)(.*)\)")
 _SHARD = re.compile(r"shard\(\d+, (\d+)\)")
 
 
@@ -158,12 +159,13 @@ class PipelineIterator(Iterator[Any], Uncopied):
                 f"restore: the state has form {tree['form']}, this graphc reads form {_FORM}",
                 source=current_source(),
             )
-        if list(tree["stages"]) != own:
+        if not _continues(list(tree["stages"]), own):
             raise StateError(
                 "restore: the state belongs to another pipeline",
                 details=[f"the state: {' . '.join(tree['stages'])}", f"this: {' . '.join(own)}"],
                 source=current_source(),
-                hint="restore it into an iterator of the same source and stages",
+                hint="restore it into an iterator of the same source and stages; with another "
+                "number of shards, all together must give as many items at a time",
             )
         return tree
 
@@ -224,3 +226,28 @@ class _Open:
 def _stages(node: Node) -> list[str]:
     """The stages of a pipeline in its positions, which are alike for all of its shards."""
     return [_SHARD.sub(r"shard(\1)", label) for label in node.labels()]
+
+
+def _continues(there: list[str], own: list[str]) -> bool:
+    """Whether a position in the stages `there` is one in `own`, too: they are the same; or only the
+    number of shards differs, and all shards together give as many items at a time."""
+    if there == own:
+        return True
+    first, second = _sharded(there), _sharded(own)
+    return first is not None and first == second
+
+
+def _sharded(stages: list[str]) -> tuple[list[str], list[str], int] | None:
+    """The stages before the only shard, the kinds of those after it, and how many items all shards
+    give at a time. None if the position of a later stage depends on the number of shards."""
+    at = [i for i, label in enumerate(stages) if label.startswith("shard(")]
+    if len(at) != 1:
+        return None
+    together, kinds = int(stages[at[0]][6:-1]), []
+    for label in stages[at[0] + 1 :]:
+        batch = _BATCH.fullmatch(label)
+        if batch is None and label not in ("map", "pad"):
+            return None
+        together *= 1 if batch is None else int(batch[1])
+        kinds.append(label if batch is None else f"batch{batch[2]}")
+    return stages[: at[0]], kinds, together

@@ -97,10 +97,9 @@ def fit(
     checked_setting(steps_per_call)
     if prefetch is not None:
         checked_count(prefetch, "prefetch: size")
-    called = [*_checked_callbacks(job.callbacks), *_checked_callbacks(callbacks)]
+    called = [*signs(), *_checked_callbacks(job.callbacks), *_checked_callbacks(callbacks)]
     if progress and sys.stderr.isatty() and not any(isinstance(c, Progress) for c in called):
         called.append(Progress())
-    called += signs()
     for callback in called:
         callback.prepare(session.graph)
     if not session.is_chief:

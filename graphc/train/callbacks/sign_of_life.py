@@ -1,51 +1,106 @@
-"""`SignOfLife`: tells the supervisor of a cluster which step this process has reached."""
+"""`SignOfLife`: tells the supervisor of a cluster how far this process is, and how often the others
+wait for it."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+import jax
+
+from graphc.runtime.core.failures import RUN_FAILED
 from graphc.train.callbacks.base import Callback
 
 if TYPE_CHECKING:
     from graphc.train.run import Run
 
 VARIABLE: Final = "GRAPHC_PROGRESS"
-"""The file for the number of the step. `graphc launch --silence` sets it."""
+"""The file for the signs of life. `graphc launch` sets it."""
 
 _SECONDS = 0.5
 
 
 class SignOfLife(Callback):
-    """Writes the number of the last step to a file, twice a second at most. The file exists while
-    the loop runs."""
+    """Writes a file, twice a second at most, which exists while the loop runs. It has:
+
+    - "step": the last step;
+    - "of": the number of steps, or null;
+    - "late": how many seconds the device has waited for this process to begin its steps: for its
+      input, or its callbacks. The devices of other processes have then waited for this one.
+
+    A device waits from the end of a step to the beginning of the next one. The end is that of a
+    metric: without metrics, "late" is 0.
+    """
 
     session_every = None
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
         self._next = 0.0
+        self._late = 0.0
+        self._watch = _Watch()
 
     def on_start(self, run: Run) -> None:
         """Creates the file."""
-        self._tell(run.step)
+        self._watch.start()
+        self._tell(run)
 
     def on_step(self, run: Run) -> None:
-        """Writes the number, if it is time."""
-        if time.monotonic() >= self._next:
-            self._tell(run.step)
+        """Writes the file, if it is time. It must be the first callback: a step has just begun."""
+        now = time.monotonic()
+        self._late += self._watch.next(run, now)
+        if now >= self._next:
+            self._tell(run)
 
     def on_end(self, run: Run) -> None:
         """Removes the file: what follows may take any time."""
+        self._watch.stop()
         self._path.unlink(missing_ok=True)
 
-    def _tell(self, step: int) -> None:
+    def _tell(self, run: Run) -> None:
         new = self._path.with_suffix(".new")
-        new.write_text(str(step))
+        new.write_text(json.dumps({"step": run.step, "of": run.steps, "late": self._late}))
         os.replace(new, self._path)
         self._next = time.monotonic() + _SECONDS
+
+
+class _Watch:
+    """Notes when steps end, in a thread that waits for their values."""
+
+    def __init__(self) -> None:
+        self._begun: SimpleQueue[tuple[int, jax.Array] | None] = SimpleQueue()
+        self._ended = 0, 0.0  # a step, and when it ended
+        self._thread = Thread(target=self._wait, daemon=True, name="graphc-sign-of-life")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._begun.put(None)
+
+    def next(self, run: Run, now: float) -> float:
+        """For how long the device had nothing to do before the step that began now."""
+        values, index = run._values or ([], None)
+        arrays = [value for value in values if isinstance(value, jax.Array)]
+        if not arrays or index:  # a later step of a call of several
+            return 0.0
+        step, at = self._ended
+        self._begun.put((run.step, arrays[0]))
+        return now - at if step == run.step - 1 and at else 0.0
+
+    def _wait(self) -> None:
+        while (begun := self._begun.get()) is not None:
+            step, value = begun
+            try:
+                value.block_until_ready()
+            except RUN_FAILED:
+                continue  # the loop reports it
+            self._ended = step, time.monotonic()
 
 
 def signs() -> list[Callback]:
