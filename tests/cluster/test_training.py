@@ -9,6 +9,7 @@ import pytest
 
 import graphc as gc
 from tests.cluster.launched import SCRIPTS, Ended, launched
+from tests.reliability import cluster_faults
 
 TRAINING = SCRIPTS / "training.py"
 
@@ -20,21 +21,41 @@ def trained(folder: Path, *harm: object, cache: Path, options: tuple[object, ...
     return ended
 
 
+JOB = Path(cluster_faults.__file__).with_name("cluster_job.py")
+
+
+def result_of(ended: Ended, worker: int = 0) -> tuple[str, float, int]:
+    """The digest of the parameters, the last loss and the number of processes at the end."""
+    digest, loss, size = ended.results(worker)[-1].split()
+    return digest, float(loss), int(size)
+
+
 @pytest.mark.slow
-def test_what_ends_a_process_does_not_change_the_result(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    undisturbed = trained(tmp_path / "undisturbed", cache=cache)
-    result = undisturbed.results(0)
-    assert len(result) == 1
-    assert undisturbed.results(1) == result
-    for harm in ("kill", "fail", "stop"):
-        options = ("--restarts", 2, "--silence", 15, "--grace", 2)
-        ended = trained(tmp_path / harm, harm, 25, cache=cache, options=options)
-        assert "restart 1 of 2" in ended.errors
-        assert [ended.results(worker) for worker in (0, 1)] == [result, result]
-        # The chief alone has written the log, and each step has one row.
-        log = (tmp_path / harm / "log.csv").read_text()
-        assert log == (tmp_path / "undisturbed" / "log.csv").read_text()
+def test_another_number_of_processes_goes_on(tmp_path: Path) -> None:
+    """The batches stay the same, so the loss is that of the undisturbed job, but for rounding."""
+    cache, options = tmp_path / "cache", ("-n", 2, "--devices", 1)
+    (tmp_path / "alone").mkdir()
+    alone = launched(*options, JOB, "--", tmp_path / "alone", 150, cache=cache)
+    _, wanted, size = result_of(alone)
+    assert size == 2
+    fewer = tmp_path / "fewer"
+    fewer.mkdir()
+    (fewer / "raise-1").touch()
+    ended = launched(*options, "--restarts", 1, "--least", 1, JOB, "--", fewer, 150, cache=cache)
+    assert ended.status == 0, ended.errors
+    assert "2 -> 1 processes: without those that failed" in ended.errors
+    _, loss, size = result_of(ended)
+    assert size == 1 and loss == pytest.approx(wanted, rel=1e-9)
+    folder, number = tmp_path / "more", tmp_path / "number"
+    number.write_text("1")
+    job = cluster_faults.Launched(folder, 400, "--size-file", number)
+    job.wait_for_steps(30, ranks=1)
+    number.write_text("2")
+    (digest,) = job.result()
+    assert digest.endswith(" 2")
+    assert any("1 -> 2 processes" in line for line in job.said)
+    begun = [int(line.split()[0]) for line in (folder / "resumed-0").read_text().splitlines()]
+    assert begun[0] == 0 and begun[1] >= 30  # with the checkpoint of the step at which all ended
 
 
 @pytest.mark.slow

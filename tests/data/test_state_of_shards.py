@@ -36,3 +36,42 @@ def test_each_shard_continues_from_the_position_of_another(name: str, count: int
             other = iter(make(restored, count))
             other.restore(chief.state())
             assert [np.asarray(item).tolist() for item in other] == whole[after:]
+
+
+def _rows(index: int, count: int, together: int, drop: bool = True) -> gc.data.Pipeline:
+    numbers = gc.data.from_arrays(np.arange(26)).shuffle(seed=1).repeat(3).map(int)
+    return numbers.shard(index, count).map(int).batch(together // count, drop_remainder=drop)
+
+
+@pytest.mark.parametrize("restored", [1, 2, 3, 4, 6, 12])
+@pytest.mark.parametrize("saved", [1, 2, 3, 4, 6, 12])
+def test_another_number_of_shards_continues_with_the_same_items(saved: int, restored: int) -> None:
+    """As long as all shards together give equally many items at a time."""
+
+    def taken(shards: list[gc.data.PipelineIterator], times: int) -> list[list[int]]:
+        return [sorted(x for each in shards for x in next(each).tolist()) for _ in range(times)]
+
+    whole = taken([iter(_rows(0, 1, 12))], 6)
+    for after in range(6):
+        first = [iter(_rows(i, saved, 12)) for i in range(saved)]
+        assert taken(first, after) == whole[:after]
+        then = [iter(_rows(i, restored, 12)) for i in range(restored)]
+        for each in then:
+            each.restore(first[0].state())
+        assert taken(then, 6 - after) == whole[after:]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: _rows(0, 3, 24),
+        lambda: _rows(0, 3, 12, drop=False),
+        lambda: gc.data.from_arrays(np.arange(26)).shard(0, 3).shuffle(seed=1).batch(4),
+        lambda: gc.data.from_arrays(np.arange(26)).shuffle(seed=1).repeat(3).map(int).batch(12),
+    ],
+)
+def test_shards_of_other_items_are_refused(other: Callable[[], gc.data.Pipeline]) -> None:
+    first = iter(_rows(0, 2, 12))
+    next(first)
+    with pytest.raises(gc.errors.StateError, match="all together must give as many"):
+        iter(other()).restore(first.state())

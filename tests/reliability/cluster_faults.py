@@ -81,14 +81,14 @@ class Launched:
                 raise RuntimeError(f"no {text!r} after\n" + "\n".join(self.said[-40:]))
             time.sleep(0.05)
 
-    def step(self) -> int:
+    def step(self, ranks: int = 2) -> int:
         """The last step that all processes have made, in this start or an earlier one."""
-        found = [self.folder / f"step-{rank}" for rank in range(2)]
+        found = [self.folder / f"step-{rank}" for rank in range(ranks)]
         return min(int(f.read_text() or 0) if f.exists() else 0 for f in found)
 
-    def wait_for_steps(self, until: int) -> None:
+    def wait_for_steps(self, until: int, ranks: int = 2) -> None:
         """Waits until all processes have made this step."""
-        while self.step() < until and self.process.poll() is None:
+        while self.step(ranks) < until and self.process.poll() is None:
             time.sleep(0.01)
 
 

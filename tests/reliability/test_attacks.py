@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability import (
+    cluster_faults,
     feeds,
     forged_files,
     interrupts,
@@ -80,6 +81,18 @@ def test_a_job_that_is_ended_again_and_again(rounds: Rounds, tmp_path: Path) -> 
     print(tally)
     assert tally["same"] and tally["one curve"] and tally["SIGTERM"] + tally["SIGKILL"] >= 3
     assert max(tally["memory, disturbed"]["mb"], tally["memory, undisturbed"]["mb"]) < 50
+
+
+@pytest.mark.slow
+def test_faults_of_a_cluster(rounds: Rounds, tmp_path: Path) -> None:
+    number = rounds(5, 50)
+    tally = cluster_faults.attack_all(number, 0, tmp_path)
+    print(json.dumps(tally))
+    assert sum(tally["faults"].values()) == number
+    assert tally["same parameters"] and tally["same log"]
+    assert tally["repeated steps"] <= 2 * tally["checkpoint every"]
+    failures = number - tally["faults"]["slow"]
+    assert len(tally["seconds to the next step"]) == failures
 
 
 @pytest.mark.slow
