@@ -54,6 +54,12 @@ def to_safetensors(
         {'dense.weight': array([1., 2.], dtype=float32)}
     """
     renamed = _renamed(names)
+    if not isinstance(session, Session):
+        raise AttributeValueError(
+            f"to_safetensors: takes a session, got {type(session).__name__}",
+            source=current_source(),
+            hint="gc.to_safetensors(session, path); safetensors.numpy.save_file writes arrays",
+        )
     values = session.values(None if renamed is None else list(renamed))
     _refuse_dtypes(values)
     arrays = {(renamed or {}).get(name, name): value for name, value in values.items()}

@@ -49,6 +49,8 @@ def test_refusals_leave_the_old_file(tmp_path):
     for names in ("v", 3, {"v": 1}, {"v": "a", "z": "a"}):
         with pytest.raises(AttributeValueError):
             gc.to_safetensors(session, path, names)
+    with pytest.raises(AttributeValueError, match="takes a session, got dict"):
+        gc.to_safetensors({"v": np.ones(2)}, path)
     with pytest.raises(ModelExportError, match="cannot write"):
         gc.to_safetensors(session, tmp_path / "none" / "f", ["v"])
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
