@@ -54,7 +54,8 @@ def launch(
         devices: the devices of each process, at least 1: virtual CPUs, or consecutive GPUs. By
             default, JAX decides.
         restarts: how often all may be started again.
-        pause: seconds before the first restart; each further one waits twice as long, up to 60.
+        pause: seconds before a restart. After a start in which not all made a step, the next one
+            waits twice as long, up to 60.
         grace: seconds that processes get to end after SIGTERM, before SIGKILL.
         silence: a process that is in `gc.train.fit` and has made no step for so many seconds counts
             as failed: it hangs, or was stopped. Must be longer than the slowest step, compilation
@@ -128,7 +129,7 @@ class _Supervisor:
         self._refused: int | None = None  # a number of processes that cannot be started
         self._seats = tuple(range(self._size() or task.processes))
         self._failed_at: float | None = None  # until all make steps again
-        self._stragglers = Stragglers()
+        self._has_stepped = True  # whether all have made steps since the last start
         self._bar: tqdm[Any] | None = None
 
     def run(self) -> int:
@@ -142,7 +143,7 @@ class _Supervisor:
 
     def _run(self) -> int:
         restarts = self._task.restarts
-        failures = 0
+        failures = in_vain = 0
         while True:
             outcome = self._attempt()
             if outcome.status == 0 or self._is_stopped():
@@ -152,7 +153,8 @@ class _Supervisor:
                 continue
             if failures == restarts:
                 return outcome.status
-            pause = min(self._task.pause * 2**failures, _LONGEST_PAUSE)
+            in_vain = 0 if self._has_stepped else in_vain + 1
+            pause = min(self._task.pause * 2**in_vain, _LONGEST_PAUSE)
             failures += 1
             self._leave_out(outcome.failed)
             self._say(f"restart {failures} of {restarts} in {pause:.0f} s")
@@ -207,6 +209,8 @@ class _Supervisor:
     def _attempt(self) -> _Outcome:
         """Starts all processes once and waits until they have ended."""
         attempt, self._starts = self._starts, self._starts + 1
+        self._has_stepped = attempt == 0
+        self._stragglers = Stragglers()
         spec = ClusterSpec({"worker": [f"127.0.0.1:{p}" for p in free_ports(len(self._seats))]})
         started: list[WorkerProcess] = []
         try:
@@ -253,10 +257,12 @@ class _Supervisor:
         self._show(known)
         for text in self._stragglers.new(known):
             self._say(text)
-        if self._failed_at is not None and all(_has_stepped(each) for each in known):
-            seconds = time.monotonic() - self._failed_at
-            self._say(f"all make steps again, {seconds:.1f} s after the failure")
-            self._failed_at = None
+        if not self._has_stepped and all(_steps_again(each) for each in known):
+            self._has_stepped = True
+            if self._failed_at is not None:
+                seconds = time.monotonic() - self._failed_at
+                self._say(f"all make steps again, {seconds:.1f} s after the failure")
+                self._failed_at = None
         if (size := self._size()) not in (None, len(processes)):
             self._end(processes, signal.SIGTERM)  # `fit` writes a checkpoint
             done = all(p.status == 0 for p in processes)
@@ -325,7 +331,7 @@ class _Supervisor:
                 bar.close()
 
 
-def _has_stepped(progress: Progress) -> bool:
+def _steps_again(progress: Progress) -> bool:
     sign = progress.sign
     return sign is not None and progress.first is not None and sign.step > progress.first
 

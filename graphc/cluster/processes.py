@@ -30,7 +30,7 @@ class Launch:
         devices: the devices of each process; None leaves it to JAX. On CPUs, virtual devices; on
             GPUs, consecutive ones.
         restarts: how often all processes may be started again after one has failed.
-        pause: seconds before the first restart; each further one waits twice as long.
+        pause: seconds before a restart; longer after starts without a step.
         grace: seconds that processes get to end after SIGTERM.
         silence: seconds without a further step of `fit` after which a process has failed, or None.
         least: after a failure, how many processes are enough to go on without those that failed;

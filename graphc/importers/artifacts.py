@@ -25,15 +25,22 @@ PREDICT = "predict"  # the name of the signature
 
 
 def save_model(
-    model: ImportedModel, path: str | os.PathLike[str], platforms: Sequence[str] = ("cpu", "cuda")
+    model: ImportedModel,
+    path: str | os.PathLike[str],
+    platforms: Sequence[str] = ("cpu", "cuda"),
+    *,
+    frozen: bool = False,
 ) -> ModelGraph:
     """Writes an artifact with the signature "predict". Returns the graph in it.
+
+    Args:
+        frozen: the signature is frozen: see `gc.freeze`.
 
     Raises:
         ArtifactError: it cannot be saved.
     """
     made = model.to_graph()
-    signature: Signature = made.signature()
+    signature: Signature = made.signature(freeze=frozen)
     session = Session(made.graph, options=CompileOptions(cache=None))
     save(session, os.fspath(path), signatures={PREDICT: signature}, platforms=platforms)
     return made
@@ -42,7 +49,7 @@ def save_model(
 def cached_artifact(
     path: str | os.PathLike[str], sizes: Mapping[str, int] | None = None, **options: Any
 ) -> Path:
-    """The artifact of a model file, in the user's cache folder. It is made if this version
+    """The frozen artifact of a model file, in the user's cache folder. It is made if this version
     of graphc has not made it of these contents before.
 
     Raises:
@@ -64,7 +71,7 @@ def cached_artifact(
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=folder) as writing:
             made = Path(writing, "model.gcx")
-            save_model(import_model(path, sizes=sizes, **options), made, _platforms())
+            save_model(import_model(path, sizes=sizes, **options), made, _platforms(), frozen=True)
             os.replace(made, target)
     return target
 

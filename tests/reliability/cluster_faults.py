@@ -118,15 +118,18 @@ def attack_all(rounds: int, seed: int, folder: Path) -> dict[str, object]:
         folder / "disturbed", steps, "--restarts", rounds, "--silence", SILENCE, "--grace", 3
     )
     begin = time.monotonic()
-    for number in range(rounds):
-        kind = KINDS[number % len(KINDS)]
-        rank = 0 if kind == "full" else rng.randrange(2)
-        job.wait_for_steps(job.step() + rng.randrange(5, 2 * BETWEEN - 5 if number else 20))
-        if job.process.poll() is not None:
-            break
-        attack(job, kind, rank)
-        tally[kind] += 1
-    same = job.result() == result and len(result) == 1
+    try:
+        for number in range(rounds):
+            kind = KINDS[number % len(KINDS)]
+            rank = 0 if kind == "full" else rng.randrange(2)
+            job.wait_for_steps(job.step() + rng.randrange(5, 2 * BETWEEN - 5 if number else 20))
+            if job.process.poll() is not None:
+                break
+            attack(job, kind, rank)
+            tally[kind] += 1
+        same = job.result() == result and len(result) == 1
+    finally:
+        job.process.terminate()
     logs = [(folder / name / "log.csv").read_text() for name in ("undisturbed", "disturbed")]
     found = (re.search(r"again, ([\d.]+) s", line) for line in job.said)
     seconds = [float(each[1]) for each in found if each]
