@@ -51,7 +51,7 @@ SAVED_MODEL: Final = Format(
     "SavedModel",
     "graphc.importers.tensorflow.saved_model",
     "from_saved_model",
-    frozenset({"trainable", "name", "signature"}),
+    frozenset({"trainable", "sizes", "name", "signature"}),
 )
 STABLEHLO: Final = Format(
     "StableHLO",

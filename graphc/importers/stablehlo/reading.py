@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from graphc.jax_internals import SHARDY, all_settings
 
 _BYTECODE = b"ML\xefR"
 _MOST_BYTES = 1 << 31
+_WIDE = {"i64", "ui64", "f64", "complex<f64>"}
 
 
 class Read(NamedTuple):
@@ -76,8 +77,58 @@ def read(source: Any, sizes: Mapping[str, int]) -> Read:
         module = _module_of(name, exported, sizes)
     found = findings(module)
     _check(name, found)
-    wide = bool({"i64", "ui64", "f64", "complex<f64>"} & {*found["types"]})
-    return Read(name, module, wide)
+    return Read(name, module, bool(_WIDE & {*found["types"]}))
+
+
+def read_call(data: bytes, shapes: Sequence[Sequence[int]], platform: int | None = None) -> Read:
+    """A program of portable bytecode, for arguments of these shapes.
+
+    Args:
+        platform: the value of its first argument, the number of the platform, if it has one.
+
+    Raises:
+        ModelFileError, ModelImportError: see `read`.
+    """
+    name = "the program"
+    found = _findings(name, data)
+    module = parse_module(data)
+    if found["open"] or platform is not None:
+        module = _refined(_specialised(module, shapes, platform))
+        found = findings(module)
+    _check(name, found)
+    return Read(name, module, bool(_WIDE & {*found["types"]}))
+
+
+def _specialised(module: Any, shapes: Sequence[Sequence[int]], platform: int | None) -> Any:
+    """The module with a main function of these shapes, which calls the one that it has."""
+    with module.context, ir.Location.unknown():
+        (main,) = [f for f in module.body.operations if f.attributes["sym_name"].value == "main"]
+        main.attributes["sym_name"] = ir.StringAttr.get("given_main")
+        main.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        block = main.regions[0].blocks[0]
+        given = [str(argument.type) for argument in block.arguments]
+        results = [str(value.type) for value in list(block.operations)[-1].operands]
+        lines, operands = [], []
+        if platform is not None:
+            lines.append(f"%p = stablehlo.constant dense<{platform}> : {given[0]}")
+            operands.append("%p")
+        own = []
+        for i, (shape, there) in enumerate(zip(shapes, given[len(operands) :], strict=True)):
+            element = there.rpartition("x")[2] if "x" in there else there.removeprefix("tensor<")
+            here = f"tensor<{''.join(f'{dim}x' for dim in shape)}{element}"
+            own.append(f"%a{i}: {here}")
+            lines.append(f"%c{i} = stablehlo.convert %a{i} : ({here}) -> {there}")
+            operands.append(f"%c{i}")
+        many = ", ".join(results)
+        names = ", ".join(f"%r#{i}" for i in range(len(results)))
+        lines.append(
+            f"%r:{len(results)} = func.call @given_main({', '.join(operands)}) : "
+            f"({', '.join(given)}) -> ({many})"
+        )
+        lines.append(f"func.return {names} : {many}")
+        text = str(module).rstrip().removesuffix("}")
+        text += f"func.func public @main({', '.join(own)}) -> ({many}) {{" + "\n".join(lines) + "}}"
+        return ir.Module.parse(text)
 
 
 def _data_of(source: Any) -> tuple[str, bytes, Any]:
@@ -185,7 +236,15 @@ def _lowered(exported: Any, sizes: Mapping[str, int]) -> Any:
     args, kwargs = jax.tree.unflatten(exported.in_tree, structs)
     with jax.enable_x64(True):
         lowered = jax.jit(exported.call, keep_unused=True).lower(*args, **kwargs)
-    module: Any = lowered.compiler_ir("stablehlo")
+    return _refined(lowered.compiler_ir("stablehlo"))
+
+
+def _refined(module: Any) -> Any:
+    """The module with all sizes that follow from those of the main function's arguments.
+
+    Raises:
+        ModelImportError: they do not fit.
+    """
     code = io.BytesIO()
     module.operation.write_bytecode(code)
     try:

@@ -11,7 +11,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.importers.stablehlo.elementwise import CHLO
-from graphc.importers.stablehlo.operation import NotKnownError, Operation, parse_type
+from graphc.importers.stablehlo.operation import NotKnownError, Operation, constant, parse_type
 from graphc.ir.dtypes import int_range
 
 Rule = Callable[..., Any]
@@ -155,13 +155,56 @@ def _keys(op: Operation, count: int) -> tuple[list[int], bool]:
 
 def _while(op: Operation, *carry: Any) -> Any:
     condition, body = op.function(0), op.function(1)
+    start = tuple(map(jnp.asarray, carry))
+    trips = _trips(op.raw)
+    if trips is not None:  # the loop has a gradient
+        found, _ = lax.scan(lambda values, _: (tuple(body(*values)), None), start, length=trips)
+        return list(found)
     return list(
         lax.while_loop(
             lambda values: jnp.reshape(condition(*values)[0], ()),
             lambda values: tuple(body(*values)),
-            tuple(map(jnp.asarray, carry)),
+            start,
         )
     )
+
+
+def _trips(loop: Any) -> int | None:
+    """How often a loop runs, if it counts from a constant to a constant by 1, as `lax.scan` and
+    `lax.fori_loop` do; None if that is not known."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    goes_on = _made_by(_returned(condition)[0], "stablehlo.compare")
+    if goes_on is None or "LT" not in str(goes_on.attributes["comparison_direction"]):
+        return None
+    counter, end = goes_on.operands[0], _integer(goes_on.operands[1])
+    numbers = [i for i, each in enumerate(condition.arguments) if each == counter]
+    if end is None or not numbers:
+        return None
+    begin = _integer(loop.operands[numbers[0]])
+    added = _made_by(_returned(body)[numbers[0]], "stablehlo.add")
+    if begin is None or added is None or added.operands[0] != body.arguments[numbers[0]]:
+        return None
+    return max(0, end - begin) if _integer(added.operands[1]) == 1 else None
+
+
+def _returned(block: Any) -> list[Any]:
+    return list(list(block.operations)[-1].operands)
+
+
+def _made_by(value: Any, name: str) -> Any:
+    """The operation with this name that makes a value; None if there is none."""
+    owner = value.owner
+    operation = getattr(owner, "operation", owner)
+    return operation if getattr(operation, "name", None) == name else None
+
+
+def _integer(value: Any) -> int | None:
+    """The value of a constant scalar."""
+    made = _made_by(value, "stablehlo.constant")
+    if made is None:
+        return None
+    found = constant(made.attributes["value"])
+    return int(found) if found.ndim == 0 and found.dtype.kind in "iu" else None
 
 
 def _case(op: Operation, index: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +34,19 @@ def from_saved_model(
     signature: str = "serving_default",
     *,
     tags: Iterable[str] = ("serve",),
+    sizes: Mapping[str, int] | None = None,
     trainable: Trainable | None = None,
     name: str | None = None,
 ) -> ImportedModel:
-    """A signature of a SavedModel (of TensorFlow 1 or 2, or Keras) as a layer. TensorFlow is not
-    needed.
+    """A signature of a SavedModel (of TensorFlow 1 or 2, Keras, `jax2tf` or `gc.to_saved_model`) as
+    a layer. TensorFlow is not needed.
 
     Args:
         folder: the folder with "saved_model.pb" and, if the model has variables, "variables/".
         signature: the name of the signature, whose inputs and outputs are the layer's.
         tags: of the graph in the file.
+        sizes: {"batch": 8} gives the first axis of inputs this size, if it is open in the file.
+            Models of JAX need it: their programs are for known sizes.
         trainable: which weights `gc.minimize` updates: True, False, or patterns of names; None:
             those that are trainable in TensorFlow.
         name: the name scope of the variables.
@@ -56,7 +59,7 @@ def from_saved_model(
     Raises:
         ModelFileError: a file is missing, truncated or altered.
         ModelImportError: the graph has operators that cannot be imported; the error names all.
-        UnknownNameError: there is no such signature, or no graph with these tags.
+        UnknownNameError: there is no such signature, size, or graph with these tags.
         MissingExtraError: protobuf or google-crc32c is not installed.
 
     Examples:
@@ -65,7 +68,13 @@ def from_saved_model(
         ...
         graphc.errors.ModelFileError: from_saved_model: saved_model.pb cannot be read: ...
     """
-    path = Path(folder)
+    path, given = Path(folder), {} if sizes is None else dict(sizes)
+    if not given.keys() <= {"batch"}:
+        raise UnknownNameError(
+            f"from_saved_model: the sizes {', '.join(map(repr, given))} are not all named",
+            source=current_source(),
+            hint='sizes={"batch": 8} gives the size of the first axis of the inputs',
+        )
     meta = _meta_graph(path, set(tags))
     if signature not in meta.signature_def:
         raise UnknownNameError(
@@ -77,7 +86,7 @@ def from_saved_model(
     graph = read_graph(meta.graph_def, output_index)
     outputs = {key: _edge(graph, info) for key, info in sorted(chosen.outputs.items())}
     inputs = {
-        key: (edge := _edge(graph, info), _spec(key, info, edge))
+        key: (_edge(graph, info), _spec(key, info, given.get("batch", "batch")))
         for key, info in sorted(chosen.inputs.items())
     }
     prefix = path / "variables" / "variables"
@@ -186,7 +195,7 @@ def _edge(graph: TFGraph, info: Any) -> Edge:
     return Edge(node, int(index or 0))
 
 
-def _spec(key: str, info: Any, edge: Edge) -> TensorSpec:
+def _spec(key: str, info: Any, batch: int | str) -> TensorSpec:
     dtype, shape = dtype_of(info.dtype, f"the input {key!r}"), shape_of(info.tensor_shape)
     if dtype.kind == "O" or shape is None:
         what = "takes strings" if dtype.kind == "O" else "has an unknown number of axes"
@@ -197,7 +206,7 @@ def _spec(key: str, info: Any, edge: Edge) -> TensorSpec:
             "inputs behind the strings",
         )
     sizes: Sequence[Any] = [
-        "batch" if i == 0 and size is None else size for i, size in enumerate(shape)
+        batch if i == 0 and size is None else size for i, size in enumerate(shape)
     ]
     return TensorSpec(tuple(sizes), dtype, key)
 

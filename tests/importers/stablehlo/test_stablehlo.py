@@ -256,3 +256,33 @@ def test_damaged_files_give_errors(form: str) -> None:
         except (ModelFileError, ModelImportError):
             refused += 1
     assert refused > 10
+
+
+@pytest.mark.parametrize("form", ["scan", "fori_loop", "from a value", "to a value", "by two"])
+def test_loops_that_count_are_loops_of_that_many_turns(form: str) -> None:
+    """They have a gradient. Of other loops the number of turns is not known."""
+
+    def program(x, n):
+        if form == "scan":
+            return jax.lax.scan(lambda c, i: (jnp.sin(c) + i, c), x, jnp.arange(4.0))
+        if form == "by two":
+            return jax.lax.while_loop(
+                lambda c: c[0] < 8, lambda c: (c[0] + 2, jnp.sin(c[1])), (0, x)
+            )[1]
+        begin, end = (n, 4) if form == "from a value" else (0, n if form == "to a value" else 4)
+        return jax.lax.fori_loop(begin, end, lambda i, c: jnp.sin(c) * i, x)
+
+    x, n = np.linspace(0.1, 1.0, 3, dtype=np.float32), np.int32(1)
+    wanted = jax.tree.leaves(program(x, n))[0]
+    model = gc.from_stablehlo(jax.export.export(jax.jit(program))(x, n)).to_graph()
+    kinds = {node.op.name for node in model.graph.nodes}
+    known = form in ("scan", "fori_loop")
+    assert ("Scan" in kinds) == known and ("While" in kinds) != known
+    result = next(iter(model.outputs.values()))
+    feeds = dict(zip(model.inputs.values(), (x, n), strict=False))
+    assert_near(gc.Session(model.graph).run(result, feeds), wanted, rtol=1e-5)
+    if known:
+        with model.graph, model.graph.extend():
+            slope = gc.gradients(gc.reduce_sum(result), next(iter(model.inputs.values())))
+        slopes = jax.grad(lambda x: jnp.sum(jax.tree.leaves(program(x, n))[0]))(x)
+        assert_near(gc.Session(model.graph).run(slope, feeds), slopes, rtol=1e-5)

@@ -20,6 +20,7 @@ from graphc.importers.tensorflow.rules import (
     lists,
     matrices,
     networks,
+    programs,
     quantization,
     randomness,
     reductions,
@@ -44,6 +45,7 @@ FAMILIES = (
     quantization,
     gradients,
     training,
+    programs,
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType(
