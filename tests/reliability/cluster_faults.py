@@ -111,7 +111,7 @@ def attack(launched: Launched, kind: str, rank: int) -> None:
 def attack_all(rounds: int, seed: int, folder: Path) -> dict[str, object]:
     """So many faults in one job; the tally."""
     rng, tally = random.Random(seed), Counter()
-    steps = BETWEEN * (rounds + 2)
+    steps = 3 * BETWEEN * (rounds + 2) // 2  # more than the faults need
     undisturbed = Launched(folder / "undisturbed", steps)
     result = undisturbed.result()
     job = Launched(
