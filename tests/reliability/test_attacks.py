@@ -79,11 +79,12 @@ def test_a_job_that_is_ended_again_and_again(rounds: Rounds, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     tally = json.loads(done.stdout.splitlines()[-1])
     print(tally)
-    assert tally["same"] and tally["one curve"] and tally["SIGTERM"] + tally["SIGKILL"] >= 3
+    assert tally["same"] and tally["one curve"] and tally["SIGTERM"] + tally["SIGKILL"] >= 1
     assert max(tally["memory, disturbed"]["mb"], tally["memory, undisturbed"]["mb"]) < 50
 
 
 @pytest.mark.slow
+@pytest.mark.one_jax
 def test_faults_of_a_cluster(rounds: Rounds, tmp_path: Path) -> None:
     number = rounds(5, 50)
     tally = cluster_faults.attack_all(number, 0, tmp_path)

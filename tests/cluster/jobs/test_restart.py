@@ -65,9 +65,9 @@ class Tried:
         self.service.stdout.close()
         return status
 
-    def submit(self, restarts: int = 0) -> int:
+    def submit(self, restarts: int = 0, pause: float = 0.05) -> int:
         done = self.graphc("submit", SCRIPTS / "train.py", "-n", 2, "--restarts", restarts,
-                           "--queue", self.folder, "--", STEPS, 0.05)  # fmt: skip
+                           "--queue", self.folder, "--", STEPS, pause)  # fmt: skip
         assert done.returncode == 0, done.stderr
         return int(re.findall(r"job (\d+) ", done.stdout)[0])
 
@@ -144,7 +144,7 @@ def test_the_processes_are_lost_while_no_service_runs(tried: Tried, undisturbed:
 
 
 def test_a_job_is_stopped_and_resumed(tried: Tried, undisturbed: str) -> None:
-    number = tried.submit()
+    number = tried.submit(pause=0.2)  # the command must start before the job ends
     tried.until_step(number, 5)
     done = tried.graphc("jobs", "stop", number, "--queue", tried.folder)
     assert done.returncode == 0 and "stopping" in done.stdout
