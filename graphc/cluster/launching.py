@@ -125,12 +125,12 @@ class _Supervisor:
         self._task, self._folder = task, folder
         self._signal = 0  # the number of a signal that this process got
         self._write = Lock()
+        self._bar: tqdm[Any] | None = None
         self._starts = 0
         self._refused: int | None = None  # a number of processes that cannot be started
         self._seats = tuple(range(self._size() or task.processes))
         self._failed_at: float | None = None  # until all make steps again
         self._has_stepped = True  # whether all have made steps since the last start
-        self._bar: tqdm[Any] | None = None
 
     def run(self) -> int:
         here = current_thread() is main_thread()  # no other thread can handle signals

@@ -21,12 +21,22 @@ class Sign(NamedTuple):
     Attributes:
         step: the last step.
         steps: the number of steps; None if it is not known.
-        late: for how many seconds the process has made the others wait.
+        late: for how many seconds the device has waited for the process to begin a step.
+        own: for how many seconds the process was not in `session.run`.
     """
 
     step: int
     steps: int | None
     late: float
+    own: float
+
+
+class Pace(NamedTuple):
+    """The last seconds of a process: `late` and `own` as parts of the time, and seconds a step."""
+
+    late: float
+    own: float
+    step: float
 
 
 class Progress:
@@ -67,16 +77,16 @@ class Progress:
         return 0.0 if self.sign is None else time.monotonic() - self._stepped_at
 
     @property
-    def lateness(self) -> tuple[float, float] | None:
-        """The part of the last seconds in which the others waited for this process, and seconds a
-        step. None if that is not known yet."""
+    def pace(self) -> Pace | None:
+        """The pace of the last seconds. None if it is not known yet."""
         if len(self._signs) < 2:
             return None
         (begin, first), (end, last) = self._signs[0], self._signs[-1]
-        steps, late = last.step - first.step, last.late - first.late
-        if end - begin < _SECONDS / 2 or steps < _FEWEST:
+        steps, seconds = last.step - first.step, end - begin
+        if seconds < _SECONDS / 2 or steps < _FEWEST:
             return None
-        return late / (end - begin), late / steps
+        late, own = last.late - first.late, last.own - first.own
+        return Pace(late / seconds, own / seconds, seconds / steps)
 
 
 class Stragglers:
@@ -87,21 +97,21 @@ class Stragglers:
 
     def new(self, processes: Sequence[Progress]) -> list[str]:
         """Texts about processes that have become slow."""
-        found = {p.name: p.lateness for p in processes}
-        known = {name: late for name, late in found.items() if late is not None}
+        found = {p.name: p.pace for p in processes}
+        known = {name: pace for name, pace in found.items() if pace is not None}
         if len(known) < len(processes) or len(known) < 2:
             return []
         texts = []
-        for name, (part, seconds) in known.items():
-            others = [other for n, (other, _) in known.items() if n != name]
-            more = part - statistics.median(others)
-            if more < _QUICK:
+        for name, pace in known.items():
+            others = [other.own for n, other in known.items() if n != name]
+            part = min(pace.late, pace.own - statistics.median(others))
+            if part < _QUICK:
                 self._named.discard(name)
-            elif more > _SLOW and name not in self._named:
+            elif part > _SLOW and name not in self._named:
                 self._named.add(name)
                 texts.append(
                     f"{name} is slow: the others wait for it {100 * part:.0f} % of the time, "
-                    f"{1e3 * seconds:.0f} ms a step, for its input or its callbacks"
+                    f"{1e3 * part * pace.step:.0f} ms a step, for its input or its callbacks"
                 )
         return texts
 
@@ -110,6 +120,7 @@ def _read(path: Path) -> Sign | None:
     try:
         found: Any = json.loads(path.read_text())
         steps = found["of"]
-        return Sign(int(found["step"]), None if steps is None else int(steps), float(found["late"]))
+        step, late, own = int(found["step"]), float(found["late"]), float(found["own"])
+        return Sign(step, None if steps is None else int(steps), late, own)
     except (OSError, ValueError, TypeError, KeyError):  # it does not exist, or is of something else
         return None

@@ -218,10 +218,11 @@ class Loop:
     def _singles(self, until: int) -> None:
         """Runs single steps. This code is the overhead of every step: keep it short."""
         run, signals, feeder, saves = self.run, self._signals, self._feeder, self._saves
-        session_run, fetches, add = self._session.run, self._stepper.fetches, self._recorder.add
+        fetches, add = self._stepper.fetches, self._recorder.add
         on_steps, wanted, clock = self._on_steps, self._writer.wanted, time.perf_counter
         has_fetches, has_saver = self._stepper.has_fetches, saves.saver is not None
         joint = self._joint
+        session_run = self._session.run if joint is None else self._timed_run
         for step in range(run.step + 1, until + 1):
             if joint is not None and joint.before(step):
                 return
@@ -245,6 +246,14 @@ class Loop:
                 signals.deliver()
             if run.stopped is not None or wanted or (has_saver and clock() >= saves.due_at):
                 return
+
+    def _timed_run(self, fetches: Any, feeds: Any) -> Any:
+        """A run whose time `run.in_session` counts."""
+        begin = time.perf_counter()
+        try:
+            return self._session.run(fetches, feeds)
+        finally:
+            self.run.in_session += time.perf_counter() - begin
 
     def _measured(self, until: int) -> None:
         """Runs single steps and measures their time."""

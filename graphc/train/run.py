@@ -34,6 +34,7 @@ class Run:
         figures: the names of all metrics in loggers: "loss", "validation/loss".
         stopped: why the loop ends; None while it continues.
         saves_at_end: whether a checkpoint is written at the end, if the loop has checkpoints.
+        in_session: in a cluster, how many seconds `session.run` has taken for steps.
 
     Examples:
         >>> class Watch(gc.train.Callback):
@@ -73,6 +74,7 @@ class Run:
         self.recorded: dict[str, float] = {}
         self.stopped: str | None = None
         self.saves_at_end = True
+        self.in_session = 0.0
         self._history = history
         self._on_record = on_record
         self._on_save = on_save

@@ -139,7 +139,7 @@ def test_no_more_restarts() -> None:
 def test_silence(capfd: pytest.CaptureFixture[str]) -> None:
     program = """
 with open(os.environ["GRAPHC_PROGRESS"], "w") as file:
-    json.dump({"step": 17, "of": 40, "late": 0.0}, file)
+    json.dump({"step": 17, "of": 40, "late": 0.0, "own": 0.0}, file)
 time.sleep(1000)
 """
     assert launched(program, 2, silence=0.5, grace=5) == 1

@@ -20,17 +20,19 @@ class Told:
     def __init__(self, folder: Path, count: int, patch: pytest.MonkeyPatch) -> None:
         self.processes = [Progress(f"worker {i}", folder / str(i)) for i in range(count)]
         self.stragglers, self.now, self.step = Stragglers(), 0.0, 0
-        self.late = [0.0] * count
+        self.late, self.own = [0.0] * count, [0.0] * count
         patch.setattr(progress.time, "monotonic", lambda: self.now)
 
-    def go_on(self, seconds: float, *late: float, steps: int = 10) -> list[str]:
-        """What is said in so many seconds, in which each process is late for these parts."""
+    def go_on(self, seconds: float, *late: float, own: float = 0.0, steps: int = 10) -> list[str]:
+        """What is said in so many seconds, in which each process is late for these parts, and does
+        other work for the largest of them and `own`."""
         said = []
         for _ in range(int(seconds)):
             self.now, self.step = self.now + 1.0, self.step + steps
             for i, (process, part) in enumerate(zip(self.processes, late, strict=True)):
                 self.late[i] += part
-                told = {"step": self.step, "of": None, "late": self.late[i]}
+                self.own[i] += max(part, own)
+                told = {"step": self.step, "of": None, "late": self.late[i], "own": self.own[i]}
                 process.path.write_text(json.dumps(told))
                 process.look()
             said += self.stragglers.new(self.processes)
@@ -49,7 +51,15 @@ def test_who_makes_others_wait_is_named_once(tmp_path: Path, monkeypatch) -> Non
 
 def test_all_that_wait_for_their_input_are_no_stragglers(tmp_path: Path, monkeypatch) -> None:
     told = Told(tmp_path, 2, monkeypatch)
-    assert told.go_on(60, 0.8, 0.75) == []
+    assert told.go_on(60, 0.8, 0.0, own=0.75) == []  # the last one is late alone
+
+
+def test_who_waits_for_the_values_of_a_step_is_no_straggler(tmp_path: Path, monkeypatch) -> None:
+    told = Told(tmp_path, 2, monkeypatch)
+    told.own[0] = 0.0
+    for _ in range(30):
+        assert told.go_on(1, 0.01, 0.0) == []
+        told.own[0] += 0.9
 
 
 def test_few_steps_and_one_process_say_nothing(tmp_path: Path, monkeypatch) -> None:
@@ -58,7 +68,7 @@ def test_few_steps_and_one_process_say_nothing(tmp_path: Path, monkeypatch) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "17", "[]", '{"step": 1}', '{"step": "a", "of": 1, "late": 0}']
+    "text", ["", "17", "[]", '{"step": 1}', '{"step": "a", "of": 1, "late": 0, "own": 0}']
 )
 def test_files_of_something_else(text: str, tmp_path: Path) -> None:
     (tmp_path / "0").write_text(text)

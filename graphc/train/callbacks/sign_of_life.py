@@ -30,11 +30,13 @@ class SignOfLife(Callback):
 
     - "step": the last step;
     - "of": the number of steps, or null;
-    - "late": how many seconds the device has waited for this process to begin its steps: for its
-      input, or its callbacks. The devices of other processes have then waited for this one.
+    - "late": how many seconds the device has had nothing to do, because this process had not begun
+      the next step: from the end of a step, which is that of a metric, to the beginning of the next
+      one. Without metrics it is 0;
+    - "own": how many seconds this process was not in `session.run`: for its input and callbacks.
 
-    A device waits from the end of a step to the beginning of the next one. The end is that of a
-    metric: without metrics, "late" is 0.
+    The first is that of the last process alone, also if all need equally long: the others have
+    begun before. The second is large for a process that waits for the values of a step.
     """
 
     session_every = None
@@ -42,11 +44,12 @@ class SignOfLife(Callback):
     def __init__(self, path: str) -> None:
         self._path = Path(path)
         self._next = 0.0
-        self._late = 0.0
+        self._late = self._begun = 0.0
         self._watch = _Watch()
 
     def on_start(self, run: Run) -> None:
         """Creates the file."""
+        self._begun = time.monotonic()
         self._watch.start()
         self._tell(run)
 
@@ -63,10 +66,13 @@ class SignOfLife(Callback):
         self._path.unlink(missing_ok=True)
 
     def _tell(self, run: Run) -> None:
+        now = time.monotonic()
+        own = now - self._begun - run.in_session
+        told = {"step": run.step, "of": run.steps, "late": self._late, "own": own}
         new = self._path.with_suffix(".new")
-        new.write_text(json.dumps({"step": run.step, "of": run.steps, "late": self._late}))
+        new.write_text(json.dumps(told))
         os.replace(new, self._path)
-        self._next = time.monotonic() + _SECONDS
+        self._next = now + _SECONDS
 
 
 class _Watch:
