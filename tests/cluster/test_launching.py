@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +228,33 @@ def test_commands_that_are_not_valid(
 ) -> None:
     assert main(["launch", *arguments]) == 2
     assert text in capsys.readouterr().err
+
+
+def test_a_terminal_has_one_bar(tmp_path: Path) -> None:
+    """It shows how far the last process is, and keeps away from what the processes write."""
+    pty, fcntl, termios = (pytest.importorskip(n) for n in ("pty", "fcntl", "termios"))
+    script = tmp_path / "script.py"
+    script.write_text(
+        HEADER + "def tell(step):\n"
+        "    told = {'step': step, 'of': 40, 'late': 0.0, 'own': 0.0}\n"
+        "    open(os.environ['GRAPHC_PROGRESS'], 'w').write(json.dumps(told))\n"
+        "tell(10 + who)\ntime.sleep(1)\nprint('half', file=sys.stderr)\n"
+        "tell(20 + who)\ntime.sleep(1)\n"
+    )
+    outer, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphc.cli", "launch", "-n", "2", script],
+        stderr=inner,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    os.close(inner)
+    shown = b""
+    with suppress(OSError):  # the other end is closed
+        while piece := os.read(outer, 1024):
+            shown += piece
+    os.close(outer)
+    assert process.wait(PATIENCE) == 0
+    text = shown.decode().replace("\r", "\n")
+    assert "2 processes:  25%" in text and "10/40" in text and "20/40" in text
+    assert "\n[worker 0] half\n" in text and "\n[worker 1] half\n" in text
