@@ -104,7 +104,7 @@ class _Watch:
             step, value = begun
             try:
                 value.block_until_ready()
-            except RUN_FAILED:
+            except (*RUN_FAILED, RuntimeError):  # or the user has deleted the value
                 continue  # the loop reports it
             self._ended = step, time.monotonic()
 
