@@ -10,7 +10,6 @@ import pytest
 from tests.examples.test_asynchronous import EXAMPLES
 
 
-@pytest.mark.slow
 def test_bert_lora_as_a_script() -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("peft")
