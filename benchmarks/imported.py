@@ -38,7 +38,9 @@ def vit_b_16() -> tuple[Any, Any]:
     import torch
     import torchvision
 
-    return torchvision.models.vit_b_16(weights=None), torch.randn(1, 3, 224, 224)
+    module = torchvision.models.vit_b_16(weights=None)
+    torch.nn.init.normal_(module.heads.head.weight)  # it begins with zeros, and so would results
+    return module, torch.randn(1, 3, 224, 224)
 
 
 def bert_base() -> tuple[Any, Any]:

@@ -100,8 +100,26 @@ def launch(
             )
     file = None if size_file is None else Path(size_file)
     task = Launch(list(command), processes, devices, restarts, pause, grace, silence, least, file)
+    _check_elastic(task)
     with TemporaryDirectory(prefix="graphc-launch-") as folder:
         return _Supervisor(task, Path(folder)).run()
+
+
+def _check_elastic(task: Launch) -> None:
+    """Raises `AttributeValueError` if the number of processes can never change as asked."""
+    if task.size_file is not None:
+        try:
+            _checked_size(task, task.size_file.read_text().strip())
+        except (OSError, ValueError) as error:
+            raise AttributeValueError(
+                f"launch: the size file {str(task.size_file)!r} cannot be read: {error}",
+                hint=f"write the number of processes into it: echo {task.processes} > FILE",
+            ) from None
+    elif task.least is not None and task.least > task.processes:
+        raise AttributeValueError(
+            f"launch: at least {task.least} processes of {task.processes} cannot be left",
+            hint="give a smaller number",
+        )
 
 
 class _Outcome(NamedTuple):
@@ -127,10 +145,10 @@ class _Supervisor:
         self._write = Lock()
         self._bar: tqdm[Any] | None = None
         self._starts = 0
-        self._refused: int | None = None  # a number of processes that cannot be started
+        self._refused = ""  # the last text in the file that is of no use
         self._seats = tuple(range(self._size() or task.processes))
         self._failed_at: float | None = None  # until all make steps again
-        self._has_stepped = True  # whether all have made steps since the last start
+        self._has_stepped = True  # whether all have made steps since they were started again
 
     def run(self) -> int:
         here = current_thread() is main_thread()  # no other thread can handle signals
@@ -146,8 +164,10 @@ class _Supervisor:
         failures = in_vain = 0
         while True:
             outcome = self._attempt()
-            if outcome.status == 0 or self._is_stopped():
-                return outcome.status
+            if outcome.status == 0:
+                return 0
+            if self._is_stopped():
+                return outcome.status if outcome.size is None else 128 + self._signal
             if outcome.size is not None:
                 self._resize(outcome.size)
                 continue
@@ -177,23 +197,23 @@ class _Supervisor:
         self._seats = tuple(sorted([*self._seats, *islice(free, size)][:size]))
 
     def _size(self) -> int | None:
-        """The number in the file; None if there is none, or if so many cannot be started."""
+        """The number in the file; None if there is none, or if so many cannot be started, which is
+        said once."""
         file = self._task.size_file
+        if file is None:
+            return None
         try:
-            size = None if file is None else int(file.read_text())
+            text = file.read_text().strip()
         except (OSError, ValueError):
+            return None  # it is being replaced
+        if text in ("", self._refused):
             return None
-        if size is None or size < 1 or size == self._refused:
-            return None
-        if self._task.devices is None:
-            return size
         try:
-            gpus_of(self._task, size)
+            return _checked_size(self._task, text)
         except AttributeValueError as error:
-            self._refused = size
-            self._say(f"{file}: {error.what}")
+            self._refused = text
+            self._say(f"{file}: {error.what}; the number of processes stays")
             return None
-        return size
 
     def _note(self, number: int, _: Any) -> None:
         self._signal = number
@@ -329,6 +349,22 @@ class _Supervisor:
             bar, self._bar = self._bar, None
             if bar is not None:
                 bar.close()
+
+
+def _checked_size(task: Launch, text: str) -> int:
+    """The number of processes that a text asks for.
+
+    Raises:
+        AttributeValueError: it is not one, or there are too few GPUs.
+    """
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise AttributeValueError(
+            f"launch: the size must be a number of at least 1, got {text!r:.40}",
+            hint="echo 4 > FILE",
+        )
+    if task.devices is not None:
+        gpus_of(task, int(text))
+    return int(text)
 
 
 def _steps_again(progress: Progress) -> bool:

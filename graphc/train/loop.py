@@ -20,7 +20,7 @@ from graphc.train.feeding import Feeder
 from graphc.train.job import Job
 from graphc.train.joint import agree_on_run
 from graphc.train.recorder import Recorder
-from graphc.train.run import Run
+from graphc.train.run import Run, timed
 from graphc.train.saving import Saves, checked_extra, give_states
 from graphc.train.signals import Signals, noting
 from graphc.train.stepping import Stepper, largest_call, next_boundary
@@ -222,7 +222,7 @@ class Loop:
         on_steps, wanted, clock = self._on_steps, self._writer.wanted, time.perf_counter
         has_fetches, has_saver = self._stepper.has_fetches, saves.saver is not None
         joint = self._joint
-        session_run = self._session.run if joint is None else self._timed_run
+        session_run = self._session.run if joint is None else timed(run)
         for step in range(run.step + 1, until + 1):
             if joint is not None and joint.before(step):
                 return
@@ -246,14 +246,6 @@ class Loop:
                 signals.deliver()
             if run.stopped is not None or wanted or (has_saver and clock() >= saves.due_at):
                 return
-
-    def _timed_run(self, fetches: Any, feeds: Any) -> Any:
-        """A run whose time `run.in_session` counts."""
-        begin = time.perf_counter()
-        try:
-            return self._session.run(fetches, feeds)
-        finally:
-            self.run.in_session += time.perf_counter() - begin
 
     def _measured(self, until: int) -> None:
         """Runs single steps and measures their time."""

@@ -258,3 +258,54 @@ def test_a_terminal_has_one_bar(tmp_path: Path) -> None:
     text = shown.decode().replace("\r", "\n")
     assert "2 processes:  25%" in text and "10/40" in text and "20/40" in text
     assert "\n[worker 0] half\n" in text and "\n[worker 1] half\n" in text
+
+
+def test_those_that_failed_are_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+    program = """
+print("seat", attempt, os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+sys.exit(attempt == 0 and who == 1)
+"""
+    assert launched(program, 3, devices=1, restarts=1, pause=0.01, least=2) == 0
+    out, err = capfd.readouterr()
+    assert "3 -> 2 processes: without those that failed" in err
+    assert [out.count(f"seat 1 {gpu}") for gpu in "012"] == [1, 0, 1]  # nobody has its GPU
+
+
+def test_too_few_are_left(capfd: pytest.CaptureFixture[str]) -> None:
+    assert launched("sys.exit(attempt == 0 and who == 1)", 2, restarts=1, pause=0.01, least=2) == 0
+    assert "processes: without" not in capfd.readouterr().err
+
+
+def test_another_number_of_processes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What is no number is said once, and changes nothing. A change is no failure."""
+    file = tmp_path / "size"
+    file.write_text("2")
+    program = f"""
+print("start", attempt, who, flush=True)
+file = {str(file)!r}
+if attempt == 0 and who == 0:
+    for text in ("many", "0", "3"):
+        time.sleep(1.5)
+        open(file, "w").write(text)
+time.sleep(1000) if attempt == 0 else None
+"""
+    assert launched(program, 7, size_file=file, grace=5) == 0
+    out, err = capfd.readouterr()
+    starts = sorted(line.partition("start ")[2] for line in out.splitlines())
+    assert starts == ["0 0", "0 1", "1 0", "1 1", "1 2"]
+    assert err.count("at least 1, got 'many'; the number of processes stays") == 1
+    assert err.count("got '0'") == 1 and "2 -> 3 processes" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"least": 3}, "at least 3 processes of 2 cannot be left"),
+        ({"least": 0}, "least must be a number of at least 1, got 0"),
+        ({"size_file": "missing"}, "the size file 'missing' cannot be read: .*No such file"),
+        ({"size_file": os.devnull}, "must be a number of at least 1, got ''"),
+    ],
+)
+def test_numbers_that_cannot_change(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(AttributeValueError, match=says):
+        launched("pass", 2, **options)

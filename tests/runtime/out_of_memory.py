@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 import graphc as gc
-from graphc.runtime.targets import executors
+from graphc.runtime.targets import room
 
 ROWS = 200_000
 LEFT = 300 * 2**20  # bytes of address space
@@ -48,9 +48,9 @@ def main(devices: int, how: str) -> None:
         states = [steps[8].init()]
     leave(LEFT)
     if how != "asked":
-        executors.has_room = lambda size: True  # type: ignore[assignment]
+        room.has_room = lambda size: True  # type: ignore[assignment]
     if how in ("late", "state"):
-        executors.is_limited = lambda: False  # type: ignore[assignment]
+        room.is_limited = lambda: False  # type: ignore[assignment]
     uses: dict[str, Callable[[], Any]] = {
         "large": lambda: session.run([step, value], large),
         "run": lambda: session.run([step, value], small),

@@ -48,6 +48,9 @@ def call_program(
         module = Module(found.module)
     except NotKnownError as error:
         raise NotImportedError(f"has {error}, which graphc does not have") from None
+    own = [shape for shape, _ in module.inputs]
+    if own != [tuple(shape) for shape in shapes]:
+        raise NotImportedError(f"has operands of {shapes}, but its program takes {own}")
     weights = {name: each.array for name, each in module.weights.items()}
     refusals: list[Refusal] = []
 

@@ -93,7 +93,15 @@ def read_call(data: bytes, shapes: Sequence[Sequence[int]], platform: int | None
     found = _findings(name, data)
     module = parse_module(data)
     if found["open"] or platform is not None:
-        module = _refined(_specialised(module, shapes, platform))
+        try:
+            module = _specialised(module, shapes, platform)
+        except Exception as error:  # it has no main function, or one of another form
+            raise ModelImportError(
+                f"from_stablehlo: {name} does not take arguments of {[*map(list, shapes)]}",
+                details=[str(error)[:300]],
+                source=current_source(),
+            ) from None
+        module = _refined(module)
         found = findings(module)
     _check(name, found)
     return Read(name, module, bool(_WIDE & {*found["types"]}))

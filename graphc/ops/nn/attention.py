@@ -21,7 +21,8 @@ from graphc.ops.core.layout_rules import SUM, follow_axis, replicated
 from graphc.ops.draws.dropout import kept_by_dropout
 from graphc.ops.draws.random_draws import draw
 from graphc.ops.draws.random_keys import check_key
-from graphc.ops.nn.attention_kernels import How, Operands, adjoints, attend
+from graphc.ops.nn.attention_kernels import adjoints, attend
+from graphc.ops.nn.attention_operands import How, Operands
 from graphc.typing import Seed, TensorLike
 
 __all__ = ["attention"]

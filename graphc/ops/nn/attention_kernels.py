@@ -24,47 +24,10 @@ from jax import numpy as jnp
 from graphc.ir.dtypes import BOOL, INT32
 from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.precision import shifted, wide
+from graphc.ops.nn.attention_cudnn import by_cudnn, through_cudnn
+from graphc.ops.nn.attention_operands import How, Operands, biases
 
 _PIECES = 4  # of causal attention: the queries of a piece see no keys after its last query
-
-
-class How(NamedTuple):
-    """What to compute and in which steps: attributes of the operator.
-
-    Attributes:
-        rows: the number of queries to compute at a time; 0 for all.
-        each_entry: whether to compute one entry of the batch at a time.
-        flash: whether to use cuDNN.
-        alone: whether no adjoint of this call is computed.
-        mean_if_blind: whether a query that sees no key gives the mean of all values instead of 0.
-    """
-
-    scale: float
-    causal: bool
-    dropout: float
-    mean_if_blind: bool = False
-    rows: int = 0
-    each_entry: bool = False
-    flash: bool = False
-    alone: bool = False
-
-
-class Operands(NamedTuple):
-    """The operands of attention.
-
-    Attributes:
-        query, key, value: [batch, time or source, heads, depth].
-        masks: bool and floating masks, which broadcast to [batch, heads, time, source].
-        kept: bool [batch, heads, time, source], the weights that dropout keeps; or None.
-        dy: the adjoint of the result, or None.
-    """
-
-    query: Any
-    key: Any
-    value: Any
-    masks: tuple[Any, ...]
-    kept: Any = None
-    dy: Any = None
 
 
 class Adjoints(NamedTuple):
@@ -85,8 +48,8 @@ def attend(of: Operands, how: How) -> Any:
 def adjoints(of: Operands, how: How) -> tuple[Any, ...]:
     """The adjoints of query, key, value and the biases, from `of.dy`."""
     four = of._replace(masks=tuple(map(_four_axes, of.masks)))
-    found = Adjoints(*_by_cudnn(four, how)[1](of.dy)) if how.flash else _adjoints(four, how)
-    like = (of.query, of.key, of.value, *_biases(of))
+    found = Adjoints(*by_cudnn(four, how)[1](of.dy)) if how.flash else _adjoints(four, how)
+    like = (of.query, of.key, of.value, *biases(of))
     flat = (found.query, found.key, found.value, *found.biases)
     return tuple(
         lax.convert_element_type(x, y.dtype).reshape(y.shape)
@@ -96,9 +59,9 @@ def adjoints(of: Operands, how: How) -> tuple[Any, ...]:
 
 def _attend(of: Operands, how: How) -> Any:
     if how.flash and how.alone:
-        return _through_cudnn(of, how, *of[:3], _biases(of))
+        return through_cudnn(of, how, *of[:3], biases(of))
     if how.flash:
-        return _by_cudnn(of, how)[0]
+        return by_cudnn(of, how)[0]
     if how.each_entry and of.query.shape[0] > 1:
         entries, entry_of = _entries(of)
         return lax.map(lambda parts: _attend(entry_of(parts), how)[0], entries)
@@ -122,7 +85,7 @@ def _adjoints(of: Operands, how: How) -> Adjoints:
     if not 0 < how.rows < of.query.shape[1]:
         return _adjoints_at_once(of, how, 0)
     query, key, value = map(_zeros, (of.query, of.key, of.value))
-    total = Adjoints(query, key, value, tuple(map(_zeros, _biases(of))))
+    total = Adjoints(query, key, value, tuple(map(_zeros, biases(of))))
     for piece in _pieces(of, how):
 
         def turn(start: Any, sums: Adjoints, piece: _Piece = piece) -> Adjoints:
@@ -142,10 +105,6 @@ def _adjoints(of: Operands, how: How) -> Adjoints:
             value=lax.dynamic_update_slice_in_dim(total.value, sums.value, 0, 1),
         )
     return total
-
-
-def _biases(of: Operands) -> list[Any]:
-    return [mask for mask in of.masks if mask.dtype != BOOL]
 
 
 def _four_axes(mask: Any) -> Any:
@@ -242,7 +201,7 @@ def _entries(of: Operands) -> tuple[list[Any], Callable[[Sequence[Any]], Operand
 
 def _adjoints_over_entries(of: Operands, how: How) -> Adjoints:
     entries, entry_of = _entries(of)
-    shared = [bias.shape[0] == 1 for bias in _biases(of)]
+    shared = [bias.shape[0] == 1 for bias in biases(of)]
 
     def turn(sums: list[Any], parts: list[Any]) -> tuple[list[Any], Any]:
         found = _adjoints(entry_of(parts), how)
@@ -251,7 +210,7 @@ def _adjoints_over_entries(of: Operands, how: How) -> Adjoints:
         sums = [a + b for a, b in zip(sums, terms, strict=True)]
         return sums, (*(x[0] for x in found[:3]), own)
 
-    zeros = [_zeros(b) for b, all_ in zip(_biases(of), shared, strict=True) if all_]
+    zeros = [_zeros(b) for b, all_ in zip(biases(of), shared, strict=True) if all_]
     sums, (query, key, value, own) = lax.scan(turn, zeros, entries)
     each = {True: iter(sums), False: iter(own)}
     return Adjoints(query, key, value, tuple(next(each[all_]) for all_ in shared))
@@ -295,7 +254,7 @@ def _weights(of: Operands, how: How, first: Any) -> Any:
     pairs = _product("btkgd,bskd->bkgts", _grouped(query, key.shape[2]), key)
     batch, time, heads, _ = query.shape
     logits = pairs.reshape(batch, heads, time, key.shape[1]) * how.scale
-    for bias in _biases(of):
+    for bias in biases(of):
         logits = logits + lax.convert_element_type(bias, logits.dtype)
     seen = _seen(of, how, first)
     may_be_zero = _may_be_blind(of) and not how.mean_if_blind
@@ -357,53 +316,10 @@ def _adjoints_at_once(of: Operands, how: How, first: Any) -> Adjoints:
         _product("bkgts,bskd->btkgd", pairs, key).reshape(query.shape) * how.scale,
         _product("bkgts,btkgd->bskd", pairs, _grouped(query, shared)) * how.scale,
         _product("bkgts,btkgd->bskd", _grouped_pairs(mixing, shared), adjoint),
-        tuple(_summed_to(of_logits, bias) for bias in _biases(of)),
+        tuple(_summed_to(of_logits, bias) for bias in biases(of)),
     )
 
 
 def _summed_to(adjoint: Any, bias: Any) -> Any:
     """`adjoint` summed over the axes along which `bias` was broadcast."""
     return jnp.sum(adjoint, axis=broadcast_axes(bias.shape, adjoint.shape)).reshape(bias.shape)
-
-
-# -- by cuDNN -------------------------------------------------------------------------------
-
-
-def _by_cudnn(of: Operands, how: How) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """The result, and a function from its adjoint to those of query, key, value and the biases.
-
-    Forward passes with an adjoint request both, too. For the backward pass cuDNN stores a sum for
-    each query, and a call that stores it differs from one that does not. If the calls are equal,
-    XLA can merge them.
-    """
-    y, pull = jax.vjp(functools.partial(_through_cudnn, of, how), *of[:3], tuple(_biases(of)))
-    return y, pull
-
-
-def _through_cudnn(
-    of: Operands, how: How, query: Any, key: Any, value: Any, biases: Sequence[Any]
-) -> Any:
-    """The result. The arrays that have adjoints are given separately."""
-
-    def each_pair(x: Any) -> Any:
-        """`x` broadcast to all queries and keys, as cuDNN requires. Batch and heads may have size
-        1."""
-        return jnp.broadcast_to(x, (*x.shape[:2], of.query.shape[1], of.key.shape[1]))
-
-    seen = [mask for mask in of.masks if mask.dtype == BOOL]
-    mask = functools.reduce(jnp.logical_and, seen) if seen else None
-    y = jax.nn.dot_product_attention(
-        query,
-        key,
-        value,
-        bias=each_pair(sum(biases[1:], biases[0])) if biases else None,
-        mask=None if mask is None else each_pair(mask),
-        scale=how.scale,
-        is_causal=how.causal,
-        implementation="cudnn",
-    )
-    if mask is None or how.mean_if_blind:
-        return y
-    # cuDNN gives the mean of all values for queries that see no key.
-    sees = jnp.any(mask, axis=3, keepdims=True)
-    return jnp.where(sees.transpose(0, 2, 1, 3), y, 0)

@@ -26,17 +26,10 @@ from graphc.runtime.core.across import is_across
 from graphc.runtime.core.failures import RUN_FAILED
 from graphc.runtime.core.forking import FORKING, SharedLock
 from graphc.runtime.core.interrupts import uninterrupted
+from graphc.runtime.targets import room
 from graphc.runtime.targets.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
 from graphc.runtime.targets.narrow_arguments import from_host, narrow_places
-from graphc.runtime.targets.room import (
-    SMALL,
-    Need,
-    has_room,
-    has_room_on,
-    is_limited,
-    need_of,
-    no_room,
-)
+from graphc.runtime.targets.room import Need, find_room, need_of
 
 AXIS_NAME = "replica"
 
@@ -120,13 +113,13 @@ class Executor:
         """The memory that a run allocates."""
         if self._need is None:
             self._need = need_of(self.compiled, self.interface, self.devices)
-            self._in_flight.waited_for = self._need.blocks >= SMALL
+            self._in_flight.waited_for = self._need.blocks >= room.SMALL
         return self._need
 
     @property
     def may_be_refused(self) -> bool:
         """Whether the system may refuse memory to a run that was already dispatched."""
-        return (self._need or self.need).blocks >= SMALL and is_limited()
+        return (self._need or self.need).blocks >= room.SMALL and room.is_limited()
 
     def has_room(self) -> bool:
         """Whether the system has memory for one more run, now or after all earlier runs have
@@ -135,10 +128,10 @@ class Executor:
         Raises:
             StateError, ExecutionError: an earlier run failed: see `InFlight.wait`.
         """
-        if has_room(self.need.blocks):
+        if room.has_room(self.need.blocks):
             return True
         self._in_flight.finish()
-        return has_room(self.need.blocks)
+        return room.has_room(self.need.blocks)
 
     def __call__(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         """(fetched values, assigned state). Feeds have their global shapes.
@@ -193,13 +186,15 @@ class Executor:
     def _call(self, written: Sequence[Any], read: Sequence[Any], feeds: Sequence[Any]) -> Any:
         feeds = self._spread(feeds)
         self._in_flight.wait()
-        self._find_room([*written, *read])
+        if (self._need or self.need).is_large:
+            self._find_room([*written, *read])
         return self._in_flight.split(self._start([*written, *read, *feeds]))
 
     def _update(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
         feeds = self._spread(feeds)
         self._in_flight.wait()
-        self._find_room(buffers)
+        if (self._need or self.need).is_large:
+            self._find_room(buffers)
         return uninterrupted(self._hand_over, buffers, places, feeds)
 
     def _hand_over(self, buffers: list[Any], places: Places, feeds: Sequence[Any]) -> Any:
@@ -231,47 +226,18 @@ class Executor:
         return feeds
 
     def _find_room(self, buffers: Sequence[Any]) -> None:
-        """Makes sure that there is memory for one more run.
-
-        Args:
-            buffers: include those that the run takes.
+        """Makes sure that there is memory for one more run. `buffers` are at least those that it
+        takes.
 
         Raises:
             ExecutionError: there is not enough memory.
         """
-        need = self._need or self.need
-        if need.blocks >= SMALL:
-            self._find_room_on_host(buffers)
-        elif need.device and not has_room_on(self.devices, need.device):
-            self._free_memory(buffers)
-            for device in self.devices:
-                if not has_room_on([device], need.device):
-                    raise no_room(need.device, device)
 
-    def _free_memory(self, buffers: Sequence[Any]) -> None:
-        """Waits for earlier runs, which then free their memory."""
-        self._in_flight.finish()
-        jax.block_until_ready(list(buffers))
+        def finish() -> None:
+            self._in_flight.finish()
+            jax.block_until_ready(list(buffers))
 
-    def _find_room_on_host(self, buffers: Sequence[Any]) -> None:
-        """Makes sure that there is memory for the large blocks of one more run.
-
-        If the devices wait for each other, this includes the small blocks: if one device found no
-        memory, the others would wait until XLA ends the process.
-
-        Args:
-            buffers: include those that the run takes.
-
-        Raises:
-            ExecutionError: there is not enough memory.
-        """
-        size = self.need.large
-        if self.interface.kind not in (SINGLE, PARTITIONED) and is_limited():
-            size = self.need.blocks
-        if size and not has_room(size):
-            self._free_memory(buffers)
-            if not has_room(size):
-                raise no_room(size)
+        find_room(self.need, self.interface, self.devices, finish)
 
 
 class Shardings(NamedTuple):
@@ -409,7 +375,7 @@ class InFlight:
                     value.block_until_ready()
         except RUN_FAILED as error:
             waiting.clear()
-            if self.waited_for and is_limited():
+            if self.waited_for and room.is_limited():
                 return  # only the call that dispatched the step reports it
             kind = StateError if self._assigned else ExecutionError
             raise kind(f"an earlier run failed: {error}") from error

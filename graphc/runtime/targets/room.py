@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +44,11 @@ class Need(NamedTuple):
     blocks: int
     large: int
     device: int = 0
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a run asks for memory before it begins."""
+        return self.blocks >= SMALL or self.device > 0
 
 
 def need_of(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) -> Need:
@@ -84,12 +89,6 @@ def has_room(size: int) -> bool:
     return True
 
 
-def has_room_on(devices: Sequence[jax.Device], size: int) -> bool:
-    """Whether each of these GPUs has `size` more bytes for JAX. True where JAX does not tell."""
-    here = jax.process_index()
-    return all(size <= _free(device) for device in devices if device.process_index == here)
-
-
 def _free(device: jax.Device) -> float:
     found = device.memory_stats() or {}
     return found["bytes_limit"] - found["bytes_in_use"] if "bytes_limit" in found else math.inf
@@ -117,7 +116,43 @@ def _is_counted() -> bool:
         return False
 
 
-def no_room(size: int, device: jax.Device | None = None) -> ExecutionError:
+def find_room(
+    need: Need,
+    interface: Interface,
+    devices: Sequence[jax.Device],
+    finish: Callable[[], None],
+) -> None:
+    """Makes sure that there is memory for one more run: for its large blocks on the host, and for
+    all that it needs on GPUs.
+
+    If the devices wait for each other, this includes the small blocks of the host: if one device
+    found no memory, the others would wait until XLA ends the process.
+
+    Args:
+        finish: waits for earlier runs, which then free their memory.
+
+    Raises:
+        ExecutionError: there is not enough memory; nothing has run.
+    """
+    size = need.large
+    if interface.kind not in (SINGLE, PARTITIONED) and is_limited():
+        size = need.blocks
+    here = [device for device in devices if device.process_index == jax.process_index()]
+
+    def lacks(device: jax.Device | None) -> bool:
+        if device is None:
+            return size > 0 and not has_room(size)
+        return need.device > _free(device)
+
+    places = here if need.device else [None]
+    if not any(map(lacks, places)):
+        return
+    finish()
+    for device in filter(lacks, places):
+        raise _no_room(size if device is None else need.device, device)
+
+
+def _no_room(size: int, device: jax.Device | None = None) -> ExecutionError:
     """The error for a run that was not started.
 
     Args:

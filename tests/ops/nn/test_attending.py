@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from jax import numpy as jnp
 
-from graphc.ops.nn.attention_kernels import How, Operands, adjoints, attend
+from graphc.ops.nn.attention_kernels import adjoints, attend
+from graphc.ops.nn.attention_operands import How, Operands
 from tests.near import assert_near
 
 RNG = np.random.default_rng(0)

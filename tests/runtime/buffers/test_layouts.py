@@ -17,7 +17,7 @@ from graphc.runtime.buffers import packing
 from graphc.runtime.buffers.layout import FLAT, OWN
 from graphc.runtime.feeds.fetches import FetchSet
 from graphc.runtime.step.executable import Executable
-from graphc.runtime.targets import executors
+from graphc.runtime.targets import room
 from graphc.runtime.targets.executors import Executor
 from graphc.runtime.targets.interface import Interface
 from tests.near import assert_near
@@ -257,9 +257,7 @@ def gc_group(graph, nodes):
 
 
 def test_a_run_that_fails_with_shared_state_breaks_the_session(monkeypatch) -> None:
-    monkeypatch.setattr(
-        executors, "has_room", lambda size: True
-    )  # the check passes, and the run fails
+    monkeypatch.setattr(room, "has_room", lambda size: True)  # the check passes, and the run fails
     graph = gc.Graph()
     with graph:
         a, b = (gc.variable(np.zeros((), np.float32), name=n) for n in "ab")

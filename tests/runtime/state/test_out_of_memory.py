@@ -12,7 +12,7 @@ import jax
 import pytest
 
 import graphc as gc
-from graphc.runtime.targets import executors
+from graphc.runtime.targets import room
 from tests.runtime.counting import FEED, counting, counts
 
 
@@ -101,7 +101,7 @@ def test_a_state_whose_step_finds_no_memory_says_so(devices: int) -> None:
 
 
 def test_there_is_room_or_not() -> None:
-    assert executors.has_room(1 << 20) and not executors.has_room(1 << 60)
+    assert room.has_room(1 << 20) and not room.has_room(1 << 60)
 
 
 def test_a_call_does_not_report_the_failure_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,11 +116,11 @@ def test_a_call_does_not_report_the_failure_of_another(monkeypatch: pytest.Monke
 
     graph, step, _ = counting()
     train = gc.compile(graph, step, {"x": FEED.shape}, options=gc.CompileOptions(max_in_flight=1))
-    monkeypatch.setattr(executors, "SMALL", 0)
-    monkeypatch.setattr(executors, "is_limited", lambda: True)
+    monkeypatch.setattr(room, "SMALL", 0)
+    monkeypatch.setattr(room, "is_limited", lambda: True)
     state = train.init()
     for has_room in (True, False):
-        monkeypatch.setattr(executors, "has_room", lambda size, answer=has_room: answer)
+        monkeypatch.setattr(room, "has_room", lambda size, answer=has_room: answer)
         train.executor._in_flight._waiting.append([Failed()])
         _, state = train(state, {"x": FEED})
     assert counts(state) == {2}

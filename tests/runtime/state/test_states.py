@@ -6,7 +6,7 @@ import pytest
 
 import graphc as gc
 from graphc.errors import DTypeError, ExecutionError, ShapeError, StateError
-from graphc.runtime.targets import executors
+from graphc.runtime.targets import room
 
 
 def counter(name: str = "v", shape: tuple[int, ...] = ()):
@@ -97,9 +97,7 @@ def test_a_new_value_is_checked() -> None:
 
 
 def test_a_run_that_fails_after_it_took_state_says_so(monkeypatch) -> None:
-    monkeypatch.setattr(
-        executors, "has_room", lambda size: True
-    )  # the check passes, and the run fails
+    monkeypatch.setattr(room, "has_room", lambda size: True)  # the check passes, and the run fails
     step = gc.compile(*hungry())
     state = step.init()
     with pytest.raises(StateError, match="after it had consumed state"):

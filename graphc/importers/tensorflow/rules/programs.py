@@ -1,4 +1,4 @@
-"""Programs of XLA inside a graph: what `jax2tf` and `gc.to_saved_model` write."""
+"""Programs of XLA inside a graph, as `jax2tf` and graphc write them."""
 
 from __future__ import annotations
 
