@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from graphc.errors import GraphcError
+from graphc.errors import GraphcError, ModelExportError, ModelImportError
 
 
 class ScriptError(GraphcError):
@@ -35,6 +35,9 @@ def _users_part(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
+_LISTED = 3  # operators of a model
+
+
 @contextmanager
 def code_of(script: str) -> Iterator[None]:
     """A context for the user's code. An exception in it becomes a `ScriptError`."""
@@ -59,13 +62,16 @@ def running(script: str) -> Iterator[None]:
 
 
 def one_line(error: GraphcError, launcher: str = "") -> str:
-    """The error, its location, and how to fix it (or the first detail, if there is no hint).
+    """The error, its location, and how to fix it (or the first detail, if there is no hint). For
+    models, what cannot be converted is in the details.
 
     Args:
         launcher: the file that started the command line, whose lines are not the user's.
     """
     ours = getattr(error.source, "file", None) == launcher
     where = f" (at {error.source})" if error.source is not None and not ours else ""
-    advice = error.hint or next(iter(error.details), "")
+    what, advice = error.what, error.hint or next(iter(error.details), "")
+    if isinstance(error, (ModelImportError, ModelExportError)) and error.hint:
+        what = ": ".join([what, "; ".join(error.details[:_LISTED])] if error.details else [what])
     hint = f"; {advice}" if advice else ""
-    return " ".join(f"{error.what}{where}{hint}".split())
+    return " ".join(f"{what}{where}{hint}".split())

@@ -11,7 +11,7 @@ import pytest
 import graphc as gc
 from graphc.cli import main
 from graphc.errors import AttributeValueError, ModelFileError
-from graphc.importers.artifacts import cached_artifact
+from graphc.importers.artifacts import cached_artifact, save_model
 from tests.near import assert_near
 
 WEIGHTS = np.linspace(0, 1, 24, dtype=np.float32).reshape(4, 6)
@@ -103,3 +103,23 @@ def test_a_served_model_is_imported_once(folder, capsys) -> None:  # type: ignor
     text = (folder / "model.mlir").read_text()
     (folder / "model.mlir").write_text(text + "\n")
     assert cached_artifact("model.mlir") != Path(model.base_path)
+
+
+def test_what_is_served_is_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    weights = np.arange(20, dtype=np.float32).reshape(4, 5)
+
+    def program(x):
+        return x @ jnp.asarray(weights)
+
+    x = np.ones((2, 4), np.float32)
+    path = tmp_path / "model.stablehlo"
+    path.write_bytes(jax.export.export(jax.jit(program))(x).serialize())
+    plain = tmp_path / "plain.gcx"
+    save_model(gc.from_stablehlo(path), plain, ("cpu",))
+    assert list(gc.load(plain).variables) == ["constant_0"]
+    served = gc.load(cached_artifact(path))
+    assert not served.variables
+    np.testing.assert_array_equal(
+        np.asarray(*served.signatures["predict"](x=x).values()), x @ weights
+    )

@@ -39,8 +39,8 @@ def call_program(
         sizes = [dim for dim in operand.type.shape if isinstance(dim, int)]
         if len(sizes) < len(operand.type.shape):
             raise NotImportedError(
-                f"has an operand of the open sizes {list(operand.type.shape)}: its program is for "
-                "sizes that are known (sizes={'batch': 8})"
+                f"has an operand of the open sizes {list(operand.type.shape)}, and its program is "
+                "for known sizes: import it with sizes={'batch': 8} (--size batch=8)"
             )
         shapes.append(sizes)
     found = read_call(program, shapes, platform)

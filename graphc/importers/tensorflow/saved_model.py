@@ -69,12 +69,13 @@ def from_saved_model(
         graphc.errors.ModelFileError: from_saved_model: saved_model.pb cannot be read: ...
     """
     path, given = Path(folder), {} if sizes is None else dict(sizes)
-    if not given.keys() <= {"batch"}:
-        raise UnknownNameError(
-            f"from_saved_model: the sizes {', '.join(map(repr, given))} are not all named",
-            source=current_source(),
-            hint='sizes={"batch": 8} gives the size of the first axis of the inputs',
-        )
+    for size in given:
+        if size != "batch":
+            raise UnknownNameError(
+                f"from_saved_model: there is no size {size!r}",
+                source=current_source(),
+                hint='the only one is that of the first axis: sizes={"batch": 8}',
+            )
     meta = _meta_graph(path, set(tags))
     if signature not in meta.signature_def:
         raise UnknownNameError(

@@ -14,6 +14,7 @@ pytest.importorskip("google.protobuf")
 
 import graphc as gc
 from graphc.artifacts.program_reader import parse_module
+from graphc.cli import main
 from graphc.errors import ModelImportError, UnknownNameError
 from graphc.importers.stablehlo.calls import call_program
 from graphc.train.tensorflow.schema import messages
@@ -112,3 +113,28 @@ module {
     got, number = gc.Session(graph).run([twice, platform], {x: X})
     assert_near(got, 2 * X, rtol=1e-6)
     assert int(number) == 1
+
+
+def test_the_command_says_which_size_is_missing(tmp_path: Path, capsys) -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder(("batch", 3), name="x")
+        y = x * 2.0
+    folder, made = tmp_path / "m", tmp_path / "m.gcx"
+    gc.to_saved_model(gc.Session(graph), folder, gc.Signature({"x": x}, {"y": y}))
+    assert main(["import", str(folder), "-o", str(made)]) == 2
+    error = capsys.readouterr().err
+    assert "XlaCallModule has an operand of the open sizes" in error and "--size batch=8" in error
+    assert main(["import", str(folder), "--size", "batch=5", "-o", str(made)]) == 0
+    assert_near(gc.load(made).signatures["predict"](x=X)["y"], 2 * X, rtol=1e-6)
+
+
+def test_operands_that_do_not_fit(model) -> None:
+    folder, _ = model
+    path = folder / "saved_model.pb"
+    saved = messages().SavedModel.FromString(path.read_bytes())
+    for node in saved.meta_graphs[0].graph_def.node:
+        if node.op == "XlaCallModule":
+            del node.input[0]
+    path.write_bytes(saved.SerializeToString())
+    with pytest.raises(ModelImportError, match=r"(?s)XlaCallModule .*(does not take|takes)"):
+        gc.from_saved_model(folder, sizes={"batch": 5})
