@@ -45,6 +45,8 @@ def test_who_makes_others_wait_is_named_once(tmp_path: Path, monkeypatch) -> Non
     (text,) = told.go_on(60, 0.02, 0.6, 0.02)
     assert text.startswith("worker 1 is slow: the others wait for it ") and "a step" in text
     assert told.go_on(60, 0.02, 0.02, 0.02) == []
+    (text,) = told.go_on(60, 0.02, 0.6, 0.02)  # again
+    assert text.startswith("worker 1 is slow")
     (text,) = told.go_on(20, 0.02, 0.02, 0.9)
     assert text.startswith("worker 2 is slow")
 
