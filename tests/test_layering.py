@@ -16,7 +16,7 @@ import pytest
 ORDER = (
     "_version, errors, collection, exports, web <- copying, config, jax_internals <- store <- ir "
     "<- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- metrics <- passes <- devices "
-    "<- lowering <- runtime <- checkpoints <- artifacts, data <- train, reports, jitted "
+    "<- lowering <- runtime <- checkpoints, untrusted <- artifacts, data <- train, reports, jitted "
     "<- divergence <- importers, exporters, sklearn <- serving, cluster <- cli"
 )
 # The order of folders and files within a layer. A folder may import only from those before it.

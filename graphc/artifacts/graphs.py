@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 from graphc.artifacts.manifest import Entry, Value, corrupt
 from graphc.artifacts.manifest_read import fits_memory
-from graphc.artifacts.safe_reading import UnreadableError, read_program
 from graphc.artifacts.stablehlo import check_program
 from graphc.config import CompileOptions
 from graphc.errors import ArtifactVersionError, GraphcError, SerialError
@@ -22,6 +21,7 @@ from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.structure.lowered import LOWERED, accept, digest_of
 from graphc.passes.core.target import Target
 from graphc.runtime.targets.prepare import late_manager
+from graphc.untrusted.safe_reading import UnreadableError, read_program
 
 _LARGEST = 1 << 28  # bytes of a program's file; the parsed program takes about ten times as much
 

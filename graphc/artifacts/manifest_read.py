@@ -25,9 +25,7 @@ from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import DimExpr
 from graphc.ir.dtypes import BY_SHORT
 from graphc.ir.types import TensorType
-
-MAX_BYTES = 2**55
-"""The maximum size of one tensor. No memory is so large; XLA's arithmetic overflows at 2**63."""
+from graphc.untrusted.rules import MAX_BYTES
 
 _MAX_RANK = 64  # the limit of NumPy
 _MAX_DEVICES = 2**20

@@ -12,21 +12,21 @@ import jax
 from jax.extend import mlir
 from jax.extend.mlir import ir
 
-from graphc.artifacts.kernel_contracts import CHANGING
 from graphc.artifacts.lowering import Function, x64
 from graphc.artifacts.manifest import Entry, Value, corrupt
-from graphc.artifacts.program_reader import findings
-from graphc.artifacts.program_rules import (
+from graphc.errors import ArtifactError, ExecutionError, GraphcError
+from graphc.ir.dtypes import short_name
+from graphc.ir.types import TensorType
+from graphc.jax_internals import LOCATIONS, SHARDY, all_settings, changed_setting
+from graphc.untrusted.findings import findings
+from graphc.untrusted.kernel_contracts import CHANGING
+from graphc.untrusted.rules import (
     NotAllowedError,
     check_rules,
     check_targets,
     mlir_name,
 )
-from graphc.artifacts.safe_reading import UnreadableError
-from graphc.errors import ArtifactError, ExecutionError, GraphcError
-from graphc.ir.dtypes import short_name
-from graphc.ir.types import TensorType
-from graphc.jax_internals import LOCATIONS, SHARDY, all_settings, changed_setting
+from graphc.untrusted.safe_reading import UnreadableError
 
 _ALLOWED = [jax.export.DisabledSafetyCheck.custom_call(target) for target in CHANGING]
 
@@ -180,7 +180,7 @@ def check_program(found: Mapping[str, Any], devices: int) -> bool:
     """Checks what a program contains; returns whether `check_refined` must check it again.
 
     Args:
-        found: see `program_reader.findings`.
+        found: see `untrusted.findings`.
 
     Raises:
         UnreadableError: a rule does not allow it.

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import jax
 
 from graphc.artifacts.graphs import bound, from_data, largest
-from graphc.artifacts.kernel_contracts import CHANGING
 from graphc.artifacts.limits import Limits, not_compiled
 from graphc.artifacts.lowering import (
     Function,
@@ -26,7 +25,6 @@ from graphc.artifacts.lowering import (
     places_on,
     x64,
 )
-from graphc.artifacts.safe_reading import UnreadableError, read_program, try_compile
 from graphc.artifacts.sharing import through_cache
 from graphc.artifacts.source import Source
 from graphc.artifacts.stablehlo import (
@@ -55,6 +53,8 @@ from graphc.errors import (
 from graphc.ir.program import Program
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.targets.loading import Code, from_bytes
+from graphc.untrusted.kernel_contracts import CHANGING
+from graphc.untrusted.safe_reading import UnreadableError, read_program, try_compile
 
 NATIVE, STABLEHLO, GRAPH = "native", "stablehlo", "graph"
 

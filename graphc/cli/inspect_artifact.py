@@ -11,13 +11,13 @@ from typing import Any
 from graphc.artifacts.entry_point import EntryPoint
 from graphc.artifacts.loading import load, read
 from graphc.artifacts.manifest import Entry, Manifest
-from graphc.artifacts.safe_reading import UnreadableError, read_program
 from graphc.artifacts.stablehlo import deserialize
 from graphc.artifacts.ways import GRAPH, NATIVE, STABLEHLO
 from graphc.cli.report import amount, print_json, table
 from graphc.errors import ArtifactVersionError, DeviceError, GraphcError
 from graphc.ir.types import TensorType, shown_types
 from graphc.runtime.buffers.layout import public_names
+from graphc.untrusted.safe_reading import UnreadableError, read_program
 
 
 def show_artifact(options: argparse.Namespace) -> None:

@@ -20,7 +20,11 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Python script; arguments after -- become its sys.argv",
     )
     parser.set_defaults(takes_arguments=True)
-    here = parser.add_argument_group("all processes on this machine")
+    _add_all(parser.add_argument_group("all processes on this machine"))
+    _add_one(parser.add_argument_group("one process of many"))
+
+
+def _add_all(here: argparse._ArgumentGroup) -> None:
     here.add_argument("-n", "--processes", type=positive, metavar="N", help="how many workers")
     here.add_argument(
         "--devices",
@@ -62,7 +66,9 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file with the number of workers: when it changes, all end with a checkpoint, and "
         "so many start",
     )
-    one = parser.add_argument_group("one process of many")
+
+
+def _add_one(one: argparse._ArgumentGroup) -> None:
     one.add_argument(
         "--spec",
         metavar="FILE",

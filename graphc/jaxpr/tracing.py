@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT, building
-from graphc.ir.source import current_source
+from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.replay import Replay
 from graphc.jaxpr.symbols import Symbols, x64_for
@@ -124,38 +124,43 @@ def trace(
         trees.append(tree)
         return leaves
 
-    with x64_for(types):
-        try:
-            jaxpr = jax.make_jaxpr(flat)(*(structs or [symbols.struct(type) for type in types]))
-        except InconclusiveDimensionOperation as error:
-            raise JaxImportError(
-                "the JAX function has a decision that depends on a named size",
-                details=[symbols.named(str(error).splitlines()[0])],
-                source=source,
-                hint="give the placeholders ints instead of named sizes",
-            ) from error
-        except _NEEDS_VALUE as error:  # `if x > 0:`, int(x), np.sin(x)
-            raise JaxImportError(
-                "the JAX function needs the value of an argument in Python",
-                details=[str(error).partition("\n")[0]],
-                source=source,
-                hint="use lax.cond, jnp.where or jnp functions, or bind the value with "
-                "functools.partial",
-            ) from error
-        except JaxImportError:
-            raise
-        except Exception as error:
-            text = str(error).splitlines()[0] if str(error) else ""
-            if symbols.named(text) != text:
-                error.add_note(f"with the graph's names: {symbols.named(text)}")
-                error.add_note(
-                    "JAX treats different names as different sizes: if they are the same size, "
-                    "give the "
-                    'placeholders one name for it, as in gc.placeholder(("batch", 4)), or one int'
-                )
-            error.add_note(
-                f"while graphc traced the JAX function for {source}; tensors that it uses must "
-                "be its arguments"
-            )
-            raise
+    with x64_for(types), _explaining(symbols, source):
+        jaxpr = jax.make_jaxpr(flat)(*(structs or [symbols.struct(type) for type in types]))
     return Traced(jaxpr, trees[-1], symbols)
+
+
+@contextmanager
+def _explaining(symbols: Symbols, source: Source | None) -> Iterator[None]:
+    """Says of an error of the traced function what it means for the graph."""
+    try:
+        yield
+    except InconclusiveDimensionOperation as error:
+        raise JaxImportError(
+            "the JAX function has a decision that depends on a named size",
+            details=[symbols.named(str(error).splitlines()[0])],
+            source=source,
+            hint="give the placeholders ints instead of named sizes",
+        ) from error
+    except _NEEDS_VALUE as error:  # `if x > 0:`, int(x), np.sin(x)
+        raise JaxImportError(
+            "the JAX function needs the value of an argument in Python",
+            details=[str(error).partition("\n")[0]],
+            source=source,
+            hint="use lax.cond, jnp.where or jnp functions, or bind the value with "
+            "functools.partial",
+        ) from error
+    except JaxImportError:
+        raise
+    except Exception as error:
+        text = str(error).splitlines()[0] if str(error) else ""
+        if symbols.named(text) != text:
+            error.add_note(f"with the graph's names: {symbols.named(text)}")
+            error.add_note(
+                "JAX treats different names as different sizes: if they are the same size, give "
+                'the placeholders one name for it, as in gc.placeholder(("batch", 4)), or one int'
+            )
+        error.add_note(
+            f"while graphc traced the JAX function for {source}; tensors that it uses must be its "
+            "arguments"
+        )
+        raise

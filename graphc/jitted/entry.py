@@ -125,18 +125,7 @@ def jit(
             batch_argnums=batch_argnums,
             cache_key=cache_key,
         )
-    if not callable(function):
-        raise AttributeValueError(
-            f"jit: {function!r} is not a function",
-            source=current_source(),
-            hint="pass the function itself: gc.jit(step)",
-        )
-    if cache_key is not None and (type(cache_key) is not str or not cache_key):
-        raise AttributeValueError(
-            f"jit: cache_key must be a text, got {cache_key!r}",
-            source=current_source(),
-            hint='pass cache_key="my model, version 3"',
-        )
+    _check(function, cache_key)
     check_strategy(strategy)
     refuse_workers(strategy, "jit")
     refuse_processes(strategy, "jit")
@@ -154,3 +143,18 @@ def jit(
     )
     batched = None if batch_argnums is None else roles.labels("batch", (batch_argnums, None))
     return JittedFunction(function, roles, options, strategy, batched, cache_key, by_jax)
+
+
+def _check(function: object, cache_key: object) -> None:
+    if not callable(function):
+        raise AttributeValueError(
+            f"jit: {function!r} is not a function",
+            source=current_source(),
+            hint="pass the function itself: gc.jit(step)",
+        )
+    if cache_key is not None and (type(cache_key) is not str or not cache_key):
+        raise AttributeValueError(
+            f"jit: cache_key must be a text, got {cache_key!r}",
+            source=current_source(),
+            hint='pass cache_key="my model, version 3"',
+        )

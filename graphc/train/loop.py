@@ -263,49 +263,40 @@ class Loop:
         if (feeds := self._feeder.next()) is None:
             self._ended = True
             return
-        signals = self._signals
-        signals.busy = True
-        values, found = self._stepper.single_fetching(self.run.step + 1, feeds)
-        self.run.fetched.update(found)
-        self._count([(values, None)], values, 1)
-        signals.busy = False
-        signals.deliver()
+        with self._signals.delaying():
+            values, found = self._stepper.single_fetching(self.run.step + 1, feeds)
+            self.run.fetched.update(found)
+            self._count([(values, None)], values, 1)
 
     def _try(self) -> None:
         """Runs the trial of several steps in a call."""
-        signals = self._signals
         feeds = self._feeder.take(self._calls.to_try)
         self._saves.check()
-        signals.busy = True
-        rows = self._calls.trial(feeds)
-        if rows is None:
-            self._one_by_one(feeds)
-        else:
-            for values in rows:
-                self._count([(values, None)], values, 1)
-        signals.busy = False
-        signals.deliver()
+        with self._signals.delaying():
+            rows = self._calls.trial(feeds)
+            if rows is None:
+                self._one_by_one(feeds)
+            else:
+                for values in rows:
+                    self._count([(values, None)], values, 1)
 
     def _several(self, n: int) -> None:
         """Runs `n` steps in one call."""
-        signals = self._signals
         if self._joint is not None and self._joint.before(self.run.step + n):
             return
         feeds = self._feeder.take(n)
         self._saves.check()
-        signals.busy = True
-        if len(feeds) < n:
-            self._one_by_one(feeds)
-            self._ended = True
-        else:
+        with self._signals.delaying():
+            if len(feeds) < n:
+                self._one_by_one(feeds)
+                self._ended = True
+                return
             try:
                 values = self._stepper.several(feeds)
             except FeedError:  # their shapes differ, or one is wrong: `run` then names it
                 self._one_by_one(feeds)
             else:
                 self._count([(values, i) for i in range(n)], values, n)
-        signals.busy = False
-        signals.deliver()
 
     def _one_by_one(self, feeds: list[Mapping[Any, Any]]) -> None:
         for each in feeds:
@@ -378,24 +369,20 @@ class Loop:
             )
         finally:
             self._session.set_all(kept)
-        self._signals.busy = True
-        run.validation = figures
-        self._recorder.validated(run.step, figures)
-        self._writer.validated_at = run.step
-        for callback in self._callbacks:
-            callback.on_validation(run)
-        self._writer.for_callbacks(self.run)
-        self._signals.busy = False
-        self._signals.deliver()
+        with self._signals.delaying():
+            run.validation = figures
+            self._recorder.validated(run.step, figures)
+            self._writer.validated_at = run.step
+            for callback in self._callbacks:
+                callback.on_validation(run)
+            self._writer.for_callbacks(run)
 
     def _end_epoch(self) -> None:
         run = self.run
-        self._signals.busy = True
-        self._ended = False
-        run.epoch += 1
-        self._feeder.begin(run.epoch, run.step)
-        for callback in self._callbacks:
-            callback.on_epoch(run)
-        self._writer.for_callbacks(self.run)
-        self._signals.busy = False
-        self._signals.deliver()
+        with self._signals.delaying():
+            self._ended = False
+            run.epoch += 1
+            self._feeder.begin(run.epoch, run.step)
+            for callback in self._callbacks:
+                callback.on_epoch(run)
+            self._writer.for_callbacks(run)

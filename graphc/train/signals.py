@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
@@ -48,6 +50,14 @@ class Signals:
         number, self.pending = self.pending, 0
         if number and callable(before[number]):  # the step failed while the signal was pending
             before[number](number, sys._getframe())
+
+    @contextmanager
+    def delaying(self) -> Iterator[None]:
+        """Signals wait until the end of the context. If it fails, they wait until `__exit__`."""
+        self.busy = True
+        yield
+        self.busy = False
+        self.deliver()
 
     def deliver(self) -> None:
         """Calls the handler of the pending signal. Call it when not `busy`."""

@@ -17,7 +17,7 @@ import pytest
 import safetensors.numpy
 
 import graphc as gc
-from graphc.artifacts import safe_reading, ways
+from graphc.artifacts import ways
 from graphc.artifacts.lowering import compiled_program
 from graphc.errors import (
     ArtifactError,
@@ -27,6 +27,7 @@ from graphc.errors import (
     UnknownNameError,
 )
 from graphc.ir.serial import from_bytes
+from graphc.untrusted import safe_reading
 from tests.artifacts.forge import forge, member
 from tests.artifacts.mutations import (
     GRAPH,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.artifacts import safe_reading
 from graphc.errors import ArtifactError, AttributeValueError
+from graphc.untrusted import safe_reading
 from tests.artifacts.forge import forge
 from tests.artifacts.hostile import chain, forge_program, large_sort
 

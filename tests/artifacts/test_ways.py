@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.artifacts import native_code, safe_reading, ways
+from graphc.artifacts import native_code, ways
 from graphc.errors import ArtifactCorruptError, ArtifactError, ArtifactVersionError
+from graphc.untrusted import safe_reading
 from tests.artifacts.forge import entry, forge, member
 from tests.artifacts.models import batch, classifier, linear
 from tests.near import assert_near

@@ -38,7 +38,7 @@ import numpy as np
 import safetensors.numpy
 
 import graphc as gc
-from graphc.artifacts import container, safe_reading, ways
+from graphc.artifacts import container, ways
 from graphc.artifacts.lowering import compiled_program
 from graphc.errors import (
     ArtifactError,
@@ -48,6 +48,7 @@ from graphc.errors import (
     UnknownNameError,
 )
 from graphc.ir.serial import from_bytes
+from graphc.untrusted import safe_reading
 from tests.artifacts import hostile, mutations
 from tests.artifacts.forge import forge, member, write_zip
 from tests.artifacts.mutations import GRAPH, STABLEHLO, WEIGHTS, edit, scramble

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.artifacts.program_rules import mlir_name
 from graphc.ir.dtypes import BY_SHORT, DType
+from graphc.untrusted.rules import mlir_name
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Any, Sequence[Any]], "list[Any]"]

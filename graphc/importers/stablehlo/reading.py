@@ -1,7 +1,7 @@
 """Reads StableHLO and exported JAX programs, and checks them before MLIR does.
 
 MLIR's parsers are C++ code that trusts its input. So another process reads a program first (see
-`artifacts.safe_reading`), and the program may contain only what the rules for artifacts allow:
+`untrusted.safe_reading`), and the program may contain only what the rules for artifacts allow:
 operations that compute, and calls of libraries that are known.
 """
 
@@ -18,15 +18,16 @@ import jax
 from jax.extend import mlir
 from jax.extend.mlir import ir
 
-from graphc.artifacts.program_reader import findings, parse_module
-from graphc.artifacts.program_rules import NotAllowedError, check_rules
-from graphc.artifacts.safe_reading import UnreadableError, read_program
 from graphc.artifacts.stablehlo import check_convention
 from graphc.errors import ArtifactCorruptError, ModelFileError, ModelImportError
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import substitute
 from graphc.ir.source import current_source
 from graphc.jax_internals import SHARDY, all_settings
+from graphc.untrusted.findings import findings
+from graphc.untrusted.reader import parse_module
+from graphc.untrusted.rules import NotAllowedError, check_rules
+from graphc.untrusted.safe_reading import UnreadableError, read_program
 
 _BYTECODE = b"ML\xefR"
 _MOST_BYTES = 1 << 31

@@ -130,9 +130,7 @@ class MultiHeadAttention(Layer):
         self.head_size = positive(kind, "head_size", size)
         if not 0 <= dropout < 1:
             _refuse(f"dropout must lie in [0, 1), got {dropout!r}")
-        self.causal = causal
-        self.rotary = rotary
-        self.dropout = dropout
+        self.causal, self.rotary, self.dropout = causal, rotary, dropout
 
         def projection(name: str, units: int) -> Dense:
             return Dense(

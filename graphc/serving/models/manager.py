@@ -28,6 +28,12 @@ from graphc.web.failures import Failure
 _MOST_STEPS = 256  # compiled sizes of each signature: clients must not fill the memory
 
 
+def _sharing(cache: ExecutableCache | Default | None) -> Sharing:
+    """What the models share; `cache` is the argument of `Manager`."""
+    opened = open_cache(CompileOptions()) if isinstance(cache, Default) else cache
+    return Sharing(cache=opened, most_steps=_MOST_STEPS)
+
+
 class Manager:
     """The models of a server. Thread-safe.
 
@@ -101,8 +107,7 @@ class Manager:
         self._models = {config.name: Served(config) for config in configs}
         self.sessions = Sessions(sessions)
         self._poll_seconds = poll_seconds
-        kept = open_cache(CompileOptions()) if isinstance(cache, Default) else cache
-        self.sharing = Sharing(cache=kept, most_steps=_MOST_STEPS)
+        self.sharing = _sharing(cache)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="graphc-request")
         self._loader = Loader(
             self._pool,

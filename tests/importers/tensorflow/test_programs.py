@@ -13,11 +13,11 @@ from jax.extend.mlir.dialects import stablehlo
 pytest.importorskip("google.protobuf")
 
 import graphc as gc
-from graphc.artifacts.program_reader import parse_module
 from graphc.cli import main
 from graphc.errors import ModelImportError, UnknownNameError
 from graphc.importers.stablehlo.calls import call_program
 from graphc.train.tensorflow.schema import messages
+from graphc.untrusted.reader import parse_module
 from tests.near import assert_near
 
 X = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)

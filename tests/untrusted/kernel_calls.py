@@ -10,8 +10,8 @@ from jax import lax
 from jax import numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
-from graphc.artifacts.kernel_contracts import CHANGING
-from graphc.artifacts.program_reader import _read
+from graphc.untrusted.kernel_contracts import CHANGING
+from graphc.untrusted.reader import _read
 
 Array = jax.Array
 
@@ -75,7 +75,7 @@ _ALLOWED = [jax.export.DisabledSafetyCheck.custom_call(target) for target in CHA
 
 
 def calls(platform: str, dtypes: Sequence[str]) -> list[dict[str, Any]]:
-    """The calls in all programs for a platform, as `program_reader` finds them; each once."""
+    """The calls in all programs for a platform, as `findings` gives them; each once."""
     found: dict[str, dict[str, Any]] = {}
     for dtype in dtypes:
         functions = tuple(PROGRAMS[platform].values())

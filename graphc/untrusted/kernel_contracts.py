@@ -234,7 +234,7 @@ def check_kernel(call: Mapping[str, Any]) -> None:
     """Checks a call of a kernel in the table whose sizes are all known.
 
     Args:
-        call: see `program_reader.findings`.
+        call: see `untrusted.findings`.
 
     Raises:
         ContractError: the call does not fit the kernel.

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.artifacts.kernel_contracts import KERNELS, ContractError, array, check_kernel
-from graphc.artifacts.program_rules import NotAllowedError, check_rules
+from graphc.untrusted.kernel_contracts import KERNELS, ContractError, array, check_kernel
+from graphc.untrusted.rules import NotAllowedError, check_rules
 from tests.artifacts.forge import forge
-from tests.artifacts.kernel_calls import calls
 from tests.near import assert_near
+from tests.untrusted.kernel_calls import calls
 
 F32 = np.float32
 

@@ -1,4 +1,4 @@
-"""Reads an exported program in another process before this one reads it: see `program_reader`."""
+"""Reads an exported program in another process before this one reads it: see `reader`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any, cast
 
-from graphc.artifacts.program_rules import check_targets
+from graphc.untrusted.rules import check_targets
 
 _SECONDS_TO_START = 120.0  # to import JAX, even on a busy machine
 _SECONDS = 20.0  # to read a program; long programs get more
@@ -33,7 +32,7 @@ def read_program(program: bytes | memoryview, digest: str) -> dict[str, Any]:
         digest: the hash of the program.
 
     Returns:
-        The findings about it: see `program_reader.findings`.
+        The findings about it: see `untrusted.findings`.
 
     Raises:
         UnreadableError: it cannot be read safely.
@@ -107,14 +106,13 @@ class _Reader:
 
 
 class _Process:
-    """One run of `program_reader`."""
+    """One run of `reader`."""
 
     def __init__(self) -> None:
-        script = Path(__file__).with_name("program_reader.py")
         settings = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
         settings |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(script)],
+            [sys.executable, "-P", "-m", "graphc.untrusted.reader"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

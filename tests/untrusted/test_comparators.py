@@ -14,10 +14,10 @@ import pytest
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.artifacts.comparators import is_order
-from graphc.artifacts.program_reader import _read
-from graphc.artifacts.program_rules import NotAllowedError, check_rules
 from graphc.ir.dtypes import BY_SHORT
+from graphc.untrusted.comparators import is_order
+from graphc.untrusted.reader import _read
+from graphc.untrusted.rules import NotAllowedError, check_rules
 from tests.artifacts.hostile import forge_program, module, plain_model
 
 _X = "tensor<2x2xf32>"

@@ -36,7 +36,7 @@ def is_order(comparator: Mapping[str, Any]) -> bool:
     """Whether the region of a sort is a lexicographic order as `jax.lax.sort` writes it.
 
     Args:
-        comparator: see `program_reader.findings`.
+        comparator: see `untrusted.findings`.
     """
     region = _Region(comparator)
     if not region.plain:
@@ -57,7 +57,7 @@ def is_choice(comparator: Mapping[str, Any], dtype: str) -> bool:
     """Whether a function compares as `jax.lax.approx_max_k` or `approx_min_k` does.
 
     Args:
-        comparator: see `program_reader.findings`.
+        comparator: see `untrusted.findings`.
         dtype: the dtype of the values, as MLIR prints it.
     """
     types = [f"tensor<{dtype}>"] * 2 + ["tensor<i32>"] * 2

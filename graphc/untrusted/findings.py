@@ -1,36 +1,16 @@
-"""Reads an exported program in a separate process, and reports its findings.
-
-MLIR's reader of bytecode is C++ that trusts its input: of a thousand programs with a few bits
-flipped, several crash the process, and some never end. So a program from a file is read here first.
-This file is run as a script (see `safe_reading`), and imports nothing but JAX. A program is one
-that JAX has exported, or StableHLO as text or bytecode.
-
-It reports that it is ready. Then it reads a request and a program from standard input, each
-preceded by its length in 8 bytes, and writes a line of JSON to standard output. The request is
-JSON: an empty one to read the program, or the shapes of its arguments to compile it. The script
-ends when its input ends, or when no request comes for a while.
-"""
+"""The facts about a StableHLO module that decide whether it may run."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import select
-import sys
 from collections import Counter
 from typing import Any
 
-_IDLE = 60.0  # seconds
-_ROOM = 4 << 30  # bytes that reading may allocate, in addition to the memory that JAX already uses
-_ROOM_TO_COMPILE = 32 << 30
-_ROOM_PER_BYTE = 200
 _DEEPEST = 200  # nested regions, which recursive C++ code reads
 MOST_CALLS = 10_000  # the maximum number of different custom calls, composites or comparators
 _LONGEST_COMPARATOR = 10_000  # operations
-_BYTECODE = b"ML\xefR"  # the first bytes of MLIR's bytecode
-_BEGINNING = 1 << 16  # bytes in which a text has its module; locations come before it
 _MOST_OPERATIONS = 1 << 60  # larger counts are replaced by this one
 
 _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)[^<>x]")
@@ -110,9 +90,8 @@ class _Walk:
         self.main: list[list[str]] | None = None
         self.groups: set[str] = set()
         self.meshes: set[str] = set()
-        self._across: set[str] = (
-            set()
-        )  # functions with operations across devices; "?" if one is guarded
+        # Functions with operations across devices; "?" if such an operation is guarded.
+        self._across: set[str] = set()
         self._guarded: set[str] = set()  # functions called in loops and conditions
         self._own: Counter[str] = Counter()  # function -> the number of operations in its body
         self._callees: dict[str, Counter[str]] = {}  # function -> callee -> number of calls
@@ -305,109 +284,3 @@ def _plain(attribute: Any) -> str:
 def _elements(shape: str) -> int:
     sizes = [int(size) for size in shape.split("x")[:-1] if size != "?"]
     return math.prod(max(size, 1) for size in sizes)
-
-
-def parse_module(data: bytes) -> Any:
-    """The module (`jax.extend.mlir.ir.Module`) in StableHLO's text or bytecode. It keeps its
-    context alive.
-
-    Raises:
-        Exception: the data is not StableHLO. MLIR raises errors of many kinds.
-    """
-    from jax.extend import mlir
-    from jax.extend.mlir import ir
-    from jax.interpreters.mlir import make_ir_context
-
-    with make_ir_context():
-        if not data.startswith(_BYTECODE):
-            return ir.Module.parse(data.decode())
-        try:
-            return mlir.deserialize_portable_artifact(data)
-        except Exception:  # bytecode of another dialect than that of portable artifacts
-            return ir.Module.parse(data)
-
-
-def _read(data: bytes) -> dict[str, Any]:
-    import jax.export
-    import jax.extend.mlir as mlir
-    import jax.extend.mlir.ir as ir
-
-    try:
-        if data.startswith(_BYTECODE) or (b"module" in data[:_BEGINNING] and b"func" in data):
-            try:
-                return findings(parse_module(data))
-            except UnicodeDecodeError:  # not text, but what JAX has exported
-                pass
-        exported = jax.export.deserialize(bytearray(data))
-        with ir.Context():
-            return findings(mlir.deserialize_portable_artifact(exported.mlir_module_serialized))
-    except Exception as error:  # the parsers may raise any error
-        return {"error": f"{type(error).__name__}: {error}"[:500]}
-
-
-def _compile(data: bytes, shapes: list[list[int]], wide: bool) -> dict[str, Any]:
-    import jax
-    import jax.export
-
-    try:
-        exported = jax.export.deserialize(bytearray(data))
-        with jax.enable_x64(wide):
-            arguments = [
-                jax.ShapeDtypeStruct(shape, aval.dtype)
-                for shape, aval in zip(shapes, exported.in_avals, strict=True)
-            ]
-            jax.jit(exported.call).lower(*arguments).compile()
-        return {}
-    except Exception as error:  # XLA raises errors of many kinds
-        return {"error": f"{type(error).__name__}: {error}"[:500]}
-
-
-def _limit(room: int, size: int) -> None:
-    """Limits the memory of this process, if the system supports it."""
-    try:
-        import resource
-
-        with open("/proc/self/statm") as file:
-            used = int(file.read().split()[0]) * resource.getpagesize()
-        limit = used + room + _ROOM_PER_BYTE * size
-        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
-    except (ImportError, OSError, ValueError):
-        return
-
-
-def main() -> None:
-    """Answers requests until there are no more."""
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output that libraries print is not a reply
-    import jax.export  # before the memory is limited
-    import jax.extend.mlir.ir  # noqa: F401
-
-    _reply(replies, {"ready": True})
-    while select.select([0], [], [], _IDLE)[0]:  # standard input
-        request = json.loads(_part())
-        data = _part()
-        _limit(_ROOM_TO_COMPILE if request else _ROOM, len(data))
-        _reply(replies, _compile(data, **request) if request else _read(data))
-
-
-def _reply(replies: Any, content: dict[str, Any]) -> None:
-    replies.write(json.dumps(content).encode() + b"\n")
-    replies.flush()
-
-
-def _part() -> bytes:
-    return _exactly(int.from_bytes(_exactly(8), "little"))
-
-
-def _exactly(size: int) -> bytes:
-    content = bytearray()
-    while len(content) < size:
-        piece = os.read(0, min(size - len(content), 1 << 20))
-        if not piece:
-            sys.exit(0)
-        content += piece
-    return bytes(content)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The rules for programs from a file, which are checked against the findings of `program_reader`.
+"""The rules for programs from a file, which are checked against the findings of `reader`.
 
 All rules are allow lists: operations that compute, calls that `kernel_contracts` describes, and a
 few calls that XLA expands into operations. A program with anything else is not run; its graph is
@@ -11,12 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphc.artifacts.comparators import is_choice, is_order
-from graphc.artifacts.kernel_contracts import KERNELS, ContractError, array, check_kernel
-from graphc.artifacts.manifest_read import MAX_BYTES
-from graphc.artifacts.program_reader import MOST_CALLS
 from graphc.errors import ArtifactCorruptError
 from graphc.ir.dtypes import BY_SHORT
+from graphc.untrusted.comparators import is_choice, is_order
+from graphc.untrusted.findings import MOST_CALLS
+from graphc.untrusted.kernel_contracts import KERNELS, ContractError, array, check_kernel
+
+MAX_BYTES = 2**55
+"""The maximum size of one tensor. No memory is so large; XLA's arithmetic overflows at 2**63."""
 
 MOST_WORK = 10_000_000  # operations after all functions are inlined, as XLA inlines them
 
@@ -113,7 +115,7 @@ def check_rules(found: Mapping[str, Any], devices: int, *, refined: bool) -> boo
     """Checks a whole program; returns whether it must be checked again with sizes filled in.
 
     Args:
-        found: see `program_reader.findings`.
+        found: see `untrusted.findings`.
         devices: the number of devices that it is for.
         refined: whether sizes are filled in, so that none may be open.
 

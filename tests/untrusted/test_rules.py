@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.artifacts.program_reader import _read, findings
-from graphc.artifacts.program_rules import NotAllowedError, check_rules, check_targets
 from graphc.errors import ArtifactCorruptError
 from graphc.lowering.emit_jax import to_function
+from graphc.untrusted.findings import findings
+from graphc.untrusted.reader import _read
+from graphc.untrusted.rules import NotAllowedError, check_rules, check_targets
 from tests.artifacts.hostile import PROGRAMS, doubling, forge_program, module, nested
 from tests.laws.harness import functional
 from tests.laws.test_laws import CPU_ONLY, FAMILIES, UNPROMISED, build_all
