@@ -10,9 +10,11 @@ from graphc.devices.machine import Gpu as Gpu
 from graphc.devices.machine import Machine as Machine
 from graphc.devices.mesh import Mesh as Mesh
 from graphc.devices.partition import Partition as Partition
+from graphc.devices.pipelining import PipelineParallel as PipelineParallel
 from graphc.devices.schedule import Span as Span
 from graphc.devices.schedule import bubble as bubble
 from graphc.devices.schedule import idle_part as idle_part
+from graphc.devices.stage_memory import kept_bytes as kept_bytes
 from graphc.devices.strategy import DataParallel as DataParallel
 from graphc.ir.device_spec import DeviceRequest as DeviceRequest
 from graphc.ir.device_spec import DeviceSpec as DeviceSpec

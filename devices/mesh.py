@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import AxisType
 
 from graphc.devices.discovery import first_devices, name_of
+from graphc.devices.pipelining import PipelineParallel
 from graphc.devices.strategy import DataParallel, checked_devices, resolve_devices
 from graphc.errors import AttributeValueError
 from graphc.ir.sharding import is_axis_name
@@ -157,4 +158,4 @@ def jax_mesh(axes: Sequence[tuple[str, int]], devices: Sequence[jax.Device]) -> 
     return jax.sharding.Mesh(np.array(devices).reshape(sizes), names, axis_types=kinds)
 
 
-Strategy = DataParallel | Mesh
+Strategy = DataParallel | Mesh | PipelineParallel

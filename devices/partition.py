@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 from graphc.devices.clustering import Key, grouped
 from graphc.devices.micro_batch_turns import unrolled
+from graphc.devices.pipelining import PipelineParallel
 from graphc.devices.placed_nodes import devices_of
+from graphc.devices.stage_recompute import recomputed
 from graphc.ir.builder import Builder
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
@@ -72,6 +74,7 @@ class Partition:
         clusters: in an order in which they can run.
         sends: the values that are sent from device to device.
         homes: the device of each state input and state output, by name.
+        schedule: how clusters of different micro-batches take turns: see `PipelineParallel`.
 
     Examples:
         >>> with gc.device("/cpu:0"):
@@ -87,6 +90,7 @@ class Partition:
     clusters: tuple[Cluster, ...]
     sends: tuple[Send, ...]
     homes: Mapping[str, str]
+    schedule: str = "gpipe"
 
     def __str__(self) -> str:
         lines = []
@@ -97,7 +101,9 @@ class Partition:
         return "\n".join(lines)
 
 
-def partition(program: Program, homes: Mapping[str, str], base: str) -> Partition:
+def partition(
+    program: Program, homes: Mapping[str, str], base: str, pipeline: PipelineParallel | None = None
+) -> Partition:
     """Divides a placed program into as few clusters as can run one after the other.
 
     Loops over micro-batches whose body is on several devices are unrolled. A cluster contains nodes
@@ -110,6 +116,7 @@ def partition(program: Program, homes: Mapping[str, str], base: str) -> Partitio
         program: pure and bound. Its nodes name devices in the form that `placer.place` writes.
         homes: the device of each state port, by its name.
         base: the device for values without a device that are outputs.
+        pipeline: how stages take turns on micro-batches, and whether they recompute.
 
     Raises:
         DeviceError: a node that must run on one device contains nodes for several devices.
@@ -121,24 +128,26 @@ def partition(program: Program, homes: Mapping[str, str], base: str) -> Partitio
     devices = devices_of(program.nodes, dict(state), base)
     named = {node: node.replace(device=device) for node, device in devices.items()}
     whole = program.replace(nodes=tuple([named.get(node, node) for node in program.nodes]))
-    devices = {named[node]: device for node, device in devices.items()}
-    turns = {named[node]: turn for node, turn in turns.items() if node in named}
-    groups = grouped(whole, {n: Key(device, turns.get(n)) for n, device in devices.items()})
-    clusters = tuple(_clusters(whole, groups, devices, turns))
-    return Partition(whole, clusters, tuple(_sends(whole, clusters, state, homes)), homes)
+    keys = {named[node]: Key(device, turns.get(node)) for node, device in devices.items()}
+    groups = grouped(whole, keys)
+    pipeline = pipeline or PipelineParallel("gpipe")
+    if pipeline.recompute:
+        whole, groups, keys = recomputed(whole, groups, keys)
+    clusters = tuple(_clusters(whole, groups, keys))
+    sends = tuple(_sends(whole, clusters, state, homes))
+    return Partition(whole, clusters, sends, homes, pipeline.schedule)
 
 
 def _clusters(
     program: Program,
     groups: Sequence[Sequence[Node]],
-    devices: Mapping[Node, str],
-    turns: Mapping[Node, int],
+    keys: Mapping[Node, Key],
 ) -> Iterator[Cluster]:
     """The clusters of groups of nodes. Nodes without a device are computed in each cluster that
     uses them."""
     wanted = [port.tensor for port in program.outputs]
     users: dict[Tensor, set[int]] = {}
-    anywhere = {t: node for node in program.nodes if node not in devices for t in node.outputs}
+    anywhere = {t: node for node in program.nodes if node not in keys for t in node.outputs}
     whole: list[list[Node]] = []
     order = {node: i for i, node in enumerate(program.nodes)}
     for number, group in enumerate(groups):
@@ -154,14 +163,14 @@ def _clusters(
         own = dict.fromkeys(t for node in group for t in node.outputs)
         sent = [t for t in own if users.get(t, set()) - {number}]
         results = [t for t in wanted if t in own]
-        first = group[0]
+        key = keys[group[0]]
         yield Cluster(
-            devices[first],
+            key.device,
             region(f"{program.name}.{number}", list(takes), nodes, [*sent, *results]),
             tuple(takes),
             tuple(sent),
             tuple(results),
-            turns.get(first),
+            key.micro_batch,
         )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from graphc.devices.partition import Cluster
+from graphc.devices.admission import Admission
+from graphc.devices.partition import Cluster, Partition
 from graphc.passes.core.costs import node_cost, total
 
 _FLOPS_A_BYTE = 8  # operations in the time to move a byte; roughly as on a CPU
@@ -42,13 +43,16 @@ def durations(clusters: Sequence[Cluster]) -> list[float]:
     return found
 
 
-def timeline(clusters: Sequence[Cluster], seconds: Sequence[float]) -> list[Span]:
+def timeline(
+    clusters: Sequence[Cluster], seconds: Sequence[float], schedule: str = "gpipe"
+) -> list[Span]:
     """The time at which each cluster runs, if each device runs one at a time, sorted by start time.
 
     This is list scheduling (Graham 1969): of clusters that could start at the same time, the one of
     the earliest micro-batch starts first. For consecutive stages with a loss after the last one,
     and an update after all micro-batches, the result is the schedule of GPipe (Huang et al. 2019)
-    or one of equal length.
+    or one of equal length. Under "1f1b", stages admit only a few micro-batches at a time, see
+    `Admission`; the result is then that of Narayanan et al. (2019).
     """
     made_by = {tensor: i for i, cluster in enumerate(clusters) for tensor in cluster.sent}
     needs = [{made_by[t] for t in cluster.takes if t in made_by} for cluster in clusters]
@@ -59,6 +63,7 @@ def timeline(clusters: Sequence[Cluster], seconds: Sequence[float]) -> list[Span
     for i, needed in enumerate(needs):
         for j in needed:
             users.setdefault(j, []).append(i)
+    admission = Admission(clusters, needs) if schedule == "1f1b" else None
     missing = [len(needed) for needed in needs]
     free: dict[str, float] = {cluster.device: 0.0 for cluster in clusters}
     ends: dict[int, float] = {}
@@ -68,22 +73,33 @@ def timeline(clusters: Sequence[Cluster], seconds: Sequence[float]) -> list[Span
     def start(i: int) -> float:
         return max([free[clusters[i].device], *(ends[j] for j in needs[i])])
 
-    def urgency(i: int) -> tuple[float, int, int]:
+    def urgency(i: int) -> tuple[float, bool, int, int]:
         turn = clusters[i].micro_batch
-        return start(i), -1 if turn is None else turn, i
+        # A stage that may admit a micro-batch does so before a backward pass: others wait for it.
+        later = admission is not None and not admission.begins(i)
+        return start(i), later, -1 if turn is None else turn, i
 
     while ready:
-        chosen = min(ready, key=urgency)
+        admitted = ready if admission is None else filter(admission.admits, ready)
+        chosen = min(admitted, key=urgency)
         begin = start(chosen)
         device, end = clusters[chosen].device, begin + seconds[chosen]
         free[device] = ends[chosen] = end
         spans.append(Span(chosen, device, begin, end))
+        if admission is not None:
+            admission.run(chosen)
         ready.remove(chosen)
         for i in users.get(chosen, ()):
             missing[i] -= 1
             if not missing[i]:
                 ready.add(i)
     return spans
+
+
+def dispatch_order(partition: Partition) -> list[int]:
+    """The order in which the host starts the clusters of a partition."""
+    clusters = partition.clusters
+    return [span.cluster for span in timeline(clusters, durations(clusters), partition.schedule)]
 
 
 def idle_part(spans: Sequence[Span]) -> float:

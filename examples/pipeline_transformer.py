@@ -2,9 +2,12 @@
 
 GPipe (Huang et al. 2019): the blocks are shared among stages, each on a device; a batch is cut into
 micro-batches, which go through the stages one behind the other. With m of them and s stages, stages
-that take the same wait for (s - 1) / (m + s - 1) of the time: the bubble.
+that take the same wait for (s - 1) / (m + s - 1) of the time: the bubble. Under 1F1B (Narayanan et
+al. 2019) they wait as long, and the first stage holds the activations of s micro-batches, not of m.
 
 python examples/pipeline_transformer.py --stages 4 --micro-batches 1 2 4 8
+python examples/pipeline_transformer.py --schedule gpipe
+python examples/pipeline_transformer.py --recompute
 """
 
 from __future__ import annotations
@@ -52,7 +55,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--micro-batches", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--schedule", choices=["1f1b", "gpipe"], default="1f1b")
+    parser.add_argument("--recompute", action="store_true", help="keep only inputs of stages")
     options = parser.parse_args(argv)
+    strategy = gc.devices.PipelineParallel(options.schedule, options.recompute)
     size = Size(options.blocks, options.width, 4, options.length, options.batch)
     places = several_devices.names(options.stages)
     pieces = sources.windows(
@@ -60,10 +66,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     data = [piece for _, piece in zip(range(options.steps), pieces, strict=False)]
 
-    print("micro-batches  loss at last  clusters  compiled  bubble  of theory")
+    print("micro-batches  loss at last  clusters  compiled  bubble  of theory  kept by a stage")
     for count in options.micro_batches:
         graph, text, loss, train = build(size, places, count)
-        step = gc.compile(graph, [train, loss], {text: data[0].shape})
+        step = gc.compile(graph, [train, loss], {text: data[0].shape}, strategy=strategy)
         state = step.init()
         for piece in data:
             (_, value), state = step(state, {text: piece})
@@ -74,9 +80,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         measured = gc.devices.idle_part(pipeline if count > 1 else spans)
         theory = gc.devices.bubble(options.stages, count)
         compiled = step.hlo().count("HloModule")
+        kept = max(gc.devices.kept_bytes(step.partition).values()) / 1e6
         print(
             f"{count:13}  {float(value):12.6f}  {len(clusters):8}  {compiled:8}  "
-            f"{measured:6.1%}  {theory:9.1%}"
+            f"{measured:6.1%}  {theory:9.1%}  {kept:12.1f} MB"
         )
 
 

@@ -61,7 +61,7 @@ def save_function(
     strategy = callee.strategy
     if strategy is not None and not isinstance(strategy, DataParallel):
         raise AttributeValueError(
-            "save: a function on a mesh cannot be saved",
+            f"save: a function under {type(strategy).__name__} cannot be saved",
             source=current_source(),
             hint="save it without the strategy",
         )

@@ -19,6 +19,7 @@ from graphc.devices.discovery import available, usable_memory
 from graphc.devices.environment import environment_of
 from graphc.devices.machine import Machine
 from graphc.devices.mesh import Mesh
+from graphc.devices.pipelining import PipelineParallel
 from graphc.devices.placer import Placement, place
 from graphc.devices.targets import target_of
 from graphc.devices.topology import devices_by_name
@@ -78,7 +79,7 @@ class Compilation:
         request, prepared = self.request, self.prepared
         there = None if request.machine is None else devices_by_name(request.machine)
         strategy = request.strategy
-        if strategy is not None:
+        if strategy is not None and not isinstance(strategy, PipelineParallel):
             strategy = strategy if there is None else strategy.on(there)
             devices = strategy.resolve()
             if isinstance(strategy, Mesh):
@@ -98,9 +99,11 @@ class Compilation:
         known = available() if there is None else there
         named = {name: known[name] for name in placement.devices}
         if len(named) == 1:
+            if strategy is not None:
+                self.notes.append("PipelineParallel: all nodes are on one device")
             return OneDevice(*named.values())
         self.prepared = prepared.placed(placement.program, placement.base)
-        return Partitioned(named, placement.base)
+        return Partitioned(named, placement.base, strategy)
 
     @property
     def options(self) -> CompileOptions:

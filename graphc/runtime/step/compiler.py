@@ -13,6 +13,7 @@ from graphc.config import CompileOptions
 from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.machine import Machine
 from graphc.devices.mesh import Mesh, Strategy
+from graphc.devices.pipelining import PipelineParallel
 from graphc.devices.remote_workers import RemoteWorkers
 from graphc.devices.strategy import DataParallel
 from graphc.errors import AttributeValueError, FeedError, GraphError
@@ -61,7 +62,7 @@ def compile(
         fetches: a nest (lists, tuples, dicts) of tensors, variables, nodes and names.
         feeds: tensor or name -> the global shape it will be fed with, as a tuple, a
             `TensorSpec`, or anything with a shape and a dtype.
-        strategy: a `gc.devices.DataParallel`, a `gc.devices.Mesh`, or None for one device.
+        strategy: a `gc.devices.DataParallel`, `Mesh` or `PipelineParallel`; or None.
         options: see `CompileOptions`.
         soft_placement, log_placement: as for `Session`.
         steps: how many steps a call makes in a loop on the device. Feeds and fetched values then
@@ -186,7 +187,7 @@ def checked_options(options: CompileOptions | None) -> CompileOptions:
 def check_strategy(strategy: object) -> None:
     """Raises `AttributeValueError` for what is not a strategy, such as a number or a class."""
     if strategy is None or isinstance(
-        strategy, DataParallel | AsyncDataParallel | RemoteWorkers | Mesh
+        strategy, DataParallel | AsyncDataParallel | RemoteWorkers | Mesh | PipelineParallel
     ):
         return
     given = strategy.__name__ if isinstance(strategy, type) else type(strategy).__name__

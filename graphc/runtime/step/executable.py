@@ -389,7 +389,7 @@ class Executable(Inspected, Uncopied):
         self._settle(buffers, state.layout)
         values = self.convert_feeds(self._ordered({} if feeds is None else feeds))
         taken = [buffers[i] for i in (*places.written, *places.read)]
-        return measured_timeline(parts.clusters, compiled, taken, values, self.interface.wide)
+        return measured_timeline(parts, compiled, taken, values, self.interface.wide)
 
     def __repr__(self) -> str:
         found = self.interface

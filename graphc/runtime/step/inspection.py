@@ -191,7 +191,7 @@ class Inspected:
     @property
     def partition(self) -> Partition | None:
         """What each device runs, if the program is on several devices. Printing it shows all
-        clusters and transfers. None on one device, and under a strategy.
+        clusters and transfers. None on one device, and under `DataParallel` and `Mesh`.
 
         Examples:
             >>> gc.compile(graph, gc.constant(1) + 1).partition is None

@@ -10,15 +10,15 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
-from graphc.devices.partition import Cluster
-from graphc.devices.schedule import Span, durations, timeline
+from graphc.devices.partition import Partition
+from graphc.devices.schedule import Span, dispatch_order, timeline
 from graphc.runtime.targets.scripts import CompiledPartition
 
 _RUNS = 5
 
 
 def measured_timeline(
-    clusters: Sequence[Cluster],
+    parts: Partition,
     compiled: CompiledPartition,
     state: Sequence[jax.Array],
     feeds: Sequence[Any],
@@ -31,7 +31,7 @@ def measured_timeline(
         state: the state values that the program takes; they are not changed.
         wide: whether the program has 64-bit values.
     """
-    order = [span.cluster for span in timeline(clusters, durations(clusters))]
+    order = dispatch_order(parts)
     best = [float("inf")] * len(order)
     with jax.enable_x64(True) if wide else nullcontext():
         for _ in range(_RUNS):
@@ -39,7 +39,7 @@ def measured_timeline(
             taken = _seconds(compiled, [*arguments, *feeds])
             best = [min(pair) for pair in zip(best, taken, strict=True)]
     seconds = dict(zip(order, best, strict=True))
-    return timeline(clusters, [seconds[i] for i in range(len(clusters))])
+    return timeline(parts.clusters, [seconds[i] for i in range(len(order))], parts.schedule)
 
 
 def _seconds(compiled: CompiledPartition, arguments: Sequence[Any]) -> list[float]:

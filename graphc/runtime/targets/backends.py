@@ -10,6 +10,7 @@ import jax
 
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Mesh
+from graphc.devices.pipelining import PipelineParallel
 from graphc.devices.strategy import DataParallel
 from graphc.ir.program import Program
 from graphc.runtime.buffers.annotated import feed_specs
@@ -105,24 +106,29 @@ class Partitioned:
     Attributes:
         named: the devices by name.
         base: the name of the default device.
+        pipeline: how the stages take turns on micro-batches; None without such a strategy.
     """
 
     named: Mapping[str, jax.Device]
     base: str
+    pipeline: PipelineParallel | None = None
     replicas: int = 1
     keeps_to_limit: bool = False
-    parallel: None = None
 
     @property
     def devices(self) -> Sequence[jax.Device]:
         return list(self.named.values())
+
+    @property
+    def parallel(self) -> Mapping[str, Any] | None:
+        return None if self.pipeline is None else self.pipeline.meaning()
 
     def physical(self, program: Program, layout: StateLayout, steps: int | None) -> Program:
         return physical(program, layout)  # the host runs the steps
 
     def in_jax(self, task: LoweringTask) -> InJax:
         program, layout, options, steps, _ = task
-        return on_devices(program, layout, options, self.named, self.base, steps)
+        return on_devices(program, layout, options, self.named, self.base, steps, self.pipeline)
 
 
 @dataclass(frozen=True)

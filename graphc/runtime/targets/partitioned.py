@@ -16,6 +16,7 @@ from jax import numpy as jnp
 
 from graphc.config import CompileOptions
 from graphc.devices.partition import Partition, partition
+from graphc.devices.pipelining import PipelineParallel
 from graphc.errors import DeviceError
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.program import Program
@@ -135,6 +136,7 @@ def on_devices(
     names: Mapping[str, jax.Device],
     base: str,
     steps: int | None = None,
+    pipeline: PipelineParallel | None = None,
 ) -> PartitionedProgram:
     """A physical program whose nodes name several devices; compare `jax_program.on_one_device`.
 
@@ -142,6 +144,7 @@ def on_devices(
         names: the devices by name.
         base: the name of the default device.
         steps: the number of steps that a run makes, one after the other, or None.
+        pipeline: see `partition`.
 
     Raises:
         DeviceError: a memory limit is given. It would apply to one device only.
@@ -162,7 +165,7 @@ def on_devices(
         for member in buffer.members
         if member in program.homes
     }
-    parts = partition(program, buffers, base)
+    parts = partition(program, buffers, base, pipeline)
     number = {name: i for i, name in enumerate(names)}
     writing = ScriptWriter(parts, order, number, options.donate)
     script = writing.script()

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from graphc.devices.partition import Cluster, Partition
-from graphc.devices.schedule import durations, timeline
+from graphc.devices.schedule import dispatch_order
 from graphc.ir.fingerprint import calls_back, fingerprint
 from graphc.ir.node import Tensor, is_among
 from graphc.runtime.targets.jax_program import PortOrder
@@ -38,7 +38,7 @@ class ScriptWriter:
         self._results: dict[Tensor, list[tuple[int, int]]] = {}
         self._tokens: dict[int, int] = {}  # by device: the token of its last executable
         self.kernels: list[Kernel] = []
-        self._order = [span.cluster for span in timeline(parts.clusters, durations(parts.clusters))]
+        self._order = dispatch_order(parts)
         self._users = self._all_users()
         given = order.written if donate else ()
         self._given = {port.tensor for port in given}

@@ -1,0 +1,256 @@
+"""Pipelines of stages: the results of one device, few micro-batches at a time, little kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import graphc as gc
+from graphc.devices import PipelineParallel
+from graphc.devices.partition import Partition
+from graphc.devices.schedule import timeline
+from graphc.errors import AttributeValueError
+from graphc.runtime.core.counters import COUNTERS
+from graphc.runtime.targets.scripts import CompiledPartition
+from tests.near import assert_near
+
+STAGES = 4
+PLACES = [f"/cpu:{i}" for i in range(STAGES)]
+WAYS = [PipelineParallel("gpipe"), PipelineParallel(), PipelineParallel(recompute=True)]
+NAMES = ["gpipe", "1f1b", "1f1b recomputing"]
+
+
+@dataclass(frozen=True)
+class Built:
+    graph: gc.Graph
+    feeds: Sequence[gc.Tensor]
+    fetches: Any
+
+
+def built(
+    places: Sequence[str],
+    micro_batches: int,
+    *,
+    width: int = 16,
+    dropout: float = 0.0,
+    skip: bool = False,
+) -> Built:
+    """A stage of three layers on each place. With `skip`, the result of the first stage is added to
+    that of the last."""
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder(("batch", width), "float64", name="x")
+        t = gc.placeholder(("batch", width), "float64", name="t")
+        h = first = x
+        for i, place in enumerate(places):
+            with gc.device(place):
+                for j in range(3):
+                    layer = gc.nn.Dense(
+                        width, activation="tanh", dtype="float64", name=f"layer{i}_{j}"
+                    )
+                    h = layer(h)
+                    if dropout:
+                        h = gc.nn.dropout(h, dropout)
+            first = h if i == 0 else first
+        with gc.device(places[-1]):
+            h = h + first if skip else h
+            loss = gc.reduce_mean(gc.square(h - t), name="loss")
+        train = gc.minimize(loss, optax.adam(1e-3), accumulate=micro_batches, name="train")
+    return Built(graph, [x, t], [train, loss])
+
+
+def batches(count: int, rows: int, width: int = 16) -> list[list[np.ndarray[Any, Any]]]:
+    rng = np.random.default_rng(0)
+    return [[rng.standard_normal((rows, width)) for _ in range(2)] for _ in range(count)]
+
+
+def trained(model: Built, data: Any, strategy: PipelineParallel | None) -> tuple[Any, Any]:
+    """The losses, and the variables at the end."""
+    with gc.Session(model.graph, strategy=strategy) as session:
+        losses = [
+            float(session.run(model.fetches, dict(zip(model.feeds, batch, strict=True)))[1])
+            for batch in data
+        ]
+        return losses, {name: np.asarray(session.get(name)) for name in model.graph.variables}
+
+
+def step_of(strategy: PipelineParallel | None, micro_batches: int, **size: Any) -> gc.Executable:
+    model = built(PLACES, micro_batches, **size)
+    shapes = dict.fromkeys(model.feeds, (96, size.get("width", 16)))
+    return gc.compile(model.graph, model.fetches, shapes, strategy=strategy)
+
+
+def partition_of(*args: Any, **size: Any) -> Partition:
+    found = step_of(*args, **size).partition
+    assert found is not None
+    return found
+
+
+def in_turn(
+    found: Partition, backward: float = 2.0, last: float = 3.0
+) -> tuple[list[gc.devices.Span], dict[str, int]]:
+    """The simulated times if a forward pass takes 1, and both passes of the last stage `last`; and
+    the most micro-batches that each device holds."""
+    parts: dict[Any, list[Any]] = {}
+    for cluster in found.clusters:
+        parts.setdefault((cluster.device, cluster.micro_batch), []).append(cluster)
+    seconds = []
+    for cluster in found.clusters:
+        own = parts[cluster.device, cluster.micro_batch]
+        both = last if len(own) == 1 else 1.0 if cluster is own[0] else backward
+        seconds.append(0.0 if cluster.micro_batch is None else both)
+    spans = timeline(found.clusters, seconds, found.schedule)
+    held, most = Counter[str](), Counter[str]()
+    left = {key: len(own) for key, own in parts.items()}
+    for span in spans:
+        cluster = found.clusters[span.cluster]
+        key = cluster.device, cluster.micro_batch
+        if cluster.micro_batch is None:
+            continue
+        held[cluster.device] += left[key] == len(parts[key])
+        most[cluster.device] = max(most[cluster.device], held[cluster.device])
+        left[key] -= 1
+        held[cluster.device] -= left[key] == 0
+    inside = [span for span in spans if found.clusters[span.cluster].micro_batch is not None]
+    return inside, dict(most)
+
+
+@pytest.mark.parametrize("skip", [False, True], ids=["chain", "skip"])
+@pytest.mark.parametrize("strategy", WAYS, ids=NAMES)
+def test_200_steps_are_those_of_one_device(strategy: PipelineParallel, skip: bool) -> None:
+    data = batches(200, 24)
+    losses, values = trained(built(["/cpu:0"] * STAGES, 6, skip=skip), data, None)
+    found, same = trained(built(PLACES, 6, skip=skip), data, strategy)
+    assert_near(found, losses, 1e-9)
+    assert same.keys() == values.keys()
+    for name, value in values.items():
+        assert_near(same[name], value, 1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2, 3, 8, 12])
+def test_a_stage_holds_as_many_micro_batches_as_stages_follow(micro_batches: int) -> None:
+    spans, held = in_turn(partition_of(PipelineParallel(), micro_batches))
+    if micro_batches == 1:  # there is no loop over micro-batches
+        assert not spans
+        return
+    assert list(held.values()) == [min(micro_batches, STAGES - i) for i in range(STAGES)]
+    assert gc.devices.idle_part(spans) == pytest.approx(gc.devices.bubble(STAGES, micro_batches))
+
+
+def test_without_the_limit_the_first_stage_holds_more_and_waits_as_long() -> None:
+    spans, held = in_turn(partition_of(PipelineParallel("gpipe"), 8))
+    assert held["/device:CPU:0"] == 8
+    assert gc.devices.idle_part(spans) == pytest.approx(gc.devices.bubble(STAGES, 8))
+
+
+def test_a_fast_last_stage_does_not_make_the_others_wait() -> None:
+    """A stage that admits its next micro-batch only after a backward pass would take 56."""
+    lengths = [
+        max(s.end for s in in_turn(partition_of(way, 8), backward=3.0, last=3.0)[0])
+        for way in WAYS[:2]
+    ]
+    assert lengths == [40.0, 42.0]
+
+
+def test_kept_bytes_are_those_of_theory() -> None:
+    """What grows with the rows of the batch: activations, not sums of gradients."""
+
+    def grown(strategy: PipelineParallel, device: int) -> float:
+        """How many values of the width of the network a device keeps for each row of the batch."""
+        found = []
+        for rows in (960, 1920):
+            model = built(PLACES, 8, width=8)
+            shapes = dict.fromkeys(model.feeds, (rows, 8))
+            step = gc.compile(model.graph, model.fetches, shapes, strategy=strategy)
+            found.append(gc.devices.kept_bytes(step.partition)[f"/device:CPU:{device}"])
+        return (found[1] - found[0]) / (960 * 8 * 8)
+
+    # A stage of three layers keeps the results of two or three, and its input, of each micro-batch.
+    # While it runs, one more micro-batch comes in and one leaves.
+    held = 3 / 8
+    assert grown(PipelineParallel("gpipe"), 1) >= 6 / 8 * 3
+    assert held * 3 <= grown(PipelineParallel(), 1) <= held * 4 + 3 / 8
+    assert held <= grown(PipelineParallel(recompute=True), 1) <= held + 3 / 8
+
+
+def test_random_values_are_the_same_when_they_are_computed_again() -> None:
+    data = batches(5, 24)
+    kept = trained(built(PLACES, 4, dropout=0.3), data, PipelineParallel())
+    again = trained(built(PLACES, 4, dropout=0.3), data, PipelineParallel(recompute=True))
+    without = trained(built(PLACES, 4), data, PipelineParallel())
+    assert_near(again[0], kept[0], 1e-9)
+    for name, value in kept[1].items():
+        assert_near(again[1][name], value, 1e-9, err_msg=name)
+    assert abs(kept[0][-1] - without[0][-1]) > 1e-3
+
+
+@pytest.mark.parametrize("strategy", WAYS, ids=NAMES)
+def test_arrays_that_exist_in_a_run_are_those_predicted(
+    strategy: PipelineParallel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each executable runs to its end before the next starts."""
+    step = step_of(strategy, 8, width=64)
+    first = jax.devices()[0]
+    run_script = CompiledPartition.step
+    most = 0
+
+    def measured(self: CompiledPartition, arguments: Sequence[Any]) -> Any:
+        before = {id(array) for array in jax.live_arrays()}
+
+        def started(run: Callable[[], Any]) -> Any:
+            nonlocal most
+            results = jax.block_until_ready(run())
+            new = [a for a in jax.live_arrays() if id(a) not in before]
+            most = max(most, sum(a.nbytes for a in new if a.devices() == {first}))
+            return results
+
+        return run_script(self, arguments, started)
+
+    monkeypatch.setattr(CompiledPartition, "step", measured)
+    x, t = batches(1, 96, 64)[0]
+    step(step.init(), {"x": x, "t": t})
+    predicted = gc.devices.kept_bytes(step.partition)["/device:CPU:0"]
+    assert 0.9 * predicted <= most <= 1.1 * predicted + x.nbytes  # the feed is an array, too
+
+
+def test_several_steps_in_a_call_and_the_cache() -> None:
+    data = batches(3, 24)
+    losses, _ = trained(built(PLACES, 4), data, PipelineParallel(recompute=True))
+    model = built(PLACES, 4)
+    with gc.Session(model.graph, strategy=PipelineParallel(recompute=True)) as session:
+        rows = [dict(zip(model.feeds, batch, strict=True)) for batch in data]
+        found = session.run_steps(model.fetches, rows, len(rows))[1]
+        assert_near(found, losses, 1e-9)
+    before = COUNTERS.compiles
+    again, _ = trained(built(PLACES, 4), data, PipelineParallel(recompute=True))
+    assert (COUNTERS.compiles, again) == (before, losses)
+    trained(built(PLACES, 4), data, PipelineParallel())
+    assert COUNTERS.compiles > before  # another program
+
+
+def test_a_program_on_one_device_says_so() -> None:
+    model = built(["/cpu:0"] * STAGES, 4)
+    shapes = dict.fromkeys(model.feeds, (24, 16))
+    step = gc.compile(model.graph, model.fetches, shapes, strategy=PipelineParallel())
+    assert step.partition is None
+    assert step.notes == ["PipelineParallel: all nodes are on one device"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("1f1",), "schedule must be '1f1b' or 'gpipe', got '1f1'"),
+        ((4,), "schedule must be '1f1b' or 'gpipe', got 4"),
+        (("1f1b", 1), "recompute must be a bool, got 1"),
+    ],
+)
+def test_wrong_arguments(arguments: Any, says: str) -> None:
+    with pytest.raises(AttributeValueError, match=says):
+        PipelineParallel(*arguments)
