@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import jax
 
 from graphc.devices.discovery import find_devices, name_of, no_such_device
-from graphc.devices.strategy import checked_devices
+from graphc.devices.strategy import check_processes, checked_devices
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import parse_device
 from graphc.ir.source import current_source
@@ -81,7 +81,7 @@ class AsyncDataParallel:
         """The workers' devices, one for each worker.
 
         Raises:
-            DeviceError: a device does not exist.
+            DeviceError: a device does not exist, or belongs to another process.
         """
         if isinstance(self.workers, int):
             here = jax.local_devices()
@@ -89,6 +89,7 @@ class AsyncDataParallel:
         found: list[jax.Device] = []
         for item in self.workers:
             found += _devices(item)
+        check_processes(found, "AsyncDataParallel")
         return tuple(found)
 
     def resolve_server(self) -> jax.Device:

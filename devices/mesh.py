@@ -17,7 +17,7 @@ from jax.sharding import AxisType
 from graphc.devices.discovery import first_devices, name_of
 from graphc.devices.pipelining import PipelineParallel
 from graphc.devices.strategy import DataParallel, checked_devices, resolve_devices
-from graphc.errors import AttributeValueError
+from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.sharding import is_axis_name
 from graphc.ir.source import current_source
 
@@ -36,7 +36,8 @@ class Mesh:
     Args:
         axes: the number of devices along each axis, by name. The outermost axis comes first.
         devices: as for `DataParallel`, one for each position of the grid, in its order; by default
-            the first devices.
+            the first devices of this process. With those of all processes of a cluster, each
+            process feeds the rows that its devices hold (`share`), and fetches are whole in each.
         batch_axis: the axis of the mesh along which feeds with a batch axis are split; by default
             the axis called "data", if there is one.
 
@@ -101,6 +102,22 @@ class Mesh:
         """
         return 1 if self.batch_axis is None else self.axes[self.batch_axis]
 
+    def share(self) -> tuple[int, int]:
+        """Which part of the rows of a batch this process feeds: the number of the part, and of all
+        parts. `rows.shard(*mesh.share())` is the part of a pipeline. Processes whose devices hold
+        the same rows feed the same.
+
+        Examples:
+            >>> gc.devices.Mesh({"data": 1}).share()
+            (0, 1)
+        """
+        devices = self.resolve()
+        if self.batch_axis is None or len({device.process_index for device in devices}) == 1:
+            return 0, 1
+        parts = self._parts(devices, self.batch_axis)
+        different = sorted(set(parts), key=min)
+        return different.index(parts[jax.process_index()]), len(different)
+
     def meaning(self) -> dict[str, Any]:
         """The properties on which a compiled program depends, besides the devices themselves."""
         return {"mesh": tuple(self.axes.items()), "batch_axis": self.batch_axis}
@@ -132,7 +149,39 @@ class Mesh:
             return tuple(first_devices(self.size, known))
         found = resolve_devices(self.devices, "Mesh", "place", known)
         self._check_count(len(found), current_source(), [name_of(device) for device in found])
+        if known is None:
+            self._check_processes(found)
         return found
+
+    def _check_processes(self, found: Sequence[jax.Device]) -> None:
+        """Checks that along each axis, any two processes hold the same places or none in common,
+        and all hold equally many."""
+        for axis in self.axes:
+            parts = self._parts(found, axis)
+            if len(set(map(len, parts))) > 1 or sum(map(len, set(parts))) > self.axes[axis]:
+                raise DeviceError(
+                    f"Mesh: the processes divide the axis {axis!r} unevenly",
+                    details=[
+                        f"process {process} holds {', '.join(map(str, sorted(part)))}"
+                        for process, part in enumerate(parts)
+                    ],
+                    source=current_source(),
+                    hint="give the devices in the order of jax.devices(), with the axes that stay "
+                    "inside a process last",
+                )
+
+    def _parts(self, devices: Sequence[jax.Device], axis: str) -> list[frozenset[int]]:
+        """The places along an axis that each process holds."""
+        grid = np.array([device.process_index for device in devices]).reshape(self._shape)
+        rows = np.moveaxis(grid, list(self.axes).index(axis), 0).reshape(self.axes[axis], -1)
+        return [
+            frozenset(np.flatnonzero((rows == process).any(1)).tolist())
+            for process in sorted(set(grid.flat))
+        ]
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(self.axes.values())
 
     def _check_count(self, count: int, source: Any, names: Sequence[str] = ()) -> None:
         if count != self.size:

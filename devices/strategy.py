@@ -189,11 +189,11 @@ def resolve_devices(
             details=[", ".join(map(name_of, found))],
         )
     if known is None:
-        _check_processes(found, what)
+        check_processes(found, what)
     return tuple(found)
 
 
-def _check_processes(found: Sequence[jax.Device], what: str) -> None:
+def check_processes(found: Sequence[jax.Device], what: str) -> None:
     """Checks devices of other processes.
 
     Raises:
@@ -203,17 +203,17 @@ def _check_processes(found: Sequence[jax.Device], what: str) -> None:
     here = jax.process_index()
     if not counts or set(counts) == {here}:
         return
-    if what != "DataParallel":
+    if what not in ("DataParallel", "Mesh"):
         other = next(device for device in found if device.process_index != here)
         raise DeviceError(
             f"{what}: {name_of(other)} is a device of another process",
-            hint="over several processes, use gc.devices.DataParallel(jax.devices()); here, the "
-            "devices of this process: jax.local_devices()",
+            hint="use the devices of this process: jax.local_devices(); DataParallel and Mesh take "
+            "those of all processes",
         )
     if set(counts) != set(range(jax.process_count())) or len(set(counts.values())) > 1:
         each = ", ".join(f"{count} of process {index}" for index, count in sorted(counts.items()))
         raise DeviceError(
             f"{what}: each of the {jax.process_count()} processes must take part with equally "
             f"many devices, got {each}",
-            hint="gc.devices.DataParallel(jax.devices()) takes all devices of all processes",
+            hint="jax.devices() are all devices of all processes",
         )

@@ -26,7 +26,7 @@ def test_errors(tmp_path: Path) -> None:
             "jit": ("DeviceError", "jit: the strategy has devices of other processes"),
             "set": ("ClusterError", "different values of a variable"),
             "turns": ("do not run the same program", "x (4, 2)", "x (8, 2)"),
-            "mesh": ("DeviceError", "is a device of another process"),
+            "workers": ("DeviceError", "is a device of another process"),
             "epochs": ("do not run the same steps", "epoch: 2 in process 0, 1 in process 1"),
             "validation": ("ClusterError", "validation: 2 in process 0, 1 in process 1"),
             "others": ("do not do the same", "compiles a program", "sets variables"),

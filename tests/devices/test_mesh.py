@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -68,3 +69,15 @@ def test_devices_that_do_not_fit() -> None:
         Mesh({"data": 2}, ["/cpu:0", "/cpu:0"]).resolve()
     with pytest.raises(DeviceError, match="64 devices requested"):
         gc.Session(gc.Graph(), strategy=Mesh({"data": 64}))
+
+
+def test_processes_divide_each_axis_evenly_or_share_it() -> None:
+    def on(*processes: int) -> list[Any]:
+        return [SimpleNamespace(process_index=process) for process in processes]
+
+    for places in [(0, 0, 0, 1, 1, 1), (0, 1, 0, 1, 0, 1)]:
+        Mesh({"data": 2, "model": 3})._check_processes(on(*places))
+    with pytest.raises(DeviceError, match="divide the axis 'data' unevenly") as caught:
+        Mesh({"data": 3, "model": 2})._check_processes(on(0, 0, 0, 1, 1, 1))
+    assert "process 0 holds 0, 1" in str(caught.value)
+    assert "process 1 holds 1, 2" in str(caught.value)

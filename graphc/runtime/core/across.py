@@ -7,18 +7,19 @@ Values that are whole on each device (state) are given whole by every process. V
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from jax import numpy as jnp
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, Sharding
 
 from graphc.devices.topology import is_here
 from graphc.errors import ClusterError, DeviceError, FeedError
+from graphc.ir.sharding import names_of
 from graphc.ir.source import current_source
 from graphc.runtime.core.agreement import different, exchanged
 
@@ -87,52 +88,65 @@ def agree_on(value: Array) -> None:
 
 
 def from_share(name: str, share: Any, where: NamedSharding) -> jax.Array:
-    """An array from this process's share of it: its rows, if the array is split along an axis;
-    otherwise all of it.
+    """An array from this process's share of it: the rows that its devices hold, if the array is
+    split along an axis; otherwise all of it. If a sharding splits several axes, the rows are those
+    of the first, and the share is whole along the others.
 
     Args:
         name: of the feed, for errors.
         share: on the host or on devices of this process; an array that spans the processes is
             returned unchanged.
-        where: splits at most one axis.
+        where: the sharding of the array. All processes hold equally many rows.
 
     Raises:
         FeedError: the share cannot be split evenly over the devices of this process.
     """
     if isinstance(share, jax.Array) and not share.is_fully_addressable:
         return share
-    axis, count = split_axis(where), len(where.addressable_devices)
-    if axis is not None and share.shape[axis] % count:
+    axis = split_axis(where)
+    if axis is None:
+        pieces = [share] * len(where.addressable_devices)
+        return _joined(share.shape, where, pieces, list(where.addressable_devices))
+    held, parts = _counts(where, axis, len(share.shape))
+    if share.shape[axis] % held:
         raise FeedError(
             f"feed {name!r} has {share.shape[axis]} rows, which cannot be split evenly over the "
-            f"{count} devices of this process",
+            f"{held} devices of this process",
             hint="feed batches of one size: drop the remainder of the last one, for example with "
             "batch(n, drop_remainder=True)",
         )
-    shape = shape_of_all(share.shape, where)
-    places = where.addressable_devices_indices_map(shape)
-    if axis is None:
-        rows = [share] * count
-    else:
-        split: Any = np.split if isinstance(share, np.ndarray) else jnp.split
-        rows = split(share, count, axis)
-    # Of this process's devices, the one with the first rows of the whole array gets the first rows.
-    order = sorted(places, key=lambda device: _start(places[device], axis))
-    pieces = jax.device_put(rows, order)
-    return jax.make_array_from_single_device_arrays(shape, where, pieces)
+    rows = share.shape[axis] // held
+    shape = (*share.shape[:axis], rows * parts, *share.shape[axis + 1 :])
+    places: Mapping[jax.Device, Any] = where.addressable_devices_indices_map(shape)
+    starts = sorted({_start(index, axis) for index in places.values()})
+    pieces = []
+    for index in places.values():
+        # The part with the first rows of the whole array has the first rows of the share.
+        first = starts.index(_start(index, axis)) * rows
+        own = slice(first, first + rows)
+        pieces.append(share[(*index[:axis], own, *index[axis + 1 :])])
+    return _joined(shape, where, pieces, list(places))
 
 
-def _start(index: Any, axis: int | None) -> int:
-    return 0 if axis is None else index[axis].start or 0
+def _joined(
+    shape: tuple[int, ...], where: Sharding, pieces: list[Any], devices: list[jax.Device]
+) -> jax.Array:
+    placed = jax.device_put(pieces, devices)
+    return jax.make_array_from_single_device_arrays(shape, where, placed)
 
 
-def shape_of_all(shape: tuple[int, ...], where: NamedSharding) -> tuple[int, ...]:
-    """The shape of an array of which one process has a share of the given shape."""
-    axis = split_axis(where)
-    if axis is None:
-        return shape
-    processes = where.num_devices // len(where.addressable_devices)
-    return (*shape[:axis], shape[axis] * processes, *shape[axis + 1 :])
+def _counts(where: NamedSharding, axis: int, rank: int) -> tuple[int, int]:
+    """How many parts of an axis the devices of this process hold, and how many there are."""
+    sizes = dict(where.mesh.shape)
+    parts = math.prod(sizes[name] for name in names_of(where.spec[axis]))
+    # A shape that each sharding divides.
+    shape = tuple([parts if i == axis else math.prod(sizes.values()) for i in range(rank)])
+    places: Mapping[jax.Device, Any] = where.addressable_devices_indices_map(shape)
+    return len({_start(index, axis) for index in places.values()}), parts
+
+
+def _start(index: Any, axis: int) -> int:
+    return index[axis].start or 0
 
 
 def split_axis(where: NamedSharding) -> int | None:

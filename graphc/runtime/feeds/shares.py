@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from graphc.runtime.core.across import from_share, spans_processes
+from graphc.ir.node import EMPTY
+from graphc.ir.sharding import Spec, trimmed
+from graphc.runtime.core.across import from_share
 from graphc.runtime.feeds.feeds import FeedSpec
 
 
@@ -20,17 +21,20 @@ class Shares:
     equally many. Every other feed must be equal in all processes.
 
     Args:
-        mesh: the replicas, with one axis.
+        mesh: the devices.
+        rows: the axis of the mesh along which batches are split; None if they are whole on each
+            device.
     """
 
-    def __init__(self, mesh: Mesh) -> None:
-        self._mesh = mesh
+    def __init__(self, mesh: Mesh, rows: str | None) -> None:
+        self._mesh, self._rows = mesh, rows
 
     def join(
         self,
         specs: Sequence[FeedSpec],
         batch_axes: Mapping[str, int],
         values: Sequence[Any],
+        annotations: Mapping[str, Spec] = EMPTY,
         *,
         stacked: bool = False,
     ) -> list[jax.Array]:
@@ -40,27 +44,27 @@ class Shares:
             specs: of the feeds.
             batch_axes: the axis of the rows by the name of the feed, as in a `Program`.
             values: this process's shares. An array that spans the processes is left as it is.
+            annotations: the shardings of one step that the user sets, by the name of the feed.
             stacked: whether the values have a leading axis of steps.
 
         Raises:
             FeedError: the devices of this process cannot share the rows evenly.
         """
         with jax.enable_x64(True):
-            return [
-                from_share(spec.label, value, self._place(batch_axes.get(spec.label), stacked))
-                for spec, value in zip(specs, values, strict=True)
+            names = [spec.label for spec in specs]
+            places = [
+                self._place(batch_axes.get(name), annotations.get(name), int(stacked))
+                for name in names
             ]
+            return list(map(from_share, names, values, places))
 
-    def _place(self, axis: int | None, stacked: bool) -> NamedSharding:
-        axes = () if axis is None else (*[None] * (axis + stacked), *self._mesh.axis_names)
-        return NamedSharding(self._mesh, PartitionSpec(*axes))
-
-
-def shares_of(devices: Sequence[jax.Device], axis_name: str) -> Shares | None:
-    """The shares of these replicas, or None if they all are devices of this process."""
-    if not spans_processes(devices):
-        return None
-    return Shares(Mesh(np.array(devices), (axis_name,)))
+    def _place(self, axis: int | None, annotation: Spec | None, leading: int) -> NamedSharding:
+        spec: Spec = ()
+        if annotation is not None:
+            spec = trimmed((*[None] * leading, *annotation))
+        elif axis is not None and self._rows is not None:
+            spec = (*[None] * (axis + leading), self._rows)
+        return NamedSharding(self._mesh, PartitionSpec(*spec))
 
 
 class HasShares:

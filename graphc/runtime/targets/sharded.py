@@ -29,6 +29,7 @@ from graphc.ops.structure.sharding import SHARD
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.annotated import buffer_spec
 from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.core.across import spans_processes
 from graphc.runtime.targets.interface import SHARDED, Home
 from graphc.runtime.targets.jax_program import (
     JaxProgram,
@@ -106,11 +107,14 @@ def _jitted(
     given = [buffers[port.name] for port in order.assigned]
     places = [NamedSharding(grid, PartitionSpec(*spec)) for spec in taken]
     results = [NamedSharding(grid, PartitionSpec(*spec)) for spec in given]
+    whole = NamedSharding(grid, PartitionSpec())
+    fetched = whole if spans_processes(grid.devices.flat) else None
     jitted = jax.jit(
         with_even_shards(with_token(program, to_function(program, mesh=grid)), grid),
         in_shardings=tuple(places),
-        # XLA chooses the sharding of fetches. A reader moves them if necessary.
-        out_shardings=[*results, *[None] * (len(order.fetches) or 1)],
+        # XLA chooses the sharding of fetches, and a reader moves them if necessary. A process that
+        # does not hold all pieces cannot do so.
+        out_shardings=[*results, *[fetched] * (len(order.fetches) or 1)],
         donate_argnums=donated(order, options),
     )
     arguments = [

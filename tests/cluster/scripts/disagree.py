@@ -74,10 +74,8 @@ attempt("fetches", lambda: run(more=member.is_chief))
 attempt("seeds", lambda: run(seed=member.rank))
 attempt("uneven", lambda: run(rows=3))
 attempt("some", lambda: run(devices=everywhere[:3]))
-attempt(
-    "mesh",
-    lambda: gc.Session(graph_of(0)[0], strategy=gc.devices.Mesh({"a": 4}, devices=everywhere)),
-)
+workers = gc.devices.AsyncDataParallel(everywhere)
+attempt("workers", lambda: gc.Session(graph_of(0)[0], strategy=workers))
 attempt("names", lambda: run(devices=[f"/task:{task}/cpu:*" for task in (0, 1)]))
 attempt("jit", lambda: gc.jit(abs, strategy=gc.devices.DataParallel(everywhere)))
 attempt("set", set_differently)
