@@ -168,14 +168,19 @@ def matching(name: str, known: Iterable[str]) -> list[str]:
     Raises:
         DeviceError: the name does not parse.
     """
-    wanted = parse_device(name)
-    if wanted.task not in (None, jax.process_index()):
-        return []
-    return [other for other in known if _fits(parse_device(other), wanted)]
+    wanted, here = parse_device(name), jax.process_index()
+    return [other for other in known if _fits(parse_device(other), wanted, here)]
 
 
-def _fits(device: DeviceSpec, wanted: DeviceSpec) -> bool:
-    return wanted.kind in (None, device.kind) and wanted.index in (None, device.index)
+def _fits(device: DeviceSpec, wanted: DeviceSpec, here: int) -> bool:
+    """Whether a device is one that is wanted. One without a task is of this process, `here`."""
+    task = here if device.task is None else device.task
+    return (
+        wanted.kind in (None, device.kind)
+        and wanted.index in (None, device.index)
+        and wanted.task in (None, task)
+        and (device.job is None or wanted.job in (None, device.job))
+    )
 
 
 def first_devices(count: int, known: Mapping[str, jax.Device] | None = None) -> list[jax.Device]:
@@ -202,6 +207,13 @@ def no_such_device(name: str, why: str = "", known: Iterable[str] | None = None)
     by default the devices of this process."""
     spec = parse_device(name)
     here = jax.process_index()
+    if known is not None and any(parse_device(other).job for other in known):
+        return DeviceError(
+            f"no device {name!r}{why} in the cluster",
+            details=[", ".join(known)],
+            source=current_source(),
+            hint="name one of its tasks, or add tasks to the strategy",
+        )
     if spec.task not in (None, here):
         return DeviceError(
             f"no device {name!r}{why}: this process is task {here}",

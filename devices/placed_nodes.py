@@ -87,3 +87,30 @@ def update_nodes(program: Program) -> set[Node]:
         found.add(node)
         pending += node.inputs
     return found
+
+
+def homes_of_updates(
+    program: Program, updates: Collection[Node], homes: Mapping[str, str]
+) -> dict[Node, str]:
+    """The device of the variables that a node of an optimizer updates, if it is one device.
+
+    Args:
+        updates: these nodes, see `update_nodes`.
+        homes: the device of each variable, by name.
+    """
+    ends: dict[Tensor, set[str]] = {}
+    for port in program.new_state():
+        ends.setdefault(port.tensor, set()).add(homes[port.name])
+    found: dict[Node, str] = {}
+    for node in reversed(program.nodes):
+        if node.op is UPDATED:  # a variable of the same number for each result
+            pairs = zip(node.inputs[-len(node.outputs) :], node.outputs, strict=True)
+            for operand, result in pairs:
+                ends.setdefault(operand, set()).update(ends.get(result, ()))
+        elif node in updates:
+            places = {place for tensor in node.outputs for place in ends.get(tensor, ())}
+            if len(places) == 1:
+                found[node] = next(iter(places))
+            for operand in node.inputs:
+                ends.setdefault(operand, set()).update(places)
+    return found

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from graphc.devices.discovery import available, matching, no_such_device
-from graphc.devices.placed_nodes import MARKS, is_constant, nearest_device, update_nodes
+from graphc.devices.placed_nodes import (
+    MARKS,
+    homes_of_updates,
+    is_constant,
+    nearest_device,
+    update_nodes,
+)
 from graphc.errors import DeviceError
 from graphc.ir.device_spec import parse_device
 from graphc.ir.node import Node, Tensor
@@ -78,7 +84,8 @@ def place(
       error.
     - A variable resides on the device that it requests. It is updated by the nodes of an optimizer,
       or by the node that computes its new value. Unless these nodes request another device, they
-      run on the device that holds most of their state and gradient operands.
+      run there. Those that update variables of several devices run on the device that holds most of
+      their state and gradient operands.
     - Gradient nodes request the device of their forward nodes (`gc.gradients(colocate=True)`).
     - A node with a body runs on one device: the one that it requests, or else the one that nodes of
       its body request.
@@ -137,6 +144,7 @@ class _Placing:
         self._at: dict[Tensor, str] = {}  # the device of each tensor; missing means any device
         self._devices: dict[Node, str] = {}
         self._constants: set[Tensor] = set()
+        self._update_homes: Mapping[Node, str] = {}
 
     def run(self, base: str) -> Placement:
         """The placement. Nodes without a request run on `base`."""
@@ -145,6 +153,7 @@ class _Placing:
         for port in self._program.ports("state"):
             self._at[port.tensor] = homes[port.name]
         ends = {port.tensor: homes[port.name] for port in self._program.new_state()}
+        self._update_homes = homes_of_updates(self._program, self._updates, homes)
         for node in self._program.nodes:
             self._place(node, base, ends)
         self._place_floating(base)
@@ -240,7 +249,7 @@ class _Placing:
         elif constant:
             return  # on each device that uses it
         elif node in self._updates:
-            device = nearest_device(node, self._at) or base
+            device = self._update_homes.get(node) or nearest_device(node, self._at) or base
         else:
             device = next((ends[t] for t in node.outputs if t in ends), base)
         self._set(node, device)

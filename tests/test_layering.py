@@ -35,8 +35,10 @@ INNER_ORDERS = {
         "<- workers <- session <- freezing, largest_batch"
     ),
     "nn": "functional <- layers <- recurrent, transformer",
-    "cluster": "spec, progress <- detection, parameter_servers <- joining, processes <- launching "
-    "<- jobs",
+    "cluster": (
+        "spec, progress, on_ray, remote_programs <- detection, parameter_servers, remote_tasks "
+        "<- joining, processes <- launching <- jobs"
+    ),
     "data": (
         "core, records, pump, batches, bucketing <- prefetching, sources, workers <- stages "
         "<- iterator <- pipeline <- readers"

@@ -1,7 +1,8 @@
 """Clusters: one program in several processes, on one machine or many.
 
 `spec` says which processes there are, `detection` finds out which of them this one is, `joining`
-connects them, and `launching` starts and supervises those of one machine. The arithmetic between
+connects them, and `launching` starts and supervises those of one machine. `parameter_servers` and
+`remote_tasks` are processes of Ray, which carries their values. The arithmetic between other
 processes is JAX's (`jax.distributed`); nothing here has a wire protocol. `scale` predicts how fast
 a program would be on clusters that are not there.
 """
@@ -11,6 +12,7 @@ import typing
 from graphc.cluster.joining import join as join
 from graphc.cluster.launching import launch as launch
 from graphc.cluster.parameter_servers.strategy import ParameterServers as ParameterServers
+from graphc.cluster.remote_tasks.strategy import RemoteTasks as RemoteTasks
 from graphc.cluster.scale.hardware import Hardware as Hardware
 from graphc.cluster.scale.hardware import Link as Link
 from graphc.cluster.scale.scaling import Scaling as Scaling

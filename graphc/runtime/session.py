@@ -14,6 +14,7 @@ from graphc.config import CompileOptions
 from graphc.copying import Uncopied
 from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.mesh import Strategy
+from graphc.devices.remote_session import RemoteRunner, RemoteSession, in_turn
 from graphc.devices.remote_workers import RemoteWorkers
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.calls import explained
@@ -94,7 +95,7 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
         self,
         graph: Graph,
         *,
-        strategy: Strategy | AsyncDataParallel | RemoteWorkers | None = None,
+        strategy: Strategy | AsyncDataParallel | RemoteWorkers | RemoteSession | None = None,
         options: CompileOptions | None = None,
         soft_placement: bool = True,
         log_placement: bool = False,
@@ -120,6 +121,7 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
             FORKING.use_devices()
             strategy.resolve()  # reports missing devices now, not at the first run
         self._state = LiveState(graph)
+        self._remote: RemoteRunner | None = None
         device: jax.Device | None = None  # the device of everything, if there is a server
         if isinstance(strategy, AsyncDataParallel):
             self.options = replace(self.options, donate=False)
@@ -127,6 +129,9 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
             device, strategy = self._workers.server_device, None
         elif isinstance(strategy, RemoteWorkers):
             self._workers = strategy.open(graph, self.options, self._state)
+            strategy = None
+        elif isinstance(strategy, RemoteSession):
+            self._remote = strategy.open(graph, self.options, self._state, soft_placement)
             strategy = None
         self.strategy = strategy  # the strategy of single steps
         self._shares = shares_under(strategy)
@@ -252,6 +257,9 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
 
     def _carry_out(self, plan: Plan, key: ProgramKey, values: list[Any]) -> Any:
         state = self._state
+        if self._remote is not None:
+            self._programs.grow()
+            return plan.nest.rebuild(in_turn(self._remote, plan, key, values))
         while True:
             executable = plan.executables.get(key)
             if executable is None or not executable.is_compiled:
@@ -322,6 +330,11 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
 
     def _begin(self, fetches: Fetches, feeds: Feeds | None, steps: int | None) -> list[Executable]:
         feeds = {} if feeds is None else feeds
+        if self._remote is not None:
+            raise GraphError(
+                "compile: the steps of this session are compiled by its tasks, when they first run",
+                hint="run the step; gc.compile compiles for this process",
+            )
         return self._programs.begin(self._programs.plan_of(fetches, feeds), feeds, steps)
 
     def forked(self) -> None:
@@ -338,6 +351,8 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
         """The state, with every variable that the graph has by now."""
         self._refuse_if_useless()
         self._programs.grow()
+        if self._remote is not None:
+            self._remote.collect()
         return self._state
 
     # -- looking inside ---------------------------------------------------------------------
@@ -381,6 +396,8 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
         """
         if self._workers is not None:
             self._workers.close()
+        if self._remote is not None:
+            self._remote.close()
         self._state.close()
         self._programs.plans = {}  # another thread may be iterating over the old dict
 

@@ -7,29 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from graphc.cluster.on_ray import answers, ray
 from graphc.cluster.parameter_servers.rows import Lookup
 from graphc.cluster.parameter_servers.shard import Shard
 from graphc.cluster.parameter_servers.worker import Task, Worker
 from graphc.config import CompileOptions
-from graphc.errors import ClusterError, GraphcError, MissingExtraError
-from graphc.ir.source import current_source
-
-
-def ray() -> Any:
-    """The package Ray.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(
-            "ParameterServers: the package ray is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[ray]'",
-        ) from error
-    return ray
 
 
 class RayWorker:
@@ -42,13 +24,13 @@ class RayWorker:
     def pull(self, asked: Sequence[tuple[int, Sequence[str]]]) -> list[list[Any]]:
         """See `Servers`."""
         refs = [self._shards[shard].pull.remote(names) for shard, names in asked]
-        found: list[list[Any]] = ray().get(refs)
+        found: list[list[Any]] = ray("ParameterServers").get(refs)
         return found
 
     def look_up(self, asked: Sequence[tuple[int, Lookup, Any]]) -> list[Any]:
         """See `Servers`."""
         refs = [self._shards[shard].look_up.remote(each, places) for shard, each, places in asked]
-        found: list[Any] = ray().get(refs)
+        found: list[Any] = ray("ParameterServers").get(refs)
         return found
 
     def compute(self, task: Task, feeds: Sequence[Any]) -> Any:
@@ -80,7 +62,7 @@ class Actors:
         options: CompileOptions,
         checkpoint_every: int,
     ) -> None:
-        package = ray()
+        package = ray("ParameterServers")
         if not package.is_initialized():
             package.init(num_cpus=workers + shards, include_dashboard=False, log_to_driver=False)
         again = {"max_restarts": -1, "max_task_retries": -1}
@@ -99,19 +81,7 @@ class Actors:
             GraphcError: the call raised it.
             ClusterError: an actor cannot be started again.
         """
-        errors = self._ray.exceptions
-        try:
-            return self._ray.get(refs)
-        except errors.RayTaskError as error:
-            cause = error.cause
-            raise (cause if isinstance(cause, GraphcError) else error) from None
-        except errors.RayError as error:
-            first, *rest = str(error).splitlines() or [type(error).__name__]
-            raise ClusterError(
-                f"a process of the parameter servers has failed: {first}",
-                details=rest[:5],
-                hint="ray status and ray logs say more about the processes",
-            ) from error
+        return answers(self._ray, refs, "a process of the parameter servers")
 
     def put(self, value: Any) -> Any:
         """A value that many calls take, sent once to each machine."""

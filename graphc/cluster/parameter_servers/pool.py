@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from graphc.cluster.parameter_servers.actors import Actors
-from graphc.cluster.parameter_servers.halves import (
-    bytes_of,
-    options_of_halves,
-    send,
-    state_as_feeds,
-)
 from graphc.cluster.parameter_servers.rows import pull_rows, push_rows
 from graphc.cluster.parameter_servers.splitting import Assignment, ShardHalf, marks_apart
 from graphc.cluster.parameter_servers.worker import Task
+from graphc.cluster.remote_programs import (
+    bytes_of,
+    remote_options,
+    send,
+    state_as_feeds,
+)
 from graphc.config import CompileOptions
 from graphc.devices.step_halves import Halves, step_halves
 from graphc.errors import StateError
@@ -78,7 +78,7 @@ class Pool:
         self, strategy: Any, graph: Graph, options: CompileOptions, state: LiveState
     ) -> None:
         self._strategy, self._graph, self._options = strategy, graph, options
-        self._half_options = options_of_halves(options)
+        self._half_options = remote_options(options)
         self._state = state
         self._actors: Actors | None = None
         self._assignment: Assignment | None = None

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc.cluster.parameter_servers.halves import Half, Sent
 from graphc.cluster.parameter_servers.journal import Array, Journal, Record
 from graphc.cluster.parameter_servers.rows import Lookup, look_up
+from graphc.cluster.remote_programs import RemoteProgram, Sent
 from graphc.config import CompileOptions
 from graphc.errors import GraphcError
 
@@ -35,7 +35,7 @@ class Shard:
         self._journal = Journal(Path(folder))
         self._options = options
         self._checkpoint_every = checkpoint_every
-        self._halves: dict[int, Half] = {}
+        self._halves: dict[int, RemoteProgram] = {}
         self._state: dict[str, Any] = {}
         self._run = -1
         self._applied: dict[int, int] = {}  # worker -> the number of its last update
@@ -104,7 +104,8 @@ class Shard:
     def _apply(self, worker: int, number: int, key: int, values: Sequence[Array]) -> list[Array]:
         half = self._halves.get(key)
         if half is None:
-            half = self._halves[key] = Half(Sent(key, self._journal.program(key), self._options))
+            sent = Sent(key, self._journal.program(key), self._options)
+            half = self._halves[key] = RemoteProgram(sent)
         answer = half(values, self._state)
         self._applied[worker], self._answers[worker] = number, answer
         self._updates += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from graphc.cluster.parameter_servers.actors import ray
+from graphc.cluster.on_ray import ray
 from graphc.cluster.parameter_servers.pool import Pool
 from graphc.config import CompileOptions
 from graphc.devices.remote_workers import RemoteWorkers
@@ -86,7 +86,7 @@ class ParameterServers(RemoteWorkers):
         Raises:
             MissingExtraError: it is not.
         """
-        ray()
+        ray("ParameterServers")
 
     def open(self, graph: Graph, options: CompileOptions, state: LiveState) -> Pool:
         """The workers of a session; see `RemoteWorkers.open`."""

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from graphc.cluster.parameter_servers.halves import Halves, Sent
 from graphc.cluster.parameter_servers.rows import Lookup
+from graphc.cluster.remote_programs import RemotePrograms, Sent
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -58,7 +58,7 @@ class Worker:
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
-        self._halves = Halves()
+        self._halves = RemotePrograms()
 
     def compute(self, task: Task, feeds: Sequence[Array]) -> list[list[Array]]:
         """The fetched values, and for each server the values to send to it.

@@ -71,6 +71,7 @@ class LiveState(Uncopied):
         broken: why the state is lost, or None.
         closed: whether `close` was called.
         shared: whether other code holds the buffers too, so that none may be overwritten.
+        writes: how often values were set by name.
     """
 
     instead = "send session.values()"
@@ -83,6 +84,7 @@ class LiveState(Uncopied):
         self.broken: str | None = None
         self.closed = False
         self.shared = False
+        self.writes = 0
         self._graph = graph
         self._homes: dict[Buffer, jax.sharding.Sharding] = {}
         # Whether a step may have consumed the state without storing the new one. It is set before
@@ -305,6 +307,7 @@ class LiveState(Uncopied):
             for name, array in checked.items():
                 by_buffer.setdefault(self._slot(name)[1].buffer, {})[name] = array
             self._uncertain = True
+            self.writes += 1
             uninterrupted(self._write, by_buffer, copy)
             self._uncertain = False
 

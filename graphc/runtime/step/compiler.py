@@ -14,6 +14,7 @@ from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.machine import Machine
 from graphc.devices.mesh import Mesh, Strategy
 from graphc.devices.pipelining import PipelineParallel
+from graphc.devices.remote_session import RemoteSession
 from graphc.devices.remote_workers import RemoteWorkers
 from graphc.devices.strategy import DataParallel
 from graphc.errors import AttributeValueError, FeedError, GraphError
@@ -186,9 +187,9 @@ def checked_options(options: CompileOptions | None) -> CompileOptions:
 
 def check_strategy(strategy: object) -> None:
     """Raises `AttributeValueError` for what is not a strategy, such as a number or a class."""
-    if strategy is None or isinstance(
-        strategy, DataParallel | AsyncDataParallel | RemoteWorkers | Mesh | PipelineParallel
-    ):
+    of_steps = DataParallel | Mesh | PipelineParallel
+    of_sessions = AsyncDataParallel | RemoteWorkers | RemoteSession
+    if strategy is None or isinstance(strategy, of_steps | of_sessions):
         return
     given = strategy.__name__ if isinstance(strategy, type) else type(strategy).__name__
     raise AttributeValueError(
@@ -215,11 +216,11 @@ def checked_machine(machine: Machine | str | None, function: str) -> Machine | N
 
 def refuse_workers(strategy: object, function: str) -> None:
     """Raises `AttributeValueError` for a strategy that does not apply to single steps."""
-    if isinstance(strategy, AsyncDataParallel | RemoteWorkers):
+    if isinstance(strategy, AsyncDataParallel | RemoteWorkers | RemoteSession):
         raise AttributeValueError(
-            f"{function}: {type(strategy).__name__} is for sessions, "
-            "and a single step has no workers",
-            hint="gc.Session(graph, strategy=...).run_workers(fetches, batches)",
+            f"{function}: {type(strategy).__name__} is for sessions, and a single step has no "
+            "workers or tasks",
+            hint="gc.Session(graph, strategy=...)",
         )
 
 

@@ -27,7 +27,7 @@ from tests.near import assert_near
 @pytest.fixture(autouse=True)
 def local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "Actors", LocalActors)
-    monkeypatch.setattr(strategy, "ray", lambda: None)
+    monkeypatch.setattr(strategy, "ray", lambda user: None)
 
 
 def model() -> gc.Graph:

@@ -14,33 +14,19 @@ import numpy as np
 import pytest
 
 import graphc as gc
+from tests.cluster.on_ray import MARKS, started
 from tests.cluster.parameter_servers.test_local import FETCHES, batches, model
 from tests.near import assert_near
 
-ray = pytest.importorskip("ray")
+pytest.importorskip("ray")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("ray"),
-    # Ray forks, and leaves files open.
-    pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    paths = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
-    ray.init(
-        num_cpus=8,
-        include_dashboard=False,
-        log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"}},
-    )
-    yield
-    ray.shutdown()
+    with started():
+        yield
 
 
 def test_the_same_bits_as_one_at_a_time_in_this_process() -> None:

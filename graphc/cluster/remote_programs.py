@@ -1,4 +1,4 @@
-"""Halves of steps as bytes, and as compiled programs in the processes that run them."""
+"""RemotePrograms of steps as bytes, and as compiled programs in the processes that run them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from graphc.runtime.workers.step_parts import Part
 
 @dataclass(frozen=True)
 class Sent:
-    """A half on its way to another process.
+    """A program on its way to another process.
 
     Attributes:
-        key: names the half among those of a session.
+        key: names the program among those of a session.
         data: the program.
         options: how to compile it.
     """
@@ -38,7 +38,7 @@ class Sent:
 
 
 def send(key: int, program: Program, options: CompileOptions) -> Sent:
-    """A half as bytes.
+    """A program as bytes.
 
     Raises:
         SerialError: the program holds a Python function, or an operator that the user registered.
@@ -46,8 +46,8 @@ def send(key: int, program: Program, options: CompileOptions) -> Sent:
     return Sent(key, to_bytes(*dump_program(program)), options)
 
 
-def options_of_halves(options: CompileOptions) -> CompileOptions:
-    """The options of a session for halves: each variable has an array of its own."""
+def remote_options(options: CompileOptions) -> CompileOptions:
+    """The options of a session for such programs: each variable has an array of its own."""
     return replace(options, state_buffers="separate", max_in_flight=1)
 
 
@@ -57,11 +57,15 @@ def state_as_feeds(program: Program) -> Program:
     return program.replace(inputs=(*feeds, *(p._replace(kind="feed") for p in state)))
 
 
-class Half:
-    """A half that this process runs, on its first device. XLA's executable comes from the cache of
-    compiled programs if it is there."""
+class RemoteProgram:
+    """A program that this process runs on one device. XLA's executable comes from the cache of
+    compiled programs if it is there.
 
-    def __init__(self, sent: Sent) -> None:
+    Args:
+        device: by default, the first of this process.
+    """
+
+    def __init__(self, sent: Sent, device: jax.Device | None = None) -> None:
         program = load_program(*from_bytes(sent.data), CATALOGUE)
         self.names = tuple(port.name for port in program.ports("state"))
         self.assigned = tuple(port.name for port in program.new_state())
@@ -70,7 +74,8 @@ class Half:
         shapes: Any = [port.tensor.type.shape for port in program.ports("feed")]
         layout = StateLayout({}).with_variables(types)
         prepared = Prepared(program, {}, sent.options)
-        request = CompileRequest(prepared, shapes, sent.options, device=jax.local_devices()[0])
+        device = jax.local_devices()[0] if device is None else device
+        request = CompileRequest(prepared, shapes, sent.options, device=device)
         compilation = Compilation(request)
         made = make(compilation, CacheSlot(compilation, layout), layout)
         self._layout = made.layout
@@ -80,25 +85,29 @@ class Half:
         self, feeds: Sequence[Any], state: MutableMapping[str, Any]
     ) -> list[np.ndarray[Any, Any]]:
         """The fetched values on the host. New values of variables replace those in `state`."""
+        return [np.asarray(value) for value in self.on_device(feeds, state)]
+
+    def on_device(self, feeds: Sequence[Any], state: MutableMapping[str, Any]) -> list[Any]:
+        """The fetched values on the device, when they are complete; otherwise as a call."""
         buffers = [state.get(buffer.name) for buffer in self._layout.buffers]
         fetched = self._part(self._layout, buffers, list(feeds))
         for buffer, value in zip(self._layout.buffers, buffers, strict=True):
             if buffer.name in self.assigned:
                 state[buffer.name] = value
-        return [np.asarray(value) for value in fetched]
+        return fetched
 
 
-class Halves:
-    """The halves that a process has received, compiled when they are first used."""
+class RemotePrograms:
+    """The programs that a process has received, compiled when they are first used."""
 
     def __init__(self) -> None:
-        self._halves: dict[int, Half] = {}
+        self._programs: dict[int, RemoteProgram] = {}
 
-    def get(self, sent: Sent) -> Half:
-        """The half of this key."""
-        found = self._halves.get(sent.key)
+    def get(self, sent: Sent) -> RemoteProgram:
+        """The program of this key."""
+        found = self._programs.get(sent.key)
         if found is None:
-            found = self._halves[sent.key] = Half(sent)
+            found = self._programs[sent.key] = RemoteProgram(sent)
         return found
 
 
