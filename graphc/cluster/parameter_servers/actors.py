@@ -67,12 +67,30 @@ class Actors:
             package.init(num_cpus=workers + shards, include_dashboard=False, log_to_driver=False)
         again = {"max_restarts": -1, "max_task_retries": -1}
         server = package.remote(Shard).options(**{**again, **server_options})
-        worker = package.remote(RayWorker).options(**{**again, **worker_options})
+        self._worker = package.remote(RayWorker).options(**{**again, **worker_options})
         self._ray = package
         self.shards = [
             server.remote(f"{folder}/server-{i}", options, checkpoint_every) for i in range(shards)
         ]
-        self.workers = [worker.remote(*self.shards) for _ in range(workers)]
+        self.workers: dict[int, Any] = {}
+        self.have(workers)
+
+    def have(self, count: int) -> None:
+        """Numbers the workers from 0, and starts or ends some, so that there are `count`."""
+        kept = list(self.workers.values())
+        for actor in kept[count:]:
+            self._ray.kill(actor)
+        self.workers = dict(enumerate(kept[:count]))
+        for number in range(len(self.workers), count):
+            self.start(number)
+
+    def start(self, number: int) -> None:
+        """Starts the process of a worker."""
+        self.workers[number] = self._worker.remote(*self.shards)
+
+    def end(self, number: int) -> None:
+        """Ends the process of a worker."""
+        self._ray.kill(self.workers.pop(number))
 
     def get(self, refs: Any) -> Any:
         """The values of calls.
@@ -126,10 +144,11 @@ class Actors:
     def processes(self) -> dict[str, int]:
         """The processes: "server 0", "worker 0" and so on, with their numbers."""
         servers = self.get([shard.counts.remote() for shard in self.shards])
-        workers = self.get([worker.process.remote() for worker in self.workers])
+        actors = dict(self.workers)
+        workers = self.get([worker.process.remote() for worker in actors.values()])
         return {
             **{f"server {i}": counts["process"] for i, counts in enumerate(servers)},
-            **{f"worker {i}": number for i, number in enumerate(workers)},
+            **{f"worker {i}": number for i, number in zip(actors, workers, strict=True)},
         }
 
     def counts(self) -> list[dict[str, int]]:
@@ -139,5 +158,5 @@ class Actors:
 
     def close(self) -> None:
         """Ends the processes."""
-        for actor in (*self.workers, *self.shards):
+        for actor in (*self.workers.values(), *self.shards):
             self._ray.kill(actor)

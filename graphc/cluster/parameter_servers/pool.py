@@ -24,7 +24,7 @@ from graphc.cluster.remote_programs import (
 )
 from graphc.config import CompileOptions
 from graphc.devices.step_halves import Halves, step_halves
-from graphc.errors import StateError
+from graphc.errors import AttributeValueError, StateError
 from graphc.ir.graph import Graph
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.source import current_source
@@ -85,6 +85,7 @@ class Pool:
         self._plans: dict[Any, Plan] = {}
         self._steps: dict[tuple[int, ProgramKey], RemoteStep] = {}
         self._lock = Lock()
+        self._workers: int = strategy.workers
         self._runs = 0
         self._began = False  # whether the servers have the values of the current run
         self._folder = ""
@@ -109,15 +110,27 @@ class Pool:
                 hint="wait until the first call has returned, or open another session",
             )
         FetchNest(self._graph, fetches)  # raises now if a value cannot be fetched
-        source = WorkerBatches(batches, self._strategy.workers)
-        self.actors()  # here, because Ray's processes end with the thread that starts them
-        run = RemoteRun(self, self._state, self._strategy, fetches, source, on_step, keep)
+        source = WorkerBatches(batches, self._workers)
+        # Here, because Ray's processes end with the thread that starts them.
+        self.actors().have(self._workers)
+        bound, count = self._strategy.staleness, self._workers
+        run = RemoteRun(self, self._state, count, bound, fetches, source, on_step, keep)
         self._run = run
         try:
             run.carry_out()
         finally:
             self._collect()
         return run.result()
+
+    can_resize = True
+
+    def resize(self, count: int) -> None:
+        """See `Session.resize_workers`."""
+        with self._lock:
+            run = self._run
+            if run is not None and run.is_going():
+                run.resize(count)
+            self._workers = count
 
     def step_for(self, fetches: Any, feeds: Any) -> tuple[Plan, RemoteStep, list[Any]]:
         """The plan of a step, the step for feeds of these shapes, and the values of the feeds."""
@@ -172,7 +185,7 @@ class Pool:
             strategy = self._strategy
             self._folder = tempfile.mkdtemp(prefix="graphc-servers-", dir=strategy.folder)
             self._actors = Actors(
-                strategy.workers,
+                self._workers,
                 strategy.shards,
                 strategy.worker_options,
                 strategy.server_options,
@@ -242,16 +255,37 @@ class RemoteRun(WorkerThreads):
         self,
         pool: Pool,
         state: LiveState,
-        strategy: Any,
+        workers: int,
+        bound: int | None,
         fetches: Any,
         source: WorkerBatches,
         on_step: Callable[[WorkerStep], object] | None,
         keep: bool,
     ) -> None:
-        names = [f"a process of worker {i}" for i in range(strategy.workers)]
-        super().__init__(names, state, strategy.staleness, on_step, keep)
+        names = [f"a process of worker {i}" for i in range(workers)]
+        super().__init__(names, state, bound, on_step, keep)
         self._pool, self._fetches, self._source = pool, fetches, source
         pool.begin()
+
+    def resize(self, count: int) -> None:
+        """Lets workers join or leave, so that there are `count`."""
+        if not self._source.is_shared:
+            raise AttributeValueError(
+                "resize_workers: each worker of this run has an iterable of batches of its own",
+                source=current_source(),
+                hint="pass one iterable that the workers share",
+            )
+        active = self.active
+        for worker in active[count:]:
+            self.leave(worker)
+        for _ in range(count - len(active)):
+            self._pool.actors().start(self.count)
+            self.join(f"a process of worker {self.count}")
+
+    def _work(self, worker: int) -> None:
+        super()._work(worker)
+        if worker in self._leaving:
+            self._pool.actors().end(worker)
 
     def _step(self, worker: int) -> bool:
         admission = self._admission

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from threading import Lock
 from typing import Any
@@ -27,12 +27,14 @@ class WorkerBatches:
 
     def __init__(self, batches: Any, workers: int) -> None:
         rows = _rows(batches, workers)
-        if rows is None:
-            shared = (iter(batches), Lock())
-            self._rows: list[tuple[Iterator[Any], Lock]] = [shared] * workers
-        else:
-            self._rows = [(iter(row), Lock()) for row in rows]
+        self._shared = (iter(batches), Lock()) if rows is None else None
+        self._rows = [(iter(row), Lock()) for row in rows or ()]
         self._tickets = count()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the workers share one iterable, so that more workers may join."""
+        return self._shared is not None
 
     def take(self, worker: int, stopping: Callable[[], bool]) -> tuple[int, Batch] | None:
         """The next batch for a worker and its ticket; None at the end. Passes on what `next`
@@ -43,7 +45,7 @@ class WorkerBatches:
         Raises:
             FeedError: the batch is not a mapping.
         """
-        batches, lock = self._rows[worker]
+        batches, lock = self._shared or self._rows[worker]
         with lock:
             if stopping():
                 return None

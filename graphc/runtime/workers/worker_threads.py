@@ -78,11 +78,10 @@ class WorkerThreads(ABC):
         on_step: Callable[[WorkerStep], object] | None,
         keep: bool,
     ) -> None:
-        self._names = workers
+        self._names: list[str] = []
         self._on_step = on_step
         self._admission = Admission(bound)
-        count = len(workers)
-        self._steps = [0] * count
+        self._steps: list[int] = []
         self._staleness: Counter[int] = Counter()
         self._last: Any = None
         self._values: list[Any] | None = [] if keep else None
@@ -91,22 +90,53 @@ class WorkerThreads(ABC):
         # Random draws are derived from these. They differ in each call, because updates advance
         # them.
         self._root = [_held(state, name) for name in (RNG_KEY, RNG_COUNTER)]
-        self._keys: list[Any] = [None] * count
-        settings = own_settings()
-        self._ended = [Event() for _ in range(count)]
-        self._threads = [
-            Thread(
-                target=under,
-                args=(settings, partial(self._work, worker)),
-                name=f"graphc-worker-{worker}",
-                daemon=True,  # one that waits forever for a batch must not keep the process
-            )
-            for worker in range(count)
-        ]
+        self._keys: list[Any] = []
+        self._settings = own_settings()
+        self._ended: list[Event] = []
+        self._threads: list[Thread] = []
+        self._leaving: set[int] = set()
+        for name in workers:
+            self._add(name)
+
+    def _add(self, name: str) -> Thread:
+        worker = len(self._threads)
+        self._names.append(name)
+        self._steps.append(0)
+        self._keys.append(None)
+        self._ended.append(Event())
+        thread = Thread(
+            target=under,
+            args=(self._settings, partial(self._work, worker)),
+            name=f"graphc-worker-{worker}",
+            daemon=True,  # one that waits forever for a batch must not keep the process
+        )
+        self._threads.append(thread)
+        return thread
+
+    def join(self, name: str) -> None:
+        """Adds a worker to a run that is going. It has the next number."""
+        with self._lock:
+            thread = self._add(name)
+            uninterrupted(thread.start)
+
+    def leave(self, worker: int) -> None:
+        """Lets a worker end after its current step."""
+        self._leaving.add(worker)
+
+    @property
+    def active(self) -> list[int]:
+        """The numbers of the workers that have not ended and do not leave."""
+        rows = enumerate(self._ended)
+        return [i for i, ended in rows if i not in self._leaving and not ended.is_set()]
+
+    @property
+    def count(self) -> int:
+        """The number of workers that there have been."""
+        return len(self._threads)
 
     def is_going(self) -> bool:
         """Whether a worker was started and has not ended."""
-        rows = zip(self._threads, self._ended, strict=True)
+        rows = zip(self._threads, self._ended, strict=False)  # one may be about to join
         return any(thread.ident is not None and not ended.is_set() for thread, ended in rows)
 
     def carry_out(self) -> None:
@@ -146,7 +176,7 @@ class WorkerThreads(ABC):
         as ended when Ctrl-C interrupts it (Python 3.11 and 3.12). The wait has short intervals,
         because a signal that the system delivers to another thread is only handled between them."""
         while self.is_going():
-            for thread, ended in zip(self._threads, self._ended, strict=True):
+            for thread, ended in zip(self._threads, self._ended, strict=False):
                 if thread.ident is not None:
                     ended.wait(0.1)
 
@@ -162,13 +192,16 @@ class WorkerThreads(ABC):
     def _work(self, worker: int) -> None:
         """Runs the steps of a worker until there are no more batches."""
         try:
-            while not self._admission.stopping and self._step(worker):
+            while self._continues(worker) and self._step(worker):
                 pass
         except BaseException as error:  # the caller's thread raises it
             self._fail(worker, error)
         finally:
             self._admission.leave(worker)
             self._ended[worker].set()
+
+    def _continues(self, worker: int) -> bool:
+        return not self._admission.stopping and worker not in self._leaving
 
     def _fail(self, worker: int, error: BaseException) -> None:
         with self._lock:

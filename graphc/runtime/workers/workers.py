@@ -75,6 +75,12 @@ class Workers:
                 self._run = None  # frees what it refers to
         return run.result()
 
+    can_resize = False
+
+    def resize(self, count: int) -> None:
+        """Never called: each worker has a device of its own."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Nothing: the threads end with each run."""
 
@@ -140,3 +146,31 @@ class HasWorkers:
             )
         self._live()
         return self._workers.run(fetches, batches, on_step, keep)
+
+    def resize_workers(self, count: int) -> None:
+        """Changes the number of workers of a `gc.cluster.ParameterServers` session, also while they
+        run: call it in `on_step`, or in another thread.
+
+        Workers that join take their batches from the shared iterable. Workers that leave finish
+        their current step. No update is lost.
+
+        Args:
+            count: how many workers there are from now on.
+
+        Raises:
+            AttributeValueError: the session has another strategy, `count` is not a positive int, or
+                each worker of the current run has an iterable of its own.
+        """
+        if self._workers is None or not self._workers.can_resize:
+            raise AttributeValueError(
+                "resize_workers: the number of workers of this session cannot change",
+                source=current_source(),
+                hint="gc.Session(graph, strategy=gc.cluster.ParameterServers(2))",
+            )
+        if type(count) is not int or count < 1:
+            raise AttributeValueError(
+                f"resize_workers: the number of workers must be an int of 1 or more, got {count!r}",
+                source=current_source(),
+                hint="session.resize_workers(4)",
+            )
+        self._workers.resize(count)

@@ -23,11 +23,20 @@ class LocalActors:
             (os.path.join(folder, f"server-{i}"), options, checkpoint_every) for i in range(shards)
         ]
         self.shards = [Shard(*arguments) for arguments in self._arguments]
-        self.workers = [Worker(self) for _ in range(workers)]
+        self.workers = {i: Worker(self) for i in range(workers)}
         self._lock = Lock()  # an actor answers one call at a time
         self.closed = False
         self.rows = 0  # that were looked up
         self.pushed = 0  # bytes
+
+    def have(self, count: int) -> None:
+        self.workers = {i: self.workers.get(i) or Worker(self) for i in range(count)}
+
+    def start(self, number: int) -> None:
+        self.workers[number] = Worker(self)
+
+    def end(self, number: int) -> None:
+        del self.workers[number]
 
     def restart(self, number: int) -> None:
         with self._lock:

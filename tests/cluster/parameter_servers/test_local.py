@@ -20,6 +20,7 @@ from graphc.errors import (
     NumericsError,
     StateError,
 )
+from graphc.runtime.workers.worker_threads import WorkerStep
 from tests.cluster.parameter_servers.local_actors import LocalActors
 from tests.near import assert_near
 
@@ -280,3 +281,39 @@ def test_an_altered_checkpoint_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(CheckpointCorruptError, match="truncated or altered"):
         Journal(tmp_path).read()
+
+
+def test_workers_join_and_leave_while_they_run() -> None:
+    session = gc.Session(model(), strategy=gc.cluster.ParameterServers(1, staleness=4, shards=2))
+    seen: list[set[int]] = [set(), set(), set()]
+
+    def on_step(step: WorkerStep) -> None:
+        seen[min(step.update // 40, 2)].add(step.worker)
+        if step.update == 39:
+            session.resize_workers(3)
+        if step.update == 79:
+            session.resize_workers(1)
+
+    run = session.run_workers(FETCHES, batches(160), on_step=on_step)
+    assert run.updates == sum(run.steps) == 160 == session.get("count")
+    assert len(run.steps) == 3 and seen[0] == {0}
+    assert seen[1] > {0} or len(seen[1]) > 1  # others have joined
+    actors = session._workers._actors
+    assert len(actors.workers) == 1  # the processes of those that left have ended
+    more = session.run_workers(FETCHES, batches(5))
+    assert more.steps == (5,)
+    session.resize_workers(2)
+    assert len(session.run_workers(FETCHES, batches(5)).steps) == 2
+
+
+def test_the_number_of_workers_that_cannot_change() -> None:
+    session = gc.Session(model(), strategy=gc.cluster.ParameterServers(2))
+    with pytest.raises(AttributeValueError, match="1 or more, got 0"):
+        session.resize_workers(0)
+    with pytest.raises(AttributeValueError, match="an iterable of batches of its own"):
+        session.run_workers(
+            FETCHES, [batches(3), batches(3)], on_step=lambda step: session.resize_workers(3)
+        )
+    for other in (None, gc.devices.AsyncDataParallel(1)):
+        with pytest.raises(AttributeValueError, match="cannot change"):
+            gc.Session(model(), strategy=other).resize_workers(2)

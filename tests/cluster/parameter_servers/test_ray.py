@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import graphc as gc
+from graphc.runtime.workers.worker_threads import WorkerStep
 from tests.cluster.on_ray import MARKS, started
 from tests.cluster.parameter_servers.test_local import FETCHES, batches, model
 from tests.near import assert_near
@@ -101,3 +102,29 @@ def test_an_error_of_a_worker_arrives_with_its_type() -> None:
         with pytest.raises(gc.errors.NumericsError, match="infinity"):
             session.run_workers(FETCHES, feeds)
         assert session.get("count") == 2
+
+
+def test_workers_join_and_leave() -> None:
+    """Batches come until two workers that joined have made steps, and then left."""
+    with gc.Session(model(), strategy=gc.cluster.ParameterServers(1, staleness=3)) as session:
+        steps: dict[int, int] = {}
+
+        def on_step(step: WorkerStep) -> None:
+            steps[step.worker] = step.step + 1
+            if step.update == 5:
+                session.resize_workers(3)
+            if min(steps.values()) == 5 and len(steps) == 3 and not left:
+                session.resize_workers(1)
+                left.append(step.update)
+
+        def until_left() -> Iterator[dict[str, np.ndarray]]:
+            for feed in batches(100_000):
+                yield feed
+                if left and sum(steps.values()) > left[0] + 20:
+                    return
+
+        left: list[int] = []
+        run = session.run_workers(FETCHES, until_left(), on_step=on_step)
+        assert len(run.steps) == 3 and min(run.steps) >= 5
+        assert run.updates == sum(run.steps) == session.get("count")
+        assert len(session._workers._actors.workers) == 1
