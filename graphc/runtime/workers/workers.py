@@ -160,6 +160,12 @@ class HasWorkers:
         Raises:
             AttributeValueError: the session has another strategy, `count` is not a positive int, or
                 each worker of the current run has an iterable of its own.
+
+        Examples:
+            >>> gc.Session(graph).resize_workers(2)
+            Traceback (most recent call last):
+                ...
+            graphc.errors.AttributeValueError: resize_workers: the number of workers of this...
         """
         if self._workers is None or not self._workers.can_resize:
             raise AttributeValueError(
