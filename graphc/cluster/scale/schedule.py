@@ -132,11 +132,12 @@ def predict(work: Workload, hardware: Hardware, split: Split, rows: float) -> Pr
 
 
 def memory_of(work: Workload, split: Split, rows: float) -> float:
-    """The bytes that each device needs for a batch of `rows` rows in all. A pipeline keeps the
-    activations of all its micro-batches (GPipe); one stage keeps those of one at a time."""
+    """The bytes that each device needs for a batch of `rows` rows in all. The first stage of a
+    pipeline keeps the activations of as many micro-batches as there are stages
+    (`gc.devices.PipelineParallel`)."""
     parts = split.tensor * split.pipeline
     replica = rows / split.data
-    kept = replica / split.micro_batches if split.pipeline == 1 else replica
+    kept = replica * min(split.pipeline, split.micro_batches) / split.micro_batches
     pieces = {"nothing": (1, 1), "optimizer": (1, split.data), "parameters": (split.data,) * 2}
     of_parameters, of_slots = pieces[split.sharded]
     held = work.parameters / of_parameters + work.slots / of_slots
