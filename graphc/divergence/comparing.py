@@ -71,7 +71,8 @@ def compare(
         feeds: values by tensor or name.
         fetches: what is run; by default the outputs of an imported model. The values in between are
             compared.
-        run: how `a` is run, if not with the options of the session, or default options.
+        run: how `a` is run, if not with the options of the session, or default options. The graph
+            of an imported model is compared with a mapping without the pass move-transposes.
         find_pass: whether to find the pass that made a fault, which repeats the comparison a few
             times.
 
@@ -109,6 +110,9 @@ def compare(
     source = a if isinstance(a, (Graph, Session)) else model.graph
     definition = defined(source, fetches, feeds)
     options = a.options if isinstance(a, Session) else CompileOptions()
+    if not isinstance(a, (Graph, Session)) and isinstance(b, Mapping):
+        # The values of another framework are in its own order of axes.
+        options = replace(options, without_passes=("move-transposes",))
     runs = [_resolved(run, Run(options)), _resolved(b, Run())]
     return _compared(definition, runs, find_pass)
 

@@ -8,27 +8,35 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphc.errors import MissingExtraError, ModelImportError
 from graphc.importers.core.model_graph import ModelGraph
 from graphc.importers.files import ONNX, format_of
+from graphc.importers.torch.recording import recorded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.source import current_source
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.nn import Module
 
 Array = np.ndarray[Any, Any]
 
 
 def original_values(
-    path: str | os.PathLike[str], model: ModelGraph, inputs: Mapping[str, Array]
+    original: str | os.PathLike[str] | Module | ExportedProgram,
+    model: ModelGraph,
+    inputs: Mapping[str, Array],
 ) -> dict[str, Array]:
-    """The values of a model file in its own framework, by the names of tensors of `model`, for
-    `gc.compare(model, values, inputs)`. ONNX files are run by onnxruntime, without optimisation.
+    """The values of a model in its own framework, by the names of tensors of `model`, for
+    `gc.compare(model, values, inputs)`. ONNX files are run by onnxruntime, without optimisation;
+    modules by PyTorch, in evaluation mode.
 
     Args:
-        path: the file.
+        original: an ONNX file, or what `gc.from_torch` has imported.
         model: the graph of the imported model.
         inputs: by the names of the model's inputs.
 
@@ -50,9 +58,12 @@ def original_values(
         True
         >>> folder.cleanup()
     """
+    if not isinstance(original, (str, os.PathLike)):
+        return recorded(original, model, inputs)
+    path = original
     if format_of(path) != ONNX:
         raise ModelImportError(
-            "original_values: values are recorded for ONNX files only",
+            "original_values: values are recorded for ONNX files and modules of PyTorch only",
             source=current_source(),
             hint="pass a dict of values by the names of nodes to gc.compare",
         )

@@ -89,12 +89,7 @@ class _Writer(Builder):
     def _write_reordered(self, node: Node, form: Reordered) -> None:
         pairs = zip(node.inputs, form.operands, strict=True)
         inputs = tuple([self._in_order(tensor, order) for tensor, order in pairs])
-        outputs = tuple(
-            tensor
-            if is_identity(order)
-            else Tensor(reordered_type(tensor.type, order), tensor.name)
-            for tensor, order in zip(node.outputs, form.results, strict=True)
-        )
+        outputs = tuple(map(_stored, node.outputs, form.results))
         self.append(node.replace(inputs=inputs, outputs=outputs, attrs=form.attrs))
         for tensor, stored in zip(node.outputs, outputs, strict=True):
             self._stored[tensor] = stored
@@ -122,10 +117,13 @@ class _Writer(Builder):
 
 
 def _stored(tensor: Tensor, order: Order) -> Tensor:
-    """A new tensor for `tensor` in an order; `tensor` itself if its axes stay where they are."""
+    """A new tensor for `tensor` in an order; `tensor` itself if its axes stay where they are.
+
+    It has another name, because values of one name are compared with each other (`gc.compare`).
+    """
     if is_identity(order):
         return tensor
-    return Tensor(reordered_type(tensor.type, order), tensor.name)
+    return Tensor(reordered_type(tensor.type, order), f"{tensor.name}/reordered")
 
 
 def _transposed(tensor: Tensor, order: Order) -> Tensor:

@@ -213,3 +213,15 @@ def test_the_picture_and_the_report(tmp_path) -> None:  # type: ignore[no-untype
     pytest.importorskip("matplotlib")
     found.plot(str(tmp_path / "growth.png"))
     assert (tmp_path / "growth.png").stat().st_size > 5000
+
+
+def test_a_value_that_a_pass_stores_in_another_order_is_not_compared() -> None:
+    """All axes have one size, so the shapes are equal."""
+    graph = gc.Graph()
+    with graph:
+        x = gc.placeholder((4, 4, 4, 4), name="x")
+        first = gc.transpose(x, (0, 3, 1, 2))
+        y = gc.transpose(gc.exp(gc.tanh(first, name="t"), name="e"), (0, 2, 3, 1), name="y")
+    feeds = {x: np.random.default_rng(0).normal(size=(4, 4, 4, 4)).astype("float32")}
+    found = gc.compare(graph, None, feeds, fetches=y)
+    assert found.ok, found.text()

@@ -72,5 +72,5 @@ def test_the_command(path: Path, monkeypatch, capsys) -> None:  # type: ignore[n
 def test_other_formats_are_refused(path: Path) -> None:
     made = gc.from_onnx(path).to_graph()
     path.with_suffix(".mlir").write_text("module {}")
-    with pytest.raises(ModelImportError, match="ONNX files only"):
+    with pytest.raises(ModelImportError, match="ONNX files and modules"):
         gc.original_values(path.with_suffix(".mlir"), made, {"x": X})

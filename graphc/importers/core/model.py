@@ -11,7 +11,7 @@ from graphc.build.placeholders import placeholder
 from graphc.build.specs import TensorSpec
 from graphc.build.variable_definition import variable
 from graphc.errors import ArgumentError, DTypeError, ShapeError, UnknownNameError, nearest
-from graphc.importers.core.model_graph import ModelGraph
+from graphc.importers.core.model_graph import ORIGINS, ModelGraph
 from graphc.importers.core.weights import Array, Weight, variable_name
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
@@ -219,6 +219,7 @@ class ImportedModel(Layer):
             outputs=dict(zip(self._source.outputs, results, strict=True)),
             updates=tuple(graph.collection(UPDATES)),
             variables=dict(model._own),
+            origins=dict(graph.collection(ORIGINS)),
         )
 
     def __str__(self) -> str:

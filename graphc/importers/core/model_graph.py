@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from graphc.artifacts.signature import Signature
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.variable import Variable
+
+ORIGINS = "imported_values"
+"""The collection of a graph with (name of a value in the framework, its tensor)."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class ModelGraph:
         outputs: the results by the model's names.
         updates: the assignments that the model makes in training, such as those of moving averages.
         variables: the variables by the names that the model's framework gives them.
+        origins: tensors by the names that values have in the framework, if they were recorded.
 
     Examples:
         >>> x = gc.placeholder((2,), name="x")
@@ -37,6 +41,7 @@ class ModelGraph:
     outputs: Mapping[str, Tensor]
     updates: tuple[Node | Tensor, ...]
     variables: Mapping[str, Variable]
+    origins: Mapping[str, Tensor] = field(default_factory=dict)
 
     def signature(self, *, freeze: bool = False) -> Signature:
         """The signature of the model, for `gc.save`. Names that Python cannot use as arguments are

@@ -10,6 +10,7 @@ from graphc.build.specs import TensorSpec
 from graphc.build.variable_definition import variable
 from graphc.errors import ModelImportError
 from graphc.importers.core.model import ImportedModel, ModelSource
+from graphc.importers.core.model_graph import ORIGINS
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, variable_name, with_trainable
 from graphc.importers.torch.call import Call, Refused
@@ -152,6 +153,9 @@ class Plan:
         importer = Importer(self._source.name)
         results = importer.run(self._module, values)
         refuse_all("from_torch", importer.refusals, _HINT)
+        origins: Any = importer.made.items()
+        for item in origins:
+            current_graph().add_to_collection(ORIGINS, item)
         specs = self._source.program.graph_signature.output_specs
         names = [getattr(spec.arg, "name", "") for spec in specs]
         found: list[Tensor] = []

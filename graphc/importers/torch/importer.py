@@ -20,6 +20,7 @@ from graphc.ir.source import Source
 from graphc.ops import cast, constant
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_IN_TORCH = re.compile(r"-packages[/\\]torch[/\\]|^torch[/\\]")  # of any machine
 
 
 class _Unknown:
@@ -32,7 +33,7 @@ UNKNOWN = _Unknown()
 def line_of(node: Any) -> Source | None:
     """The line of the model's source that made a node."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [f for f in frames if "/torch/" not in f[0] and not f[0].startswith("torch/")]
+    own = [frame for frame in frames if not _IN_TORCH.search(frame[0])]
     for file, line in reversed(own or frames):
         return Source(file, int(line))
     return None
@@ -46,11 +47,13 @@ class Importer:
 
     Attributes:
         refusals: what could not be imported.
+        made: the tensors by the names of the nodes of the program, without those in bodies.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.refusals: list[Refusal] = []
+        self.made: dict[str, Tensor] = {}
 
     def run(self, module: Any, values: Sequence[Any]) -> list[Any]:
         """Adds the nodes of a graph module; returns its results.
@@ -69,6 +72,7 @@ class Importer:
                 with at_source(line_of(node)):
                     env[node] = self._result(node, env)
             elif node.op == "output":
+                self.made = {n.name: v for n, v in env.items() if isinstance(v, Tensor)}
                 return [_filled(arg, env) for arg in node.args[0]]
         return []
 
