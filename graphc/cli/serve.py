@@ -6,7 +6,7 @@ import argparse
 import os
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -129,19 +129,24 @@ def _models(options: argparse.Namespace) -> tuple[ModelConfig, ...]:
     if not path.exists():
         raise GraphcError(f"there is no file or folder {options.model!r}", hint="check the path")
     name = options.model_name or (path.stem if path.is_file() else path.resolve().name)
-    return (ModelConfig(name, _artifact(options.model)),)
+    return (ModelConfig(name, _artifact(options.model, dict(options.size))),)
 
 
-def _artifact(path: str) -> str:
+def _artifact(path: str, sizes: Mapping[str, int]) -> str:
     """The artifact of a model: the file itself, or that of an imported model."""
     from graphc.importers.files import is_model_file
 
     if not is_model_file(path):
+        if sizes:
+            raise AttributeValueError(
+                f"--size is for model files of other frameworks; {path!r} is none",
+                hint="an artifact has its own signatures",
+            )
         return path
     from graphc.importers.artifacts import cached_artifact  # it imports what traces and saves
 
     print(f"reading {path}", file=sys.stderr, flush=True)
-    return str(cached_artifact(path))
+    return str(cached_artifact(path, sizes))
 
 
 def _batching(options: argparse.Namespace) -> BatchingConfig | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from graphc.cli.shared_arguments import number, positive
+from graphc.cli.shared_arguments import add_size, number, positive
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,9 +27,10 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="a file that gc.save wrote, or a folder with one folder for each version; its name is "
-        "that of the file or folder",
+        help="a file that gc.save wrote, a model file of another framework, or a folder with one "
+        "folder for each version; its name is that of the file or folder",
     )
+    add_size(group)
     group.add_argument("--model_name", metavar="NAME", help="the name in requests")
     group.add_argument(
         "--model_base_path", metavar="FOLDER", help="the folder of the versions; name: default"

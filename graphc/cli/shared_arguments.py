@@ -89,7 +89,7 @@ def add_platforms(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_size(parser: argparse.ArgumentParser) -> None:
+def add_size(parser: argparse._ActionsContainer) -> None:
     """`--size` of imported models."""
     parser.add_argument(
         "--size",

@@ -105,6 +105,23 @@ def test_a_served_model_is_imported_once(folder, capsys) -> None:  # type: ignor
     assert cached_artifact("model.mlir") != Path(model.base_path)
 
 
+def test_named_sizes_of_a_served_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphc.cli.arguments import parse
+    from graphc.cli.serve import config_of
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    x = jax.ShapeDtypeStruct(jax.export.symbolic_shape("batch, 4"), np.float32)
+    exported = jax.export.export(jax.jit(jnp.tanh))(x)
+    (tmp_path / "model.stablehlo").write_bytes(exported.serialize())
+    (model,) = config_of(parse(["serve", "model.stablehlo", "--size", "batch=3"])).models
+    (value,) = gc.load(model.base_path).signatures["predict"].inputs.values()
+    assert value.shape == (3, 4)
+    (tmp_path / "own.gcx").touch()
+    with pytest.raises(AttributeValueError, match="--size is for model files"):
+        config_of(parse(["serve", "own.gcx", "--size", "batch=3"]))
+
+
 def test_what_is_served_is_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     weights = np.arange(20, dtype=np.float32).reshape(4, 5)
