@@ -36,7 +36,7 @@ class PipelineParallel:
         AttributeValueError: an argument has an invalid value.
 
     Examples:
-        >>> x = gc.placeholder((8, 4), name="x")
+        >>> x = gc.placeholder((None, 4), name="x")
         >>> with gc.device("/cpu:0"):
         ...     hidden = gc.nn.Dense(4, activation="tanh")(x)
         >>> with gc.device("/cpu:1"):

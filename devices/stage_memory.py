@@ -28,7 +28,7 @@ def kept_bytes(partition: Partition) -> dict[str, int]:
         >>> with gc.device("/cpu:1"):
         ...     y = gc.sqrt(x)
         >>> gc.devices.kept_bytes(gc.compile(graph, y, {"x": (2,)}).partition)
-        {'/device:CPU:0': 8, '/device:CPU:1': 16}
+        {'/device:CPU:0': 8, '/device:CPU:1': 8}
     """
     clusters = [partition.clusters[index] for index in dispatch_order(partition)]
     targets: dict[Tensor, list[str]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from graphc.devices.clustering import Key
 from graphc.ir.costs import bytes_of_type
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program, ancestors, is_pure
+from graphc.ir.program import Program, ancestors
 
 
 def recomputed(
@@ -16,8 +16,8 @@ def recomputed(
     """Gives each group copies of what an earlier group of its device and micro-batch would keep for
     it, if the operands of the copies are smaller (GPipe, Huang et al. 2019, section 2.3).
 
-    So a stage keeps its inputs from a forward pass to the backward pass. Values that need an
-    operator with effects are kept.
+    So a stage keeps its inputs from a forward pass to the backward pass. All nodes of a micro-batch
+    are pure: see `micro_batches`.
 
     Args:
         groups: in an order in which they can run, see `clustering.grouped`.
@@ -64,7 +64,7 @@ def _worth_copying(
     key = keys[group[0]]
     if key.micro_batch is None:
         return set()
-    earlier = [n for n, i in of.items() if i != number and keys[n] == key and is_pure(n)]
+    earlier = [n for n, i in of.items() if i != number and keys[n] == key]
     makers = {t: node for node in earlier for t in node.outputs}
     taken = {t for node in group for t in node.inputs}
     kept = taken & makers.keys()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ import pytest
 
 import graphc as gc
 from graphc.devices import PipelineParallel
+from graphc.devices.admission import Admission
 from graphc.devices.partition import Partition
 from graphc.devices.schedule import timeline
 from graphc.errors import AttributeValueError
@@ -178,6 +180,41 @@ def test_kept_bytes_are_those_of_theory() -> None:
     assert grown(PipelineParallel("gpipe"), 1) >= 6 / 8 * 3
     assert held * 3 <= grown(PipelineParallel(), 1) <= held * 4 + 3 / 8
     assert held <= grown(PipelineParallel(recompute=True), 1) <= held + 3 / 8
+
+
+def test_what_is_smaller_than_the_inputs_of_a_stage_is_kept() -> None:
+    """The backward pass of the second stage needs a mean and its tanh, not the wide input."""
+    kept, clusters = [], []
+    for recompute in (False, True):
+        graph = gc.Graph(seed=0)
+        with graph:
+            x = gc.placeholder((None, 512), "float64", name="x")
+            a, b = (gc.variable(np.ones((), "float64"), name=name) for name in "ab")
+            with gc.device("/cpu:0"):
+                wide = gc.cos(x)
+            with gc.device("/cpu:1"):
+                small = gc.tanh(gc.reduce_mean(wide, 1) * a)
+            with gc.device("/cpu:2"):
+                loss = gc.reduce_mean(gc.square(small * b))
+            train = gc.minimize(loss, optax.sgd(0.1), accumulate=8)
+        strategy = PipelineParallel(recompute=recompute)
+        found = gc.compile(graph, train, {x: (64, 512)}, strategy=strategy).partition
+        assert found is not None
+        kept.append(gc.devices.kept_bytes(found)["/device:CPU:1"])
+        clusters.append(Counter(c.device for c in found.clusters if c.micro_batch == 0))
+    assert clusters[0]["/device:CPU:1"] == 2  # forward and backward
+    assert kept[0] == kept[1]
+
+
+def test_micro_batches_are_admitted_in_order() -> None:
+    """The first cluster of the second one is ready before that of the first."""
+    clusters: Any = [SimpleNamespace(device="a", micro_batch=i) for i in (0, 0, 1, 1)]
+    admission = Admission(clusters, [set(), {0}, set(), {2}])
+    assert not admission.admits(2)
+    admission.run(0)
+    assert not admission.admits(2)  # the device holds one
+    admission.run(1)
+    assert admission.admits(2)
 
 
 def test_random_values_are_the_same_when_they_are_computed_again() -> None:

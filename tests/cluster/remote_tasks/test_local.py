@@ -156,6 +156,27 @@ def test_a_variable_is_read_before_it_changes() -> None:
         assert float(session.get("v")) == 8.0
 
 
+def test_a_variable_that_its_task_reads_again_changes_last() -> None:
+    """The first cluster on the server computes the new value, and the second reads the old one."""
+    graph = gc.Graph()
+    with graph:
+        with gc.device("/job:ps/task:0"):
+            v = gc.variable(1.0, name="v")
+            old = v.read()
+            more = old + 5
+        with gc.device("/job:worker/task:0"):
+            there = more + 10
+        with gc.device("/job:ps/task:0"):
+            again = old + there
+            new = v.assign(more)
+    with gc.Session(graph, strategy=RemoteTasks(JOBS)) as session:
+        assert [list(map(float, session.run([new, again]))) for _ in range(3)] == [
+            [6.0, 17.0], [11.0, 27.0], [16.0, 37.0]
+        ]  # fmt: skip
+        assert float(session.get("v")) == 16.0
+        assert not any(station._values for station in LocalTasks.made.stations.values())
+
+
 def test_what_names_no_task_runs_on_the_first() -> None:
     graph = gc.Graph()
     with graph:
