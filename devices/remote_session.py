@@ -47,14 +47,14 @@ class RemoteSession(ABC):
         """
 
     @abstractmethod
-    def open(self, graph: Any, options: Any, state: Any, soft: bool) -> RemoteRunner:
+    def open(self, graph: Any, options: Any, state: Any, soft: bool, log: bool) -> RemoteRunner:
         """The runner of a session.
 
         Args:
             graph: the `Graph` of the session.
             options: its `CompileOptions`.
             state: its `LiveState`.
-            soft: see `soft_placement` of `Session`.
+            soft, log: see `soft_placement` and `log_placement` of `Session`.
         """
 
 

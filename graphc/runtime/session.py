@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, Self
@@ -23,7 +22,6 @@ from graphc.ir.name_errors import no_member
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.runtime.buffers.layout import StateLayout
-from graphc.runtime.core.background import in_background
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.profiled import HasProfile
 from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
@@ -33,23 +31,24 @@ from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.state.variables import HasVariables
 from graphc.runtime.step.compiler import check_strategy, checked_options
-from graphc.runtime.step.executable import Executable
 from graphc.runtime.step.feed_places import FeedPlacer, shares_under
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.step.programs import Programs
+from graphc.runtime.step.session_executables import HasExecutables
 from graphc.runtime.workers.workers import HasWorkers, Workers
 from graphc.typing import Feeds, Fetched, Fetches
 
 
-class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
+class Session(HasVariables, HasExecutables, HasWorkers, HasShares, HasProfile, Uncopied):
     """Runs a graph, and holds the values of its variables.
 
     Args:
         graph: the graph. The first run finalizes it.
-        strategy: `gc.devices.DataParallel(...)` or `gc.devices.Mesh(...)` to run every step on
-            several devices. `gc.devices.AsyncDataParallel(...)` is for `run_workers`; single steps
-            then run on the server's device and donate no buffers. So is
-            `gc.cluster.ParameterServers(...)`; single steps then run on one device.
+        strategy: `gc.devices.DataParallel(...)`, `Mesh(...)` or `PipelineParallel(...)` to run each
+            step on several devices; `gc.cluster.RemoteTasks(...)` to run it on several processes.
+            `gc.devices.AsyncDataParallel(...)` is for `run_workers`; single steps then run on the
+            server's device and donate no buffers. So is `gc.cluster.ParameterServers(...)`; single
+            steps then run on one device.
         options: see `CompileOptions`.
         soft_placement: if a device that `gc.device` requests does not exist, whether another is
             used, with a note in `Executable.notes`. With False, the first run that needs it raises
@@ -131,12 +130,14 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
             self._workers = strategy.open(graph, self.options, self._state)
             strategy = None
         elif isinstance(strategy, RemoteSession):
-            self._remote = strategy.open(graph, self.options, self._state, soft_placement)
+            self._remote = strategy.open(
+                graph, self.options, self._state, soft_placement, log_placement
+            )
             strategy = None
         self.strategy = strategy  # the strategy of single steps
         self._shares = shares_under(strategy)
         self._placer = FeedPlacer(graph, strategy, self._shares)
-        log = PlacementLog() if log_placement else None
+        log = PlacementLog() if log_placement and self._remote is None else None
         request = partial(
             CompileRequest,
             options=self.options,
@@ -274,69 +275,6 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
         with self._state.lock:
             self._state.check()
 
-    def compile(
-        self,
-        fetches: Fetches,
-        feeds: Feeds | None = None,
-        *,
-        steps: int | None = None,
-    ) -> Executable:
-        """Compiles the program that `run` needs for these fetches and feeds of these shapes.
-
-        Args:
-            fetches: as for `run`.
-            feeds: tensor or name -> the global shape of one run, as for `gc.compile`.
-            steps: the number of steps, for `run_steps`.
-
-        Returns:
-            The executable, for inspection. `run` finds it by itself.
-
-        Raises:
-            FeedError, FetchError, UnknownNameError, LayoutError: as `run` does.
-
-        Examples:
-            >>> x = gc.placeholder(("batch",), name="x")
-            >>> gc.Session(graph).compile(x * 2, {x: (32,)})
-            <Executable graph: 2 nodes, 1 feeds, 1 fetches, 0 variables assigned>
-        """
-        made = self._begin(fetches, feeds, steps)
-        for executable in made:
-            executable.wait()
-        return made[0]
-
-    def compile_async(
-        self,
-        fetches: Fetches,
-        feeds: Feeds | None = None,
-        *,
-        steps: int | None = None,
-    ) -> Future[Executable]:
-        """Like `compile`, but lowers and compiles in the background, several programs at a time.
-
-        A run that needs a program that is not ready waits for it. The arguments are those of
-        `compile`. Errors in the program are raised at once. If XLA rejects the program, `result()`
-        of the future raises the error.
-
-        Examples:
-            >>> x = gc.placeholder(("batch",), name="x")
-            >>> session = gc.Session(graph)
-            >>> begun = session.compile_async(x * 2, {x: (32,)})
-            >>> begun.result()
-            <Executable graph: 2 nodes, 1 feeds, 1 fetches, 0 variables assigned>
-        """
-        made = self._begin(fetches, feeds, steps)
-        first, *_ = [in_background(executable.wait) for executable in made]
-        return first
-
-    def _begin(self, fetches: Fetches, feeds: Feeds | None, steps: int | None) -> list[Executable]:
-        feeds = {} if feeds is None else feeds
-        if self._remote is not None:
-            raise GraphError(
-                "compile: the steps of this session are compiled by its tasks, when they first run",
-                hint="run the step; gc.compile compiles for this process",
-            )
-        return self._programs.begin(self._programs.plan_of(fetches, feeds), feeds, steps)
-
     def forked(self) -> None:
         """Called in a child process, which cannot use the session: each call raises an error."""
         self._state.forked()
@@ -354,34 +292,6 @@ class Session(HasVariables, HasWorkers, HasShares, HasProfile, Uncopied):
         if self._remote is not None:
             self._remote.collect()
         return self._state
-
-    # -- looking inside ---------------------------------------------------------------------
-
-    @property
-    def executables(self) -> list[Executable]:
-        """Every executable this session has compiled, in order.
-
-        Examples:
-            >>> session = gc.Session(graph)
-            >>> total = session.run(gc.constant([1, 2]) + 1)
-            >>> session.executables
-            [<Executable graph: 1 nodes, 0 feeds, 1 fetches, 0 variables assigned>]
-        """
-        return self._programs.executables
-
-    @property
-    def compile_count(self) -> int:
-        """How many executables this session has compiled.
-
-        Examples:
-            >>> x = gc.placeholder(("batch",), name="x")
-            >>> y, session = x + 1, gc.Session(graph)
-            >>> for batch in ([1, 2], [3, 4], [5]):
-            ...     value = session.run(y, {x: batch})
-            >>> session.compile_count  # one for each shape
-            2
-        """
-        return len(self.executables)
 
     def close(self) -> None:
         """Frees the state and the executables; the session cannot run any more.

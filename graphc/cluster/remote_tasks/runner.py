@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
 from typing import Any
@@ -17,7 +17,7 @@ from graphc.cluster.remote_tasks.planning import Planner, Schedule, task_of
 from graphc.config import CompileOptions
 from graphc.devices.discovery import matching, no_such_device
 from graphc.devices.partition import partition
-from graphc.devices.placer import Placement, place
+from graphc.devices.placer import Placement, full_name, place
 from graphc.devices.remote_session import RemoteRunner
 from graphc.devices.targets import target_of
 from graphc.errors import ClusterError, GraphcError, StateError
@@ -26,6 +26,7 @@ from graphc.ir.program import Program
 from graphc.passes.simplify.drop_marks import DropMarks
 from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.feeds.feeds import bind_feeds
+from graphc.runtime.pipeline.placement_log import lines_of
 from graphc.runtime.state.live_state import LiveState
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.targets.prepare import Prepared, bind
@@ -40,12 +41,21 @@ class Runner(RemoteRunner):
             uses it, and comes back when the session reads it.
         soft: whether a node runs on another device of the cluster if the requested kind or number
             does not exist.
+        log: whether devices and placements are printed.
     """
 
     def __init__(
-        self, strategy: Any, graph: Graph, options: CompileOptions, state: LiveState, soft: bool
+        self,
+        strategy: Any,
+        graph: Graph,
+        options: CompileOptions,
+        state: LiveState,
+        soft: bool,
+        log: bool,
     ) -> None:
-        self._strategy, self._graph, self._state, self._soft = strategy, graph, state, soft
+        self._strategy, self._graph, self._state = strategy, graph, state
+        self._soft, self._log = soft, log
+        self._printed: dict[str, None] = {}
         # The processes optimise each program for their own devices.
         self._options = replace(options, pipeline="O1", sparse_updates="off", fuse_attention=False)
         self._planner = Planner(remote_options(options))
@@ -149,6 +159,8 @@ class Runner(RemoteRunner):
             known=self._devices,
             base=self._devices[0],
         )
+        if self._log:
+            self._print(lines_of(found.rows(), found.notes))
         if len(found.devices) > 1:
             return found
         return replace(found, program=_named(found.program, found.base))
@@ -217,7 +229,15 @@ class Runner(RemoteRunner):
                 f"{task}{name}" for task, own in zip(tasks, found, strict=True) for name in own
             ]
             self._actors = actors
+            if self._log:
+                self._print(["Devices:", *map(full_name, self._devices)])
         return self._actors
+
+    def _print(self, lines: Iterable[str]) -> None:
+        """Prints each line once."""
+        new = [line for line in lines if line not in self._printed]
+        self._printed.update(dict.fromkeys(new))
+        print("\n".join(new), flush=True)
 
     def processes(self) -> dict[str, int]:
         """The number of the process of each task."""

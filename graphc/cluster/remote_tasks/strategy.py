@@ -69,9 +69,11 @@ class RemoteTasks(RemoteSession):
         """
         ray("RemoteTasks")
 
-    def open(self, graph: Graph, options: CompileOptions, state: LiveState, soft: bool) -> Runner:
+    def open(
+        self, graph: Graph, options: CompileOptions, state: LiveState, soft: bool, log: bool
+    ) -> Runner:
         """The runner of a session; see `RemoteSession.open`."""
-        return Runner(self, graph, options, state, soft)
+        return Runner(self, graph, options, state, soft, log)
 
 
 def _is_name(name: object) -> bool:

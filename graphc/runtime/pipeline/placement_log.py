@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from graphc.devices.discovery import available, name_of
 from graphc.devices.machine import Machine
@@ -42,10 +42,15 @@ def device_lines(machine: Machine | None = None) -> list[str]:
 def placement_lines(compilation: Compilation) -> Iterator[str]:
     """Lines `name: (Operator) device`, then the notes. There are several devices in a line if each
     has a copy."""
-    for row in placement_rows(compilation):
+    return lines_of(placement_rows(compilation), compilation.notes)
+
+
+def lines_of(rows: Iterable[Row], notes: Iterable[str]) -> Iterator[str]:
+    """The lines of rows and notes."""
+    for row in rows:
         places = ", ".join(map(full_name, row.devices))
         yield f"{row.name}: ({row.op}) {places}"
-    for note in compilation.notes:
+    for note in notes:
         yield f"note: {note}"
 
 

@@ -177,6 +177,19 @@ def test_a_variable_that_its_task_reads_again_changes_last() -> None:
         assert not any(station._values for station in LocalTasks.made.stations.values())
 
 
+def test_the_log_names_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    graph, fetches = replicated()
+    strategy = RemoteTasks(JOBS)
+    with gc.Session(graph, strategy=strategy, log_placement=True) as session:
+        session.run(fetches, data(1)[0])
+        session.run(fetches, data(1)[0])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["Devices:", "/job:worker/replica:0/task:0/device:CPU:0"]
+    server = "/job:ps/replica:0/task:0/device:CPU:0"
+    assert lines.count(f"hidden/kernel: (Variable) {server}") == 1
+    assert any("(MatMul) /job:worker/replica:0/task:1/device:CPU:0" in line for line in lines)
+
+
 def test_what_names_no_task_runs_on_the_first() -> None:
     graph = gc.Graph()
     with graph:
