@@ -100,17 +100,7 @@ class Session(HasVariables, HasExecutables, HasWorkers, HasShares, HasProfile, U
         log_placement: bool = False,
         unused_feeds: str = "warn",
     ) -> None:
-        if not isinstance(graph, Graph):
-            raise GraphError(
-                f"the first argument must be a graph, got {type(graph).__name__}",
-                hint="gc.Session(graph)",
-            )
-        if unused_feeds not in ("warn", "ignore", "error"):
-            raise AttributeValueError(
-                f'Session: unused_feeds must be "warn", "ignore" or "error", got {unused_feeds!r}',
-                source=current_source(),
-                hint='"warn" gives one warning for each set of feeds, "error" refuses them',
-            )
+        _check(graph, unused_feeds)
         self.graph = graph
         self.options = checked_options(options)
         check_strategy(strategy)
@@ -322,3 +312,17 @@ class Session(HasVariables, HasExecutables, HasWorkers, HasShares, HasProfile, U
 
     def __repr__(self) -> str:
         return f"<Session of {self.graph!r}, {self.compile_count} executables>"
+
+
+def _check(graph: object, unused_feeds: object) -> None:
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"the first argument must be a graph, got {type(graph).__name__}",
+            hint="gc.Session(graph)",
+        )
+    if unused_feeds not in ("warn", "ignore", "error"):
+        raise AttributeValueError(
+            f'Session: unused_feeds must be "warn", "ignore" or "error", got {unused_feeds!r}',
+            source=current_source(),
+            hint='"warn" gives one warning for each set of feeds, "error" refuses them',
+        )
