@@ -27,9 +27,10 @@ def grouped(program: Program, keys: Mapping[Node, Key]) -> list[list[Node]]:
     same key and level can run together. For a micro-batch only the part of the path inside it
     counts, since no path that leaves a micro-batch comes back. So all micro-batches are divided
     in the same way, and share executables. Then clusters of one key are joined wherever no path
-    leads from one to the other through a third. (The minimum is a shortest common supersequence,
-    for which no fast algorithm is known: Maier 1978. For two alternating keys, levels give the
-    minimum.)
+    leads from one to the other through a third. What runs before the micro-batches is not joined
+    with what runs after them: the first of them would wait for the last. (The minimum is a shortest
+    common supersequence, for which no fast algorithm is known: Maier 1978. For two alternating
+    keys, levels give the minimum.)
 
     Args:
         keys: the key of each node. Nodes without a key are left out.
@@ -39,7 +40,8 @@ def grouped(program: Program, keys: Mapping[Node, Key]) -> list[list[Node]]:
     last_effect: list[Node] = []
     level: dict[Node, int] = {}
     inside: dict[Node, int] = {}  # counted from the start of the micro-batch
-    groups: dict[tuple[Key, int], list[Node]] = {}
+    loops: dict[Node, int] = {}  # how many loops over micro-batches a path to it may have left
+    groups: dict[tuple[Key, int, int], list[Node]] = {}
     for node in program.nodes:
         if node not in keys:
             continue
@@ -52,10 +54,14 @@ def grouped(program: Program, keys: Mapping[Node, Key]) -> list[list[Node]]:
         level[node] = max((level[b] + (keys[b] != key) for b in before), default=0)
         near = [b for b in before if keys[b].micro_batch == key.micro_batch]
         inside[node] = max((inside[b] + (keys[b] != key) for b in near), default=0)
-        own = level if key.micro_batch is None else inside
-        groups.setdefault((key, own[node]), []).append(node)
+        is_outside = key.micro_batch is None
+        loops[node] = max(
+            (loops[b] + (is_outside and keys[b].micro_batch is not None) for b in before), default=0
+        )
+        own = level if is_outside else inside
+        groups.setdefault((key, loops[node] * is_outside, own[node]), []).append(node)
         makers.update(dict.fromkeys(node.outputs, node))
-    found = _Joining(groups, earlier).run([key for key, _ in groups])
+    found = _Joining(groups, earlier).run([(key, left) for key, left, _ in groups])
     return _late(program, found, keys)
 
 
@@ -93,7 +99,7 @@ class _Joining:
     """Clusters by number, their direct successors, and the operation that joins two clusters."""
 
     def __init__(
-        self, groups: Mapping[tuple[Key, int], list[Node]], earlier: Mapping[Node, list[Node]]
+        self, groups: Mapping[tuple[Key, int, int], list[Node]], earlier: Mapping[Node, list[Node]]
     ) -> None:
         self._nodes: dict[int, list[Node]] = dict(enumerate(groups.values()))
         number = {node: i for i, nodes in self._nodes.items() for node in nodes}
@@ -102,8 +108,8 @@ class _Joining:
             for before in {number[other] for node in nodes for other in earlier[node]} - {i}:
                 self._after[before].add(i)
 
-    def run(self, keys: list[Key]) -> list[list[Node]]:
-        by_key: dict[Key, list[int]] = {}
+    def run(self, keys: list[tuple[Key, int]]) -> list[list[Node]]:
+        by_key: dict[tuple[Key, int], list[int]] = {}
         for i, key in enumerate(keys):
             by_key.setdefault(key, []).append(i)
         for alike in by_key.values():

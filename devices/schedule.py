@@ -80,7 +80,8 @@ def timeline(
         return start(i), later, -1 if turn is None else turn, i
 
     while ready:
-        admitted = ready if admission is None else filter(admission.admits, ready)
+        # If a stage cannot go on without one more micro-batch, it admits it.
+        admitted = ready if admission is None else set(filter(admission.admits, ready)) or ready
         chosen = min(admitted, key=urgency)
         begin = start(chosen)
         device, end = clusters[chosen].device, begin + seconds[chosen]

@@ -24,8 +24,9 @@ from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.passes.core.target import Target
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import StateLayout
+from graphc.runtime.feeds.shares import AXIS_NAME
 from graphc.runtime.pipeline.fitting import fit
-from graphc.runtime.targets.executors import AXIS_NAME, cut_along
+from graphc.runtime.targets.executors import cut_along
 from graphc.runtime.targets.jax_program import chosen_xla_options, refused, suited, with_token
 from graphc.runtime.targets.replicated import on_replicas
 

@@ -25,13 +25,13 @@ from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.profiled import HasProfile
 from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
-from graphc.runtime.feeds.shares import HasShares
+from graphc.runtime.feeds.shares import HasShares, shares_under
 from graphc.runtime.pipeline.placement_log import PlacementLog
 from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.state.variables import HasVariables
 from graphc.runtime.step.compiler import check_strategy, checked_options
-from graphc.runtime.step.feed_places import FeedPlacer, shares_under
+from graphc.runtime.step.feed_places import FeedPlacer
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.step.programs import Programs
 from graphc.runtime.step.session_executables import HasExecutables

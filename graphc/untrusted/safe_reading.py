@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, cast
 
 from graphc.untrusted.rules import check_targets
@@ -110,7 +111,9 @@ class _Process:
 
     def __init__(self) -> None:
         settings = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-        settings |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        own = str(Path(__file__).parents[2])  # `sys.path` may have it as "", the current folder
+        found = [*filter(None, sys.path), own]
+        settings |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(found)}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "graphc.untrusted.reader"],
             stdin=subprocess.PIPE,

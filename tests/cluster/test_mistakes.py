@@ -26,6 +26,7 @@ def test_errors(tmp_path: Path) -> None:
             "jit": ("DeviceError", "jit: the strategy has devices of other processes"),
             "set": ("ClusterError", "different values of a variable"),
             "turns": ("do not run the same program", "x (4, 2)", "x (8, 2)"),
+            "interleaved": ("DeviceError", "feed 'x'", "are not consecutive"),
             "workers": ("DeviceError", "is a device of another process"),
             "epochs": ("do not run the same steps", "epoch: 2 in process 0, 1 in process 1"),
             "validation": ("ClusterError", "validation: 2 in process 0, 1 in process 1"),
@@ -33,5 +34,5 @@ def test_errors(tmp_path: Path) -> None:
             "again": ("ClusterError", "has joined as"),
         }.items():
             assert all(text in errors[name] for text in texts), errors[name]
-        assert errors["names"] == errors["right"] == "no error"
+        assert errors["names"] == errors["right"] == errors["mesh"] == "no error"
     assert "process 1 has not come within 1 s" in first["late"]

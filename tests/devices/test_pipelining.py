@@ -217,6 +217,39 @@ def test_micro_batches_are_admitted_in_order() -> None:
     assert admission.admits(2)
 
 
+@pytest.mark.parametrize("strategy", WAYS, ids=NAMES)
+def test_rows_of_all_micro_batches_and_a_weight_of_another_stage(
+    strategy: PipelineParallel,
+) -> None:
+    """The second device begins its sums before the micro-batches, and joins the rows after them:
+    if both were one cluster, the first backward pass would wait for the last forward pass."""
+
+    def fetched(places: Sequence[str], strategy: PipelineParallel | None) -> list[Any]:
+        graph = gc.Graph(seed=0)
+        with graph:
+            x = gc.placeholder((None, 4), "float64", name="x")
+            with gc.device(places[0]):
+                w = gc.variable(np.eye(4) * 0.5, name="w")
+                h = gc.tanh(gc.matmul(x, w))
+            with gc.device(places[1]):
+                rows, _ = gc.scan(
+                    lambda c, u: (gc.tanh(gc.matmul(c, w) + u), u), h, gc.stack([h, h * 2.0])
+                )
+            with gc.device(places[2]):
+                out = gc.nn.Dense(4, dtype="float64", name="out")(rows)
+                loss = gc.reduce_mean(gc.square(out))
+            train = gc.minimize(loss, optax.sgd(0.1), accumulate=8, name="train")
+        with gc.Session(graph, strategy=strategy) as session:
+            feeds = {x: np.random.default_rng(0).normal(size=(16, 4))}
+            return [session.run([train, loss, rows], feeds)[1:] for _ in range(3)]
+
+    want = fetched(["/cpu:0"] * 3, None)
+    found = fetched(PLACES[:3], strategy)
+    for got, values in zip(found, want, strict=True):
+        assert_near(got[0], values[0], 1e-9)
+        assert_near(got[1], values[1], 1e-9)
+
+
 def test_random_values_are_the_same_when_they_are_computed_again() -> None:
     data = batches(5, 24)
     kept = trained(built(PLACES, 4, dropout=0.3), data, PipelineParallel())

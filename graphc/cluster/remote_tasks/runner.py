@@ -185,9 +185,9 @@ class Runner(RemoteRunner):
         self._known = self._state.writes
         actors, sent = self._begun(), dict[str, dict[str, Any]]()
         for name in missing:
-            self._there[name] = task_of(homes[name])
-            sent.setdefault(self._there[name], {})[name] = values[name]
+            sent.setdefault(task_of(homes[name]), {})[name] = values[name]
         actors.get([actors.ask(task, "set", own) for task, own in sent.items()])
+        self._there.update({name: task_of(homes[name]) for name in missing})
 
     def collect(self) -> None:
         """See `RemoteRunner`.
@@ -211,9 +211,10 @@ class Runner(RemoteRunner):
                 for own, got in zip(names.values(), found, strict=True)
                 for name, value in zip(own, got, strict=True)
             }
-            self._changed = False
+            # In this order: an interrupt in between makes a value go once more, not be lost.
             self._state.set(values)
             self._known = self._state.writes
+            self._changed = False
 
     # -- processes --------------------------------------------------------------------------
 

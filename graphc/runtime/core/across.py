@@ -87,58 +87,60 @@ def agree_on(value: Array) -> None:
         )
 
 
-def from_share(name: str, share: Any, where: NamedSharding) -> jax.Array:
-    """An array from this process's share of it: the rows that its devices hold, if the array is
-    split along an axis; otherwise all of it. If a sharding splits several axes, the rows are those
-    of the first, and the share is whole along the others.
+def from_share(name: str, share: Any, where: NamedSharding, axis: int | None) -> jax.Array:
+    """An array from this process's share of it: the rows that its devices hold, and all of it along
+    the other axes.
 
     Args:
         name: of the feed, for errors.
         share: on the host or on devices of this process; an array that spans the processes is
             returned unchanged.
         where: the sharding of the array. All processes hold equally many rows.
+        axis: the axis of the rows; None if every process has the whole array.
 
     Raises:
         FeedError: the share cannot be split evenly over the devices of this process.
+        DeviceError: the rows of a process are not consecutive.
     """
     if isinstance(share, jax.Array) and not share.is_fully_addressable:
         return share
-    axis = split_axis(where)
-    if axis is None:
-        pieces = [share] * len(where.addressable_devices)
-        return _joined(share.shape, where, pieces, list(where.addressable_devices))
-    held, parts = _counts(where, axis, len(share.shape))
-    if share.shape[axis] % held:
-        raise FeedError(
-            f"feed {name!r} has {share.shape[axis]} rows, which cannot be split evenly over the "
-            f"{held} devices of this process",
-            hint="feed batches of one size: drop the remainder of the last one, for example with "
-            "batch(n, drop_remainder=True)",
-        )
-    rows = share.shape[axis] // held
-    shape = (*share.shape[:axis], rows * parts, *share.shape[axis + 1 :])
+    shape, starts, rows = share.shape, [0], 0
+    if axis is not None:
+        held, parts = _counts(where, axis, len(shape))
+        if shape[axis] % held:
+            raise FeedError(
+                f"feed {name!r} has {shape[axis]} rows, which cannot be split evenly over the "
+                f"{held} devices of this process",
+                hint="feed batches of one size: drop the remainder of the last one, for example "
+                "with batch(n, drop_remainder=True)",
+            )
+        rows = shape[axis] // held
+        shape = (*shape[:axis], rows * parts, *shape[axis + 1 :])
     places: Mapping[jax.Device, Any] = where.addressable_devices_indices_map(shape)
-    starts = sorted({_start(index, axis) for index in places.values()})
+    if axis is not None:
+        starts = sorted({_start(index, axis) for index in places.values()})
+        if starts[-1] - starts[0] != rows * (len(starts) - 1):
+            raise DeviceError(
+                f"feed {name!r}: the rows that the devices of this process hold are not "
+                "consecutive",
+                hint="give the devices in the order of jax.devices()",
+            )
     pieces = []
     for index in places.values():
-        # The part with the first rows of the whole array has the first rows of the share.
-        first = starts.index(_start(index, axis)) * rows
-        own = slice(first, first + rows)
-        pieces.append(share[(*index[:axis], own, *index[axis + 1 :])])
-    return _joined(shape, where, pieces, list(places))
-
-
-def _joined(
-    shape: tuple[int, ...], where: Sharding, pieces: list[Any], devices: list[jax.Device]
-) -> jax.Array:
-    placed = jax.device_put(pieces, devices)
-    return jax.make_array_from_single_device_arrays(shape, where, placed)
+        if axis is not None:
+            first = starts.index(_start(index, axis)) * rows
+            index = (*index[:axis], slice(first, first + rows), *index[axis + 1 :])
+        pieces.append(share[index])
+    with jax.enable_x64(True):
+        placed = jax.device_put(pieces, list(places))
+        return jax.make_array_from_single_device_arrays(shape, where, placed)
 
 
 def _counts(where: NamedSharding, axis: int, rank: int) -> tuple[int, int]:
     """How many parts of an axis the devices of this process hold, and how many there are."""
     sizes = dict(where.mesh.shape)
-    parts = math.prod(sizes[name] for name in names_of(where.spec[axis]))
+    names = names_of(where.spec[axis]) if axis < len(where.spec) else ()
+    parts = math.prod(sizes[name] for name in names)
     # A shape that each sharding divides.
     shape = tuple([parts if i == axis else math.prod(sizes.values()) for i in range(rank)])
     places: Mapping[jax.Device, Any] = where.addressable_devices_indices_map(shape)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from graphc.ir.node import EMPTY
-from graphc.ir.sharding import Spec, trimmed
-from graphc.runtime.core.across import from_share
+from graphc.devices.mesh import Mesh as DeviceMesh
+from graphc.devices.mesh import jax_mesh
+from graphc.devices.strategy import DataParallel
+from graphc.runtime.core.across import from_share, spans_processes
 from graphc.runtime.feeds.feeds import FeedSpec
+
+AXIS_NAME: Final = "replica"
+"""The axis of the mesh of the replicas of a `DataParallel`."""
 
 
 class Shares:
     """Joins the shares of the processes to the feeds of the whole step.
 
     A feed with a batch axis is split: each process feeds the rows of its own devices, and all feed
-    equally many. Every other feed must be equal in all processes.
+    equally many. Every other feed must be equal in all processes. Shares do not depend on the
+    annotations of feeds: a step that needs its feeds elsewhere moves them.
 
     Args:
         mesh: the devices.
@@ -32,9 +38,8 @@ class Shares:
     def join(
         self,
         specs: Sequence[FeedSpec],
-        batch_axes: Mapping[str, int],
+        axes: Mapping[str, int | None],
         values: Sequence[Any],
-        annotations: Mapping[str, Spec] = EMPTY,
         *,
         stacked: bool = False,
     ) -> list[jax.Array]:
@@ -42,29 +47,35 @@ class Shares:
 
         Args:
             specs: of the feeds.
-            batch_axes: the axis of the rows by the name of the feed, as in a `Program`.
+            axes: the axis of the rows by the name of the feed, as in a `Program`.
             values: this process's shares. An array that spans the processes is left as it is.
-            annotations: the shardings of one step that the user sets, by the name of the feed.
-            stacked: whether the values have a leading axis of steps.
+            stacked: whether the values have a leading axis of steps, which `axes` does not count.
 
         Raises:
             FeedError: the devices of this process cannot share the rows evenly.
         """
-        with jax.enable_x64(True):
-            names = [spec.label for spec in specs]
-            places = [
-                self._place(batch_axes.get(name), annotations.get(name), int(stacked))
-                for name in names
-            ]
-            return list(map(from_share, names, values, places))
+        found = []
+        for spec, value in zip(specs, values, strict=True):
+            axis = axes.get(spec.label)
+            axis = None if axis is None else axis + stacked
+            found.append(from_share(spec.label, value, self._place(axis), axis))
+        return found
 
-    def _place(self, axis: int | None, annotation: Spec | None, leading: int) -> NamedSharding:
-        spec: Spec = ()
-        if annotation is not None:
-            spec = trimmed((*[None] * leading, *annotation))
-        elif axis is not None and self._rows is not None:
-            spec = (*[None] * (axis + leading), self._rows)
-        return NamedSharding(self._mesh, PartitionSpec(*spec))
+    def _place(self, axis: int | None) -> NamedSharding:
+        split = () if axis is None or self._rows is None else (*[None] * axis, self._rows)
+        return NamedSharding(self._mesh, PartitionSpec(*split))
+
+
+def shares_under(strategy: Any) -> Shares | None:
+    """The shares that the processes feed under a strategy; None if it uses only this process."""
+    if not isinstance(strategy, DataParallel | DeviceMesh):
+        return None
+    devices = strategy.resolve()
+    if not spans_processes(devices):
+        return None
+    if isinstance(strategy, DeviceMesh):
+        return Shares(jax_mesh(tuple(strategy.axes.items()), devices), strategy.batch_axis)
+    return Shares(Mesh(np.array(devices), (AXIS_NAME,)), AXIS_NAME)
 
 
 class HasShares:

@@ -17,11 +17,12 @@ from graphc.ir.program import Port
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import Buffer, StateLayout
 from graphc.runtime.buffers.packing import filled
-from graphc.runtime.core.across import from_share, share_of
+from graphc.runtime.core.across import share_of
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
+from graphc.runtime.feeds.shares import shares_under
 from graphc.runtime.pipeline.joint import Turn
 from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.state.initial import InitialValues
@@ -94,6 +95,8 @@ class Executable(Inspected, Uncopied):
         self.devices = executor.devices
         self._is_absent = not all(map(is_here, self.devices))
         self._spans_processes = executor.spans_processes
+        strategy = stages.compilation.request.strategy
+        self._shares = shares_under(strategy) if self._spans_processes else None
         self._turn = Turn(self.interface) if executor.spans_processes else None
         self.notes = [*notes, *self.interface.notes]
         on_cpu = any(device.platform == "cpu" for device in self.devices)
@@ -265,12 +268,11 @@ class Executable(Inspected, Uncopied):
 
     def convert_feeds(self, values: Sequence[object]) -> list[jax.Array | np.ndarray[Any, Any]]:
         """The checked feeds in order, in the form that the executor takes."""
-        converted = []
-        homes: Any = self.feed_homes if self._spans_processes else None
-        for number, (spec, value) in enumerate(zip(self.specs, values, strict=True)):
-            array = spec.convert(value)
-            if homes is not None:  # each process feeds its share
-                array = from_share(spec.label, array, homes[number])
+        converted = [spec.convert(value) for spec, value in zip(self.specs, values, strict=True)]
+        if self._shares is not None:
+            axes = {feed.name: feed.axis for feed in self.interface.feeds}
+            converted = [*self._shares.join(self.specs, axes, converted)]
+        for spec, array in zip(self.specs, converted, strict=True):
             if array.shape != spec.shape:
                 raise FeedError(
                     f"feed {spec.label!r} must be {spec.type}, got shape {tuple(array.shape)}",
@@ -278,7 +280,6 @@ class Executable(Inspected, Uncopied):
                     hint="this executable was compiled for that shape; gc.compile another, or "
                     "use gc.Session, which compiles per shape",
                 )
-            converted.append(array)
         return converted
 
     def _ordered(self, feeds: Feeds) -> list[Any]:

@@ -10,33 +10,19 @@ import numpy as np
 from jax.sharding import Mesh, Sharding, SingleDeviceSharding
 
 from graphc.devices.mesh import Mesh as DeviceMesh
-from graphc.devices.mesh import jax_mesh
 from graphc.devices.strategy import DataParallel
 from graphc.ir.capture import capture
 from graphc.ir.graph import Graph
 from graphc.ir.node import same_items
 from graphc.ops.structure.state import READ_VARIABLE
 from graphc.runtime.buffers.annotated import specs_of
-from graphc.runtime.core.across import spans_processes
 from graphc.runtime.feeds.batches import checked_count, leading, stack, take_batches
 from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
 from graphc.runtime.feeds.fetches import in_program_order, resolve_feeds
-from graphc.runtime.feeds.shares import Shares
+from graphc.runtime.feeds.shares import AXIS_NAME, Shares
 from graphc.runtime.step.plans import Plan, ProgramKey
-from graphc.runtime.targets.executors import AXIS_NAME, cut_along, put_on
+from graphc.runtime.targets.executors import cut_along, put_on
 from graphc.runtime.targets.sharded import feed_places
-
-
-def shares_under(strategy: Any) -> Shares | None:
-    """The shares that the processes feed under a strategy; None if it uses only this process."""
-    if not isinstance(strategy, DataParallel | DeviceMesh):
-        return None
-    devices = strategy.resolve()
-    if not spans_processes(devices):
-        return None
-    if isinstance(strategy, DeviceMesh):
-        return Shares(jax_mesh(tuple(strategy.axes.items()), devices), strategy.batch_axis)
-    return Shares(Mesh(np.array(devices), (AXIS_NAME,)), AXIS_NAME)
 
 
 class FeedPlacer:
@@ -149,11 +135,7 @@ class FeedPlaces:
         if self._shares is None:
             return put_on(values, self._found.get(key) or self._find(key, plans))
         specs, axes = [spec for _, spec in self._specs], self._program.batch_axes
-        ports = zip(self._program.ports("feed"), self._tensors, strict=True)
-        said = specs_of(self._graph.nodes, self._tensors)
-        annotations = {port.name: said[tensor] for port, tensor in ports if tensor in said}
-        stacked = key.steps is not None
-        return self._shares.join(specs, axes, values, annotations, stacked=stacked)
+        return self._shares.join(specs, axes, values, stacked=key.steps is not None)
 
     def _find(self, key: ProgramKey, plans: Iterable[Plan]) -> Sequence[Sharding]:
         for plan in plans:

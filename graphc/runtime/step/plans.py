@@ -13,7 +13,6 @@ from graphc.errors import FeedWarning
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, is_among, position_of, same_items
 from graphc.ir.source import current_source
-from graphc.runtime.buffers.annotated import feed_specs
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
 from graphc.runtime.feeds.shares import Shares
@@ -124,9 +123,8 @@ class Plan:
 
     def joined(self, shares: Shares, values: Sequence[Any], *, stacked: bool = False) -> list[Any]:
         """The feeds of the whole step, from this process's shares; see `Shares.join`."""
-        program = self.prepared.functional
-        annotations = feed_specs(program)
-        return shares.join(self.specs, program.batch_axes, values, annotations, stacked=stacked)
+        axes = self.prepared.functional.batch_axes
+        return shares.join(self.specs, axes, values, stacked=stacked)
 
     def _reorder(self, feeds: Mapping[Any, Any]) -> list[Any]:
         given = list(feeds.values())

@@ -26,12 +26,11 @@ from graphc.runtime.core.across import is_across
 from graphc.runtime.core.failures import RUN_FAILED
 from graphc.runtime.core.forking import FORKING, SharedLock
 from graphc.runtime.core.interrupts import uninterrupted
+from graphc.runtime.feeds.shares import AXIS_NAME
 from graphc.runtime.targets import room
 from graphc.runtime.targets.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface
 from graphc.runtime.targets.narrow_arguments import from_host, narrow_places
 from graphc.runtime.targets.room import Need, find_room, need_of
-
-AXIS_NAME = "replica"
 
 # Held while a program over several devices is dispatched. If two threads dispatched at the same
 # time, one device could get the first program first and another device the second. Each would then

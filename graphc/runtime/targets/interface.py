@@ -56,7 +56,8 @@ class Value:
     Attributes:
         name: the user's name of the feed, for errors; the name of a fetch, for print-outs.
         type: dtype and global shape.
-        axis: the axis that is split over the replicas; None if each replica has the whole value.
+        axis: the axis of the rows, which is split over the replicas, or over a mesh as `spec` says;
+            None if each replica has the whole value.
         spec: for each axis, the mesh axes that it is split along, if the value is on a mesh.
         device: the number of the device that uses it first, if the nodes are on several devices.
     """

@@ -42,7 +42,8 @@ from graphc.passes.manager import tell_of
 from graphc.passes.precision.check_numerics import NUMERICS
 from graphc.runtime.buffers.layout import FLAT, StateLayout
 from graphc.runtime.core.across import spans_processes
-from graphc.runtime.targets.executors import AXIS_NAME, cut_along
+from graphc.runtime.feeds.shares import AXIS_NAME
+from graphc.runtime.targets.executors import cut_along
 from graphc.runtime.targets.interface import REPLICATED
 from graphc.runtime.targets.jax_program import (
     JaxProgram,

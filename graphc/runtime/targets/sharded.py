@@ -84,7 +84,7 @@ def on_mesh(
     rows = zip(interface.feeds, specs, strict=True)
     interface = replace(
         interface,
-        feeds=tuple([replace(value, spec=spec) for value, spec in rows]),
+        feeds=tuple([replace(v, spec=s, axis=program.batch_axes.get(v.name)) for v, s in rows]),
         homes=tuple(homes),
         mesh=axes,
         notes=tuple(notes),

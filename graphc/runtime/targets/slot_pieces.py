@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from graphc.ir.dtypes import is_floating
 from graphc.ir.layouts import Sharded
 from graphc.runtime.buffers.layout import STACKED, Buffer, StateLayout
-from graphc.runtime.targets.executors import AXIS_NAME
+from graphc.runtime.feeds.shares import AXIS_NAME
 from graphc.runtime.targets.interface import Home
 
 

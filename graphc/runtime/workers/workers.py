@@ -179,4 +179,5 @@ class HasWorkers:
                 source=current_source(),
                 hint="session.resize_workers(4)",
             )
+        self._live()
         self._workers.resize(count)

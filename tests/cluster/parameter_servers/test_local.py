@@ -319,6 +319,9 @@ def test_the_number_of_workers_that_cannot_change() -> None:
         session.run_workers(
             FETCHES, [batches(3), batches(3)], on_step=lambda step: session.resize_workers(3)
         )
+    session.close()
+    with pytest.raises(StateError, match="closed"):
+        session.resize_workers(3)
     for other in (None, gc.devices.AsyncDataParallel(1)):
         with pytest.raises(AttributeValueError, match="cannot change"):
             gc.Session(model(), strategy=other).resize_workers(2)

@@ -20,6 +20,7 @@ from graphc.errors import (
     NumericsError,
     StateError,
 )
+from graphc.runtime.state.live_state import LiveState
 from tests.cluster.remote_tasks.local_tasks import LocalTasks
 from tests.near import assert_near
 
@@ -326,3 +327,46 @@ def test_a_step_that_fails() -> None:
         assert session.run(y, {x: [1.0, 1.0]}).tolist() == [0.0, 0.0]  # nothing was lost
         with pytest.raises(StateError, match="made a NaN"):
             session.run(add, {x: [-1.0, 1.0]})
+
+
+def counters() -> tuple[gc.Graph, gc.Tensor]:
+    graph = gc.Graph()
+    with graph, gc.device("/job:ps/task:0"):
+        a = gc.variable(0, name="a")
+        gc.variable(0, name="b")
+        return graph, a.assign_add(1)
+
+
+def test_an_interrupt_while_variables_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, add = counters()
+    with gc.Session(graph, strategy=RemoteTasks(JOBS)) as session:
+        session.run(add), session.run(add)
+        set_all = LiveState.set
+        monkeypatch.setattr(LiveState, "set", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.get("a")
+        monkeypatch.setattr(LiveState, "set", set_all)
+        assert int(session.get("a")) == 2
+        session.set("b", 1)
+        assert int(session.run(add)) == 3
+
+
+def test_an_interrupt_while_variables_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, add = counters()
+    with gc.Session(graph, strategy=RemoteTasks(JOBS)) as session:
+        ask = LocalTasks.ask
+
+        def once(self: LocalTasks, task: str, method: str, *arguments: Any) -> Any:
+            if method == "set":
+                monkeypatch.setattr(LocalTasks, "ask", ask)
+                raise KeyboardInterrupt
+            return ask(self, task, method, *arguments)
+
+        monkeypatch.setattr(LocalTasks, "ask", once)
+        with pytest.raises(KeyboardInterrupt):
+            session.run(add)
+        assert [int(session.run(add)) for _ in range(2)] == [1, 2]
+
+
+def interrupted(*arguments: Any, **options: Any) -> None:
+    raise KeyboardInterrupt

@@ -69,12 +69,34 @@ def late() -> None:
         agreement.exchanged("sleeps", "here", patience=1.0)
 
 
+def on_mesh(data=2, model=2, order=(0, 1, 2, 3)) -> None:
+    """A feed without rows is whole in every process, also if it is split over the devices. What
+    other nodes than the fetched ones say of a feed changes nothing."""
+    axes = {"data": data, "model": model}
+    mesh = gc.devices.Mesh(axes, devices=[everywhere[i] for i in order])
+    with gc.Graph() as graph:
+        x = gc.placeholder((None, 2), "float64", name="x")
+        k = gc.placeholder((4,), "float64", name="k")
+        weighted = gc.reduce_sum(gc.shard(k, ("data",)) * gc.constant([1.0, 2, 3, 4], "float64"))
+        total = gc.reduce_sum(x) + weighted
+        gc.reduce_sum(gc.shard(x, (None, "model")))
+        gc.reduce_sum(gc.shard(x, (("data", "model"),)))
+    session = gc.Session(graph, strategy=mesh)
+    part, parts = mesh.share()
+    feeds = {x: np.arange(8.0).reshape(4, 2)[4 * part // parts :][: 4 // parts], k: np.arange(4.0)}
+    step = gc.compile(graph, total, {x: (4, 2), k: (4,)}, strategy=mesh)
+    found = [session.run(total, feeds), session.run(total, session.put(feeds))]
+    assert all(float(value) == 28 + 20 for value in (*found, step(step.init(), feeds)[0])), found
+
+
 attempt("shapes", lambda: run(rows=2 + 2 * member.rank))
 attempt("fetches", lambda: run(more=member.is_chief))
 attempt("seeds", lambda: run(seed=member.rank))
 attempt("uneven", lambda: run(rows=3))
 attempt("some", lambda: run(devices=everywhere[:3]))
 workers = gc.devices.AsyncDataParallel(everywhere)
+attempt("mesh", on_mesh)
+attempt("interleaved", lambda: on_mesh(4, 1, (0, 2, 1, 3)))
 attempt("workers", lambda: gc.Session(graph_of(0)[0], strategy=workers))
 attempt("names", lambda: run(devices=[f"/task:{task}/cpu:*" for task in (0, 1)]))
 attempt("jit", lambda: gc.jit(abs, strategy=gc.devices.DataParallel(everywhere)))

@@ -1,0 +1,56 @@
+"""The process that reads programs finds graphc, however this one has found it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphc.untrusted import safe_reading
+
+
+def test_graphc_is_found_that_was_imported_from_the_current_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in `python -c` in a checkout: "" is an entry of `sys.path`, and the child's folder may be
+    another."""
+    given: dict[str, Any] = {}
+
+    class Stopped(Exception):
+        pass
+
+    def start(command: list[str], **options: Any) -> None:
+        given.update(options["env"], command=command)
+        raise Stopped
+
+    root = Path(safe_reading.__file__).parents[2]
+    monkeypatch.setattr(safe_reading.sys, "path", ["", "/usr/lib/python3"])
+    monkeypatch.setattr(safe_reading.subprocess, "Popen", start)
+    with pytest.raises(Stopped):
+        safe_reading._Process()
+    folders = given["PYTHONPATH"].split(os.pathsep)
+    assert "" not in folders and str(root) in folders
+
+
+def test_the_child_runs_from_another_folder(tmp_path: Path) -> None:
+    """Files of the folder that have the names of modules are not imported."""
+    for name in ("json.py", "graphc.py", "jax.py"):
+        (tmp_path / name).write_text("raise SystemExit(7)")
+    code = (
+        "from graphc.untrusted.safe_reading import read_program\n"
+        "print(read_program(b'module { func.func public @main() { return } }', 'x')['operations'])"
+    )
+    root = str(Path(safe_reading.__file__).parents[2])
+    done = subprocess.run(
+        [safe_reading.sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'func.func': 1" in done.stdout
