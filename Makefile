@@ -27,7 +27,7 @@ test-all: test test-slow
 # What needs PyTorch and Ray, which it installs: together several GB, if PyTorch comes with CUDA.
 test-large: $(VENV)/.installed-test
 	$(VENV)/bin/python -m pip install --quiet '$(TORCH)' 'ray>=2.40'
-	RAY_AUTH_MODE=disabled $(VENV)/bin/python -m pytest $(PYTEST_FLAGS) tests/importers/torch tests/cluster/parameter_servers
+	RAY_AUTH_MODE=disabled $(VENV)/bin/python -m pytest $(PYTEST_FLAGS) tests/importers/torch tests/cluster/parameter_servers tests/cluster/remote_tasks
 
 # Compiles for GPUs that are not here: downloads JAX's CUDA libraries (5.5 GB) when it first runs.
 test-gpu-compile:

@@ -130,7 +130,7 @@ def test_mistakes(tmp_path: Path) -> None:
     assert not (tmp_path / "g.gcx").exists()
     mesh = gc.jit(lambda x: x, strategy=gc.devices.Mesh({"data": 2}))
     mesh(X)
-    with pytest.raises(AttributeValueError, match="on a mesh cannot be saved"):
+    with pytest.raises(AttributeValueError, match="a function under Mesh cannot be saved"):
         mesh.save(tmp_path / "h.gcx")
 
 
