@@ -20,6 +20,7 @@ from graphc.errors import (
     NumericsError,
     StateError,
 )
+from graphc.runtime.core.counters import COUNTERS
 from graphc.runtime.state.live_state import LiveState
 from tests.cluster.remote_tasks.local_tasks import LocalTasks
 from tests.near import assert_near
@@ -85,6 +86,16 @@ def test_steps_are_those_of_one_process() -> None:
             assert_near(value, values[name], rtol=1e-9, err_msg=name)
         assert int(session.get("steps")) == 20
     assert LocalTasks.made.closed
+
+
+def test_a_second_start_compiles_nothing() -> None:
+    def run() -> float:
+        graph, fetches = replicated()
+        with gc.Session(graph, strategy=RemoteTasks(JOBS)) as session:
+            return float(session.run(fetches, data(1)[0])[1])
+
+    first, before = run(), COUNTERS.compiles
+    assert (run(), COUNTERS.compiles) == (first, before)
 
 
 def test_several_steps_in_one_call() -> None:
