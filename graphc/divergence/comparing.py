@@ -66,8 +66,8 @@ def compare(
         a: a graph, which starts with its initial state; a session, which has its own; or a graph of
             an imported model (`ImportedModel.to_graph`).
         b: what it is compared with: another run of the same graph (a `gc.Run`, compile options, or
-            the name of a device), or values of another program by the names of nodes or tensors (a
-            mapping, or a `gc.Record`). By default, a run without passes.
+            the name of a device, with the same options), or values of another program by the names
+            of nodes or tensors (a mapping, or a `gc.Record`). By default, a run without passes.
         feeds: values by tensor or name.
         fetches: what is run; by default the outputs of an imported model. The values in between are
             compared.
@@ -113,11 +113,15 @@ def compare(
     if not isinstance(a, (Graph, Session)) and isinstance(b, Mapping):
         # The values of another framework are in its own order of axes.
         options = replace(options, without_passes=("move-transposes",))
-    runs = [_resolved(run, Run(options)), _resolved(b, Run())]
-    return _compared(definition, runs, find_pass)
+    first = _resolved(run, Run(options), options)
+    # The same options on another device; without a device, no passes.
+    own = first.options if isinstance(first, Run) else options
+    return _compared(definition, [first, _resolved(b, Run(), own)], find_pass)
 
 
-def _resolved(given: Other | None, default: Run) -> Run | Mapping[str, Any] | Record:
+def _resolved(
+    given: Other | None, default: Run, options: CompileOptions | None
+) -> Run | Mapping[str, Any] | Record:
     if given is None:
         return default
     if isinstance(given, (Run, Mapping, Record)):
@@ -125,7 +129,7 @@ def _resolved(given: Other | None, default: Run) -> Run | Mapping[str, Any] | Re
     if isinstance(given, CompileOptions):
         return Run(given)
     if isinstance(given, str):
-        return Run(default.options, device=given)
+        return Run(options, device=given)
     raise AttributeValueError(
         f"compare: {type(given).__name__} is not a run",
         hint="pass a gc.Run, gc.CompileOptions, a device, or values by the names of nodes",

@@ -225,3 +225,19 @@ def test_a_value_that_a_pass_stores_in_another_order_is_not_compared() -> None:
     feeds = {x: np.random.default_rng(0).normal(size=(4, 4, 4, 4)).astype("float32")}
     found = gc.compare(graph, None, feeds, fetches=y)
     assert found.ok, found.text()
+
+
+def test_two_devices() -> None:
+    graph = gc.Graph(seed=0)
+    with graph:
+        x = gc.placeholder((None, 8), name="x")
+        y = gc.nn.softmax(gc.nn.Dense(4, name="out")(gc.tanh(x)), name="probs")
+    feeds = {x: np.random.default_rng(0).normal(size=(16, 8)).astype("float32")}
+    found = gc.compare(gc.Session(graph), "/cpu:1", feeds, fetches=y)
+    assert found.ok and found.rows, found.text()
+    assert found.labels == ("O2", "O2 /cpu:1")
+    broken = gc.Run(passes=[Plant("probs", with_kernel(lambda y: y * 1.0001))], device="/cpu:1")
+    parted = gc.compare(gc.Session(graph), broken, feeds, fetches=y).first
+    assert parted is not None and parted.node == "probs"
+    with pytest.raises(gc.errors.DeviceError, match="/cpu:99"):
+        gc.compare(graph, "/cpu:99", feeds, fetches=y)
