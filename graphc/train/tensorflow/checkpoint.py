@@ -1,4 +1,4 @@
-"""Reads TensorFlow's checkpoints (`PREFIX.index`, `PREFIX.data-00000-of-00001`)."""
+"""Reads TensorFlow's checkpoints: `PREFIX.index` and `PREFIX.data-00000-of-00001`, or one file."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from graphc.data.records.framing import import_crc32c
 from graphc.errors import ModelFileError, UnknownNameError, nearest
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.schema import messages, parse
+from graphc.train.tensorflow.single_file import SingleFile
+from graphc.train.tensorflow.slices import extent_of
 from graphc.train.tensorflow.sstable import entries, unmasked, varint
 from graphc.train.tensorflow.tensors import broken, dtype_of, shape_of
 
@@ -28,11 +30,11 @@ _MOST_SLICES = 100_000
 def read_tf_checkpoint(prefix: str | os.PathLike[str], *, keys: bool = False) -> dict[str, Array]:
     """The variables of a checkpoint of TensorFlow. TensorFlow is not needed.
 
-    Checksums of the index and of each array are verified.
+    Both versions of the format are read. Checksums of the index and of each array are verified.
 
     Args:
-        prefix: the path without ".index", as `tf.train.Saver.save` returns it; or a folder, for
-            the latest checkpoint that its file "checkpoint" names.
+        prefix: the path without ".index", as `tf.train.Saver.save` returns it; the file itself, of
+            version 1; or a folder, for the latest checkpoint that its file "checkpoint" names.
         keys: the keys of the file instead of the names of variables. They differ in checkpoints of
             `tf.train.Checkpoint` and Keras: "layer/kernel/.ATTRIBUTES/VARIABLE_VALUE" is the key
             of the variable "dense/kernel".
@@ -51,7 +53,7 @@ def read_tf_checkpoint(prefix: str | os.PathLike[str], *, keys: bool = False) ->
         graphc.errors.ModelFileError: read_tf_checkpoint: there is no checkpoint 'model.ckpt'
           ...
     """
-    bundle = Bundle(prefix)
+    bundle = open_checkpoint(prefix)
     if keys:
         return {key: bundle.array(key) for key in bundle if key != _OBJECT_GRAPH}
     return {name: bundle.array(key) for name, key in bundle.names().items()}
@@ -183,7 +185,7 @@ class Bundle:
                 raise broken(f"a slice of {key!r} is not in the checkpoint")
             what = f"a slice of {key!r} of the checkpoint"
             where = tuple(
-                _range(e, size, what) for e, size in zip(piece.extent, sizes, strict=True)
+                extent_of(e, size, what) for e, size in zip(piece.extent, sizes, strict=True)
             )
             data = self._data(own, what)
             if self._checksum(data) != unmasked(own.crc32c):
@@ -198,14 +200,6 @@ class Bundle:
         for where, part in parts:
             result[where] = part
         return result
-
-
-def _range(extent: Any, size: int, what: str) -> slice:
-    length = extent.length if extent.WhichOneof("has_length") else -1
-    start, stop = (0, size) if length < 0 else (extent.start, extent.start + length)
-    if not 0 <= start <= stop <= size:
-        raise broken(f"{what} is outside of it")
-    return slice(start, stop)
 
 
 def _strings(data: bytes, sizes: tuple[int, ...], what: str) -> Array:
@@ -279,4 +273,9 @@ def _signed(value: int) -> bytes:
 
 def open_checkpoint(source: Any) -> Any:
     """A checkpoint by its prefix, or a mapping of names to arrays as it is."""
-    return source if isinstance(source, Mapping) else Bundle(source)
+    if isinstance(source, Mapping):
+        return source
+    path = Path(source)
+    path = _latest(path) if path.is_dir() else path
+    is_single = path.is_file() and not path.with_name(path.name + ".index").exists()
+    return SingleFile(path) if is_single else Bundle(path)

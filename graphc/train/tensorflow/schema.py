@@ -104,6 +104,13 @@ message BundleEntryProto {
   DataType dtype = 1; TensorShapeProto shape = 2; int32 shard_id = 3; int64 offset = 4;
   int64 size = 5; fixed32 crc32c = 6; repeated TensorSliceProto slices = 7;
 }
+message SavedSliceMeta {
+  string name = 1; TensorShapeProto shape = 2; DataType type = 3;
+  repeated TensorSliceProto slice = 4;
+}
+message SavedTensorSliceMeta { repeated SavedSliceMeta tensor = 1; VersionDef versions = 2; }
+message SavedSlice { string name = 1; TensorSliceProto slice = 2; TensorProto data = 3; }
+message SavedTensorSlices { SavedTensorSliceMeta meta = 1; SavedSlice data = 2; }
 """
 
 # The members of TensorFlow's DataType: text files name them.

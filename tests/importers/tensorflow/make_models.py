@@ -118,7 +118,8 @@ def meta_graph(folder: Path, build: Callable[..., Any], *shape: int) -> None:
 
 
 def partitioned(folder: Path) -> None:
-    """A checkpoint with a variable in three parts, and other dtypes."""
+    """A checkpoint with a variable in three parts, and other dtypes; and one of version 1, which
+    has no bfloat16."""
     with tf.Graph().as_default(), v1.Session() as session:
         parts = v1.fixed_size_partitioner(3)
         table = np.arange(70, dtype=np.float32).reshape(7, 10)
@@ -134,6 +135,10 @@ def partitioned(folder: Path) -> None:
         session.run(v1.global_variables_initializer())
         folder.mkdir()
         v1.train.Saver().save(session, str(folder / "model"), write_meta_graph=False)
+        old = [each for each in v1.global_variables() if each.op.name != "half"]
+        v1.train.Saver(old, write_version=v1.train.SaverDef.V1).save(
+            session, str(folder / "single"), write_meta_graph=False, write_state=False
+        )
 
 
 L = keras.layers

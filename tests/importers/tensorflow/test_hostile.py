@@ -13,7 +13,7 @@ import pytest
 
 import graphc as gc
 from graphc.errors import ArgumentError, ModelFileError, ModelImportError, UnknownNameError
-from graphc.train.tensorflow import checkpoint, sstable
+from graphc.train.tensorflow import checkpoint, single_file, sstable
 from graphc.train.tensorflow.schema import messages
 from tests.importers.tensorflow.cases import read
 from tests.importers.tensorflow.mutations import mutated, mutated_graphs
@@ -80,6 +80,24 @@ def test_a_damaged_checkpoint_is_always_found(lstm: Path, name: str) -> None:
             got = gc.train.read_tf_checkpoint(lstm / "model.ckpt")  # damage between the arrays
             assert got.keys() == wanted.keys()
             assert all(np.array_equal(got[key], wanted[key]) for key in wanted)
+
+
+def test_a_damaged_checkpoint_of_version_1(lstm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = lstm.parent / "partitioned" / "single"
+    good = path.read_bytes()
+    wanted = gc.train.read_tf_checkpoint(path)
+    for data in mutated(good, 100):
+        path.write_bytes(data)
+        if survives(lambda: gc.train.read_tf_checkpoint(path)):
+            got = gc.train.read_tf_checkpoint(path)  # damage between the blocks
+            assert all(np.array_equal(got[key], wanted[key]) for key in wanted)
+    monkeypatch.setattr(single_file, "import_crc32c", lambda *names: lambda data: 0)
+    monkeypatch.setattr(sstable, "unmasked", lambda crc: 0)
+    refused = 0
+    for data in mutated(good, 200):
+        path.write_bytes(data)
+        refused += not survives(lambda: gc.train.read_tf_checkpoint(path))
+    assert refused > 0
 
 
 def test_a_forged_checkpoint_with_right_checksums(

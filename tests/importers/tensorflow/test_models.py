@@ -97,6 +97,17 @@ def test_partitioned_variables_strings_and_narrow_floats_of_a_checkpoint(models:
     assert (arrays["step"], arrays["step"].dtype) == (7, np.int64)
 
 
+def test_a_checkpoint_of_version_1(models: Path) -> None:
+    arrays = gc.train.read_tf_checkpoint(models / "partitioned" / "single")
+    assert sorted(arrays) == ["step", "table", "words"]
+    np.testing.assert_array_equal(arrays["table"], np.arange(70, dtype=np.float32).reshape(7, 10))
+    assert arrays["words"].tolist() == [b"a", b"long " * 50, b""]
+    assert (arrays["step"], arrays["step"].dtype) == (7, np.int64)
+    assert gc.train.read_tf_checkpoint(models / "partitioned" / "single", keys=True).keys() == (
+        arrays.keys()
+    )
+
+
 def test_blocks_of_a_checkpoint_may_be_compressed() -> None:
     # A literal, a copy of 4 bytes 4 back, a copy of 8 bytes 2 back: the three kinds of Snappy.
     data = bytes([17, 4 << 2, *b"hello", 0b00001, 4, 7 << 2 | 2, 2, 0])
