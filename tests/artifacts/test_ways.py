@@ -410,7 +410,7 @@ def test_a_program_that_crashes_its_reader(whole: Path, tmp_path: Path, monkeypa
     start = safe_reading.subprocess.Popen
 
     def popen(command: list[str], **options: Any) -> Any:
-        return start([*command[:-1], str(script)], **options)
+        return start([*command[:2], str(script)], **options)
 
     monkeypatch.setattr(safe_reading, "_found", {})
     monkeypatch.setattr(safe_reading.subprocess, "Popen", popen)

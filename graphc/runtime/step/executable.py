@@ -95,8 +95,9 @@ class Executable(Inspected, Uncopied):
         self.devices = executor.devices
         self._is_absent = not all(map(is_here, self.devices))
         self._spans_processes = executor.spans_processes
-        strategy = stages.compilation.request.strategy
-        self._shares = shares_under(strategy) if self._spans_processes else None
+        self._shares = (
+            shares_under(stages.compilation.request.strategy) if self._spans_processes else None
+        )
         self._turn = Turn(self.interface) if executor.spans_processes else None
         self.notes = [*notes, *self.interface.notes]
         on_cpu = any(device.platform == "cpu" for device in self.devices)
