@@ -21,11 +21,11 @@ class PipelineParallel:
 
     A stage is what one device computes. Under "gpipe" (Huang et al. 2019, and without a strategy) a
     stage starts a micro-batch as soon as its operands are there, so the first stage may hold the
-    activations of all `m`. Under "1f1b" (Narayanan et al. 2019) it prefers backward passes, and
-    holds at most as many micro-batches as there are stages from it to the last. Stages wait for
-    equally long under both.
+    activations of all `m`. Under "1f1b" (Narayanan et al. 2019) it does forward and backward passes
+    in turn, and holds at most as many micro-batches as there are stages from it to the last. If all
+    stages take equally long, they wait for equally long under both.
 
-    The results are those without a strategy. A program on one device runs as it would without one.
+    The results are the same as without a strategy, and so is a program on one device.
 
     Args:
         schedule: "1f1b" or "gpipe".

@@ -3,7 +3,8 @@
 GPipe (Huang et al. 2019): the blocks are shared among stages, each on a device; a batch is cut into
 micro-batches, which go through the stages one behind the other. With m of them and s stages, stages
 that take the same wait for (s - 1) / (m + s - 1) of the time: the bubble. Under 1F1B (Narayanan et
-al. 2019) they wait as long, and the first stage holds the activations of s micro-batches, not of m.
+al. 2019) such stages wait as long, and the first one holds the activations of s micro-batches, not
+of m.
 
 python examples/pipeline_transformer.py --stages 4 --micro-batches 1 2 4 8
 python examples/pipeline_transformer.py --schedule gpipe

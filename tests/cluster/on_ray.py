@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -18,9 +17,9 @@ MARKS = [
 ]
 
 
-@contextmanager
-def started() -> Iterator[None]:
-    """Ray runs, and its processes find the packages of this one."""
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """Ray runs, and its processes find the packages of this one. For modules that import it."""
     import ray
 
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")

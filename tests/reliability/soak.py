@@ -113,8 +113,8 @@ def disturbed(folder: Path, minutes: float, seed: int) -> dict[str, int]:
 def growth(folder: Path) -> dict[str, float]:
     """For the longest process: seconds, and the growth of its memory in MB since it was warm."""
     rows = [json.loads(line) for line in (folder / "memory.jsonl").read_text().splitlines()]
-    longest = max((row[1], row[0]) for row in rows)[1]
-    own = [row for row in rows if row[0] == longest and row[1] >= min(WARM, rows[-1][1] / 2)]
+    age, longest = max((row[1], row[0]) for row in rows)
+    own = [row for row in rows if row[0] == longest and row[1] >= min(WARM, age / 2)]
     return {"seconds": round(own[-1][1], 1), "mb": round((own[-1][2] - own[0][2]) / 1e6, 1)}
 
 

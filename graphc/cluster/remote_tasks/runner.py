@@ -56,9 +56,10 @@ class Runner(RemoteRunner):
         self._strategy, self._graph, self._state = strategy, graph, state
         self._soft, self._log = soft, log
         self._printed: dict[str, None] = {}
-        # The processes optimise each program for their own devices.
+        # The processes optimise each program for their own devices. The precision of each node is
+        # chosen here, where the whole step shows which nodes belong to the optimizer.
         self._options = replace(options, pipeline="O1", sparse_updates="off", fuse_attention=False)
-        self._planner = Planner(remote_options(options))
+        self._planner = Planner(remote_options(replace(options, precision=None)))
         self._actors: Actors | None = None
         self._devices: list[str] = []
         self._schedules: dict[tuple[int, ProgramKey], tuple[Schedule, Mapping[str, str], int]] = {}

@@ -53,6 +53,10 @@ class RemoteTasks(RemoteSession):
         sizes = list(jobs.items()) if isinstance(jobs, Mapping) else []
         if not sizes or not all(_is_name(name) and _is_count(count) for name, count in sizes):
             _refuse(f"jobs must be numbers of tasks by name, got {jobs!r}")
+        options: object = self.options
+        each = options.values() if isinstance(options, Mapping) else [None]
+        if not all(isinstance(own, Mapping) for own in each):
+            _refuse(f"options must be mappings by the name of the job, got {options!r}")
         unknown = [name for name in self.options if name not in self.jobs]
         if unknown:
             _refuse(f"options are for {unknown[0]!r}, which is none of the jobs")

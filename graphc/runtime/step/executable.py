@@ -22,7 +22,7 @@ from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feed_memory import own
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import FetchSet, resolve_feeds
-from graphc.runtime.feeds.shares import shares_under
+from graphc.runtime.feeds.shares import Shares, shares_under
 from graphc.runtime.pipeline.joint import Turn
 from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.state.initial import InitialValues
@@ -94,19 +94,16 @@ class Executable(Inspected, Uncopied):
         self.cached = load_seconds is not None
         self.devices = executor.devices
         self._is_absent = not all(map(is_here, self.devices))
-        self._spans_processes = executor.spans_processes
-        self._shares = (
-            shares_under(stages.compilation.request.strategy) if self._spans_processes else None
-        )
-        self._turn = Turn(self.interface) if executor.spans_processes else None
+        self._turn: Turn | None = None
+        self._shares: Shares | None = None
+        if executor.spans_processes:
+            self._turn = Turn(self.interface)
+            self._shares = shares_under(stages.compilation.request.strategy)
         self.notes = [*notes, *self.interface.notes]
         on_cpu = any(device.platform == "cpu" for device in self.devices)
-        self.specs = [
-            FeedSpec(Port(feed.name, "feed", Tensor(feed.type, feed.name)), source, copy=on_cpu)
-            for feed, source in zip(
-                self.interface.feeds, [t.node.source for t in self.feeds], strict=True
-            )
-        ]
+        rows = zip(self.interface.feeds, self.feeds, strict=True)
+        ports = [(Port(f.name, "feed", Tensor(f.type, f.name)), t.node.source) for f, t in rows]
+        self.specs = [FeedSpec(port, source, copy=on_cpu) for port, source in ports]
         self._positions = StatePositions(self.interface, layout, executor.home)
         self.is_compiled = False
         self.is_dropped = False
@@ -239,7 +236,7 @@ class Executable(Inspected, Uncopied):
         if self._turn is not None:
             self._turn.take()
         fetched = run_step(self.executor, buffers, places or self._positions.own[1], feeds)
-        return [share_of(value) for value in fetched] if self._spans_processes else fetched
+        return fetched if self._shares is None else [share_of(value) for value in fetched]
 
     @property
     def is_uncertain(self) -> bool:
@@ -272,7 +269,7 @@ class Executable(Inspected, Uncopied):
         converted = [spec.convert(value) for spec, value in zip(self.specs, values, strict=True)]
         if self._shares is not None:
             axes = {feed.name: feed.axis for feed in self.interface.feeds}
-            converted = [*self._shares.join(self.specs, axes, converted)]
+            converted[:] = self._shares.join(self.specs, axes, converted)
         for spec, array in zip(self.specs, converted, strict=True):
             if array.shape != spec.shape:
                 raise FeedError(

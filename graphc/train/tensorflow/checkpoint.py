@@ -16,9 +16,9 @@ from graphc.errors import ModelFileError, UnknownNameError, nearest
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.schema import messages, parse
 from graphc.train.tensorflow.single_file import SingleFile
-from graphc.train.tensorflow.slices import extent_of
+from graphc.train.tensorflow.slices import extent_of, joined
 from graphc.train.tensorflow.sstable import entries, unmasked, varint
-from graphc.train.tensorflow.tensors import broken, dtype_of, shape_of
+from graphc.train.tensorflow.tensors import broken, dtype_of, sizes_of
 
 Array = np.ndarray[Any, Any]
 
@@ -143,10 +143,7 @@ class Bundle:
                 hint=nearest(key, self),
             )
         what = f"{key!r} of the checkpoint"
-        dtype, shape = dtype_of(entry.dtype, what), shape_of(entry.shape)
-        if shape is None or None in shape:
-            raise broken(f"{what} has an unknown shape")
-        sizes = tuple(int(s or 0) for s in shape)
+        dtype, sizes = dtype_of(entry.dtype, what), sizes_of(entry.shape, what)
         if len(entry.slices):
             return self._joined(key, entry, dtype, sizes)
         data = self._data(entry, what)
@@ -194,12 +191,7 @@ class Bundle:
             if len(data) != math.prod(shape) * dtype.itemsize:
                 raise broken(f"{what} has {len(data)} bytes for the shape {shape}")
             parts.append((where, np.frombuffer(data, dtype).reshape(shape)))
-        if sum(part.size for _, part in parts) != math.prod(sizes):
-            raise broken(f"the slices of {key!r} do not cover it")
-        result = np.zeros(sizes, dtype)
-        for where, part in parts:
-            result[where] = part
-        return result
+        return joined(parts, sizes, dtype, repr(key))
 
 
 def _strings(data: bytes, sizes: tuple[int, ...], what: str) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from graphc.data.records.framing import import_crc32c
 from graphc.errors import UnknownNameError, nearest
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.schema import messages, parse
-from graphc.train.tensorflow.slices import extent_of
+from graphc.train.tensorflow.slices import extent_of, joined
 from graphc.train.tensorflow.sstable import entries
-from graphc.train.tensorflow.tensors import array_of, broken, dtype_of, shape_of
+from graphc.train.tensorflow.tensors import array_of, broken, dtype_of, sizes_of
 
 Array = np.ndarray[Any, Any]
 
@@ -71,17 +70,10 @@ class SingleFile:
                 hint=nearest(key, self),
             )
         what = f"{key!r} of the checkpoint"
-        dtype, shape = dtype_of(tensor.type, what), shape_of(tensor.shape)
-        if shape is None or None in shape:
-            raise broken(f"{what} has an unknown shape")
-        sizes = tuple(int(size or 0) for size in shape)
-        parts = [self._part(piece, tensor.type, sizes, what) for piece in self._pieces.get(key, ())]
-        if sum(part.size for _, part in parts) != math.prod(sizes):
-            raise broken(f"the slices of {key!r} do not cover it")
-        result = np.empty(sizes, dtype)
-        for where, part in parts:
-            result[where] = part
-        return result
+        dtype, sizes = dtype_of(tensor.type, what), sizes_of(tensor.shape, what)
+        pieces = self._pieces.get(key, [])
+        parts = (self._part(piece, tensor.type, sizes, what) for piece in pieces)
+        return joined(parts, sizes, dtype, what)
 
     def _part(
         self, piece: Any, number: int, sizes: tuple[int, ...], what: str

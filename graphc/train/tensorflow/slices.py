@@ -1,10 +1,14 @@
-"""The extents of slices of a partitioned variable."""
+"""Slices of a partitioned variable."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
-from graphc.train.tensorflow.tensors import broken
+import numpy as np
+
+from graphc.train.tensorflow.tensors import Array, broken
 
 
 def extent_of(extent: Any, size: int, what: str) -> slice:
@@ -18,3 +22,23 @@ def extent_of(extent: Any, size: int, what: str) -> slice:
     if not 0 <= start <= stop <= size:
         raise broken(f"{what} is outside of it")
     return slice(start, stop)
+
+
+def joined(
+    parts: Iterable[tuple[tuple[slice, ...], Array]],
+    sizes: tuple[int, ...],
+    dtype: np.dtype[Any],
+    what: str,
+) -> Array:
+    """A variable from its slices and their places.
+
+    Raises:
+        ModelFileError: they have not as many elements as the variable.
+    """
+    parts = list(parts)
+    if sum(part.size for _, part in parts) != math.prod(sizes):
+        raise broken(f"the slices of {what} do not cover it")
+    result = np.zeros(sizes, dtype)  # an altered file may have slices that overlap
+    for where, part in parts:
+        result[where] = part
+    return result

@@ -62,6 +62,18 @@ def shape_of(proto: Any) -> tuple[int | None, ...] | None:
     return tuple(None if dim.size < 0 else int(dim.size) for dim in proto.dim)
 
 
+def sizes_of(proto: Any, what: str) -> tuple[int, ...]:
+    """The sizes of a TensorShapeProto.
+
+    Raises:
+        ModelFileError: one of them is unknown.
+    """
+    shape = shape_of(proto)
+    if shape is None or None in shape:
+        raise broken(f"{what} has an unknown shape")
+    return tuple(int(size or 0) for size in shape)
+
+
 def array_of(proto: Any, what: str) -> Array:
     """The array of a TensorProto. The last value fills what the proto does not list.
 

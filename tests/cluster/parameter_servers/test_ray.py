@@ -15,19 +15,14 @@ import pytest
 
 import graphc as gc
 from graphc.runtime.workers.worker_threads import WorkerStep
-from tests.cluster.on_ray import MARKS, started
+from tests.cluster.on_ray import MARKS
+from tests.cluster.on_ray import cluster as cluster
 from tests.cluster.parameter_servers.test_local import FETCHES, batches, model
 from tests.near import assert_near
 
 pytest.importorskip("ray")
 
 pytestmark = MARKS
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with started():
-        yield
 
 
 def test_the_same_bits_as_one_at_a_time_in_this_process() -> None:

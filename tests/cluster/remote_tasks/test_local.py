@@ -20,6 +20,8 @@ from graphc.errors import (
     NumericsError,
     StateError,
 )
+from graphc.ir.serial import from_bytes, load_program
+from graphc.ops.catalogue import CATALOGUE
 from graphc.runtime.core.counters import COUNTERS
 from graphc.runtime.state.live_state import LiveState
 from tests.cluster.remote_tasks.local_tasks import LocalTasks
@@ -70,22 +72,45 @@ def data(count: int = 20) -> list[dict[str, Any]]:
     return [{"x": rng.standard_normal((8, 4)), "y": rng.standard_normal(8)} for _ in range(count)]
 
 
+def check_steps(session: gc.Session, fetches: list[Any]) -> None:
+    """The steps of a session of `replicated()` are those of one process."""
+    graph, own = replicated(where=False)
+    with gc.Session(graph) as alone:
+        want = [alone.run(own, feeds)[1:] for feeds in data()]
+        values = alone.values()
+    found = [session.run(fetches, feeds)[1:] for feeds in data()]
+    assert all(isinstance(value, jax.Array) for value in found[0])
+    assert found[0][0].dtype == np.float64
+    assert_near(np.array(found), np.array(want), rtol=1e-9)
+    for name, value in session.values().items():
+        assert_near(value, values[name], rtol=1e-9, err_msg=name)
+    assert int(session.get("steps")) == 20
+
+
 def test_steps_are_those_of_one_process() -> None:
-    graph, fetches = replicated(where=False)
-    with gc.Session(graph) as session:
-        want = [session.run(fetches, feeds)[1:] for feeds in data()]
-        values = session.values()
     graph, fetches = replicated()
     with gc.Session(graph, strategy=RemoteTasks(JOBS)) as session:
-        found = [session.run(fetches, feeds)[1:] for feeds in data()]
-        assert all(isinstance(value, jax.Array) for value in found[0])
-        assert found[0][0].dtype == np.float64
-        assert_near(np.array(found), np.array(want), rtol=1e-9)
+        check_steps(session, fetches)
         assert min(LocalTasks.made.ran.values()) >= 20  # each task has computed
-        for name, value in session.values().items():
-            assert_near(value, values[name], rtol=1e-9, err_msg=name)
-        assert int(session.get("steps")) == 20
     assert LocalTasks.made.closed
+
+
+def test_the_optimizer_computes_in_float32() -> None:
+    """The processes see a part of the step, so the precision is chosen before it is divided."""
+    graph, fetches = replicated("float32")
+    options = gc.CompileOptions(precision="bf16")
+    feeds = {name: value.astype(np.float32) for name, value in data(1)[0].items()}
+    with gc.Session(graph, strategy=RemoteTasks(JOBS), options=options) as session:
+        session.run(fetches, feeds)
+        calls = [c for s in LocalTasks.made.stations.values() for c in s._calls.values() if c.sent]
+        dtypes: dict[str, set[str]] = {}
+        for call in calls:
+            assert call.sent.options.precision is None
+            program = load_program(*from_bytes(call.sent.data), CATALOGUE)
+            for node in program.walk():
+                dtypes.setdefault(node.op.name, set()).add(node.outputs[0].dtype.name)
+        assert dtypes["MatMul"] == {"bfloat16"}
+        assert dtypes["Sqrt"] == {"float32"}  # of adam
 
 
 def test_a_second_start_compiles_nothing() -> None:
@@ -283,6 +308,8 @@ def test_errors_before_a_step() -> None:
         (({"worker": 0},), "jobs must be numbers"),
         ((3,), "jobs must be numbers"),
         (({"worker": 1}, {"ps": {}}), "options are for 'ps'"),
+        (({"worker": 1}, {"num_gpus": 1}), "options must be mappings by the name of the job"),
+        (({"worker": 1}, 4), "options must be mappings by the name of the job"),
     ],
 )
 def test_wrong_arguments(arguments: Any, says: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import pytest
 import graphc as gc
 from graphc.cluster import RemoteTasks
 from graphc.errors import NumericsError, StateError
-from tests.cluster.on_ray import MARKS, started
-from tests.cluster.remote_tasks.test_local import JOBS, data, replicated
+from tests.cluster.on_ray import MARKS
+from tests.cluster.on_ray import cluster as cluster
+from tests.cluster.remote_tasks.test_local import JOBS, check_steps, data, replicated
 from tests.near import assert_near
 
 pytest.importorskip("ray")
@@ -24,23 +25,10 @@ pytest.importorskip("ray")
 pytestmark = MARKS
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    with started():
-        yield
-
-
 def test_steps_are_those_of_one_process() -> None:
-    graph, fetches = replicated(where=False)
-    with gc.Session(graph) as session:
-        want = [session.run(fetches, feeds)[1:] for feeds in data()]
-        values = session.values()
     graph, fetches = replicated()
     with gc.Session(graph, strategy=RemoteTasks(JOBS)) as session:
-        found = [session.run(fetches, feeds)[1:] for feeds in data()]
-        assert_near(np.array(found), np.array(want), rtol=1e-9)
-        for name, value in session.values().items():
-            assert_near(value, values[name], rtol=1e-9, err_msg=name)
+        check_steps(session, fetches)
         processes = session._remote.processes()  # type: ignore[union-attr]
         assert len({*processes.values(), os.getpid()}) == 4
 
