@@ -193,7 +193,7 @@ def check_strategy(strategy: object) -> None:
         return
     given = strategy.__name__ if isinstance(strategy, type) else type(strategy).__name__
     raise AttributeValueError(
-        f"strategy must be an object of gc.devices, got {given}",
+        f"strategy must be an object of gc.devices or gc.cluster, got {given}",
         hint="strategy=gc.devices.DataParallel(2)",
     )
 
