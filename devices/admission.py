@@ -47,8 +47,8 @@ class Admission:
         part = self._parts[cluster]
         return part[1] is not None and part in self._waiting[part[0]]
 
-    def run(self, cluster: int) -> None:
-        """A cluster runs."""
+    def started(self, cluster: int) -> None:
+        """Notes that a cluster runs now."""
         device, micro_batch = part = self._parts[cluster]
         if micro_batch is None:
             return
@@ -62,7 +62,8 @@ class Admission:
 def _stages_from(
     parts: Sequence[_Part], all_parts: Sequence[_Part], needs: Sequence[Collection[int]]
 ) -> int:
-    """How many devices a micro-batch passes from the first to the last cluster of one of them."""
+    """How many devices a micro-batch visits between the first and the last cluster of one device,
+    that device included."""
     part = next((each for each in parts if each[1] is not None), None)
     own = [i for i, each in enumerate(all_parts) if each == part]
     if not own:

@@ -88,7 +88,7 @@ def timeline(
         free[device] = ends[chosen] = end
         spans.append(Span(chosen, device, begin, end))
         if admission is not None:
-            admission.run(chosen)
+            admission.started(chosen)
         ready.remove(chosen)
         for i in users.get(chosen, ()):
             missing[i] -= 1

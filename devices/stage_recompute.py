@@ -13,8 +13,9 @@ from graphc.ir.program import Program, ancestors
 def recomputed(
     program: Program, groups: Sequence[Sequence[Node]], keys: Mapping[Node, Key]
 ) -> tuple[Program, list[list[Node]], dict[Node, Key]]:
-    """Gives each group copies of what an earlier group of its device and micro-batch would keep for
-    it, if the operands of the copies are smaller (GPipe, Huang et al. 2019, section 2.3).
+    """Copies nodes of earlier groups into the groups that use their results, within one device and
+    micro-batch, if the operands of the copies are smaller than those results (GPipe, Huang et al.
+    2019, section 2.3).
 
     So a stage keeps its inputs from a forward pass to the backward pass. All nodes of a micro-batch
     are pure: see `micro_batches`.

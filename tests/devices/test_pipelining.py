@@ -211,9 +211,9 @@ def test_micro_batches_are_admitted_in_order() -> None:
     clusters: Any = [SimpleNamespace(device="a", micro_batch=i) for i in (0, 0, 1, 1)]
     admission = Admission(clusters, [set(), {0}, set(), {2}])
     assert not admission.admits(2)
-    admission.run(0)
+    admission.started(0)
     assert not admission.admits(2)  # the device holds one
-    admission.run(1)
+    admission.started(1)
     assert admission.admits(2)
 
 

@@ -3861,7 +3861,10 @@ ROWS = [
         "session_strategy",
         lambda m: gc.Session(m.graph, strategy="mirrored"),
         errors.AttributeValueError,
-        ["strategy must be an object of gc.devices or gc.cluster, got str", "gc.devices.DataParallel(2)"],
+        [
+            "strategy must be an object of gc.devices or gc.cluster, got str",
+            "gc.devices.DataParallel(2)",
+        ],
         True,
     ),
     Row(
