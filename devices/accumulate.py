@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from math import prod
 
 from graphc.devices.micro_batches import MicroBatches, summed
+from graphc.devices.plan_writer import PlanWriter
 from graphc.devices.replicate import Regions, Replicate
 from graphc.errors import LayoutError
 from graphc.ir.builder import Builder
 from graphc.ir.dtypes import BOOL, INT32
-from graphc.ir.layouts import REPLICATED, Layout, LayoutPlan, Partial, Replicated, Sharded, axis_of
+from graphc.ir.layouts import REPLICATED, Layout, Partial, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program, region
+from graphc.ir.program import Port, Program, region
 from graphc.ir.rewrite import substitute
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import IOTA
@@ -21,7 +22,6 @@ from graphc.ops.arrays.shape import BROADCAST_TO, broadcast_to, reshape, transpo
 from graphc.ops.arrays.slicing import slice_
 from graphc.ops.control.scan import SCAN
 from graphc.ops.core.emit import constant, emit_one
-from graphc.ops.draws.random_keys import FOLD_IN
 from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.reductions.reduction import REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MIN
 from graphc.ops.structure.collective import ON_REPLICA_ZERO, REPLICA_INDEX, SHARD_SLICE
@@ -134,30 +134,29 @@ def _count(program: Program) -> int:
     return counts.pop() if counts else 1
 
 
-class _Loop:
+class _Loop(PlanWriter):
     """Writes the loop, for one run of the pass."""
 
     def __init__(self, program: Program, parts: MicroBatches, count: int, replicas: int) -> None:
+        super().__init__(Builder(scope="accumulate"))
         self._program = program
         self._parts = parts
         self._count = count
         self._runs = (replicas,) if replicas > 1 else ()  # runs in a micro-batch, one per device
-        self._outside, self._body, self._behind = (Builder(scope="accumulate") for _ in range(3))
-        self._local: dict[Tensor, Tensor] = {}
+        self._outside, self._behind = (Builder(scope="accumulate") for _ in range(2))
         self._consts: dict[Tensor, Tensor] = {}  # outer tensor -> the body's tensor
         self._xs: dict[Tensor, Tensor] = {}  # outer stack -> the body's tensor for one slice
-        self._converted: dict[tuple[Tensor, Layout], Tensor] = {}
-        self._keys: dict[Tensor, Tensor] = {}
         self._index: Tensor | None = None
         self._makers = {t: node for node in parts.before for t in node.outputs}
 
     def run(self) -> Program:
         for node, plan in self._parts.inside:
-            self._add(node, plan)
+            for body in self._write(node, plan).regions:
+                _check_no_index(node, body)
         wanted = self._wanted()
         totals = [t for t in wanted if summed(self._parts.made[t])]
         others = [t for t in wanted if not summed(self._parts.made[t])]
-        loop = self._write(totals, others)
+        loop = self._looped(totals, others)
         instead = dict(zip(totals, loop.outputs, strict=False))
         with self._behind:
             for tensor, stack in zip(others, loop.outputs[len(totals) :], strict=True):
@@ -179,40 +178,15 @@ class _Loop:
 
     # -- the body -------------------------------------------------------------------------------
 
-    def _add(self, node: Node, plan: LayoutPlan) -> None:
-        """Adds a node in the form in which one micro-batch computes it."""
-        inputs = [
-            self._as(t, layout, node) for t, layout in zip(node.inputs, plan.operands, strict=True)
-        ]
-        for position in plan.fold_replica:
-            inputs[position] = self._own_key(inputs[position])
-        outputs = []
-        for tensor, layout in zip(node.outputs, plan.results, strict=True):
-            axis = axis_of(layout)
-            own = tensor if axis is None else Tensor(self._piece(tensor.type, axis), tensor.name)
-            self._local[tensor] = own
-            outputs.append(own)
-        local = plan.local(node, inputs, outputs)
-        for body in local.regions:
-            _check_no_index(node, body)
-        self._body.append(local)
-
-    def _as(self, tensor: Tensor, wanted: Layout, user: Node) -> Tensor:
-        """The body's tensor for `tensor` in the layout that `user` wants."""
+    def _convert(self, tensor: Tensor, wanted: Layout, user: Node | Port) -> Tensor:
         have = self._parts.made[tensor]
-        found = self._converted.get((tensor, wanted))
-        if found is not None:
-            return found
         if tensor in self._parts.looped and have == wanted:
             return self._local[tensor]
         if isinstance(wanted, Sharded):
-            found = self._slice_of(tensor, wanted.axis)
-        elif wanted == Partial("sum") and have == REPLICATED:
-            found = self._once(self._inner(tensor), user)
-        else:  # a whole value; or the maximum, or minimum, of equal values
-            found = self._inner(tensor)
-        self._converted[tensor, wanted] = found
-        return found
+            return self._slice_of(tensor, wanted)
+        if wanted == Partial("sum") and have == REPLICATED:
+            return self._once(self._inner(tensor))
+        return self._inner(tensor)  # a whole value; or the maximum, or minimum, of equal values
 
     def _inner(self, tensor: Tensor) -> Tensor:
         """The body's tensor for a whole value."""
@@ -222,8 +196,9 @@ class _Loop:
             self._consts[tensor] = Tensor(tensor.type, tensor.name)
         return self._consts[tensor]
 
-    def _slice_of(self, tensor: Tensor, axis: int) -> Tensor:
-        """A micro-batch of an outer value: a run of each device's part along `axis`."""
+    def _slice_of(self, tensor: Tensor, layout: Sharded) -> Tensor:
+        """A micro-batch of an outer value: a run of each device's part along an axis."""
+        axis, inside = layout.axis, self._piece(tensor.type, layout)
         if tensor in self._parts.looped:
             raise LayoutError(
                 f"minimize(accumulate=): {tensor.name!r} is the same for each micro-batch, so "
@@ -231,9 +206,8 @@ class _Loop:
             )
         source = self._filled_along(tensor, axis)
         if source is not None:  # avoids creating a value of the size of the batch
-            piece = self._piece(tensor.type, axis).shape
             with self._body:
-                return broadcast_to(self._inner(source), piece)
+                return broadcast_to(self._inner(source), inside.shape)
         before, behind = tensor.type.shape[:axis], tensor.type.shape[axis + 1 :]
         cut = (*before, *self._runs, self._count, self._run_of(tensor.type, axis), *behind)
         at = axis + len(self._runs)
@@ -243,10 +217,9 @@ class _Loop:
             if at:
                 stack = transpose(stack, order)
             if self._runs:
-                stack = reshape(stack, (self._count, *self._piece(tensor.type, axis).shape))
-        inner = Tensor(self._piece(tensor.type, axis), tensor.name)
-        self._xs[stack] = inner
-        return inner
+                stack = reshape(stack, (self._count, *inside.shape))
+        self._xs[stack] = Tensor(inside, tensor.name)
+        return self._xs[stack]
 
     def _filled_along(self, tensor: Tensor, axis: int) -> Tensor | None:
         """The value that `tensor` repeats along `axis`, or None."""
@@ -257,19 +230,13 @@ class _Loop:
         own = axis - (tensor.type.rank - source.type.rank)
         return source if own < 0 or source.type.shape[own] == 1 else None
 
-    def _once(self, value: Tensor, user: Node) -> Tensor:
+    def _once(self, value: Tensor) -> Tensor:
         """`value` for the first micro-batch, and zeros for the others."""
         with self._body:
             zero, first = constant(0, value.type.dtype), constant(0, INT32)
-            return where(equal(self._turn(), first), value, zero)
+            return where(equal(self._number(), first), value, zero)
 
-    def _own_key(self, key: Tensor) -> Tensor:
-        if key not in self._keys:
-            with self._body:
-                self._keys[key] = emit_one(FOLD_IN, (key, self._turn()))
-        return self._keys[key]
-
-    def _turn(self) -> Tensor:
+    def _number(self) -> Tensor:
         """The number of the current micro-batch, in the body."""
         if self._index is None:
             with self._outside:
@@ -279,7 +246,7 @@ class _Loop:
 
     # -- the loop -------------------------------------------------------------------------------
 
-    def _write(self, totals: Sequence[Tensor], others: Sequence[Tensor]) -> Node:
+    def _looped(self, totals: Sequence[Tensor], others: Sequence[Tensor]) -> Node:
         """The loop, which carries the sums and stacks all other results."""
         carried = [Tensor(t.type, t.name) for t in totals]
         with self._body:
@@ -326,7 +293,8 @@ class _Loop:
         """The number of adjacent elements that belong to the same micro-batch."""
         return self._size(type, axis) // prod(self._runs)
 
-    def _piece(self, type: TensorType, axis: int) -> TensorType:
+    def _piece(self, type: TensorType, layout: Sharded) -> TensorType:
+        axis = layout.axis
         size = self._size(type, axis)
         return TensorType(type.dtype, (*type.shape[:axis], size, *type.shape[axis + 1 :]))
 

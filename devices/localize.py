@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from graphc.devices.layout_flow import LayoutFlow
+from graphc.devices.plan_writer import PlanWriter
 from graphc.devices.uneven import is_uneven, piece_type
-from graphc.ir.dtypes import INT32
+from graphc.ir.builder import Builder
 from graphc.ir.layouts import (
     REPLICATED,
     Fill,
@@ -20,24 +21,21 @@ from graphc.ir.layouts import (
     Replicated,
     Sharded,
 )
-from graphc.ir.node import EMPTY, Node, Tensor, same_items
-from graphc.ir.opdef import OpDef
+from graphc.ir.node import Node, Tensor, same_items
 from graphc.ir.program import Port, Program
-from graphc.ir.source import Source
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import BROADCAST_TO
-from graphc.ops.arrays.slicing import SLICE
-from graphc.ops.core.emit import CONSTANT
-from graphc.ops.draws.random_keys import FOLD_IN
+from graphc.ops.arrays.slicing import slice_
+from graphc.ops.core.emit import CONSTANT, constant
 from graphc.ops.structure.collective import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    ON_REPLICA_ZERO,
-    REDUCE_SCATTER,
-    REPLICA_INDEX,
-    SHARD_SLICE,
+    all_gather,
+    all_reduce,
+    on_replica_zero,
+    reduce_scatter,
+    replica_index,
+    shard_slice,
 )
-from graphc.ops.structure.uneven import FILL_PADDING, PADDED_PIECE, neutral
+from graphc.ops.structure.uneven import fill_padding, neutral, padded_piece
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +56,7 @@ class Local:
     collectives: int
 
 
-class Localizer:
+class Localizer(PlanWriter):
     """Writes one local program.
 
     Args:
@@ -77,17 +75,13 @@ class Localizer:
         regions: Mapping[Program, Local],
         fault: Callable[[Node, Exception], Exception],
     ) -> None:
+        super().__init__(Builder())
         self._flow = flow
         self._required = required
         self._replicas = replicas
         self._regions = regions
         self._fault = fault
-        self._sources: dict[Tensor, Source | None] = {}
-        self._nodes: list[Node] = []
-        # global tensor -> the local tensor in the layout that its users receive
-        self._local: dict[Tensor, Tensor] = {}
-        self._converted: dict[tuple[Tensor, Layout], Tensor] = {}
-        self._keys: dict[Tensor, Tensor] = {}  # random key -> this replica's own
+        self._makers: dict[Tensor, Node] = {}
         # (piece, padding value) -> the piece with this value in its padding
         self._with_fill: dict[tuple[Tensor, Tensor | str], Tensor] = {}
         self._zeros: set[Tensor] = set()  # tensors of zeros, whole on each replica
@@ -126,7 +120,7 @@ class Localizer:
             port._replace(tensor=self._as(port.tensor, layout, port))
             for port, layout in zip(program.outputs, leaving, strict=True)
         )
-        local = program.replace(inputs=inputs, nodes=tuple(self._nodes), outputs=outputs)
+        local = program.replace(inputs=inputs, nodes=tuple(self._body.nodes), outputs=outputs)
         return Local(local, layouts, leaving, tuple(self._notes), self._collectives)
 
     # -- nodes ------------------------------------------------------------------------------
@@ -135,7 +129,8 @@ class Localizer:
         """Copies a node whose operands are replicated: each replica computes the whole value."""
         local = self._local
         inputs = tuple([local[t] for t in node.inputs])
-        self._nodes.append(node if same_items(inputs, node.inputs) else node.replace(inputs=inputs))
+        copy = node if same_items(inputs, node.inputs) else node.replace(inputs=inputs)
+        self._body.append(copy)
         for tensor in node.outputs:
             local[tensor] = tensor
         spread = node.op is BROADCAST_TO and inputs[0] in self._zeros
@@ -143,39 +138,16 @@ class Localizer:
             self._zeros.update(node.outputs)
 
     def _rewrite(self, node: Node, plan: LayoutPlan) -> None:
-        inputs = [
-            self._as(tensor, wanted, node)
-            for tensor, wanted in zip(node.inputs, plan.operands, strict=True)
-        ]
-        for position in plan.fold_replica:
-            inputs[position] = self._own_key(inputs[position])
-        fills: Mapping[int, Fill] = plan.fill or {}
-        for position, fill in fills.items():
-            lies = plan.operands[position]
-            if type(lies) is Sharded and is_uneven(lies):
-                tensor, local = node.inputs[position], inputs[position]
-                inputs[position] = self._filled(tensor, lies, local, fill, inputs)
-        outputs = [
-            self._define(tensor, layout)
-            for tensor, layout in zip(node.outputs, plan.results, strict=True)
-        ]
-        planned = plan.local(node, inputs, outputs)
-        self._nodes.append(planned)
-        for region in planned.regions:
+        for region in self._write(node, plan).regions:
             if region in self._regions:
                 self._notes.update(dict.fromkeys(self._regions[region].notes))
                 self._collectives += self._regions[region].collectives
         for tensor in node.outputs:
-            self._sources[tensor] = node.source
+            self._makers[tensor] = node
             self._make_settled(tensor)
 
-    def _define(self, tensor: Tensor, layout: Layout) -> Tensor:
-        """The local tensor for a new tensor; the tensor itself if its type is unchanged."""
-        local = tensor
-        if type(layout) is Sharded:
-            local = Tensor(piece_type(tensor.type, layout, self._replicas), tensor.name)
-        self._local[tensor] = local
-        return local
+    def _piece(self, type: TensorType, layout: Sharded) -> TensorType:
+        return piece_type(type, layout, self._replicas)
 
     def _make_settled(self, tensor: Tensor) -> None:
         """Converts a partial value to the layout that its users expect."""
@@ -196,64 +168,65 @@ class Localizer:
 
     # -- conversions ------------------------------------------------------------------------
 
-    def _as(self, tensor: Tensor, wanted: Layout, user: Node | Port) -> Tensor:
-        """The local tensor for `tensor` in the layout that `user` wants, converted only once."""
+    @contextmanager
+    def _after(self, tensor: Tensor) -> Iterator[None]:
+        """Inside the context, operator functions write nodes that belong to `tensor`."""
+        scope = tensor.name.removesuffix(":0").replace(":", "/")
+        with self._body.at(self._makers.get(tensor), scope), self._body:
+            yield
+
+    def _convert(self, tensor: Tensor, wanted: Layout, user: Node | Port) -> Tensor:
         have = self._flow.layout(tensor)
         if have == wanted:
             return self._local[tensor]
-        found = self._converted.get((tensor, wanted))
-        if found is None:
-            if isinstance(have, Replicated):
-                found = self._from_whole(tensor, self._local[tensor], wanted)
-            elif type(wanted) is not Replicated:
-                found = self._from_whole(tensor, self._as(tensor, REPLICATED, user), wanted)
-            elif isinstance(have, Sharded):
-                found = self._gathered(tensor, have, user)
-            else:
-                found = self._reduced(tensor, have)
-            self._converted[tensor, wanted] = found
-        return found
+        if isinstance(have, Replicated):
+            return self._from_whole(tensor, self._local[tensor], wanted)
+        if type(wanted) is not Replicated:
+            return self._from_whole(tensor, self._as(tensor, REPLICATED, user), wanted)
+        if isinstance(have, Sharded):
+            return self._gathered(tensor, have, user)
+        return self._reduced(tensor, have)
 
     def _from_whole(self, tensor: Tensor, whole: Tensor, wanted: Layout) -> Tensor:
-        if type(wanted) is Sharded:
-            type_ = piece_type(tensor.type, wanted, self._replicas)
-            attrs = {"axis": wanted.axis, "replicas": self._replicas}
-            if is_uneven(wanted):
-                attrs["piece"] = int(type_.shape[wanted.axis])  # type: ignore[arg-type]
-                return self._emit(PADDED_PIECE, (whole,), type_, tensor, "piece", attrs)
-            return self._emit(SHARD_SLICE, (whole,), type_, tensor, "piece", attrs)
-        if wanted == Partial("sum"):
-            if whole in self._zeros:  # the gradient of a lookup begins with zeros
-                return whole
-            return self._emit(ON_REPLICA_ZERO, (whole,), tensor.type, tensor, "term")
+        with self._after(tensor):
+            if type(wanted) is Sharded:
+                if not is_uneven(wanted):
+                    return shard_slice(whole, wanted.axis, self._replicas)
+                size = self._piece(tensor.type, wanted).shape[wanted.axis]
+                return padded_piece(whole, wanted.axis, self._replicas, size)
+            # The gradient of a lookup begins with zeros, which need no change.
+            if wanted == Partial("sum") and whole not in self._zeros:
+                return on_replica_zero(whole)
         return whole  # the maximum, or minimum, of equal values is the value
 
     def _reduced(self, tensor: Tensor, have: Partial) -> Tensor:
         self._collectives += 1
-        local = self._local[tensor]
-        return self._emit(ALL_REDUCE, (local,), tensor.type, tensor, "whole", {"op": have.op})
+        with self._after(tensor):
+            return all_reduce(self._local[tensor], have.op)
 
     def _scattered(self, tensor: Tensor, wanted: Sharded) -> Tensor:
         self._collectives += 1
-        type = piece_type(tensor.type, wanted, self._replicas)
-        attrs = {"axis": wanted.axis, "replicas": self._replicas}
-        return self._emit(REDUCE_SCATTER, (self._local[tensor],), type, tensor, "piece", attrs)
+        with self._after(tensor):
+            return reduce_scatter(self._local[tensor], wanted.axis, self._replicas)
 
     def _gathered(self, tensor: Tensor, have: Sharded, user: Node | Port) -> Tensor:
         self._collectives += 1
         if not self._flow.is_asked_for(user):
             self._notes[_gather_note(tensor, have, user)] = None
-        axis, local, type = have.axis, self._local[tensor], tensor.type
-        attrs = {"axis": axis, "replicas": self._replicas}
-        if not is_uneven(have):
-            return self._emit(ALL_GATHER, (local,), type, tensor, "whole", attrs)
-        padded = list(type.shape)
-        padded[axis] = local.type.shape[axis] * self._replicas
-        type = TensorType(type.dtype, tuple(padded))
-        every = self._emit(ALL_GATHER, (local,), type, tensor, "padded", attrs)
-        rank = len(padded)
-        real = {"starts": (0,) * rank, "limits": tensor.type.shape, "strides": (1,) * rank}
-        return self._emit(SLICE, (every,), tensor.type, tensor, "whole", real)
+        with self._after(tensor):
+            whole = all_gather(self._local[tensor], have.axis, self._replicas)
+            if is_uneven(have):
+                whole = slice_(whole, (0,) * whole.type.rank, tensor.type.shape)
+        return whole
+
+    def _with_padding(self, node: Node, plan: LayoutPlan, inputs: list[Tensor]) -> list[Tensor]:
+        padded = list(inputs)
+        for position, fill in (plan.fill or {}).items():
+            lies = plan.operands[position]
+            if type(lies) is Sharded and is_uneven(lies):
+                tensor, local = node.inputs[position], padded[position]
+                padded[position] = self._filled(tensor, lies, local, fill, padded)
+        return padded
 
     def _filled(
         self, tensor: Tensor, lies: Sharded, local: Tensor, fill: Fill, inputs: Sequence[Tensor]
@@ -261,45 +234,16 @@ class Localizer:
         """A piece whose padding does not affect the result: see `LayoutPlan.fill`."""
         key = (local, inputs[fill] if isinstance(fill, int) else fill)
         if key not in self._with_fill:
-            value = inputs[fill] if isinstance(fill, int) else self._neutral(fill, tensor)
-            attrs = {"axis": lies.axis, "size": tensor.type.shape[lies.axis]}
-            self._with_fill[key] = self._emit(
-                FILL_PADDING, (local, value), local.type, tensor, "real", attrs
-            )
+            dtype, size = tensor.type.dtype, tensor.type.shape[lies.axis]
+            with self._after(tensor):
+                value = inputs[fill] if isinstance(fill, int) else constant(neutral(fill, dtype))
+                self._with_fill[key] = fill_padding(local, value, lies.axis, size)
         return self._with_fill[key]
 
-    def _neutral(self, reduction: str, like: Tensor) -> Tensor:
-        value = neutral(reduction, like.type.dtype)
-        value.flags.writeable = False
-        type = TensorType(like.type.dtype, ())
-        return self._emit(CONSTANT, (), type, like, f"neutral_{reduction}", {"value": value})
-
-    def _own_key(self, key: Tensor) -> Tensor:
-        """A random key with the replica's number folded in."""
-        own = self._keys.get(key)
-        if own is None:
-            if self._index is None:
-                self._index = self._emit(REPLICA_INDEX, (), TensorType(INT32, ()), None, "replica")
-            own = self._emit(FOLD_IN, (key, self._index), key.type, key, "replica_key")
-            self._keys[key] = own
-        return own
-
-    def _emit(
-        self,
-        op: OpDef,
-        inputs: tuple[Tensor, ...],
-        type: TensorType,
-        of: Tensor | None,
-        suffix: str,
-        attrs: Mapping[str, Any] = EMPTY,
-    ) -> Tensor:
-        """Adds a node that the pass creates, named after the tensor `of`."""
-        base = "" if of is None else of.name.removesuffix(":0").replace(":", "/") + "/"
-        name = base + suffix
-        result = Tensor(type, f"{name}:0")
-        source = None if of is None else self._sources.get(of)
-        self._nodes.append(Node(op, inputs, (result,), attrs, name=name, source=source))
-        return result
+    def _number(self) -> Tensor:
+        if self._index is None:
+            self._index = replica_index()
+        return self._index
 
 
 def _gather_note(tensor: Tensor, have: Sharded, user: Node | Port) -> str:

@@ -57,10 +57,9 @@ class Pieces:
         if node is not None and node.op is UNSTACK and node.attrs["axis"] == 0:
             return self.at(node.inputs[0], position_of(tensor, node.outputs))
         if node is not None and node.op is SCAN and type(node.attrs["length"]) is int:
-            number = position_of(tensor, node.outputs)
-            if number < node.attrs["carries"]:
-                value = node.regions[0].output_tensors()[number]
-                return self._in_iteration(node, value, node.attrs["length"] - 1)
+            view, number = LoopView.of(node), position_of(tensor, node.outputs)
+            if number < len(view.following):
+                return self._in_iteration(view, view.following[number], node.attrs["length"] - 1)
         return Piece(tensor)
 
     def stacks(self, stack: Tensor) -> set[Tensor]:
@@ -74,16 +73,15 @@ class Pieces:
         return found
 
     def _stacked(self, loop: Node, stack: Tensor, place: int) -> Piece:
-        length, carries = loop.attrs["length"], loop.attrs["carries"]
-        number = position_of(stack, loop.outputs)
-        if type(length) is not int or number < carries:
-            return Piece(stack, place)
-        value = loop.regions[0].output_tensors()[number]
-        return self._in_iteration(loop, value, _mirrored(loop, place))
-
-    def _in_iteration(self, loop: Node, value: Tensor, iteration: int) -> Piece:
-        """A result of the body in an iteration; the first one has the number 0."""
         view = LoopView.of(loop)
+        number = position_of(stack, loop.outputs) - len(view.following)
+        if type(loop.attrs["length"]) is not int or number < 0:
+            return Piece(stack, place)
+        return self._in_iteration(view, view.ys[number], _mirrored(loop, place))
+
+    def _in_iteration(self, view: LoopView, value: Tensor, iteration: int) -> Piece:
+        """A result of the body in an iteration; the first one has the number 0."""
+        loop = view.node
         inner, outer, results = view.inner, view.outer, view.given()
         carries = len(inner.carries)
         last = loop.attrs["length"] - 1

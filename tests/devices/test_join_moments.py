@@ -98,7 +98,7 @@ def test_the_moments_are_those_of_the_whole_batch(rows: int) -> None:
     wanted = values(step_of(rows, None, cache=None), rows)
     step = step_of(rows, 4, cache=None)
     gathers = [n for n in step.stages.local.walk() if n.op.name == "AllGather"]
-    joined = [n for n in gathers if n.name.endswith("/AllGather")]
+    joined = [n for n in gathers if not n.name.startswith("norm2/BatchNorm/")]  # that one is h
     assert len(joined) == (3 if rows == 32 else 0)
     got = values(step, rows)
     assert got.keys() == wanted.keys()

@@ -12,10 +12,12 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.ir.dtypes import DType, is_floating
+from graphc.ir.node import Tensor
 from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.axes import AXIS
 from graphc.ops.core.cost_rules import moves_only, picks
+from graphc.ops.core.emit import emit_one
 from graphc.ops.core.precision import greatest_finite, highest, lowest
 from graphc.ops.structure.collective import POSITIVE, axis_name_of, local_operator
 
@@ -92,5 +94,16 @@ FILL_PADDING = local_operator(
     doc="This replica's piece x of a value with `size` elements along `axis`. The elements after "
     "these become `fill`, which is broadcast. All dtypes.",
 )
+
+
+def padded_piece(x: Tensor, axis: int, replicas: int, piece: Any) -> Tensor:
+    """This replica's `piece` elements of `x` along `axis`; after the end, its last element."""
+    return emit_one(PADDED_PIECE, (x,), axis=axis, replicas=replicas, piece=piece)
+
+
+def fill_padding(x: Tensor, fill: Tensor, axis: int, size: Any) -> Tensor:
+    """This replica's piece `x` of a value of `size` along `axis`, with `fill` in its padding."""
+    return emit_one(FILL_PADDING, (x, fill), axis=axis, size=size)
+
 
 OPS: tuple[OpDef, ...] = (PADDED_PIECE, FILL_PADDING)

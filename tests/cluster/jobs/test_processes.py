@@ -81,8 +81,9 @@ def test_what_has_left_the_group_is_killed(tmp_path: Path) -> None:
 def test_processes_with_a_variable(tmp_path: Path) -> None:
     """The memory of a launcher is not that of its job."""
     _, token = start(tmp_path, "GRAPHC_LAUNCHER=1 sleep 60")
-    wait(lambda: len(members([token])[token]) >= 3)
-    assert len(members([token], having="GRAPHC_LAUNCHER")[token]) == 1
+    # A new process has the variables of its parent until its program starts.
+    wait(lambda: len(members([token], having="GRAPHC_LAUNCHER")[token]) == 1)
+    assert len(members([token])[token]) >= 2
     assert members([token], having="GRAPHC_OTHER")[token] == []
     kill(token)
 

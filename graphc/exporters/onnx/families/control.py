@@ -10,7 +10,7 @@ from graphc.exporters.onnx.dtypes import number_of
 from graphc.exporters.onnx.values import Value
 from graphc.exporters.onnx.writer import BOOL, INT64, Writer
 from graphc.ir.node import Tensor
-from graphc.ops.control.bodies import split
+from graphc.ops.control.bodies import parts_of
 
 
 def _input(w: Writer, like: Value, rank: int | None = None) -> Value:
@@ -42,7 +42,7 @@ def _types(outputs: Sequence[Tensor]) -> list[tuple[Any, int]]:
 
 
 def _scan(c: Call) -> list[Value]:
-    given = split(c.xs, c.attrs["consts"], c.attrs["carries"])
+    given = parts_of(c.node, c.xs)
     body = c.w.body()
     carries = [_input(body, x) for x in given.carries]
     xs = [_input(body, x, x.rank - 1) for x in given.xs]
@@ -94,8 +94,8 @@ def _write_scan(
 
 def _while(c: Call) -> list[Value]:
     """Stacked results are carried as a whole: a loop that ends early leaves zeros in them."""
-    count = c.attrs["carries"]
-    given = split(c.xs, c.attrs["consts"], count)
+    given = parts_of(c.node, c.xs)
+    count = len(given.carries)
     w, body = c.w, c.w.body()
     step, condition = c.node.regions
     stacks = [c.expand(w.constant(0, t.dtype), t.type.shape) for t in c.node.outputs[count:]]
