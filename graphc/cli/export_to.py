@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +13,10 @@ import numpy as np
 from graphc.artifacts.signature import Signature
 from graphc.cli import export_peers as peers
 from graphc.cli.export_peers import Peer
-from graphc.cli.report import plain, print_json, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import strategy_for
 from graphc.cli.timing import latency, timed
-from graphc.cli.validate import compare_arrays, inputs_of, too_far
+from graphc.cli.validate import compare_arrays, error_table, inputs_of, print_compared
 from graphc.errors import ArtifactError, GraphcError, UnknownNameError, nearest
 from graphc.exporters.iree import to_iree
 from graphc.exporters.onnx.entry import DEFAULT, to_onnx
@@ -52,15 +50,7 @@ def run(options: argparse.Namespace) -> None:
     facts["bytes"] = _size(Path(options.file))
     if options.validate:
         facts["validation"] = _validated(session, job, signature, options)
-    if options.json:
-        print_json(plain(facts))
-    else:
-        print("\n".join(_text(facts)))
-    wrong = too_far(facts.get("validation", {}).get("outputs", {}))
-    if wrong:
-        sys.stdout.flush()
-        print(f"graphc export: {options.file} differs: {'; '.join(wrong)}", file=sys.stderr)
-        raise SystemExit(1)
+    print_compared("export", options.file, facts, _text(facts), options.json)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -190,6 +180,4 @@ def _text(facts: Mapping[str, Any]) -> list[str]:
     if ms:
         times = f": p50 {ms['graph']['p50']:.3g} ms here, {ms['file']['p50']:.3g} ms there"
     lines.append(f"against {found['against']}{times}")
-    rows = [("output", "max error", "relative")]
-    rows += [(n, f"{r['max_abs']:.3g}", f"{r['max_rel']:.3g}") for n, r in found["outputs"].items()]
-    return [*lines, *table(rows, right=(1, 2))]
+    return [*lines, *error_table(found["outputs"])]

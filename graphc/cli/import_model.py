@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphc.cli.report import check_writable, plain, print_json, table
+from graphc.cli.report import check_writable, table
 from graphc.cli.timing import latency, timed
-from graphc.cli.validate import compare_arrays, too_far
+from graphc.cli.validate import compare_arrays, error_table, print_compared
 from graphc.errors import GraphcError
 from graphc.importers.artifacts import PREDICT, save_model
 from graphc.importers.core.model import ImportedModel
@@ -37,15 +36,7 @@ def run(options: argparse.Namespace) -> None:
     facts = _facts(model, made, kind, target)
     if options.validate:
         facts["validation"] = _validated(model, made, kind, options)
-    if options.json:
-        print_json(plain(facts))
-    else:
-        print("\n".join(_text(facts)))
-    wrong = too_far(facts.get("validation", {}).get("outputs", {}))
-    if wrong:
-        sys.stdout.flush()
-        print(f"graphc import: {options.file} differs: {'; '.join(wrong)}", file=sys.stderr)
-        raise SystemExit(1)
+    print_compared("import", options.file, facts, _text(facts), options.json)
 
 
 def _options(options: argparse.Namespace) -> dict[str, Any]:
@@ -116,10 +107,5 @@ def _text(facts: dict[str, Any]) -> list[str]:
             f"against {found['against']}: p50 {ms['original']['p50']:.3g} ms there, "
             f"{ms['graphc']['p50']:.3g} ms here"
         )
-        rows = [("output", "max error", "relative")]
-        rows += [
-            (name, f"{row['max_abs']:.3g}", f"{row['max_rel']:.3g}")
-            for name, row in found["outputs"].items()
-        ]
-        lines += table(rows, right=(1, 2))
+        lines += error_table(found["outputs"])
     return lines

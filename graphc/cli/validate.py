@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from graphc.artifacts.signature import Signature
 from graphc.cli.arrays import common, write_arrays
-from graphc.cli.report import plain, table
+from graphc.cli.report import plain, print_json, table
 from graphc.cli.timing import latency, timed
 from graphc.errors import ExecutionError
 from graphc.ir.dims import as_symbol, substitute
@@ -126,6 +126,32 @@ def too_far(outputs: Mapping[str, Mapping[str, Any]]) -> list[str]:
         for name, row in outputs.items()
         if not row["ok"]
     ]
+
+
+def print_compared(
+    command: str, file: str, facts: Mapping[str, Any], lines: Iterable[str], as_json: bool
+) -> None:
+    """Prints what a command has made, as `lines` or as JSON.
+
+    Raises:
+        SystemExit: code 1, if outputs of its "validation" differ; they are named on stderr.
+    """
+    if as_json:
+        print_json(plain(facts))
+    else:
+        print("\n".join(lines))
+    wrong = too_far(facts.get("validation", {}).get("outputs", {}))
+    if wrong:
+        sys.stdout.flush()
+        print(f"graphc {command}: {file} differs: {'; '.join(wrong)}", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def error_table(outputs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The lines of a table with the largest error of each output."""
+    rows = [("output", "max error", "relative")]
+    rows += [(n, f"{r['max_abs']:.3g}", f"{r['max_rel']:.3g}") for n, r in outputs.items()]
+    return table(rows, right=(1, 2))
 
 
 def validation_text(found: Mapping[str, Any]) -> list[str]:
