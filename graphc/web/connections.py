@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _MOST_UNREAD = 1 << 16  # bytes of a head, of the sizes of chunks, or of trailers
+_MOST_UNSENT = 1 << 14  # bytes that wait to be sent together
 
 
 def _refusal(status: str, message: str) -> bytes:
@@ -80,6 +81,43 @@ def _protocol(head_seconds: float) -> Any:
     return type("Protocol", (_Limited, HttpToolsProtocol), limits)
 
 
+class JoiningTransport:
+    """A transport that sends what is written in one iteration of the event loop together, such as
+    the head and the body of a response. Each call of the system costs more than a short answer.
+
+    All other attributes are those of the transport.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Sends `data` at the end of this iteration; at once if much is waiting."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > _MOST_UNSENT:
+            self._flush()
+
+    def close(self) -> None:
+        """Closes the transport after everything is sent."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts, self._size = [], 0
+            self._transport.write(data)
+
+
 _Mixed: Any = object
 
 
@@ -105,6 +143,7 @@ class _Limited(_Mixed):  # type: ignore[misc]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.transport = JoiningTransport(transport, self.loop)
         if len(self.connections) > self.most:
             transport.abort()
         self._start_timer()
