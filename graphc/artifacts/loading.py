@@ -95,10 +95,13 @@ class Model(Helpful, Uncopied):
 
         def __call__(self, *args: Any, **inputs: Any) -> NoReturn:
             named = next(iter(self.signatures), "predict")
+            hint = f"loaded.signatures[{named!r}](x=values), with the inputs by name"
+            if self.manifest.call is not None:
+                hint = "gc.load_function(path) gives the function that gc.jit(f).save(path) wrote"
             raise ArgumentError(
                 "a model is not a function: it has entry points",
                 source=current_source(),
-                hint=f"loaded.signatures[{named!r}](x=values), with the inputs by name",
+                hint=hint,
             )
 
     def state(self) -> ModelState:

@@ -144,6 +144,14 @@ def test_a_file_of_gc_save_is_no_function(tmp_path: Path) -> None:
         gc.load_function(path)
 
 
+def test_a_function_that_gc_load_opened_is_no_function(tmp_path: Path) -> None:
+    f = gc.jit(lambda x: x + 1)
+    f(jnp.ones(2))
+    f.save(tmp_path / "f.gcx", platforms=["cpu"])
+    with pytest.raises(gc.errors.ArgumentError, match=r"gc\.load_function\(path\) gives"):
+        gc.load(tmp_path / "f.gcx")(jnp.ones(2))
+
+
 def test_an_optimizer_state_comes_back_in_its_classes(tmp_path: Path) -> None:
     jitted = gc.jit(step)
     params = init(2)
