@@ -48,7 +48,7 @@ def handled(number: int, handler: Any) -> Iterator[None]:
 
 
 class Meddled:
-    """A compiled program that does something just before it returns, when the old state is gone."""
+    """A compiled program that calls a function after it has consumed the old state."""
 
     def __init__(self, compiled: Any, meddle: Callable[[], None]) -> None:
         self._compiled, self._meddle = compiled, meddle

@@ -39,7 +39,7 @@ def test_settings_that_change_numbers_count(context) -> None:
         ("jax_optimization_level", "O1"),
         ("jax_default_prng_impl", "rbg"),
         ("jax_use_shardy_partitioner", False),
-        ("jax_disable_most_optimizations", None),  # the opposite value, as it is no attribute
+        ("jax_disable_most_optimizations", None),  # None: the opposite of the current value
     ],
 )
 def test_settings_of_the_compiler_count(name: str, value: object) -> None:
