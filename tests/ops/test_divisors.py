@@ -1,4 +1,4 @@
-"""Divisors of the least and greatest integers."""
+"""Greatest common divisors of the least and greatest integers."""
 
 from __future__ import annotations
 
