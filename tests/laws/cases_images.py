@@ -85,7 +85,7 @@ K = In((3, 2, 2), low=0, high=1.7, distinct=True)
 
 
 def sums(x, k, strides, padding, dilation):
-    """The value of each tap, with its position in the padded image. Padding never wins."""
+    """The value of each tap, with its position in the padded image. Padding is never a maximum."""
     padded = np.pad(x.astype(float), ((0, 0), *padding, (0, 0)), constant_values=-np.inf)
     every = taps(x.shape[1:-1], k.shape[:2], strides, padding, dilation)
     return [(padded[places] + k[tap], tap, places) for tap, places in every]
