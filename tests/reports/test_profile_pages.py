@@ -1,4 +1,4 @@
-"""A profile as text, as a page and as a trace: made of a recording that is written here."""
+"""A profile as text, as a page and as a trace, made from a recording that the test writes."""
 
 import json
 import os

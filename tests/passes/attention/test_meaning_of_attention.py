@@ -23,9 +23,9 @@ class Spelling(NamedTuple):
         query, key, value: the axes of these operands.
         logits: the axes of the softmax's operand, the keys last.
         result: the axes of the result.
-        scaled: "query", "key", "product", "divided", "value" or "": what has a constant factor.
         scaled: what has a constant factor: "query", "key", "product", "divided", "value" or "".
         masks: the axes of masks: added ("+ts"), chosen by `where` ("?bs") or causal ("^").
+        softmax: "operator", "jax" or "by hand".
     """
 
     query: str

@@ -127,7 +127,7 @@ def test_the_first_node_is_named(build: Any, feed: Any, text: str) -> None:
 
 def test_the_line_is_the_users() -> None:
     with pytest.raises(NumericsError) as caught:
-        run(lambda x: gc.log(x) + 1, [0.0])  # the error shows this line
+        run(lambda x: gc.log(x) + 1, [0.0])  # this line
     assert "# this line" in str(caught.value)
 
 
