@@ -51,7 +51,7 @@ class Form(NamedTuple):
     Attributes:
         step: runs `STEPS` steps, and returns the loss of the first.
         temporaries: the bytes of temporaries of a step.
-        seconds: the time of passes, tracing, lowering and compiling.
+        roofline: the estimate of the shortest time of a step in seconds; 0 if there is none.
         roofline: the estimate of the shortest time of a step in seconds; 0 where there is none.
     """
 
@@ -73,7 +73,7 @@ def rows() -> Iterator[Row]:
 
 
 def forms() -> dict[str, transformer.Attention]:
-    """The implementations of attention in hand-written JAX."""
+    """The implementations of attention in handwritten JAX."""
     written = {"written out": transformer.jax_attention}
     flash = {"flash": transformer.jax_flash} if jax.default_backend() == "gpu" else {}
     return written | flash

@@ -130,7 +130,7 @@ def gan(tiny: bool) -> Model:
 
 
 def flow(tiny: bool) -> Model:
-    """A normalising flow of 8 affine couplings."""
+    """A normalizing flow of 8 affine couplings."""
     init, (width, layers, batch) = Init(), (4, 2, 4) if tiny else (32, 8, 128)
     params = [init.mlp(width // 2, 64, width) for _ in range(layers)]
 
