@@ -52,7 +52,7 @@ def build(scope: str, head: str) -> tuple[gc.Graph, dict[str, Any]]:
 
 
 def of_digits(data: Data, first: int, part: str, shots: int | None = None) -> Data:
-    """The images of five digits from `first` on, with labels from 0; perhaps a few of each."""
+    """The images of five digits starting at `first`, with labels from 0; perhaps a few of each."""
     x, y = data[f"x_{part}"], data[f"y_{part}"]
     rows = [np.flatnonzero(y == digit)[:shots] for digit in range(first, first + 5)]
     chosen = np.concatenate(rows)
