@@ -135,7 +135,7 @@ def test_it_decorates_functions_and_methods() -> None:
 
     @gc.jit
     def named(x: Any) -> Any:
-        """Returns its text."""
+        """Its text."""
         return x
 
     assert (named.__name__, named.__doc__) == ("named", "Its text.")

@@ -214,7 +214,7 @@ def test_odd_keys_of_a_donated_dict() -> None:
 
 def test_attributes_of_the_function_hide_no_methods() -> None:
     def double(x: Any) -> Any:
-        """Doubles x."""
+        """Twice."""
         return 2 * x
 
     double.compile = double.notes = double.save = 3  # type: ignore[attr-defined]
