@@ -73,7 +73,7 @@ def rows() -> Iterator[Row]:
 
 
 def forms() -> dict[str, transformer.Attention]:
-    """The implementations of attention in handwritten JAX."""
+    """The implementations of attention in hand-written JAX."""
     written = {"written out": transformer.jax_attention}
     flash = {"flash": transformer.jax_flash} if jax.default_backend() == "gpu" else {}
     return written | flash

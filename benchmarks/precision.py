@@ -83,7 +83,7 @@ def _stacked() -> list[tuple[str, str, str]]:
 
 
 def _accumulated() -> list[tuple[str, str, str]]:
-    """The step on the whole batch, in micro-batches, and handwritten in JAX with `lax.scan`."""
+    """The step on the whole batch, in micro-batches, and hand-written in JAX with `lax.scan`."""
     whole, cut = _step(), _step(MICRO)
     apart = _step(MICRO, without_passes=("stack-carries",))
     data = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype("float32")

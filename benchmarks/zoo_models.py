@@ -87,7 +87,7 @@ def dlrm(tiny: bool) -> Model:
 
 
 def factorisation(tiny: bool) -> Model:
-    """Matrix factorisation with biases, on a batch of ratings."""
+    """Matrix factorization with biases, on a batch of ratings."""
     init, (count, batch) = Init(), (20, 4) if tiny else (20_000, 1024)
     params = {
         side: {"vectors": init.normal(count, 32, scale=0.1), "bias": jnp.zeros(count)}

@@ -2,7 +2,7 @@
 
 Each tower takes its part of the batch. The gradients are averaged and applied once, with a
 decreasing learning rate and moving averages of the parameters for evaluation.
-`gc.devices.DataParallel` does the same with a graph written for one device. The handwritten form
+`gc.devices.DataParallel` does the same with a graph written for one device. The hand-written form
 shows what happens on each device, and can be changed there.
 
 python examples/towers.py --towers 4

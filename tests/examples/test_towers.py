@@ -1,4 +1,4 @@
-"""Handwritten towers, a strategy and one device compute the same step."""
+"""Hand-written towers, a strategy and one device compute the same step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions and batch norms on GPUs, compared with handwritten JAX: no transposes of
+"""Convolutions and batch norms on GPUs, compared with hand-written JAX: no transposes of
 activations, narrow operands, as few kernels, one exchange of moments."""
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_a_convolution_and_its_gradients(name: str, precision: str | None) -> No
 
 
 def check(ours: HloCost, theirs: HloCost, precision: str | None) -> None:
-    """Checks copies, bytes and kernels against handwritten JAX; a loss scale adds a few kernels."""
+    """Checks copies, bytes and kernels against hand-written JAX; a loss scale adds a few."""
     scaled = precision == "f16"
     kernels = 64 * 64 * 25 * 4  # in bytes; activations are larger
     assert ours.transposes <= theirs.transposes + kernels
@@ -179,7 +179,7 @@ def test_products_and_their_gradients_stay_narrow(precision: str) -> None:
 
 
 def norm(x: Any, scale: Any, offset: Any, average: Any) -> tuple[Any, Any]:
-    """Handwritten batch norm in float32; also returns its new moving averages."""
+    """Hand-written batch norm in float32; also returns its new moving averages."""
     wide = x.astype(jnp.float32)
     mean = wide.mean((0, 1, 2))
     variance = jnp.square(wide - mean).mean((0, 1, 2))

@@ -1,4 +1,4 @@
-"""Whole models compared with handwritten JAX and optax, on one device and on four.
+"""Whole models compared with hand-written JAX and optax, on one device and on four.
 
 All in float64 for ten steps: rounding cannot hide a wrong gradient, layout or optimizer.
 """

@@ -1,4 +1,4 @@
-"""Compiled gradients need no more arithmetic and memory traffic than handwritten JAX."""
+"""Compiled gradients need no more arithmetic and memory traffic than hand-written JAX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`minimize` compared with handwritten optax: every transformation in one program, five steps."""
+"""`minimize` compared with hand-written optax: every transformation in one program, five steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A restricted Boltzmann machine is trained on digits by contrastive divergence, with handwritten
+"""A restricted Boltzmann machine is trained on digits by contrastive divergence, with hand-written
 updates. It restores new digits with less than a third of the mean image's error, and gives over
 95 % of them a lower energy than their shuffled pixels."""
 

@@ -16,7 +16,7 @@ WORDS, FEATURES, BATCH = 1000, 32, 512
 
 
 def skip_grams(words, window=2):
-    """Pairs (word, neighbour)."""
+    """Pairs (word, neighbor)."""
     pairs = []
     for step in range(1, window + 1):
         pairs += [(words[:-step], words[step:]), (words[step:], words[:-step])]
