@@ -61,7 +61,7 @@ def test_a_small_file_that_sorts_for_hours(plain: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_long_chain_of_operations(plain: Path, tmp_path: Path) -> None:
-    """It would compile for minutes."""
+    """The compilation of this chain would take minutes."""
     path = tmp_path / "model.gcx"
     forge_program(plain, path, chain(20_000))
     with pytest.raises(ArtifactError, match="it has 20004 operations, but operations=10000"):

@@ -128,7 +128,7 @@ def graph_only(manifest: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_graph_gives_what_stablehlo_gives(tmp_path: Path, dtype: str) -> None:
-    """For any batch size, with a random stream, moving averages and an optimizer's state."""
+    """Both give equal results for any batch size, with random streams, averages and slots."""
     graph, signatures = classifier(dtype=dtype)
     gc.save(gc.Session(graph), tmp_path / "a.gcx", signatures=signatures)
     forge(tmp_path / "a.gcx", tmp_path / "b.gcx", graph_only)

@@ -231,7 +231,7 @@ def test_commands_that_are_not_valid(
 
 
 def test_a_terminal_has_one_bar(tmp_path: Path) -> None:
-    """It shows the progress of the last process, and does not mix with the processes' output."""
+    """The bar shows the progress of the slowest process, and does not mix with other output."""
     pty, fcntl, termios = (pytest.importorskip(n) for n in ("pty", "fcntl", "termios"))
     script = tmp_path / "script.py"
     script.write_text(

@@ -238,7 +238,7 @@ KINDS = {"a": "int64_list", "b": "float_list", "c": "bytes_list"}
 
 @pytest.mark.parametrize("size", [1, 100, 127, 128, 5000, 2**14, 40_000, 2**21])
 def test_records_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With lengths of 1 to 4 bytes."""
+    """Records have lengths of 1 to 4 bytes."""
     monkeypatch.setattr(layouts, "_LARGE", 2**30)
     rows = [
         {"a": [1] * (size // 8), "b": [0.5] * (size // 16), "c": bytes(size - n % 2)}

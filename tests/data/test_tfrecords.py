@@ -646,7 +646,7 @@ def test_a_damaged_file_in_a_pipeline(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_processes_decode_records(tmp_path: Path) -> None:
-    """They receive the records, and a pickled index opens its own files."""
+    """The processes receive the records, and a pickled index opens its files again."""
     path = write(tmp_path / "a", [b"%d" % n for n in range(50)])
     pipeline = gc.data.from_records(gc.data.IndexedRecords(path)).shuffle(seed=1)
     with iter(pipeline.map(int, workers=2, processes=True)) as items:

@@ -30,7 +30,7 @@ from tests.passes.check import check, check_stays, program
 
 
 def test_gradients_fill_buckets_in_the_order_in_which_they_get_ready() -> None:
-    """For 16, 8, 16 and 4 bytes and buckets of 24 bytes: the first two, then the others."""
+    """With 16, 8, 16 and 4 bytes and buckets of 24 bytes, the first two share a bucket."""
     check(
         BucketCollectives(24),
         """
@@ -310,7 +310,7 @@ def perceptron() -> Job:
 
 
 def convolutional(norms: bool = False) -> Job:
-    """With batch normalization, the moments of the batch are also sums over the replicas."""
+    """A network with batch norm; the moments of the batch are also sums over the replicas."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 4, 4, 24), "float64", name="x")

@@ -73,7 +73,7 @@ def test_steps_in_a_call_are_a_loop_around_the_loop() -> None:
 
 
 def test_small_iterations() -> None:
-    """In these cases, the slices of an iteration have 1 MB."""
+    """The slices of an iteration have 1 MB in these cases."""
     text = BEFORE.replace("1024", "512")
     check_stays(ExchangeInLoops(turn=2**20 + 1), text)
     assert ExchangeInLoops(turn=2**20).run(program(text)).changed == 1

@@ -134,7 +134,7 @@ def test_nodes_of_passes_follow_their_operands_and_constants_their_users() -> No
 
 
 def test_what_only_a_later_cluster_needs_is_computed_there() -> None:
-    """Thus state is read where it is updated, and no derived value is kept in between."""
+    """State is read on the device that updates it, and no derived value is kept in between."""
     text = """
     program p(x: f32[2], v: state f32[2]) {
       %0 = Exp(x) : f32[2]

@@ -375,8 +375,8 @@ def test_penalties_on_parameters_count_once() -> None:
 def test_by_shard_map_the_numbers_are_those_by_pmap(
     shard_optimizer: bool, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even and uneven batches; sharded and replicated fetches; dropout, whose masks depend on the
-    replica."""
+    """Tests even and uneven batches, sharded and replicated fetches, and dropout, whose masks
+    depend on the replica."""
     found = []
     for form in ("pmap", "shard_map"):
         monkeypatch.setattr(replicated, "MAPPED_BY", form)

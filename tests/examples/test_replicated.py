@@ -44,7 +44,7 @@ def transformer(strategy: Any) -> Trained:
 
 
 def residual(strategy: Any) -> Trained:
-    """With batch norm: statistics over the whole batch, and moving averages."""
+    """A network with batch norm: statistics over the whole batch, and moving averages."""
     tx = resnet20.optimizer(STEPS, highest=0.01)
     job = resnet20.build(blocks=1, width=4, size=8, batch=16, tx=tx)
     session = gc.Session(job.graph, strategy=strategy)

@@ -1,4 +1,4 @@
-"""Which attention uses cuDNN, on which GPUs; all other attention is computed otherwise."""
+"""Which attention runs in cuDNN, on which GPUs, and that all other attention runs elsewhere."""
 
 from __future__ import annotations
 

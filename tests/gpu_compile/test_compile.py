@@ -184,7 +184,7 @@ def test_only_deep_networks_become_loops(blocks: int, rolled: bool) -> None:
 
 
 def test_loops_are_made_where_memory_is_short() -> None:
-    """Also with few blocks, because values that loops store can be recomputed."""
+    """Few blocks become a loop too, because values that loops store can be recomputed."""
     size = transformer.Size(blocks=6, width=256, heads=4, sequence=256, batch=32)
     model = transformer.graphc_model(size)
 

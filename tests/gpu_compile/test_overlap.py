@@ -51,7 +51,7 @@ def trained(make: Any, tx: Any) -> tuple[gc.Graph, list[Any]]:
 def test_gradients_of_repeated_layers_are_exchanged_once(
     tx: optax.GradientTransformation, precision: str | None, width: int
 ) -> None:
-    """Their updates are maps of stacks. The sums of biases and the loss stay float32."""
+    """The updates are maps of stacks. The sums of biases and the loss stay float32."""
 
     def make() -> gc.Tensor:
         h = gc.placeholder((None, 256), name="x")

@@ -137,7 +137,7 @@ def test_an_artifact_with_native_code_for_a_machine(tmp_path) -> None:
 
 
 def test_the_memory_of_the_machine_is_the_limit_of_native_code(tmp_path) -> None:
-    """As for `gc.compile`."""
+    """`gc.compile` has the same limit."""
     g, _ = mlp()
     x = g.tensor("x")
     sizes = {str(x.type.shape[0]): 10**8}

@@ -339,7 +339,7 @@ def test_arguments_that_are_one_array_stay_arrays() -> None:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class TrainState:
-    """Its field names could collide with attributes of a packed tree."""
+    """A state whose field names could collide with attributes of a packed tree."""
 
     state: Any
     names: Any

@@ -220,7 +220,7 @@ def test_the_learning_rate_may_be_a_tensor(make, optimizer):
 
 
 def test_optimizers_that_cannot_refer_to_a_tensor():
-    """Its initial state would depend on the tensor, or each step would make a tensor."""
+    """The initial state would depend on the tensor, or each step would make a tensor."""
     with gc.Graph():
         v = gc.variable([1.0], name="v")
         rate = gc.placeholder((), name="rate")

@@ -108,7 +108,7 @@ def test_hashing_stays_by_identity() -> None:
 
 
 def test_weak_containers_find_tensors() -> None:
-    """They compare a tensor with itself by `==`, and need a bool."""
+    """Weak containers compare a tensor with itself by `==`, and need a bool."""
     with gc.Graph() as g:
         x, y = gc.placeholder((2,), name="x"), gc.placeholder((2,), name="y")
         v = gc.variable(np.zeros(2, "f"), name="v")
@@ -239,7 +239,7 @@ def test_numpy_scalars_alone(make, wanted: str) -> None:
 
 
 def test_a_bool_on_the_left() -> None:
-    """These used to raise a TypeError."""
+    """These comparisons used to raise a TypeError."""
     mask = np.array([True, False])
     with gc.Graph() as g:
         x = gc.placeholder((2,), "bool", name="x")

@@ -39,7 +39,7 @@ def trained(graph, train, steps=3, fed=True):
 
 
 def test_it_is_minimize_with_the_gradients_in_sight() -> None:
-    """By names and by values, in any order of the pairs."""
+    """The variables get the same names and values, for any order of the pairs."""
     tx = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1))
     graph, loss, _ = network()
     with graph:

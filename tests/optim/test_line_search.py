@@ -250,7 +250,7 @@ def test_unsupported_uses_of_a_loss(change: Any, text: str) -> None:
 
 
 def test_a_loss_evaluated_in_other_ways() -> None:
-    """In a jitted function, in forward mode, and in a scan: all are the loss at that point."""
+    """A jitted function, forward mode and a scan all evaluate the loss at the given parameters."""
 
     def change(f: Any, p: Any) -> Any:
         value = jax.jit(f)(jax.tree.map(lambda v: 0.5 * v, p))
@@ -321,7 +321,7 @@ def test_many_parameters_at_once() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_sophia(replicas: int) -> None:
-    """It estimates the Hessian's diagonal with random signs, in a branch, every second step."""
+    """Sophia estimates the Hessian's diagonal with random signs, in a branch, every second step."""
 
     def sophia() -> Any:
         return optax.contrib.sophia(0.05, update_interval=2)

@@ -124,7 +124,7 @@ def test_memory_over_the_step_has_the_peak_of_the_pass_report(
 
 
 def test_values_in_memory_explain_the_live_bytes(data: Data) -> None:
-    """Their sum is at least the live bytes: a value written over an operand counts once."""
+    """The values add up to at least the live bytes: a value written over an operand counts once."""
     memory = data["memory"]
     for i, (live, inside) in enumerate(zip(memory["live"], memory["inside"], strict=True)):
         held = [size for start, end, size, _ in memory["values"] if start <= i <= end]

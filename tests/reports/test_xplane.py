@@ -51,7 +51,7 @@ def test_marks_and_runs_have_one_clock(recorded: Recording) -> None:
 
 
 def test_large_products_last_until_their_work_has_ended() -> None:
-    """Their start is a short event in one thread; the work continues in others."""
+    """The start of such a product is a short event in one thread; other threads do the work."""
     with optimised():
         product = jax.jit(lambda x: jnp.sin(x) @ x)
         x = jax.device_put(np.ones((1024, 1024), "float32"))

@@ -49,7 +49,7 @@ def test_what_is_no_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_long_files_are_thinned(tmp_path: Path, monkeypatch, form: str) -> None:
-    """Also long files that are read only in part: the curve keeps its start and its end."""
+    """Long files that are read only in part are included; the curve keeps its start and its end."""
     rows = [(step, step / 10) for step in range(1, 5000)]
     text = "step,loss\n" + "".join(f"{a},{b}\n" for a, b in rows)
     if form == "jsonl":

@@ -128,7 +128,7 @@ def test_the_next_service_finds_the_jobs(tried: Tried, killed: tuple[int, str, i
 
 
 def test_the_processes_are_lost_while_no_service_runs(tried: Tried, undisturbed: str) -> None:
-    """As after a restart of the machine: the job continues from its last checkpoint."""
+    """After a restart of the machine, for example, a job continues from its last checkpoint."""
     number = tried.submit(restarts=1)
     tried.until_step(number, 15)
     tried.end(signal.SIGKILL)

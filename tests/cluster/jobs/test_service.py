@@ -240,7 +240,7 @@ def test_jobs_that_ended_meanwhile(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_jobs_that_were_lost(tmp_path: Path, restarts: int) -> None:
-    """As after a restart of the machine: none of the processes exists."""
+    """After a restart of the machine, for example, none of the processes exists."""
     script(tmp_path, 'if [ -e "$GRAPHC_CHECKPOINT_DIR/x" ]; then exit 0; fi; '
            'touch "$GRAPHC_CHECKPOINT_DIR/x"; kill -9 $PPID; kill -9 $$')  # fmt: skip
     with serving(tmp_path) as service:

@@ -215,7 +215,7 @@ def test_tags_that_there_are_not_have_no_probability() -> None:
 
 
 def test_gradients_of_a_crf_are_marginals_and_stay_finite() -> None:
-    """Also if no move leads to a tag, and if an empty sequence has NaN scores."""
+    """One tag is unreachable, and an empty sequence has NaN scores."""
     scores = RNG.normal(size=(3, 4, 3))
     scores[1] = np.nan
     moves = RNG.normal(size=(3, 3))

@@ -73,7 +73,7 @@ def test_no_activation(activation):
 
 
 def test_conv_lstm_of_one_place_is_an_lstm():
-    """With a kernel of 1, on images of one pixel, it computes the same as an LSTM."""
+    """With a kernel of 1 on images of one pixel, the layer computes the same as an LSTM."""
     options = {"activation": "softsign", "recurrent_activation": "hard_sigmoid"}
     plain, _ = run(nn.LSTM(5, kernel_initializer=0.1, recurrent_initializer=0.2, **options))
     conv = nn.ConvLSTM1D(5, 1, kernel_initializer=0.1, recurrent_initializer=0.2, **options)

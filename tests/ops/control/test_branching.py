@@ -323,7 +323,7 @@ def test_the_cost_is_that_of_the_costliest_branch() -> None:
 
 
 def test_gradients_of_convolutions_in_a_branch_are_plain_ones(graph) -> None:
-    """As in loops: XLA:CPU runs other forms with a generic routine, which is 50 times slower."""
+    """Branches are like loops: XLA:CPU runs other forms with a routine that is 50 times slower."""
     x, w = gc.placeholder((2, 8, 8, 3), name="x"), gc.placeholder((3, 3, 3, 4), name="w")
     y = gc.cond(gc.sum(x) > 0, lambda: gc.sum(gc.square(gc.nn.conv2d(x, w))), lambda: gc.sum(w))
     step = gc.compile(graph, [gc.gradients(y, w)], {x: x.shape, w: w.shape})

@@ -70,7 +70,7 @@ def test_it_is_attention_at_once(time: int, source: int, causal: bool) -> None:
     "mask", [np.arange(4)[:, None] > np.arange(4), np.arange(4) > 0], ids=["rows", "first key"]
 )
 def test_a_query_that_sees_nothing(mask: np.ndarray) -> None:
-    """As `where(mask, logits, -1e9)` before a softmax: equal weights and zero gradient of logits.
+    """The result is that of `where(mask, logits, -1e9)` before a softmax: equal weights for all.
 
     The first query attends to no key: by the mask alone, or by mask and causality together.
     """

@@ -109,7 +109,7 @@ def test_a_query_that_sees_nothing_is_zero() -> None:
 
 
 def test_a_query_before_the_first_key_sees_nothing() -> None:
-    """A causal attention, with a mask that hides what the first queries could attend to."""
+    """The attention is causal, and the mask hides what the first queries could attend to."""
     arrays = operands(*SHAPES)
     with Graph() as graph:
         q, k, v = (placeholder(a.shape) for a in arrays)

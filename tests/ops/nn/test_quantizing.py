@@ -23,7 +23,7 @@ def run(build, *arrays):
 
 
 def test_fake_quantisation_is_quantisation_and_back() -> None:
-    """With the scale and the zero point of the adjusted range, to the last bit; 0 stays 0."""
+    """Uses the scale and the zero point of the adjusted range; equal to the last bit; 0 stays 0."""
     low, high = np.float32(-1.0), np.float32(1.5)
     scale = np.float32(2.5) / np.float32(255)
     zero = np.uint8(round(1.0 / float(scale)))

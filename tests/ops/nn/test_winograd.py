@@ -120,7 +120,7 @@ def test_what_is_not_finite_stays_in_its_image() -> None:
 
 
 def test_each_iteration_takes_a_part_of_a_sharded_batch() -> None:
-    """With half of the batch on each of two devices, no data is transferred."""
+    """Each of two devices has half of the batch, and no data is transferred."""
     mesh = jax.sharding.Mesh(jax.devices()[:2], ("data",))
     halves = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())

@@ -83,7 +83,7 @@ def test_where_parameters_have_no_gradient_it_is_nan() -> None:
 
 
 def test_exponential_integrals_near_zero() -> None:
-    """All elements at once: JAX's continued fraction would take 1 / x steps."""
+    """The tensors contain values near zero, where JAX's continued fraction takes 1 / x steps."""
     orders, xs = np.meshgrid(np.arange(6.0), [1e-300, 1e-9, 0.3, 1.0, 1.5])
     with Graph() as graph:
         x = placeholder(xs.shape, "float64", name="x")
@@ -94,7 +94,7 @@ def test_exponential_integrals_near_zero() -> None:
 
 @pytest.mark.slow
 def test_hypergeometric_derivatives() -> None:
-    """For x by the formula, for the parameters by JAX's series."""
+    """The derivative in x uses a formula; the others are compared with JAX's series."""
     xs = np.array([-5.0, 0.3, 0.8])
     a, b, c = 1.7, 2.4, 3.3
     with Graph() as graph:

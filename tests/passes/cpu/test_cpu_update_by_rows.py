@@ -274,7 +274,7 @@ def test_penalties(penalty: Any) -> None:
 
 
 def test_several_steps_in_a_loop() -> None:
-    """Here the state is a carry of the loop."""
+    """The state is a carry of the loop."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((4, 2048), "float32", name="x")

@@ -197,7 +197,7 @@ def convolutions(draw: Any) -> Program:
 @pytest.mark.slow
 @pytest.mark.one_jax
 def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also convolutions that gain nothing, a few images at a time."""
+    """Includes convolutions that gain nothing; a few images at a time."""
     monkeypatch.setattr(cpu_winograd, "_LEAST_GAIN", 1e9)
 
     def check(before: Program, after: Program) -> None:
@@ -350,7 +350,7 @@ def at_once_or_by_xla(program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
 @pytest.mark.slow
 @pytest.mark.one_jax
 def test_steps_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here small attentions count as long."""
+    """Small attentions count as long in this test."""
     for name, value in {
         "_SHORTEST": 4, "_FEWEST_WEIGHTS": {"cpu": 24}, "_ROWS": 3, "_FEWER_ROWS": 2, "_LONG": 7,
     }.items():  # fmt: skip

@@ -186,7 +186,7 @@ def test_a_carry_of_many_iterations_is_kept_of_some() -> None:
 
 
 def test_bodies_are_looked_into() -> None:
-    """As in `run_steps`: the pair of loops is in the body of a loop over steps."""
+    """The pair of loops is in the body of a loop over steps, as in `run_steps`."""
     nodes = KEEPS_ALL[KEEPS_ALL.index("%0, %1") : KEEPS_ALL.rindex("return")]
     nodes = nodes.replace("(x, w)", "(a2, a0)").replace("(dy, w,", "(a1, a0,")
     start = program(

@@ -312,7 +312,7 @@ def test_small_gradients_stay() -> None:
 
 
 def test_loops_that_would_be_compiled_without_one() -> None:
-    """Only if memory is short; then the forward pass over the parameters becomes a loop too."""
+    """They change only if memory is short; then the forward pass over parameters is a loop too."""
     forward = """%y, %h = Scan(x, w) {consts=0, carries=1, length=3, unroll=3}
       : f32[2, 4], f32[3, 2, 4] with forward(a0: f32[2, 4], a1: f32[4, 4]) {
     %0 = MatMul(a0, a1) : f32[2, 4]

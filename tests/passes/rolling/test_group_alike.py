@@ -10,7 +10,7 @@ WEIGHTS = "w0: state f32[2], w1: state f32[2], w2: state f32[2]"
 
 
 def test_updates_of_parameters_alike_become_one_of_stacked_parameters() -> None:
-    """They take the order of the stack that they start with, not their order in the program."""
+    """The updates get the order of the stack that they start with, not that of the program."""
     check(
         GROUP,
         f"""

@@ -116,7 +116,7 @@ def test_the_first_iteration_may_take_anything_from_before_for_a_carry() -> None
 
 
 def test_a_first_iteration_wired_otherwise_stays_outside() -> None:
-    """It computes the value that the other iterations carry."""
+    """The first iteration computes the value that the other iterations carry."""
     (found,) = of(
         """
         %0 = Tanh(x) : f32[2]

@@ -98,7 +98,7 @@ def test_a_kind_that_changes_for_good_makes_two_loops() -> None:
 
 
 def test_an_inner_value_that_is_fed_cuts_the_chain() -> None:
-    """Here z replaces %4, so there are two chains."""
+    """The feed z replaces %4, so there are two chains."""
     rolls(
         f"""
         {layers("ab")}

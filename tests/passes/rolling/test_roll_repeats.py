@@ -59,7 +59,7 @@ def test_two_kinds_that_alternate_are_one_iteration() -> None:
 
 
 def test_iterations_begin_where_the_fewest_values_pass() -> None:
-    """They do not begin at the first Add, although it is like those at the end of an iteration."""
+    """Iterations do not begin at the first Add, although it is like those at their end."""
     rolls(
         """
         %0 = Negative(d) : f32[2]

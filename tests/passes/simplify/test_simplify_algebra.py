@@ -394,7 +394,7 @@ NARROW = [s for s, dtype in BY_SHORT.items() if dtype.itemsize <= 2]
 
 @pytest.mark.parametrize("narrow", NARROW)
 def test_a_wide_type_holds_all_values_of_a_narrow_one(narrow: str) -> None:
-    """For every value: if `holds_all` is true, two casts restore the value."""
+    """If `holds_all` is true, two casts restore every value."""
     values = every_value(narrow)
     for wide, dtype in BY_SHORT.items():
         if not holds_all(dtype, BY_SHORT[narrow]):

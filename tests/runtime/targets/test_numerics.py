@@ -295,7 +295,7 @@ def alike(bad: int, value: float) -> tuple[gc.Graph, list[Any]]:
 )
 @pytest.mark.parametrize("bad", [1, 6])
 def test_the_iterations_of_repeated_layers_have_lines(bad: int, value: float, text: str) -> None:
-    """In the forward and in the backward pass."""
+    """The error names lines in the forward and in the backward pass."""
     g, fetches = alike(bad, value)
     session = gc.Session(g, options=CHECK)
     with pytest.raises(NumericsError, match=text.format(bad)) as caught:

@@ -72,7 +72,7 @@ def test_recorded_requests_run_at_each_size_of_a_batch(tmp_path: Path, managing,
 
 
 def test_recorded_requests_of_a_session_run(tmp_path: Path, managing, monkeypatch) -> None:
-    """They compile the signature. The variables of the model do not change."""
+    """The requests compile the signature. The variables of the model do not change."""
     given = []
     run = Servable.run_everywhere
 
