@@ -1,5 +1,5 @@
-"""What every test and every docstring example runs under: four virtual CPU devices, compilation
-that does not take long, no GPU tests where there is no GPU, and a cache of its own for compiled
+"""The environment of every test and doctest: four virtual CPU devices, fast
+compilation, no GPU tests without a GPU, and a separate cache for compiled
 programs."""
 
 import gc
@@ -17,27 +17,27 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# An example may take any time: other processes may use the machine.
+# Other processes may use the machine, so an example may take any time.
 settings.register_profile(
     "graphc", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("graphc")
 
-# XLA reads its flags once, when JAX makes its first device.
+# XLA reads its flags once, when JAX creates its first device.
 _DEVICE_COUNT = "--xla_force_host_platform_device_count"
 _flags = os.environ.get("XLA_FLAGS", "")
 if _DEVICE_COUNT not in _flags:
     _flags = f"{_flags} {_DEVICE_COUNT}=4"
-# The suite compiles much and runs little: without LLVM's optimisations programs compile in half the
-# time, and on JAX 0.10 in a fifth with the older way in which XLA:CPU writes fusions (newer JAX has
-# one way alone). What must run as users' programs do is in `optimised` of tests/compiling.py.
+# The suite compiles much and runs little. Without LLVM's optimizations programs compile in half the
+# time, and on JAX 0.10 in a fifth with XLA:CPU's older way to write fusions (newer JAX has only one
+# way). Use `optimised` of tests/compiling.py for tests that must run as users' programs do.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 _FUSIONS = "--xla_cpu_use_fusion_emitters"
 if version("jaxlib").startswith("0.10.") and _FUSIONS not in _flags:
     _flags = f"{_flags} {_FUSIONS}=false"
 os.environ["XLA_FLAGS"] = _flags.strip()
 
-# The user's cache is never touched, not by module-wide fixtures and child processes either.
+# The user's cache is never used, not even by module-wide fixtures and child processes.
 _caches = tempfile.TemporaryDirectory(prefix="graphc-tests-")
 _numbers = count()
 os.environ["XDG_CACHE_HOME"] = _caches.name
@@ -45,7 +45,7 @@ os.environ["XDG_CACHE_HOME"] = _caches.name
 
 @pytest.fixture(autouse=True)
 def own_cache() -> Iterator[None]:
-    """A folder for each test: no program that another one compiled is found again."""
+    """Uses a separate cache folder for each test, so that tests share no compiled programs."""
     folder = os.path.join(_caches.name, str(next(_numbers)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", folder)
@@ -55,7 +55,7 @@ def own_cache() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def registered_for_one_test() -> Iterator[None]:
-    """The catalogue of operators as it was, after each test and example."""
+    """Restores the catalogue of operators after each test and doctest."""
     module = sys.modules.get("graphc.ops.catalogue")
     before = dict(module.CATALOGUE._ops) if module else {}
     yield
@@ -65,7 +65,7 @@ def registered_for_one_test() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def names_of_examples(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What the examples in docstrings use without importing it: see docs/reference.md."""
+    """The names that docstring examples use without an import: see docs/reference.md."""
     if not isinstance(request.node, pytest.DoctestItem):
         yield
         return
@@ -84,9 +84,9 @@ def names_of_examples(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-# What gives the same on every JAX, beside the tests that are marked `one_jax` where they stand.
+# Folders with equal results on every JAX; single tests have the mark `one_jax` instead.
 _ONE_JAX = (
-    # Files, processes and threads; what scikit-learn, browsers and TensorBoard require.
+    # Files, processes and threads; requirements of scikit-learn, browsers and TensorBoard.
     "tests/benchmarks/",
     "tests/checkpoints/test_kill.py",
     "tests/data/test_the_end.py",
@@ -98,7 +98,7 @@ _ONE_JAX = (
     "tests/examples/test_cluster.py",
     "tests/sklearn/test_processes.py",
     "tests/train/tensorboard/",
-    # What errors and other texts say.
+    # Error messages and other texts.
     "tests/newcomers/test_foreign_names.py",
     "tests/newcomers/test_index_of_names.py",
     "tests/newcomers/test_mistakes_of_names.py",
@@ -106,7 +106,7 @@ _ONE_JAX = (
     "tests/newcomers/test_pictures.py",
     "tests/test_facade.py",
     "tests/test_reference.py",
-    # Graphs, gradients, records of operators and passes: a program before and after has the same
+    # Graphs, gradients, records of operators and passes: programs before and after have the same
     # operators, and the laws of values and dtypes run every operator on each JAX.
     "tests/laws/test_named_sizes.py",
     "tests/laws/test_padded_rows.py",
@@ -120,11 +120,11 @@ _ONE_JAX = (
     "tests/passes/simplify/test_meaning_of_marks.py",
     "tests/passes/sparse/test_meaning_of_rows.py",
     "tests/passes/test_meaning.py",
-    # Models of other frameworks: their operators are written with those of the laws.
+    # Models of other frameworks: they use operators that the laws test.
     "tests/exporters/",
     "tests/importers/onnx/",
     "tests/importers/tensorflow/",
-    # What is on the wire, processes and their ends.
+    # Data on the wire; processes and their ends.
     "tests/serving/clients/",
     "tests/serving/protocol/",
     "tests/serving/test_deploy.py",
@@ -158,7 +158,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
-    """`rounds(short, long)`: how often to attack; the long number only under `--long`."""
+    """`rounds(short, long)`: the number of attacks; it is `long` only under `--long`."""
     return lambda short, long: long if request.config.getoption("--long") else short
 
 
@@ -173,7 +173,7 @@ def _has_gpu() -> bool:
 
 
 def pytest_configure() -> None:
-    """A shell starts its background jobs with SIGINT ignored; the tests of interrupts need it."""
+    """Shells start background jobs with SIGINT ignored, but tests of interrupts need it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -185,7 +185,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def no_comparison_inside() -> Iterator[None]:
-    """A law for the whole suite: graphc itself never compares tensors with `==`.
+    """A rule for the whole suite: graphc itself never compares tensors with `==`.
 
     `t in list`, `list.index(t)` and `a == b` would add nodes to the user's graph.
     """
@@ -204,7 +204,7 @@ def no_comparison_inside() -> Iterator[None]:
                 raise AssertionError(f"{path}:{caller.f_lineno} compares tensors with == or in")
             return function(x, y)
 
-        # A frame of graphc's own, so that users' lines are found behind it.
+        # A frame that belongs to graphc, so that users' lines are found behind it.
         compare.__code__ = compare.__code__.replace(co_filename=node.__file__)
         return compare
 
@@ -215,7 +215,7 @@ def no_comparison_inside() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Objects that exist now stay until the end: the collector need not traverse them."""
+    """Objects that exist now stay until the end, so the collector need not traverse them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(5_000, 10, 10)
@@ -227,11 +227,11 @@ _since_sweep = count()
 
 @pytest.fixture(scope="module", autouse=True)
 def bounded_heap() -> Iterator[None]:
-    """Keeps a long-lived worker as fast as a fresh one.
+    """Keeps a long-lived worker as fast as a new one.
 
-    JAX keeps every function that it compiled, with its jaxpr and its native code: 4 GB after 3,000
-    tests. A test that collects garbage (tuning does, before each measurement) then takes seconds
-    for each collection.
+    JAX keeps every function that it compiled, with its jaxpr and native code: 4 GB after 3,000
+    tests. A test that collects garbage (as tuning does before each measurement) then takes seconds
+    per collection.
     """
     global _since_sweep
     yield

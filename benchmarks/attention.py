@@ -27,15 +27,15 @@ class Size(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One way to run a program: a function that runs it some times, by default once, and returns
-    the last loss; and the bytes of its temporaries."""
+    """One way to run a program: a function that runs it several times (once by default) and returns
+    the last loss, and the bytes of its temporaries."""
 
     run: Callable[..., jax.Array]
     temporaries: int
 
 
 def weights(width: int) -> list[np.ndarray]:
-    """The weights of queries, keys, values and of the result, [width, width] each."""
+    """The weights of queries, keys, values and the result, each [width, width]."""
     rng = np.random.default_rng(0)
     return [rng.standard_normal((width, width)).astype(np.float32) / width for _ in range(4)]
 

@@ -1,9 +1,9 @@
 """Checkpoints of 1 GB: how long a training loop stops to save one, and how long it takes to restore
 it, compared with Orbax (if it is installed) and with reading the bytes.
 
-The state is 64 variables that each step changes, and then two, whose memory the system provides
-anew each time. All files are in the page cache when they are read. Orbax gets the same arrays, as
-JAX arrays.
+The state is 64 variables that each step changes, and then two variables, whose memory the system
+allocates anew each time. All files are in the page cache when they are read. Orbax gets the same
+arrays, as JAX arrays.
 """
 
 from __future__ import annotations

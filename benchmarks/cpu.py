@@ -1,4 +1,4 @@
-"""Training networks on CPU: pipeline "O3" compared with plain JAX, and the gain of each part of it.
+"""Training networks on CPU: pipeline "O3" compared with plain JAX, and the gain from each part.
 
 Figures are ratios to plain JAX (NHWC, default options). All forms are timed in turn in one run.
 "O2" runs without the passes and options for CPU.
@@ -57,7 +57,7 @@ PASSES = (
 
 
 def rows() -> Iterator[Row]:
-    """Rows: the three networks, two of them without each pass, then a layer for each part."""
+    """Rows: the three networks, two of them without each pass, then a layer for each part of O3."""
     yield from (network_row(name) for name in GOALS)
     for name in ("resnet50", "alexnet"):
         yield from without_rows(name)

@@ -1,4 +1,4 @@
-"""The cost of depth: a transformer of 24 and of 48 blocks, compiled cold, run, and started again.
+"""The cost of depth: transformers of 24 and 48 blocks, compiled cold, run, and started again.
 
 Every compilation is in a fresh process (`benchmarks.depth_child`), one after the other. The
 processes then stay alive, and their steps are timed in turn, so that noise affects all equally.

@@ -1,11 +1,11 @@
-"""`gc.sklearn.Classifier` beside scikit-learn's `MLPClassifier` on digits: accuracy and time.
+"""`gc.sklearn.Classifier` compared with scikit-learn's `MLPClassifier` on digits.
 
-Both have one hidden layer of 100 units, batches of 200 rows, 200 epochs, Adam at 0.001 and features
-of the same dtype; neither stops early. One process fits once with an empty cache of compiled
-programs. Another one with that cache fits all seeds: for each both get the same split, in turn.
+Both have one hidden layer of 100 units, batches of 200 rows, 200 epochs, Adam at 0.001 and equal
+feature dtypes; neither stops early. One process fits once with an empty cache of compiled programs.
+Another one with that cache fits all seeds: both get the same split for each seed, in turn.
 
-scikit-learn gets the number of BLAS threads with which it is faster: more than one slow it down a
-lot where other processes use the cores.
+scikit-learn gets the number of BLAS threads with which it is faster: more than one thread slows it
+down a lot if other processes use the cores.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _fits_in_a_process(dtype: str, cache: str, seeds: int) -> list[Fit]:
 
 
 def fits(dtype: str, seeds: int) -> list[Fit]:
-    """Times and accuracies for each seed, in the order in which they were taken."""
+    """Times and accuracies for each seed, in the order of the runs."""
     features, labels = load_digits(return_X_y=True)
     features = (features / 16).astype(dtype)
     threads = min((1, None), key=lambda count: _fit(_theirs(0, 20), features, labels, count))
@@ -122,9 +122,9 @@ def _theirs(seed: int, epochs: int = EPOCHS) -> MLPClassifier:
 
 
 def _fit(model: Any, x: np.ndarray, y: np.ndarray, threads: int | None = None) -> Times:
-    """The time of a fit and its CPU time, with a number of BLAS threads or the default one."""
+    """The time of a fit and its CPU time, with a number of BLAS threads or the default number."""
     with threadpool_limits(threads), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it makes all epochs, as it should
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it runs all epochs, as intended
         begin, cpu = perf_counter(), process_time()
         model.fit(x, y)
         return perf_counter() - begin, process_time() - cpu

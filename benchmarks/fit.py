@@ -48,7 +48,7 @@ def bare(session, job, fetches):
 
 
 def fitted(session, job, **options):
-    """The same loop by `fit`."""
+    """The same loop with `fit`."""
     gc.train.fit(session, job, progress=False, **options)
 
 

@@ -22,7 +22,7 @@ Row = tuple[str, str, str]
 
 
 def rows() -> list[Row]:
-    """Rows: separable convolutions with batch norm, weight normalisation, checked numerics."""
+    """Rows: separable convolutions with batch norm, weight normalization, checked numerics."""
     return [*separable(), *weight_norm(), *checked()]
 
 
@@ -58,7 +58,7 @@ def separable() -> list[Row]:
 
 
 def weight_norm() -> list[Row]:
-    """Values that depend on weights only: products with normalised kernels, a batch of 4."""
+    """Values that depend only on weights: products with normalized kernels, a batch of 4."""
     with gc.Graph(seed=0) as graph:
         h = x = gc.placeholder((4, WIDTH), name="x")
         for i in range(LAYERS):

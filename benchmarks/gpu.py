@@ -51,7 +51,7 @@ class Form(NamedTuple):
     Attributes:
         step: runs `STEPS` steps, and returns the loss of the first.
         temporaries: the bytes of temporaries of a step.
-        seconds: the time of passes, tracing, lowering and compiling.
+        roofline: the estimate of the shortest time of a step in seconds; 0 if there is none.
         roofline: the estimate of the shortest time of a step in seconds; 0 where there is none.
     """
 

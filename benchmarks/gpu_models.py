@@ -112,7 +112,7 @@ def _classify(logits: jax.Array, labels: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
 
-# -- ViT-B/16: Dosovitskiy et al. 2021, with the mean over patches in place of a class token -------
+# -- ViT-B/16: Dosovitskiy et al. 2021, with the mean over patches instead of a class token --------
 
 
 def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: int = 224) -> Model:

@@ -1,11 +1,11 @@
-"""Imported models of PyTorch compared with PyTorch itself and with onnxruntime, on a CPU.
+"""Imported PyTorch models compared with PyTorch itself and with onnxruntime, on a CPU.
 
     python -m benchmarks.imported [MODEL ...]
 
 Each model has random weights and gets one input. It is imported by `gc.from_torch`, frozen and run
-by graphc; run by PyTorch eagerly and by `torch.compile`; and run by onnxruntime after
-`gc.to_onnx`. All forms are timed in turn in one run. The time of the import is compared with that
-of `torch.export`, of which it is a part. Needs torch, torchvision, transformers and onnxruntime.
+by graphc; run by PyTorch eagerly and by `torch.compile`; and run by onnxruntime after `gc.to_onnx`.
+All forms are timed in turn in one run. The import time is compared with the time of `torch.export`,
+which is a part of it. Needs torch, torchvision, transformers and onnxruntime.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def vit_b_16() -> tuple[Any, Any]:
     import torchvision
 
     module = torchvision.models.vit_b_16(weights=None)
-    torch.nn.init.normal_(module.heads.head.weight)  # it begins with zeros, and so would results
+    torch.nn.init.normal_(module.heads.head.weight)  # otherwise all results would be zero
     return module, torch.randn(1, 3, 224, 224)
 
 
@@ -48,7 +48,7 @@ def bert_base() -> tuple[Any, Any]:
     import transformers
 
     class Hidden(torch.nn.Module):
-        """The last hidden states alone."""
+        """Returns only the last hidden states."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -109,7 +109,7 @@ def repeated(run: Callable[[], Any]) -> Callable[[], None]:
 
 
 def in_graphc(made: gc.ModelGraph, value: np.ndarray) -> dict[str, Callable[[], Any]]:
-    """The frozen graph, as it is compiled by default and by pipeline "O3"."""
+    """The frozen graph, compiled by default and by pipeline "O3"."""
     options = gc.CompileOptions(cache=None)
     frozen = gc.freeze(gc.Session(made.graph, options=options), made.inputs, made.outputs)
     (given,), (wanted, *_) = frozen.collection("inputs"), frozen.collection("outputs")

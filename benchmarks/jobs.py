@@ -1,8 +1,8 @@
-"""The service of jobs under load: 1,000 jobs queued, 50 clients that watch the queue and a log.
+"""The job service under load: 1,000 queued jobs, and 50 clients that watch the queue and a log.
 
 Two jobs run and write a line with the time ten times a second; the others wait. Each client follows
-the log of a running job, and asks for the queue every two seconds, as the page does. They run in
-this process, on the same cores as the service.
+the log of a running job, and requests the queue every two seconds, as the page does. The clients
+run in this process, on the same cores as the service.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def rows() -> Iterator[Row]:
 
 
 class Service:
-    """A service in a process of its own."""
+    """A service in a separate process."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "graphc.cli", "jobs", "serve", "--queue", folder / "queue",

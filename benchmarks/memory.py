@@ -1,8 +1,8 @@
 """A training step under a memory limit: its memory, and its cost in time.
 
 It is compared with the same step without a limit, and with plain JAX: a scan over the blocks, whose
-backward pass keeps everything, and the same with `jax.checkpoint`, which keeps the input of each
-block.
+backward pass keeps all values, and the same scan with `jax.checkpoint`, which keeps the input of
+each block.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The backend tests of the package onnx, through graphc and back.
+"""The backend tests of the package onnx, imported into graphc and exported again.
 
     python -m benchmarks.onnx_back --out build/onnx_back.json [--only REGEX] [--kind node]
 
-A case is imported as in `benchmarks.onnx_suite`, and written by `gc.to_onnx` under its own names.
-The result runs in onnxruntime, or in onnx's reference implementation where onnxruntime has not all
-of its operators, and its outputs are compared with those of the case.
+A case is imported as in `benchmarks.onnx_suite`, and written by `gc.to_onnx` with its original
+names. The result runs in onnxruntime, or in onnx's reference implementation if onnxruntime lacks
+some operator, and its outputs are compared with those of the case.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from benchmarks.onnx_suite import KINDS, SuiteCase, cases, difference, source_of
 
 
 def run_case(case: SuiteCase) -> str:
-    """ "equal", or why not."""
+    """ "equal", or the reason why not."""
     import graphc as gc
 
     reason = ""
     for how, known, feeds in tries(case):
-        if how == "all fixed":  # nothing would be left to write
+        if how == "all fixed":  # nothing would be left to export
             break
         try:
             model = gc.from_onnx(source_of(case), fixed=known).to_graph()
@@ -64,7 +64,7 @@ def _there_and_back(case: SuiteCase, model: Any, feeds: dict[str, Any]) -> str:
 
 
 def run_model(path: str, feeds: dict[str, Any]) -> tuple[str, list[Any] | None]:
-    """(what ran the model, its outputs), or (why nothing runs it, None)."""
+    """(what ran the model, its outputs), or (why nothing can run it, None)."""
     import onnxruntime
     from onnx.reference import ReferenceEvaluator
 
@@ -99,7 +99,7 @@ def main() -> None:
     for number, case in enumerate(cases(kinds, options.only)):
         try:
             result = run_case(case)
-        except Exception as error:  # a fault of graphc: the table shows it
+        except Exception as error:  # an error in graphc: the table shows it
             result = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         found[f"{case.kind}/{case.name}"] = result
         if number % 200 == 0:

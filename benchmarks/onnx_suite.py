@@ -2,11 +2,11 @@
 
     python -m benchmarks.onnx_suite --out build/onnx_suite.json [--only REGEX] [--kind node]
 
-A case is imported with all of its inputs as inputs of the layer. If the importer says that it needs
-values at import, it is imported again with the inputs that are not floats fixed to the values of
-the case, then with all inputs but the first, and then with all inputs fixed. The result says which
-of these passed: "run", "some fixed" or "all fixed" (computed at import, nothing is compiled).
-Results are kept in a JSON file after each 50 cases; a second call goes on.
+A case is imported with all of its inputs as inputs of the layer. If the importer needs values at
+import, the case is imported again with the inputs that are not floats fixed to its values, then
+with all inputs but the first fixed, and then with all fixed. The result states which of these
+passed: "run", "some fixed" or "all fixed" (computed at import, nothing is compiled).
+Results are kept in a JSON file after every 50 cases; a second call continues.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SuiteCase:
     Attributes:
         kind: the part of the suite.
         model: the `ModelProto`.
-        folder: of the model, if it is in a file.
+        folder: the folder of the model, if it is in a file.
         inputs, outputs: the values of the first data set.
     """
 
@@ -56,7 +56,7 @@ class SuiteCase:
 
 
 def cases(kinds: tuple[str, ...] = KINDS, only: str = "") -> Iterator[SuiteCase]:
-    """The cases that come with the package onnx and whose names match a pattern."""
+    """The cases in the package onnx whose names match a pattern."""
     import onnx
     from onnx.backend.test.loader import load_model_tests
 
@@ -66,7 +66,7 @@ def cases(kinds: tuple[str, ...] = KINDS, only: str = "") -> Iterator[SuiteCase]
                 continue
             folder = None if case.model_dir is None else Path(case.model_dir)
             if case.model is None and (folder is None or not (folder / "model.onnx").exists()):
-                continue  # a model that has to be downloaded
+                continue  # this model would need a download
             model = case.model or onnx.load(folder / "model.onnx")
             ports = ports_of(model)
             if case.data_sets:
@@ -120,12 +120,12 @@ def values(folder: Path, what: str, ports: Any) -> list[Any]:
 
 
 def source_of(case: SuiteCase) -> Any:
-    """What `gc.from_onnx` is given: a message, or a file with others beside it."""
+    """The input of `gc.from_onnx`: a message, or a file with further files in its folder."""
     return case.model if case.folder is None else str(case.folder / "model.onnx")
 
 
 def tries(case: SuiteCase) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """How a case is imported, in this order: (one of `PASSED`, fixed inputs, fed inputs)."""
+    """The ways to import a case, in this order: (one of `PASSED`, fixed inputs, fed inputs)."""
     names = [port.name for port in ports_of(case.model)]
     given = dict(zip(names, case.inputs, strict=False))
     floats = {n for n, v in given.items() if isinstance(v, np.ndarray) and v.dtype.kind in "fcV"}
@@ -175,7 +175,7 @@ def _results(model: Any, given: dict[str, Any]) -> list[Any]:
 
 
 def difference(got: Any, want: Any, case: SuiteCase) -> str:
-    """What is wrong with a result; "" if nothing is."""
+    """Describes the error in a result; "" if there is none."""
     if want is None or got is None:
         return "" if got is want else f"{got!r} in place of {want!r}"
     if isinstance(want, list):
@@ -195,7 +195,7 @@ def difference(got: Any, want: Any, case: SuiteCase) -> str:
     if want.dtype.kind in "V" or want.dtype.name.startswith(("float8", "bfloat", "int4", "uint4")):
         got, want = got.astype(np.float32), want.astype(np.float32)
     if case.name.startswith(("test_bernoulli", "test_training_dropout", "test_dropout_random")):
-        return ""  # random numbers: only shape and dtype
+        return ""  # random numbers: only shape and dtype count
     try:
         np.testing.assert_allclose(got, want, rtol=case.rtol, atol=case.atol)
     except AssertionError as error:
@@ -220,7 +220,7 @@ def main() -> None:
             continue
         try:
             found[key] = run_case(case)
-        except Exception as error:  # a fault of graphc: the table shows it
+        except Exception as error:  # an error in graphc: the table shows it
             found[key] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         if number % 50 == 0:
             options.out.write_text(json.dumps(found, indent=1))

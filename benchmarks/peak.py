@@ -1,4 +1,4 @@
-"""Resident memory from the start: dense layers with adam, each form in its own process.
+"""Resident memory from the start: dense layers with adam, each form in a separate process.
 
 `python -m benchmarks.peak FORM` is such a process. It prints, in GB: the memory of the process with
 JAX, the state, the temporaries of a step, the resident memory after three steps, and its peak.

@@ -3,11 +3,11 @@
     python -m benchmarks.run pipeline
 
 Each stage is three tanh layers of 256 in float32; the batch has 2,048 rows. The bytes are those
-that the first device keeps between its executables (`gc.devices.kept_bytes`), without what does not
-depend on the schedule: sums of gradients, and the batch. Theory: it keeps the results of its layers
-of each micro-batch that it holds; with recomputation, none. GPipe holds all micro-batches, 1F1B as
-many as there are stages. The waiting is measured by running each executable alone
-(`Executable.timeline`), so it contains the differences between stages.
+that the first device keeps between its executables (`gc.devices.kept_bytes`), without values that
+do not depend on the schedule: sums of gradients, and the batch. In theory, the device keeps the
+results of its layers for each micro-batch that it holds; with recomputation, none. GPipe holds all
+micro-batches, 1F1B as many as there are stages. The waiting time is measured by running each
+executable alone (`Executable.timeline`), so it includes differences between stages.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def rows() -> Iterator[Row]:
 
 
 def measured(way: gc.devices.PipelineParallel, micro_batches: int) -> tuple[float, float]:
-    """The bytes of activations on the first device, and the part of the time that stages wait."""
+    """The bytes of activations on the first device, and the share of time that stages wait."""
     step, feeds = built(way, micro_batches, ROWS)
     small, _ = built(way, micro_batches, ROWS // 2)
     first = "/device:CPU:0"
@@ -55,7 +55,7 @@ def measured(way: gc.devices.PipelineParallel, micro_batches: int) -> tuple[floa
     spans = step.timeline(step.init(), feeds)
     clusters = step.partition.clusters
     inside = [span for span in spans if clusters[span.cluster].micro_batch is not None]
-    # What grows with the rows, less the batch itself, which is cut on the first device.
+    # What grows with the rows, minus the batch itself, which is sliced on the first device.
     return 2 * (kept[1] - kept[0]) - ROWS * WIDTH * 4, gc.devices.idle_part(inside)
 
 

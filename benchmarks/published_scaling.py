@@ -1,8 +1,8 @@
 """Published scaling tables, and what the scaling model predicts for them.
 
 Each table gives a rate by the number of devices. At most its two smallest points are fitted: the
-time of a step on one device, and what sharing costs at the second point. Everything else, such as
-the network's bandwidth, the parameters' bytes and the number of servers, is stated by the source.
+time of a step on one device, and the cost of sharing at the second point. Everything else, such as
+the network's bandwidth, the parameters' bytes and the number of servers, comes from the source.
 
 Sources
     tf: the performance benchmarks of TensorFlow 1 (May 2017), synthetic data: DGX-1 with 8 P100,
@@ -110,7 +110,7 @@ def _alone(table: Table) -> float:
 
 
 def _second(table: Table) -> tuple[int, float]:
-    """The second smallest number of devices, and what a step then takes more than alone."""
+    """The second smallest number of devices, and the additional time of its step."""
     count = sorted(table.rates)[1]
     return count, count * table.rows / table.rates[count] - _alone(table)
 
@@ -137,8 +137,8 @@ def _servers(table: Table, devices: int) -> float:
 
 
 def _ring(table: Table, devices: int) -> float:
-    """A ring inside one machine, or over pods, of whose time a fixed part is hidden. The second
-    point gives the bandwidth of the part that is not."""
+    """A ring inside one machine, or over pods; a fixed part of its time is hidden. The second point
+    gives the bandwidth of the visible part."""
     count, more = _second(table)
     bandwidth = table.parameters / more if more > 0 else math.inf
     hardware = _hardware(table, Link(0.0, bandwidth * 2 * (count - 1) / count), Link(0, 1))
@@ -146,8 +146,8 @@ def _ring(table: Table, devices: int) -> float:
 
 
 def _stated(table: Table, devices: int) -> float:
-    """Rings inside machines and over them. The network's bandwidth is the stated one, and that of
-    PCIe 3.0 x16 is the 12 GB/s that it reaches of its 15.75. Nothing is fitted."""
+    """Rings inside machines and between them. The network's bandwidth is the stated one; PCIe 3.0
+    x16 reaches 12 GB/s of its 15.75. Nothing is fitted."""
     network = Link(14e-6, table.network / table.near)
     hardware = _hardware(table, Link(5.7e-6, 12e9), network)
     work = Workload.of_model(table.rows, _alone(table), table.parameters)
@@ -155,8 +155,8 @@ def _stated(table: Table, devices: int) -> float:
 
 
 def _fixed_servers(table: Table, devices: int) -> float:
-    """Parameter servers whose number does not grow: their links carry the part of each worker. The
-    second point gives the time of one part."""
+    """Parameter servers in a constant number: each link carries a part for every worker. The second
+    point gives the time of one part."""
     count, more = _second(table)
     link = Link(0.0, table.parameters * (count - 1) / more)
     return _alone(table) + server_half(table.parameters, devices - 1, 1, link)

@@ -1,8 +1,8 @@
-"""The scaling model against measured runs of 1 to 8 processes here, and against published tables.
+"""The scaling model compared with runs of 1 to 8 processes and with published tables.
 
-The processes exchange with gloo and share this machine's cores. Four figures are measured first, on
-one and two processes: the time of a step alone, how many processes the cores serve at once, and the
-latency and the bandwidth of an all-reduce between two. From these the model predicts 2, 4 and 8.
+The processes communicate with gloo and share this machine's cores. Four figures are measured first,
+on one and two processes: a step alone, how many processes the cores serve at once, and latency and
+bandwidth of an all-reduce between two. From these, the model predicts 2, 4 and 8.
 
     python -m benchmarks.run scaling
 """
@@ -32,7 +32,7 @@ LIMIT = 300.0  # seconds of one launch
 
 
 class Figures(NamedTuple):
-    """What is measured to describe this machine.
+    """The measurements that describe this machine.
 
     Attributes:
         step: seconds of a step in one process.
@@ -47,8 +47,8 @@ class Figures(NamedTuple):
 
     @property
     def hardware(self) -> gc.cluster.Hardware:
-        """This machine. `slowed` is how much longer two processes take at once; their messages
-        take as much longer."""
+        """This machine. `slowed` is the factor by which two concurrent processes are slower; their
+        messages slow down by the same factor."""
         slowed = max(1.0, self.together / self.step)
         latency = self.small / 2 / slowed
         bandwidth = 4 * (LARGE - SMALL) / (self.large - self.small) * slowed
@@ -93,7 +93,7 @@ def rows() -> Iterator[Row]:
 
 
 def measure(folder: Path) -> Figures:
-    """The figures of this machine."""
+    """Measures the figures of this machine."""
     small, large = _best_pair(folder)
     return Figures(_best(folder, "step", 1), _best(folder, "alone", 2), small, large)
 
@@ -109,7 +109,7 @@ def _best_pair(folder: Path) -> tuple[float, float]:
 
 
 def _run(folder: Path, what: str, processes: int) -> list[Any]:
-    """What a launch of the child measured; of processes that run alone, the slowest's."""
+    """The measurements of a launch of the child; of processes that run alone, the slowest's."""
     for old in folder.iterdir():
         old.unlink()
     command = [sys.executable, "-m", "graphc.cli", "launch", "-n", str(processes), str(CHILD)]

@@ -40,7 +40,7 @@ def model() -> tuple[gc.Graph, list[Any]]:
 
 
 def fastest(run: Callable[[], Any]) -> float:
-    """The seconds of one run: of several windows the fastest, since others use this machine."""
+    """The seconds of one run in the fastest of several windows, since others use this machine."""
     run()
     found = []
     for _ in range(WINDOWS):
@@ -65,7 +65,7 @@ def step_seconds(devices: Any) -> float:
 
 
 def exchange_seconds() -> list[float]:
-    """All-reduces of few bytes and of many."""
+    """The seconds of all-reduces of few bytes and of many."""
     mesh = Mesh(np.array(jax.devices()), ("x",))
     found = []
     for size in (SMALL, LARGE):

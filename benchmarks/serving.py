@@ -1,11 +1,11 @@
-"""Requests a second of the model server, beside handlers of the same framework without work.
+"""Requests per second of the model server, compared with handlers that do no work.
 
 The model is 784 -> 10, served by `graphc serve`. The echo handlers run in the same HTTP server
 (uvicorn) and the same gRPC server (grpc.aio): they receive the same requests, compute nothing, and
-answer with as many bytes. The HTTP handler does not read the JSON; the gRPC handler takes bytes and
-does not parse the message. The clients are plain sockets with requests made beforehand, in this
-process. All share the cores of this machine, and the servers take turns. The CPU time of a request,
-user and system time of the server's process, depends least on other programs.
+answer with equally many bytes. The HTTP handler does not read the JSON; the gRPC handler takes
+bytes and does not parse the message. The clients are plain sockets with prepared requests, in this
+process. All share the cores of this machine, and the servers run in turn. The CPU time of a request
+(user and system time of the server's process) depends least on other programs.
 
 `batching` compares 784 -> 500 -> 10 with and without --enable_batching.
 """
@@ -38,7 +38,7 @@ _PROTOCOLS: tuple[tuple[str, type[Any]], ...] = (("REST", Rest), ("gRPC", Grpc))
 
 
 class Child(NamedTuple):
-    """A server in its own process."""
+    """A server in a separate process."""
 
     process: int
     rest: int
@@ -66,12 +66,12 @@ class Found(NamedTuple):
         return statistics.median(load.rate for load in self.rounds)
 
     def percentile(self, percent: float) -> float:
-        """In milliseconds."""
+        """A percentile of the latency in milliseconds."""
         return statistics.median(load.percentile(percent) for load in self.rounds)
 
 
 def rows() -> Iterator[Row]:
-    """Beside echo, at 70 % load, and with batches."""
+    """Rows: compared with echo, at 70 % load, and with batches."""
     with tempfile.TemporaryDirectory() as folder:
         yield from _beside_echo(_saved(f"{folder}/small.gcx"))
         yield from _batching(_saved(f"{folder}/large.gcx", 500))
@@ -89,7 +89,7 @@ def _beside_echo(path: str) -> Iterator[Row]:
                     f"{theirs.cpu / ours.cpu:.2f}; {_latency(ours)}",
                     "at least 0.80 of echo",
                 )
-            load = 0.7 * ours.rate  # of the last, with most clients
+            load = 0.7 * ours.rate  # of the last round, with most clients
             (found,) = _compared(
                 (model,), protocol, kind, count, functools.partial(steady, rate=load)
             )
@@ -120,7 +120,7 @@ def _compared(
     count: int,
     load: Callable[[list[Any], float], Load] = closed,
 ) -> list[Found]:
-    """The servers in turn, after a round to warm up."""
+    """Runs the servers in turn, after a round to warm up."""
     clients = [[kind(child.port(protocol)) for _ in range(count)] for child in children]
     rounds: list[list[Load]] = [[] for _ in children]
     used = [0.0] * len(children)

@@ -1,6 +1,6 @@
-"""Clients of the model server that cost little: plain sockets, and requests made beforehand.
+"""Cheap clients of the model server: plain sockets and prepared requests.
 
-Each client has one connection, and one request on it at a time.
+Each client has one connection, and at most one request in progress.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _VALUES = np.random.default_rng(0).random((1, SIZE)).round(3)
 
 
 class Load(NamedTuple):
-    """What the clients measured: requests a second, and the latency of each request in seconds."""
+    """The measurements of the clients: requests per second, and the latency of each in seconds."""
 
     rate: float
     latencies: list[float]
 
     def percentile(self, percent: float) -> float:
-        """In milliseconds."""
+        """A percentile of the latency in milliseconds."""
         return float(np.percentile(self.latencies, percent)) * 1e3
 
 
@@ -50,7 +50,7 @@ class Rest:
         self.socket.sendall(self._request)
 
     def is_done(self) -> bool:
-        """Reads what has arrived, and says whether it is the whole answer."""
+        """Reads the received bytes, and returns whether the answer is complete."""
         self._answer += self.socket.recv(65536)
         head, end, body = self._answer.partition(b"\r\n\r\n")
         if not end:
@@ -94,7 +94,7 @@ class Grpc:
         self.socket.sendall(head + _frame(0, 1, self._stream, self._data))
 
     def is_done(self) -> bool:
-        """Reads what has arrived: the end is a HEADERS frame that ends the stream."""
+        """Reads the received bytes: the answer ends with a HEADERS frame that ends the stream."""
         data = self._rest + self.socket.recv(65536)
         at, done = 0, False
         while len(data) - at >= 9:
@@ -104,7 +104,7 @@ class Grpc:
             if kind == 0:
                 assert size > 5, "an empty answer"
                 self._answered = self._stream
-            if kind in (4, 6) and not flags & 1:  # SETTINGS and PING want an acknowledgement
+            if kind in (4, 6) and not flags & 1:  # SETTINGS and PING need an acknowledgement
                 answer = b"" if kind == 4 else data[at + 9 : at + 9 + size]
                 self.socket.sendall(_frame(kind, 1, 0, answer))
             if kind == 1 and flags & 1:
@@ -126,7 +126,7 @@ def _connected(port: int) -> socket.socket:
 
 
 def closed(clients: list[Any], seconds: float) -> Load:
-    """Each client sends its next request when it has its answer."""
+    """Each client sends its next request when it has received its answer."""
     with select.epoll() as poll:
         by_number = {client.socket.fileno(): client for client in clients}
         latencies: list[float] = []
@@ -152,8 +152,8 @@ def closed(clients: list[Any], seconds: float) -> Load:
 
 
 def steady(clients: list[Any], seconds: float, rate: float) -> Load:
-    """Requests at even distances. Each latency counts from when the request was due, so the wait
-    for a free client is part of it."""
+    """Requests at equal intervals. Each latency counts from the time when the request was due, so
+    it includes the wait for a free client."""
     with select.epoll() as poll:
         by_number = {client.socket.fileno(): client for client in clients}
         for number in by_number:

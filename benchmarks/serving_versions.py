@@ -1,8 +1,8 @@
-"""New versions of a served model under load, and a server that is killed and started again.
+"""New versions of a served model under load, and a server that is killed and restarted.
 
-The model has two tables of which a request reads single rows: 95 MB, which all versions share, and
-5 MB, which differ. A client of each protocol sends requests without a pause from this process, on
-the same cores as the server.
+The model has two tables, and a request reads single rows of both: 95 MB, which all versions share,
+and 5 MB, which differ. A client of each protocol sends requests without a pause from this process,
+on the same cores as the server.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def rows() -> Iterator[Row]:
 
 
 def _saved(path: Path, head: float) -> tuple[Path, np.ndarray]:
-    """The file, and the answer for ID."""
+    """Saves a version; returns the file, and the answer for ID."""
     body = np.random.default_rng(0).standard_normal((ROWS, WIDTH), np.float32)
     last = np.full((HEAD, WIDTH), head, np.float32)
     with gc.Graph(seed=0):
@@ -64,7 +64,7 @@ def _put(file: Path, base: Path, version: int) -> None:
 
 
 class _Server:
-    """`graphc serve` in a process of its own, with a client of each protocol."""
+    """`graphc serve` in a separate process, with a client of each protocol."""
 
     def __init__(self, base: Path) -> None:
         command = [sys.executable, "-m", "graphc.cli", "serve", "--model_base_path", str(base)]
@@ -118,7 +118,7 @@ class _Server:
         return {row["version"] for row in found if row["state"] == "AVAILABLE"}
 
     def memory(self, field: str) -> float:
-        """MB: "VmRSS" now, "VmHWM" the most since `reset_peak`."""
+        """MB: "VmRSS" is the current value, "VmHWM" the maximum since `reset_peak`."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith(field):
                 return int(line.split()[1]) / 1e3
@@ -129,7 +129,7 @@ class _Server:
 
 
 class _Load:
-    """Sends requests until it is stopped, and notes when each began and how long it took."""
+    """Sends requests until it is stopped, and records the start and the duration of each."""
 
     def __init__(self, send: Send, right: list[np.ndarray]) -> None:
         self.times: list[tuple[float, float]] = []
@@ -181,7 +181,7 @@ def _reloads(base: Path, files: list[tuple[Path, np.ndarray]]) -> Iterator[Row]:
 def _reload(
     server: _Server, base: Path, files: list[tuple[Path, np.ndarray]], number: int
 ) -> tuple[float, float]:
-    """From when the new version appears until it alone is available, after a quiet time."""
+    """The time from a new version's file until only this version is available."""
     time.sleep(EVERY)
     begin = time.perf_counter()
     _put(files[number % 2][0], base, number)
@@ -211,7 +211,7 @@ def _latency_row(name: str, load: _Load, spans: list[tuple[float, float]]) -> Ro
 
 
 def _restarts(base: Path) -> Iterator[Row]:
-    """From the start of the process to the first answer, with the executables in the cache."""
+    """The time from the start of the process to the first answer, with a warm executable cache."""
     imports, firsts = [], []
     for _ in range(5):
         imports.append(_imported())
@@ -230,7 +230,7 @@ def _restarts(base: Path) -> Iterator[Row]:
 
 
 def _imported() -> float:
-    """Seconds to start Python and to import what the server needs."""
+    """Seconds to start Python and to import the modules of the server."""
     code = "import graphc.cli.serve, jax, grpc, uvicorn, httptools; jax.devices()"
     begin = time.perf_counter()
     subprocess.run(

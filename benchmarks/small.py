@@ -1,4 +1,4 @@
-"""The overhead of a run, and the time to build and optimise graphs."""
+"""The overhead of a run, and the time to build and optimize graphs."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def graphc_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
 
 
 def jax_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
-    """The same step by `jax.jit`."""
+    """The same step with `jax.jit`."""
     import jax
 
     step, arguments = training_step(length)

@@ -165,7 +165,7 @@ def jax_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def jax_flash(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    """The same by cuDNN, for 16-bit floats on a GPU."""
+    """The same with cuDNN, for 16-bit floats on a GPU."""
     return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn")
 
 

@@ -87,7 +87,7 @@ def dlrm(tiny: bool) -> Model:
 
 
 def factorisation(tiny: bool) -> Model:
-    """Matrix factorisation with biases, on a batch of ratings."""
+    """Matrix factorization with biases, on a batch of ratings."""
     init, (count, batch) = Init(), (20, 4) if tiny else (20_000, 1024)
     params = {
         side: {"vectors": init.normal(count, 32, scale=0.1), "bias": jnp.zeros(count)}
@@ -130,7 +130,7 @@ def gan(tiny: bool) -> Model:
 
 
 def flow(tiny: bool) -> Model:
-    """A normalising flow of 8 affine couplings."""
+    """A normalizing flow of 8 affine couplings."""
     init, (width, layers, batch) = Init(), (4, 2, 4) if tiny else (32, 8, 128)
     params = [init.mlp(width // 2, 64, width) for _ in range(layers)]
 

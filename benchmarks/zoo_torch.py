@@ -2,10 +2,10 @@
 
     python -m benchmarks.zoo_torch --out build/zoo_torch.json [--only REGEX] [--failed] [--steps]
 
-Each is made with random weights, in a small configuration, exported by torch.export, imported, and
-run in float32 on the same input; the error is the largest difference divided by the largest result.
-With --steps, also ten steps of AdamW in float64 in both. Results are kept in a JSON file after each
-model; a second call goes on. Needs torch, torchvision, timm and transformers.
+Each has random weights and a small configuration, is exported by torch.export, imported, and run in
+float32 on the same input. The error is the largest difference over the largest result. With
+--steps, both also run ten steps of AdamW in float64. Results are kept in a JSON file after each
+model; a second call continues. Needs torch, torchvision, timm and transformers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 
 LIMIT = 90  # seconds for one model
 LARGEST = 20_000_000  # parameters
-MEMORY = 16 << 30  # bytes of address space: some configurations have huge parts that stay
+MEMORY = 16 << 30  # bytes of address space: some configurations have large parts
 CLOSE = 1e-5
 
 Maker = Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]
@@ -138,7 +138,7 @@ def transformers_models() -> Iterator[tuple[str, Maker]]:
 
 
 def largest_error(make: Maker, steps: bool) -> str:
-    """ "ok", "no export: ..." if PyTorch itself cannot, or what is wrong."""
+    """ "ok", "no export: ..." if PyTorch itself cannot export it, or the error."""
     import torch
 
     import graphc as gc
@@ -176,7 +176,7 @@ def largest_error(make: Maker, steps: bool) -> str:
 
 
 def trained(make: Maker) -> str:
-    """Ten steps of AdamW in float64, by both: "ok" if the parameters agree to 1e-9."""
+    """Ten steps of AdamW in float64, in both: "ok" if the parameters agree to 1e-9."""
     import optax
     import torch
 

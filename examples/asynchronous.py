@@ -1,16 +1,16 @@
-"""Workers that wait for each other against workers that do not, on handwritten digits.
+"""Workers that wait for each other, compared with workers that do not, on handwritten digits.
 
 python examples/asynchronous.py --workers 4 --staleness 8
 
-Both train the same network on the same examples in the same order. Synchronous: each step takes
-one batch, which the devices share, and all of them wait for the sum of the gradients. Asynchronous:
-each worker takes a piece of the batch for itself, and its gradient is applied when it is there, to
-parameters that others may have changed meanwhile. So there are more updates of smaller batches;
-what staleness alone does is seen beside the same updates one at a time, with staleness 0.
+Both train the same network on the same examples in the same order. Synchronous: each step takes one
+batch, which the devices share, and all devices wait for the sum of the gradients. Asynchronous:
+each worker takes a piece of the batch, and its gradient is applied as soon as it is ready, to
+parameters that other workers may have changed. So there are more updates, with smaller batches. The
+run with staleness 0 makes the same updates one at a time and shows the effect of staleness.
 
-With --ray, the same also runs with the workers and two parameter servers as processes of Ray.
+With --ray, the workers and two parameter servers also run as Ray processes.
 
-How asynchronous runs interleave is chance: their figures differ a little each time.
+The order of asynchronous updates is random, so their figures differ a little in each run.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Curve:
     """One run.
 
     Attributes:
-        examples, seconds, losses: how many examples were seen, after how long, and the loss of
-            the batch there, for each update.
-        accuracy: of the test set in the end.
-        staleness: how many updates had each; empty for a synchronous run.
+        examples, seconds, losses: for each update the number of examples seen, the time, and
+            the loss of the batch.
+        accuracy: the accuracy on the test set at the end.
+        staleness: how many updates had each staleness; empty for a synchronous run.
     """
 
     name: str
@@ -68,7 +68,7 @@ def build() -> gc.Graph:
 
 
 def pieces(batches: Iterator[Feeds], count: int) -> Iterator[Feeds]:
-    """Each batch in `count` equal pieces."""
+    """Cuts each batch into `count` equal pieces."""
     for feeds in batches:
         size = len(feeds["y"]) // count
         for start in range(0, size * count, size):
@@ -103,12 +103,12 @@ def asynchronous(
     strategy: Any,
     workers: int,
 ) -> Curve:
-    """An update for each piece of a batch."""
+    """Makes an update for each piece of a batch."""
     session = gc.Session(graph, strategy=strategy)
     start = session.values()
     fetches = ["train", "loss"]
     first = list(pieces(iter(batches[:1]), workers))
-    session.run_workers(fetches, [[piece] for piece in first])  # compiles, for each worker
+    session.run_workers(fetches, [[piece] for piece in first])  # compiles for each worker
     session.set_all(start)
     losses, seconds = [], []
     begin = time.perf_counter()
@@ -137,7 +137,7 @@ def report(curve: Curve) -> None:
 
 
 def plot(curves: Sequence[Curve], path: str) -> None:
-    """Losses by examples and by seconds, and the staleness, as a PNG."""
+    """Plots losses by examples and by seconds, and the staleness, as a PNG."""
     try:
         import matplotlib
     except ImportError:

@@ -1,9 +1,9 @@
-"""Beam search over the character LSTM, as one graph: it finishes lines of Python.
+"""Beam search over the character LSTM, as one graph: it completes lines of Python.
 
 A beam is an unfinished line. Each iteration of a `gc.while_loop` extends every beam by every
-character. Lines that are then finished may replace worse finished lines. The likeliest of the
-others are the next beams. The LSTM's state of a beam moves with it. The loop ends when no beam can
-become one of the best lines.
+character. Lines that this finishes may replace worse finished lines. The most likely others are the
+next beams. Each beam's LSTM state moves with it. The loop ends when no beam can become one of the
+best lines.
 
 python examples/beam_search.py --beams 8 --prompt "    return "
 """
@@ -26,39 +26,39 @@ PROMPTS = ("def __", "import ", "    return ", "        if not ")
 
 
 class Lines(NamedTuple):
-    """Lines, the likeliest first; from their ends on they hold newlines."""
+    """Lines, the most likely first; after its end, each line contains newlines."""
 
     characters: gc.Tensor  # int32 [beams, most]
-    scores: gc.Tensor  # float32 [beams]: logarithms of probabilities, -inf where there is no line
+    scores: gc.Tensor  # float32 [beams]: log probabilities, -inf where there is no line
 
 
 class Beams(NamedTuple):
-    """What the loop carries."""
+    """The carry of the loop."""
 
-    turn: gc.Tensor  # int32: how many characters have been added
+    turn: gc.Tensor  # int32: the number of added characters
     open: Lines
-    logits: gc.Tensor  # [beams, characters], of what follows the open lines
-    state: Any  # of the LSTM after the open lines, [beams, ...]
+    logits: gc.Tensor  # [beams, characters]: predictions after the open lines
+    state: Any  # the LSTM's state after the open lines, [beams, ...]
     ended: Lines
 
 
 class Limits(NamedTuple):
-    """How much is sought."""
+    """The limits of the search."""
 
     beams: int = 8
-    least: int = 8  # characters to add before a line may end; the likeliest lines are the shortest
+    least: int = 8  # characters before a line may end; the most likely lines are short
     most: int = 40
 
 
 def search(model: CharLSTM, prompt: gc.Tensor, length: gc.Tensor, limits: Limits) -> Lines:
-    """The likeliest ways to end a line.
+    """The most likely ways to complete a line.
 
     Args:
         prompt: int32 [time], of which the first `length` characters count.
     """
 
     def goes_on(found: Beams) -> gc.Tensor:
-        # Scores only fall: a beam below the last of the lines that have ended stays below it.
+        # Scores only decrease: a beam below the worst finished line stays below it.
         hope = found.open.scores[0] > found.ended.scores[-1]
         return gc.logical_and(found.turn <= limits.most, hope)
 
@@ -69,7 +69,7 @@ def search(model: CharLSTM, prompt: gc.Tensor, length: gc.Tensor, limits: Limits
 
 
 def begin(model: CharLSTM, prompt: gc.Tensor, length: gc.Tensor, limits: Limits) -> Beams:
-    """One beam that holds nothing after the prompt; the others cannot be chosen."""
+    """One beam without characters after the prompt; the other beams cannot be chosen."""
     beams = limits.beams
     tokens = gc.concatenate([gc.full((1,), NEWLINE, "int32"), prompt], axis=0)
     logits, state = model.with_state(tokens[None], None, lengths=gc.reshape(length + 1, (1,)))
@@ -82,7 +82,7 @@ def begin(model: CharLSTM, prompt: gc.Tensor, length: gc.Tensor, limits: Limits)
 
 
 def grow(model: CharLSTM, found: Beams, limits: Limits) -> Beams:
-    """The beams with one character more."""
+    """Extends the beams by one character."""
     scores = found.open.scores[:, None] + gc.log_softmax(found.logits)
     worth = gc.where(found.turn < limits.least, -np.inf, scores[:, NEWLINE])
     ends = Lines(found.open.characters, worth)
@@ -106,7 +106,7 @@ def best(lines: Lines, count: int) -> Lines:
 
 
 class Finisher:
-    """Finishes lines with a trained model. Prompts are padded: a few sizes, a few compiles."""
+    """Completes lines with a trained model. Prompts are padded to a few sizes, to compile less."""
 
     def __init__(self, language: char_lstm.Language, limits: Limits) -> None:
         self.buckets = gc.Bucketing({"prompt": [8, 16, 32, 64]})
@@ -116,7 +116,7 @@ class Finisher:
             self.found = search(language.model, self.prompt, length, limits)
 
     def __call__(self, session: gc.Session, prompt: str) -> list[tuple[str, float]]:
-        """The ends of the line, each with the logarithm of its probability; the best first."""
+        """The completions of the line with their log probabilities, the best first."""
         feeds = {self.prompt: sources.encode(prompt)}
         lines, scores = self.buckets.run(session, self.found, feeds)
         texts = [sources.decode(line).partition("\n")[0] for line in np.asarray(lines)]

@@ -1,12 +1,12 @@
-"""A BERT of transformers is trained, gets LoRA adapters of peft for another task, and goes back.
+"""A BERT of transformers is trained, gets peft's LoRA adapters for another task, and goes back.
 
 python examples/bert_lora.py
 
-The model reads a piece of Python and says which module of the standard library it is from. It has
-random weights at first, as nothing is downloaded, and all of it is trained. Then peft adds adapters
-to its queries and values and a new head for four other modules: graphc trains these alone, since
-`gc.from_torch` makes only those variables trainable that require a gradient. At the end the
-adapters are loaded into a new model of peft, which gives the same results.
+The model reads a piece of Python and predicts which module of the standard library it is from. It
+starts with random weights, since nothing is downloaded, and is trained completely. Then peft adds
+adapters to its queries and values, and a new head for four other modules. graphc trains only these,
+since `gc.from_torch` makes only variables trainable that require a gradient. At the end the
+adapters are loaded into a new peft model, which gives the same results.
 
 Hu et al., "LoRA: Low-rank adaptation of large language models", 2021. Needs torch, transformers and
 peft.
@@ -37,7 +37,7 @@ SECOND = ("ast.py", "calendar.py", "tarfile.py", "turtle.py")
 
 
 def bert() -> Any:
-    """A small BERT that tells four classes apart."""
+    """A small BERT that distinguishes four classes."""
     config = transformers.BertConfig(
         vocab_size=len(sources.CHARACTERS),
         hidden_size=96,
@@ -51,7 +51,7 @@ def bert() -> Any:
 
 
 def adapted(base: dict[str, Any]) -> Any:
-    """The same with adapters. Of its own values, only the head's are not those of `base`."""
+    """The same model with adapters and a new head; its other values are those of `base`."""
     module = bert()
     body = {name: value for name, value in base.items() if not name.startswith("classifier")}
     module.load_state_dict(body, strict=False)
@@ -62,7 +62,7 @@ def adapted(base: dict[str, Any]) -> Any:
 
 
 class Logits(torch.nn.Module):
-    """A model of transformers that returns its logits alone."""
+    """A transformers model that returns only its logits."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Logits(torch.nn.Module):
 
 
 def pieces(names: tuple[str, ...], seed: int) -> Any:
-    """Endless batches: pieces of the modules, and the number of the module of each."""
+    """Endless batches: pieces of the modules, and the index of each piece's module."""
     windows = [
         sources.windows(sources.encode(sources.read([name])), LENGTH, BATCH // len(names), seed + i)
         for i, name in enumerate(names)
@@ -84,7 +84,7 @@ def pieces(names: tuple[str, ...], seed: int) -> Any:
 
 
 def trained(module: Any, names: tuple[str, ...], steps: int, rate: float) -> gc.Session:
-    """Trains what requires a gradient; returns the session with all values."""
+    """Trains the parameters that require a gradient; returns the session with all values."""
     graph = gc.Graph(seed=0)
     with graph:
         text = gc.placeholder(("batch", LENGTH), "int32", name="text")
@@ -103,8 +103,8 @@ def trained(module: Any, names: tuple[str, ...], steps: int, rate: float) -> gc.
 
 
 def save(session: gc.Session, module: Any, path: Path, *patterns: str) -> None:
-    """Writes the variables of the module to a file, under the module's names: those whose names
-    have one of the patterns."""
+    """Writes those variables of the module to a file whose names match one of the patterns, with
+    the module's names."""
     names = {f"model.{name}": name for name in module.state_dict()}
     chosen = {
         variable: name
@@ -115,7 +115,7 @@ def save(session: gc.Session, module: Any, path: Path, *patterns: str) -> None:
 
 
 def accuracy(module: Any, names: tuple[str, ...]) -> float:
-    """Of pieces that the module was not trained on."""
+    """The accuracy on pieces that the module was not trained on."""
     right = []
     with torch.no_grad():
         for feeds in islice(pieces(names, 1000), 10):
@@ -125,7 +125,7 @@ def accuracy(module: Any, names: tuple[str, ...]) -> float:
 
 
 def difference(module: Any) -> float:
-    """The largest difference of the logits, relative to the largest of them."""
+    """The largest difference of the logits, relative to the largest logit."""
     logits = Logits(module).eval()
     text = next(pieces(SECOND, 1000))["text"]
     with torch.no_grad():

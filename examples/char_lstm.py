@@ -1,8 +1,8 @@
 """A stacked LSTM that learns lines of Python, character by character, from the standard library.
 
-Lines have many lengths. Batches are of lines about as long as each other, and `gc.Bucketing` pads
-them to one of a few lengths: one compile for each of these, and the losses of the lines as they
-are.
+Lines have many lengths. Each batch contains lines of similar length, and `gc.Bucketing` pads them
+to one of a few lengths. There is one compilation for each of these, and the losses equal those of
+unpadded lines.
 
 python examples/char_lstm.py --steps 400
 graphc train examples/char_lstm.py
@@ -21,13 +21,13 @@ import sources
 import graphc as gc
 
 VOCABULARY = len(sources.CHARACTERS)
-NEWLINE = sources.CHARACTERS.index("\n")  # ends a line, and stands before it
+NEWLINE = sources.CHARACTERS.index("\n")  # ends a line, and also precedes it
 STEPS = 400
-LENGTHS = (16, 32, 48, 64)  # what lines are padded to
+LENGTHS = (16, 32, 48, 64)  # lines are padded to these lengths
 
 
 class CharLSTM(gc.nn.Layer):
-    """Logits `[batch, time, characters]` of what follows each of `tokens` [batch, time]."""
+    """Logits `[batch, time, characters]` of the character after each of `tokens` [batch, time]."""
 
     def __init__(self, units: int, layers: int) -> None:
         super().__init__("lstm")
@@ -41,12 +41,12 @@ class CharLSTM(gc.nn.Layer):
     def with_state(
         self, tokens: gc.Tensor, state: Any, lengths: gc.Tensor | None = None
     ) -> tuple[gc.Tensor, Any]:
-        """The logits, and the state from which the next call can go on.
+        """The logits, and the state from which the next call can continue.
 
         Args:
             state: None at the start of a line.
-            lengths: int32 [batch]: how many of the tokens count. The state is that after the
-                last of these.
+            lengths: int32 [batch]: how many of the tokens count. The returned state is the one
+                after the last of these.
         """
         with self.scope(tokens):
             outputs, state = self.stack.with_state(self.embedding(tokens), state, lengths)
@@ -54,7 +54,7 @@ class CharLSTM(gc.nn.Layer):
 
 
 class Language(NamedTuple):
-    """What `make_language` gives: the job of training, the model in its graph, and its buckets."""
+    """The result of `make_language`: the training job, the model in its graph, and its buckets."""
 
     job: gc.train.Job
     model: CharLSTM
@@ -62,10 +62,10 @@ class Language(NamedTuple):
 
 
 def batches(lines: Sequence[np.ndarray], size: int, seed: int = 0) -> Iterator[list[np.ndarray]]:
-    """Endless batches of lines, each of lines about as long as each other."""
+    """Endless batches of lines; the lines of a batch have similar lengths."""
     rng = np.random.default_rng(seed)
     while True:
-        # Lines of 64 batches by length, cut into batches that then come in any order.
+        # Lines of 64 batches are sorted by length and cut into batches, which come in random order.
         chosen = rng.permutation(len(lines))[: 64 * size]
         pool = sorted((lines[i] for i in chosen), key=len)
         starts = np.arange(0, len(pool) - size + 1, size)
@@ -74,7 +74,7 @@ def batches(lines: Sequence[np.ndarray], size: int, seed: int = 0) -> Iterator[l
 
 
 def line_losses(model: CharLSTM, lines: gc.Tensor) -> gc.Tensor:
-    """`[batch, time]`: of each character, guessed from those before it in its line."""
+    """`[batch, time]`: the loss of each character, predicted from the previous ones of its line."""
     before = gc.pad(lines[:, :-1], ((0, 0), (1, 0)), constant_values=NEWLINE)
     return gc.nn.sparse_softmax_cross_entropy(logits=model(before), labels=lines)
 
@@ -110,7 +110,7 @@ def make_language(
     def evaluate(session: gc.Session) -> dict[str, float]:
         total = 0.0
         for i in range(0, len(test), batch):
-            rows = test[i : i + batch]  # as they come, and the last batch smaller
+            rows = test[i : i + batch]  # in the original order; the last batch is smaller
             total += float(buckets.run(session, loss, {lines: rows})) * sum(map(len, rows))
         return {"test bits a character": float(total / sum(map(len, test)) / np.log(2))}
 
@@ -120,7 +120,7 @@ def make_language(
 
 
 def build(**options: Any) -> gc.train.Job:
-    """What `graphc train` asks a script for; `options` are those of `make_language`."""
+    """The function that `graphc train` calls; `options` are those of `make_language`."""
     return make_language(**options).job
 
 

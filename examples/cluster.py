@@ -1,10 +1,10 @@
-"""The network of digits_cnn.py on two processes, which a supervisor watches.
+"""The network of digits_cnn.py on two processes under a supervisor.
 
 make cluster-demo
 python examples/cluster.py
 
-The job runs twice. In the second run, one process is killed in the middle: all start again from the
-last checkpoint, and the parameters at the end are the same. The logs for TensorBoard are kept.
+The job runs twice. In the second run, one process is killed in the middle: all processes restart
+from the last checkpoint, and the final parameters are the same. TensorBoard's logs are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEPS, PROCESSES, BATCH = 300, 2, 128
 
 
 class Accident(gc.train.Callback):
-    """Kills the last process after half of the steps, once."""
+    """Kills the last process once, after half of the steps."""
 
     def on_step(self, run: gc.train.Run) -> None:
         if run.step == STEPS // 2 and os.environ["GRAPHC_ATTEMPT"] == "0":
@@ -35,7 +35,7 @@ class Accident(gc.train.Callback):
 
 
 def work(folder: Path, accident: bool) -> None:
-    """What each process of the cluster runs."""
+    """The code of each process of the cluster."""
     member = gc.cluster.join()
     job, data = digits_cnn.build(), digits.load()
     rows = gc.data.from_arrays({"x": data["x_train"], "y": data["y_train"]})
@@ -57,7 +57,7 @@ def work(folder: Path, accident: bool) -> None:
 
 
 def supervise(folder: Path, accident: bool) -> tuple[str, str]:
-    """Runs the cluster to its end; returns the accuracy and a digest of the parameters."""
+    """Runs the cluster until it ends; returns the accuracy and a digest of the parameters."""
     command = [sys.executable, __file__, "--folder", str(folder)]
     command += ["--accident"] if accident else []
     status = gc.cluster.launch(command, PROCESSES, devices=1, restarts=2, silence=120)

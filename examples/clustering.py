@@ -1,4 +1,4 @@
-"""k-means and a Gaussian mixture (EM), as graphs whose loops end when nothing changes any more.
+"""k-means and a Gaussian mixture (EM), as graphs whose loops end when they converge.
 
 k-means groups handwritten digits without labels. The mixture finds the three normal distributions
 from which points in the plane were drawn.
@@ -20,16 +20,16 @@ import graphc as gc
 
 
 class Clusters(NamedTuple):
-    """What k-means gives: arrays once it has run."""
+    """The result of k-means: tensors, or arrays after it has run."""
 
     centers: gc.Tensor  # [clusters, features]
-    nearest: gc.Tensor  # [rows], which centre
-    inertia: gc.Tensor  # the sum of the squared distances to them
+    nearest: gc.Tensor  # [rows], the nearest center
+    inertia: gc.Tensor  # the sum of the squared distances to these
     turns: gc.Tensor
 
 
 class Mixture(NamedTuple):
-    """Normal distributions, and how much of the whole each is."""
+    """Normal distributions and their weights."""
 
     weights: gc.Tensor  # [parts]
     means: gc.Tensor  # [parts, features]
@@ -40,9 +40,9 @@ class Mixture(NamedTuple):
 
 
 def kmeans(x: gc.Tensor, first: gc.Tensor, max_turns: int = 300) -> Clusters:
-    """Lloyd's algorithm on `x` [rows, features] from the centres `first`.
+    """Lloyd's algorithm on `x` [rows, features], starting with the centers `first`.
 
-    A centre that no row is nearest to stays where it is.
+    A center without nearest rows does not move.
     """
     count = first.shape[0]
 
@@ -66,7 +66,7 @@ def kmeans(x: gc.Tensor, first: gc.Tensor, max_turns: int = 300) -> Clusters:
 
 
 def squared_distances(x: gc.Tensor, centers: gc.Tensor) -> gc.Tensor:
-    """`[rows, clusters]`, of each row of `x` to each centre."""
+    """`[rows, clusters]`: the distance of each row of `x` to each center."""
     products = gc.matmul(x, centers, transpose_b=True)
     own, others = (gc.reduce_sum(gc.square(t), axis=1) for t in (x, centers))
     return own[:, None] - 2.0 * products + others
@@ -87,13 +87,13 @@ def log_densities(x: gc.Tensor, mixture: Mixture) -> gc.Tensor:
 
 
 def refit(x: gc.Tensor, shares: gc.Tensor, floor: float) -> Mixture:
-    """The mixture for which `shares` [rows, parts] of each row are most likely."""
+    """The mixture that maximizes the likelihood for the `shares` [rows, parts] of each row."""
     sizes = gc.reduce_sum(shares, axis=0)
     means = gc.matmul(shares, x, transpose_a=True) / sizes[:, None]
     off = x - means[:, None, :]  # [parts, rows, features]
     weighted = off * gc.transpose(shares)[:, :, None]
     covariances = gc.matmul(weighted, off, transpose_a=True) / sizes[:, None, None]
-    # No part may shrink to a point, whose density would have no bound.
+    # No part may shrink to a point, since its density would be unbounded.
     smallest = floor * np.eye(x.shape[1], dtype=x.dtype)
     return Mixture(sizes / gc.reduce_sum(sizes), means, covariances + smallest)
 
@@ -106,9 +106,9 @@ def expectation_maximization(
     max_turns: int = 300,
     floor: float = 1e-6,
 ) -> tuple[Mixture, gc.Tensor, gc.Tensor]:
-    """The mixture that EM finds, the mean log-likelihood under it, and the number of iterations.
+    """The mixture that EM finds, its mean log-likelihood, and the number of iterations.
 
-    It ends when an iteration raises the likelihood by less than `tolerance`.
+    It ends when an iteration increases the likelihood by less than `tolerance`.
     """
 
     def turn(state: tuple) -> tuple:
@@ -129,11 +129,11 @@ def expectation_maximization(
     return mixture, likelihood, turns
 
 
-# -- running them --------------------------------------------------------------------------------
+# -- runs ----------------------------------------------------------------------------------------
 
 
 def start_centers(x: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """`count` rows that lie far apart: each at random by its squared distance (k-means++)."""
+    """`count` distant rows: each is drawn with its squared distance as the weight (k-means++)."""
     rng = np.random.default_rng(seed)
     chosen = [x[rng.integers(len(x))]]
     while len(chosen) < count:
@@ -143,7 +143,7 @@ def start_centers(x: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 def run_kmeans(x: np.ndarray, first: np.ndarray) -> Clusters:
-    """k-means on arrays; the result holds arrays too."""
+    """k-means on arrays; the result contains arrays too."""
     graph = gc.Graph(name="kmeans")
     with graph:
         rows = gc.placeholder(("rows", x.shape[1]), x.dtype, name="x")
@@ -169,7 +169,7 @@ def draw_points(count: int, seed: int = 0) -> np.ndarray:
 
 
 def start_mixture(x: np.ndarray, means: np.ndarray) -> Mixture:
-    """Parts of equal weight at `means`, each as wide as all of `x`."""
+    """Parts with equal weights and these `means`, each with the covariance of the whole `x`."""
     count = len(means)
     return Mixture(np.full(count, 1 / count), means, np.stack([np.cov(x.T)] * count))
 
@@ -185,7 +185,7 @@ def run_mixture(x: np.ndarray, first: Mixture) -> tuple[Mixture, float, int]:
 
 
 def purity(nearest: np.ndarray, labels: np.ndarray, count: int) -> float:
-    """The part of the rows whose label is the commonest one of their cluster."""
+    """The share of the rows whose label is the most frequent one of their cluster."""
     members = [labels[nearest == cluster] for cluster in range(count)]
     return sum(np.bincount(m).max() for m in members if len(m)) / len(labels)
 

@@ -1,7 +1,7 @@
-"""What `make demo` runs: the main job on real data, end to end.
+"""The program of `make demo`: the main job on real data, end to end.
 
 Trains a convolutional network on handwritten digits on all GPUs, or else on 4 virtual CPU devices,
-saves it, and lets a new process, which has none of the model's code, load it and predict.
+saves it, and lets a new process without the model's code load it and predict.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def predict_elsewhere(artifact: Path, images: Path, answers: Path) -> float:
-    """Runs the artifact in a new process on one device; gives the seconds that took."""
+    """Runs the artifact in a new process on one device; returns the seconds that this took."""
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     start = time.perf_counter()
     subprocess.run(

@@ -12,7 +12,7 @@ TEST_EXAMPLES = 360
 def load(dtype: str = "float32") -> dict[str, np.ndarray]:
     """`x_train [1437, 8, 8, 1]`, `y_train [1437]`, `x_test [360, ...]`, `y_test`.
 
-    Pixels lie in 0..1. The split is a permutation by `SPLIT_SEED`.
+    Pixels are between 0 and 1. The split is a permutation by `SPLIT_SEED`.
     """
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(SPLIT_SEED).permutation(len(labels))

@@ -18,7 +18,7 @@ STEPS = 400
 
 
 def optimizer() -> optax.GradientTransformation:
-    """Adam whose learning rate falls to nothing at the last step."""
+    """Adam with a learning rate that decreases to zero at the last step."""
     return optax.adam(optax.cosine_decay_schedule(4e-3, STEPS))
 
 
@@ -49,7 +49,7 @@ def build(
     batch: int = 128,
     tx: optax.GradientTransformation | None = None,
 ) -> gc.train.Job:
-    """The graph, its training step and its data: what `graphc train` asks a script for."""
+    """The graph, its training step and its data: the function that `graphc train` calls."""
     data = digits.load(dtype)
     graph = gc.Graph(seed=0, name="digits_cnn")
     with graph:

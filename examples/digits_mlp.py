@@ -1,4 +1,4 @@
-"""A multi-layer perceptron on handwritten digits: the smallest whole program.
+"""A multi-layer perceptron on handwritten digits: the smallest complete program.
 
 python examples/digits_mlp.py --devices 4
 """

@@ -1,11 +1,11 @@
-"""Learns the digits 5 to 9 from a few examples, with the layers of a network for 0 to 4.
+"""Learns the digits 5 to 9 from a few examples, with layers of a network for 0 to 4.
 
 python examples/fine_tune.py
 
 The first network is trained and saved as a checkpoint. The second one has the same convolutions in
-another scope, and a new last layer. A partial restore gives it the convolutions. It trains the
-last layer first, then everything at a lower rate. Beside it, the same network is trained from its
-initial values alone.
+another scope, and a new last layer. A partial restore gives it the convolutions. It trains the last
+layer first, then all layers at a lower rate. For comparison, the same network is trained from its
+initial values.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def build(scope: str, head: str) -> tuple[gc.Graph, dict[str, Any]]:
 
 
 def of_digits(data: Data, first: int, part: str, shots: int | None = None) -> Data:
-    """The images of five digits from `first` on, with labels from 0; perhaps a few of each."""
+    """The images of five digits starting at `first`, with labels from 0; perhaps a few of each."""
     x, y = data[f"x_{part}"], data[f"y_{part}"]
     rows = [np.flatnonzero(y == digit)[:shots] for digit in range(first, first + 5)]
     chosen = np.concatenate(rows)
@@ -67,7 +67,7 @@ def train(session: gc.Session, fetch: Any, data: Data, steps: int) -> None:
 
 
 def accuracy(session: gc.Session, parts: Mapping[str, Any], data: Data) -> float:
-    """The share of examples that are classified right."""
+    """The share of correctly classified examples."""
     batches = gc.data.from_arrays(dict(data)).batch(100)
     return gc.train.evaluate(session, batches, {"accuracy": parts["accuracy"]})["accuracy"]
 

@@ -52,8 +52,8 @@ def table(found: GridSearchCV) -> str:
 
 
 def main() -> float:
-    """Prints the table, and the accuracy of the best pipeline on wines that the search never saw;
-    returns the latter."""
+    """Prints the table, and the accuracy of the best pipeline on wines that the search did not use;
+    returns this accuracy."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--jobs", type=int, default=2, help="the number of processes")
     arguments.add_argument("--epochs", type=int, default=60)

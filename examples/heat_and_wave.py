@@ -1,8 +1,8 @@
 """The heat and the wave equation on a square, as graphs: time steps in a scan.
 
-u_t = a (u_xx + u_yy) and u_tt = c² (u_xx + u_yy) on the unit square, u = 0 on its edge, are
-stepped on a grid and compared with their sine series. Then a graph goes through the time steps
-backwards: from a measured picture of the heat it finds how well the material conducts.
+u_t = a (u_xx + u_yy) and u_tt = c² (u_xx + u_yy) on the unit square, with u = 0 on its border, are
+computed on a grid and compared with their sine series. Then a graph differentiates through the time
+steps: from a measured heat distribution, it finds how well the material conducts.
 
 python examples/heat_and_wave.py --points 63
 """
@@ -24,7 +24,7 @@ SPEED = 1.0
 
 def laplacian(u: gc.Tensor, points: int) -> gc.Tensor:
     """u_xx + u_yy of values `[points, points]` inside the square, by the five-point stencil."""
-    p = gc.pad(u, 1)  # zeros: the edge
+    p = gc.pad(u, 1)  # zeros: the border
     around = p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:]
     return (around - 4.0 * u) * (points + 1) ** 2
 
@@ -39,7 +39,7 @@ def heat(u: gc.Tensor, a: gc.Tensor, points: int, seconds: float, steps: int) ->
 
 
 def wave(u: gc.Tensor, points: int, seconds: float, steps: int) -> tuple[gc.Tensor, gc.Tensor]:
-    """The heights after `seconds` from rest, by leapfrog steps, and the energy at each."""
+    """The heights after `seconds` from rest, by leapfrog steps, and the energy at each step."""
     dt = seconds / steps
 
     def turn(state: tuple, _: None) -> tuple:
@@ -50,28 +50,28 @@ def wave(u: gc.Tensor, points: int, seconds: float, steps: int) -> tuple[gc.Tens
         energy = (motion - SPEED**2 * tension) / (2 * (points + 1) ** 2)
         return (now, after), energy
 
-    # A step from rest is half a step of the formula above.
+    # The first step, from rest, is half a step of the formula above.
     first = u + dt**2 * SPEED**2 / 2 * laplacian(u, points)
     (_, last), energies = gc.scan(turn, (u, first), length=steps - 1, name="wave")
     return last, energies
 
 
 def stable_steps(points: int, seconds: float, a: float = CONDUCTIVITY) -> tuple[int, int]:
-    """How many steps the explicit schemes need to be stable: for heat and for the wave."""
+    """How many steps the explicit schemes need to be stable, for heat and for the wave."""
     h = 1 / (points + 1)
     return math.ceil(5 * a * seconds / h**2), math.ceil(2 * SPEED * seconds / h)
 
 
 def bump(points: int) -> np.ndarray:
-    """The start: a smooth hill off the middle, float64 [points, points]."""
+    """The initial state: a smooth hill away from the center, float64 [points, points]."""
     x = np.arange(1, points + 1) / (points + 1)
     hill = np.exp(-80 * (x - 0.35) ** 2)
     return np.outer(hill, np.exp(-60 * (x - 0.6) ** 2))
 
 
 def series(u: np.ndarray, factor: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """The analytic solution: each sine wave of `u`, of frequency k (u_xx + u_yy = -k² u), times
-    `factor(k)`."""
+    """The analytic solution: each sine wave of `u`, with frequency k (u_xx + u_yy = -k² u), is
+    multiplied by `factor(k)`."""
     points = len(u)
     n = np.arange(1, points + 1)
     sines = np.sqrt(2 / (points + 1)) * np.sin(np.pi * np.outer(n, n) / (points + 1))
@@ -88,7 +88,7 @@ def exact_wave(points: int, seconds: float) -> np.ndarray:
 
 
 def forward(points: int, seconds: float) -> dict[str, np.ndarray]:
-    """Both equations run on the grid: "heat", "wave" and the wave's "energy" at each step."""
+    """Runs both equations on the grid: "heat", "wave" and the wave's "energy" at each step."""
     heat_steps, wave_steps = stable_steps(points, seconds / 10)[0], stable_steps(points, seconds)[1]
     graph = gc.Graph(name="heat_and_wave")
     with graph:
@@ -102,9 +102,9 @@ def forward(points: int, seconds: float) -> dict[str, np.ndarray]:
 
 
 def find_conductivity(measured: np.ndarray, seconds: float, steps: int = 60) -> list[float]:
-    """What gradient descent through the heat equation makes of a guess of 1, step by step."""
+    """Gradient descent through the heat equation, with the initial guess 1; returns every guess."""
     points = len(measured)
-    turns = stable_steps(points, seconds, a=2.0)[0]  # stable for whatever is tried on the way
+    turns = stable_steps(points, seconds, a=2.0)[0]  # stable for all values that are tried
     graph = gc.Graph(name="find_conductivity")
     with graph:
         start = gc.placeholder(measured.shape, "float64", name="start")
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     energy = found["energy"]
     print(f"wave: energy {energy[0]:.6f}, drifts by {np.ptp(energy) / energy[0]:.1e}")
 
-    coarse = 15  # the picture is taken on a coarse grid
+    coarse = 15  # the measurement uses a coarse grid
     tries = find_conductivity(exact_heat(coarse, 0.05), 0.05)
     print(f"conductivity from one picture: {tries[-1]:.4f}, in truth {CONDUCTIVITY}")
 

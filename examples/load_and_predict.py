@@ -1,4 +1,4 @@
-"""Runs a saved artifact on images: knows nothing of the model but its file.
+"""Runs a saved artifact on images; it needs only the model's file.
 
 python examples/load_and_predict.py model.gcx images.npy answers.npy
 """

@@ -1,7 +1,7 @@
 """A stacked LSTM with one layer per device, on lines of Python from the standard library.
 
-Each layer, its optimizer state and its gradients stay on its device; what travels is the sequence
-between two layers. With micro-batches the layers work at the same time, on different ones.
+Each layer, its optimizer state and its gradients stay on its device; only the sequence between two
+layers is transferred. With micro-batches, the layers work concurrently on different micro-batches.
 
 python examples/model_parallel_lstm.py --layers 4 --micro-batches 4
 """
@@ -24,7 +24,7 @@ VOCABULARY = len(sources.CHARACTERS)
 
 
 class Model(NamedTuple):
-    """What `build` gives."""
+    """The result of `build`."""
 
     graph: gc.Graph
     text: gc.Tensor
@@ -51,7 +51,7 @@ def build(places: Sequence[str], units: int, length: int, micro_batches: int = 1
 
 
 def run(model: Model, steps: int, length: int, batch: int, *, log: bool = False) -> gc.Session:
-    """Trains it; prints what came of it."""
+    """Trains the model and prints the results."""
     session = gc.Session(model.graph, log_placement=log)
     pieces = sources.windows(
         sources.encode(sources.read(sources.TRAINING)), length + 1, batch, seed=1

@@ -2,9 +2,9 @@
 
 python examples/onnx_train.py
 
-The model is made here, with random weights, as any tool could export it. Its initializers become
-variables under their names; the training step is graphc's. The file that is saved needs neither
-ONNX nor this script. Needs the extra `onnx`.
+The script makes the model with random weights, as any tool could export it. Its initializers become
+variables with the same names; graphc adds the training step. The saved file needs neither ONNX nor
+this script. Needs the extra `onnx`.
 """
 
 from __future__ import annotations

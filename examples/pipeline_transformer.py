@@ -1,10 +1,10 @@
 """A transformer in pipeline stages with micro-batches, and how long its stages wait.
 
-GPipe (Huang et al. 2019): the blocks are shared among stages, each on a device; a batch is cut into
-micro-batches, which go through the stages one behind the other. With m of them and s stages, stages
-that take the same wait for (s - 1) / (m + s - 1) of the time: the bubble. Under 1F1B (Narayanan et
-al. 2019) such stages wait as long, and the first one holds the activations of s micro-batches, not
-of m.
+GPipe (Huang et al. 2019): the blocks are divided into stages, each on a device. A batch is cut into
+micro-batches, which pass through the stages one after the other. With m micro-batches and s equally
+fast stages, each stage waits for (s - 1) / (m + s - 1) of the time: the bubble. With 1F1B
+(Narayanan et al. 2019) the stages wait as long, but the first one holds the activations of s
+micro-batches instead of m.
 
 python examples/pipeline_transformer.py --stages 4 --micro-batches 1 2 4 8
 python examples/pipeline_transformer.py --schedule gpipe
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             (_, value), state = step(state, {text: piece})
         clusters = step.partition.clusters
         spans = step.timeline(state, {text: data[0]})
-        # What comes before and after the pipeline (gradients' sums begun, updates) is left out.
+        # Work before and after the pipeline (initial gradient sums, updates) does not count.
         pipeline = [span for span in spans if clusters[span.cluster].micro_batch is not None]
         measured = gc.devices.idle_part(pipeline if count > 1 else spans)
         theory = gc.devices.bubble(options.stages, count)

@@ -1,9 +1,9 @@
-"""REINFORCE on a pole balanced on a cart: environment, policy and learner are one graph.
+"""REINFORCE for a pole on a cart: environment, policy and learner are one graph.
 
-A batch of episodes is a scan over time whose body is the physics and the policy; the learning
-step, optimizer included, follows in the same graph, so that nothing leaves the device. The
+A batch of episodes is a scan over time, whose body contains the physics and the policy. The
+training step, including the optimizer, is in the same graph, so no data leaves the device. The
 policy learns to keep the pole up for the whole episode. Williams, "Simple statistical
-gradient-following algorithms", 1992; the cart is that of Barto, Sutton and Anderson, 1983.
+gradient-following algorithms", 1992; the cart is from Barto, Sutton and Anderson, 1983.
 
 python examples/reinforce.py --updates 150
 """
@@ -23,23 +23,23 @@ import graphc as gc
 
 GRAVITY, CART, POLE, HALF_LENGTH = 9.8, 1.0, 0.1, 0.5  # m/s², kg, kg, m
 FORCE, SECONDS = 10.0, 0.02  # of a push, and of a step
-FARTHEST, STEEPEST = 2.4, math.radians(12)  # where an episode ends
+FARTHEST, STEEPEST = 2.4, math.radians(12)  # an episode ends beyond these
 DISCOUNT = 0.99
 
 
 class Learner(NamedTuple):
-    """The graph and what to fetch of it; `noise` and `start` may be fed to fix the episodes."""
+    """The graph and its fetches; `noise` and `start` may be fed to fix the episodes."""
 
     graph: gc.Graph
     train: gc.Node
     loss: gc.Tensor
-    lengths: gc.Tensor  # [episodes]: the steps that each was up
+    lengths: gc.Tensor  # [episodes]: the number of steps with the pole up
     start: gc.Tensor  # [episodes, 4]
-    noise: gc.Tensor  # [steps, episodes] in [0, 1): what the actions are drawn with
+    noise: gc.Tensor  # [steps, episodes] in [0, 1): random numbers for the actions
 
 
 def move(state: gc.Tensor, right: gc.Tensor) -> gc.Tensor:
-    """The states `[episodes, 4]` (place, speed, angle, turning) a step after a push."""
+    """The states `[episodes, 4]` (position, speed, angle, rotation) one step after a push."""
     place, speed, angle, turning = gc.unstack(state, axis=1)
     push = gc.where(right, FORCE, -FORCE)
     sine, cosine, mass = gc.sin(angle), gc.cos(angle), CART + POLE
@@ -78,11 +78,11 @@ def play(policy: Policy, start: gc.Tensor, noise: gc.Tensor) -> tuple[gc.Tensor,
         return (after, gc.logical_and(up, is_up(after))), (state, right, up)
 
     _, (states, pushes, up) = gc.scan(turn, (start, is_up(start)), noise, name="play")
-    return gc.stop_gradient(states), pushes, up  # no gradient passes an action: none need be sought
+    return gc.stop_gradient(states), pushes, up  # actions pass no gradient, so none is computed
 
 
 def returns(rewards: gc.Tensor) -> gc.Tensor:
-    """The discounted sum of what is still to come, of rewards `[steps, episodes]`."""
+    """The discounted sum of future rewards, from rewards `[steps, episodes]`."""
 
     def turn(total: gc.Tensor, reward: gc.Tensor) -> tuple:
         total = reward + DISCOUNT * total
@@ -103,7 +103,7 @@ def policy_loss(policy: Policy, states: gc.Tensor, pushes: gc.Tensor, up: gc.Ten
     total = gc.reduce_sum(counts)
     spread = gc.sqrt(gc.reduce_sum(gc.square(advantage)) / total)
     surprise = gc.nn.sigmoid_cross_entropy(logits=policy(states), labels=gc.cast(pushes, "float32"))
-    # One more step in the divisor: where all episodes are alike, nothing is to be learned.
+    # One more step in the divisor: if all episodes are equal, there is nothing to learn.
     return gc.reduce_sum(surprise * advantage) / (spread + 1) / total
 
 
@@ -114,7 +114,7 @@ def build(
     units: int = 32,
     tx: optax.GradientTransformation | None = None,
 ) -> Learner:
-    """The whole learner: `episodes` episodes for each update, each of at most `steps` steps."""
+    """The whole learner: each update uses `episodes` episodes of at most `steps` steps."""
     graph = gc.Graph(seed=0, name="reinforce")
     with graph:
         start = gc.random.uniform((episodes, 4), -0.05, 0.05, name="start")
@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     frames = options.updates * options.episodes * options.steps
     print(f"{frames / (time.perf_counter() - begin):,.0f} frames a second, compiling included")
 
-    surely = np.full(learner.noise.shape, 0.5, np.float32)  # the likelier action, always
+    surely = np.full(learner.noise.shape, 0.5, np.float32)  # always takes the more likely action
     lengths = session.run(learner.lengths, {learner.noise: surely})
     print(f"without chance {np.mean(np.asarray(lengths)):.1f} of {options.steps}")
 

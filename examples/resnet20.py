@@ -1,4 +1,4 @@
-"""ResNet-20 on handwritten digits, enlarged to the 32x32 pixels it was made for.
+"""ResNet-20 on handwritten digits, enlarged to its original input size of 32x32 pixels.
 
 He, Zhang, Ren and Sun, "Deep residual learning for image recognition", 2015, section 4.2: a
 convolution, three stages of three blocks, and a linear layer.
@@ -22,7 +22,7 @@ STEPS = 60
 
 
 def conv(filters: int, size: int, stride: int = 1, name: str | None = None) -> gc.nn.Conv2D:
-    """A convolution as all of them are here: without a bias, batch norm brings one."""
+    """A convolution without a bias, since batch norm has one."""
     start = gc.nn.initializers.HeNormal()
     return gc.nn.Conv2D(
         filters,
@@ -36,7 +36,7 @@ def conv(filters: int, size: int, stride: int = 1, name: str | None = None) -> g
 
 
 class Block(gc.nn.Layer):
-    """Two convolutions whose result is added to the input, which is projected if it must shrink."""
+    """Two convolutions whose result is added to the input; a smaller result needs a projection."""
 
     def __init__(self, filters: int, stride: int, name: str) -> None:
         super().__init__(name)
@@ -55,8 +55,8 @@ class ResNet(gc.nn.Layer):
     """Logits of images `[batch, height, width, channels]`.
 
     Args:
-        blocks: of each of the three stages; the depth is 6 * blocks + 2.
-        width: the filters of the first stage, doubled in each that follows.
+        blocks: the number of blocks in each of the three stages; the depth is 6 * blocks + 2.
+        width: the filters of the first stage, doubled in each later stage.
     """
 
     def __init__(self, blocks: int = 3, width: int = 16, classes: int = 10) -> None:
@@ -78,7 +78,7 @@ class ResNet(gc.nn.Layer):
 
 
 def optimizer(steps: int, highest: float = 0.1) -> optax.GradientTransformation:
-    """Momentum as in the paper, with a rate that rises for a while and then falls to nothing."""
+    """Momentum as in the paper; the learning rate first rises and then decreases to zero."""
     rate = optax.warmup_cosine_decay_schedule(0.0, highest, max(1, steps // 5), steps)
     return optax.chain(optax.add_decayed_weights(1e-4), optax.sgd(rate, momentum=0.9))
 

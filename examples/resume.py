@@ -2,10 +2,10 @@
 
 python examples/resume.py
 
-The job trains in a process of its own, with checkpoints and a validation. SIGKILL ends the process
+The job trains in a separate process, with checkpoints and a validation. SIGKILL ends the process
 without a warning. Each new process continues from the latest checkpoint: variables, optimizer,
-dropout, the position in the shuffled data, and the state of early stopping. The parameters at the
-end are those of the undisturbed run, bit by bit.
+dropout, the position in the shuffled data, and the state of early stopping. The final parameters
+equal those of the undisturbed run, bit by bit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def build(epochs: int = 6) -> gc.train.Job:
 
 
 def train(folder: Path, epochs: int) -> None:
-    """Trains, or continues; the parameters at the end are `end.npz`."""
+    """Trains or resumes; writes the final parameters to `end.npz`."""
     job = build(epochs)
     session = gc.Session(job.graph)
     history = gc.train.fit(
@@ -70,13 +70,13 @@ def train(folder: Path, epochs: int) -> None:
 
 
 def started(folder: Path, epochs: int) -> subprocess.Popen[bytes]:
-    """A process that trains."""
+    """Starts a process that trains."""
     command = [sys.executable, __file__, "--folder", str(folder), "--epochs", str(epochs)]
     return subprocess.Popen(command)
 
 
 def killed_until_done(folder: Path, epochs: int, kills: int) -> int:
-    """Trains in processes that are killed; returns how many were."""
+    """Trains in processes that are killed; returns how many were killed."""
     draw = random.Random(0)
     saver = gc.train.Checkpointer(folder / "checkpoints")
     for number in range(kills):
@@ -84,7 +84,7 @@ def killed_until_done(folder: Path, epochs: int, kills: int) -> int:
         begin = saver.latest() or 0
         while process.poll() is None and (saver.latest() or 0) < begin + 5:
             time.sleep(0.005)
-        time.sleep(draw.uniform(0, 0.02))  # so that it comes at any point
+        time.sleep(draw.uniform(0, 0.02))  # so that the kill comes at any point
         process.kill()
         if process.wait() == 0:
             return number

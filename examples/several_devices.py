@@ -1,4 +1,4 @@
-"""Devices for examples that want several: the GPUs there are, or virtual ones on the CPU."""
+"""Devices for examples that use several: the GPUs of the machine, or virtual CPU devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import graphc as gc
 
 _COUNT = "--xla_force_host_platform_device_count"
 _flags = os.environ.get("XLA_FLAGS", "")
-if _COUNT not in _flags:  # XLA reads it when the first device is made
+if _COUNT not in _flags:  # XLA reads this when JAX creates its first device
     os.environ["XLA_FLAGS"] = f"{_flags} {_COUNT}=4".strip()
 
 

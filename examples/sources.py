@@ -1,4 +1,4 @@
-"""Text without a download: the sources of Python's standard library, as numbers of characters."""
+"""Text without a download: the sources of Python's standard library, as character indices."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def decode(numbers: np.ndarray) -> str:
 
 
 def read(names: Sequence[str]) -> str:
-    """The named modules of the standard library, one after the other."""
+    """The text of these modules of the standard library, one after the other."""
     folder = Path(sysconfig.get_paths()["stdlib"])
     return "".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
 def windows(text: np.ndarray, length: int, batch: int, seed: int = 0) -> Iterator[np.ndarray]:
-    """Endless batches `[batch, length]` of pieces of `text` from places drawn at random."""
+    """Endless batches `[batch, length]` of pieces of `text` at random positions."""
     rng = np.random.default_rng(seed)
     while True:
         starts = rng.integers(0, len(text) - length + 1, (batch, 1))
@@ -40,6 +40,6 @@ def windows(text: np.ndarray, length: int, batch: int, seed: int = 0) -> Iterato
 
 
 def lines(text: str, longest: int) -> list[np.ndarray]:
-    """Each line that is not blank, with its newline; longer ones are left out."""
+    """Each line that is not blank, with its newline; longer lines are omitted."""
     found = [line + "\n" for line in text.splitlines() if line.strip()]
     return [encode(line) for line in found if len(line) <= longest]

@@ -1,8 +1,8 @@
-"""A transformer on handwritten digits, cut over a mesh of devices by annotations (Megatron style).
+"""A transformer on handwritten digits, sharded over a mesh of devices (Megatron style).
 
-Each image is a sequence of 8 rows. The batch is split over the mesh's axis "data". Attention heads
-and the units of the wide layers are split over "model": the first of two products by columns, the
-second by rows. So a block exchanges two sums forward and two backward. Shoeybi et al.,
+Each image is a sequence of 8 rows. The batch is sharded over the mesh's axis "data". Attention
+heads and the units of the wide layers are sharded over "model": the first of two products by
+columns, the second by rows. So a block exchanges two sums forward and two backward. Shoeybi et al.,
 "Megatron-LM", 2019. XLA derives all other layouts: Xu et al., "GSPMD", 2021.
 
 python examples/tensor_parallel.py --data 2 --model 2
@@ -25,7 +25,7 @@ ROWS = ("model", None)
 def build(
     *, blocks: int = 2, width: int = 32, heads: int = 4, batch: int = 96, dtype: str = "float32"
 ) -> gc.train.Job:
-    """The graph, annotated, its training step and its data."""
+    """The graph with its annotations, its training step and its data."""
     data = digits.load(dtype)
     images = {part: data[f"x_{part}"].reshape(-1, 8, 8) for part in ("train", "test")}
     graph = gc.Graph(seed=0, name="tensor_parallel")
@@ -41,7 +41,7 @@ def build(
             for i in range(blocks)
         ]
         for layer in layers:
-            h = gc.shard(layer(h), ("data",))  # what blocks exchange is whole on "model"
+            h = gc.shard(layer(h), ("data",))  # exchanged values are replicated over "model"
             annotate(layer)
         logits = gc.nn.Dense(10, name="out", dtype=dtype)(gc.reduce_mean(h, axis=1))
         losses = gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=y)
@@ -67,8 +67,8 @@ def build(
 
 
 def annotate(block: gc.nn.TransformerBlock) -> None:
-    """Says how the variables of a block lie that has been called; what an optimizer keeps for
-    them will lie likewise."""
+    """Annotates the variables of a block that has been called; the optimizer's slots get the same
+    layout."""
     attention = block.attention
     for first in (attention.query, attention.key, attention.value, block.expand):
         kernel, bias = first.variables
@@ -80,7 +80,7 @@ def annotate(block: gc.nn.TransformerBlock) -> None:
 
 
 def places(session: gc.Session) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Of each parameter its shape, and that of the piece on each device."""
+    """The shape of each parameter, and the shape of its piece on each device."""
     found = {}
     for name, variable in session.graph.variables.items():
         if variable.trainable:

@@ -1,9 +1,9 @@
-"""A character model of the text files in a folder, read line by line by a pipeline with buckets.
+"""A character model of the text files in a folder, read line by line by a bucketing pipeline.
 
-Four files are read at a time. Lines become numbers, are shuffled, and go to buckets by their
-length: a batch has lines about as long as each other, padded to the bucket's size. So little is
-computed for padding, and one program is compiled for each bucket. `gc.Bucketing` feeds the masks.
-Training stops in the middle and continues at the same line, as after a restart.
+Four files are read at a time. Lines become numbers, are shuffled, and go to buckets by length: the
+lines of a batch have similar lengths and are padded to the bucket's size. So little padding is
+computed, and one program is compiled for each bucket. `gc.Bucketing` feeds the masks. Training
+stops in the middle and continues at the same line, as after a restart.
 
 python examples/text_buckets.py --steps 200
 python examples/text_buckets.py ~/notes --pattern "*.txt"
@@ -38,7 +38,7 @@ def fits(line: str) -> bool:
 
 
 class Text(NamedTuple):
-    """What `make_text` gives: the job of training, its pipeline and the loss."""
+    """The result of `make_text`: the training job, its pipeline and the loss."""
 
     job: gc.train.Job
     pipeline: gc.data.Pipeline
@@ -46,7 +46,7 @@ class Text(NamedTuple):
 
 
 def batches(paths: Sequence[Path], buckets: gc.Bucketing, size: int) -> gc.data.Pipeline:
-    """Endless batches of lists of lines, each of one bucket."""
+    """Endless batches of lists of lines, each from one bucket."""
     return (
         gc.data.from_iterable([str(path) for path in paths])
         .shuffle(seed=0)
@@ -94,7 +94,7 @@ def train(session: gc.Session, text: Text, steps: int, position: dict[str, Any] 
 
 
 def build(**options: Any) -> gc.train.Job:
-    """What `graphc train` asks a script for; `options` are those of `make_text`."""
+    """The function that `graphc train` calls; `options` are those of `make_text`."""
     return make_text(**options).job
 
 
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     session = gc.Session(text.job.graph)
     half = options.steps // 2
     first, position = train(session, text, half, None)
-    saved = json.dumps(position)  # beside a checkpoint of session.values()
+    saved = json.dumps(position)  # stored with a checkpoint of session.values()
     second, position = train(session, text, options.steps - half, json.loads(saved))
     losses = np.array([*first, *second]) / np.log(2)
     print(f"{position['count']} batches, position of {len(saved)} characters after {half}")

@@ -1,11 +1,11 @@
-"""A TensorFlow 1 graph brought up to date: read, trained on, and saved as an artifact.
+"""A TensorFlow 1 graph is imported, trained further and saved as an artifact.
 
 python examples/tf1_graph.py
 
-`examples/tf1_digits/` has what a training job of 2017 left behind: a MetaGraph with a queue,
-reference variables, `tf.cond` and Adam, and a checkpoint after one epoch. TensorFlow is not needed.
-The queue is cut off: batches are fed where it delivered them. The network trains on with another
-optimizer, and is saved with a signature that a server can load.
+`examples/tf1_digits/` contains the files of a training job in the style of 2017: a MetaGraph with a
+queue, reference variables, `tf.cond` and Adam, and a checkpoint after one epoch. TensorFlow is not
+needed. The queue is removed: batches are fed in its place. Training continues with another
+optimizer, and the network is saved with a signature that a server can load.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ BATCH = 32
 
 
 def accuracy(probabilities: Any, labels: np.ndarray[Any, Any]) -> float:
-    """The share of images whose likeliest class is the label."""
+    """The share of images whose most likely class is the label."""
     return float(np.mean(np.argmax(probabilities, 1) == labels))
 
 
 def load() -> gc.ImportedModel:
-    """The old graph, from what its queue delivers to its loss and probabilities."""
+    """The old graph, from the outputs of its queue to its loss and probabilities."""
     return gc.from_meta_graph(
         FOLDER / "model.ckpt.meta",
         outputs=["loss", "probabilities"],
@@ -44,7 +44,7 @@ def load() -> gc.ImportedModel:
 
 
 def main() -> dict[str, float]:
-    """Prints the accuracy before and after, and that of the loaded artifact."""
+    """Prints the accuracy before and after, and the accuracy of the loaded artifact."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--to", help="the folder of the artifact; by default a temporary one")

@@ -1,4 +1,4 @@
-"""TFRecord files to a trained ResNet-20: handwritten digits are written as Examples, read back,
+"""From TFRecord files to a trained ResNet-20: handwritten digits are written as Examples, read,
 cropped at random and fed to a step that runs on several devices.
 
 python examples/tfrecord_resnet.py --devices 4 --steps 60
@@ -30,7 +30,7 @@ MARGIN = 4  # pixels by which a crop may be shifted
 def write(folder: Path, size: int = SIZE) -> None:
     """The training images in several files, the test images in one.
 
-    Each file gets its name once it is complete, so a second start never finds a part of one.
+    Each file gets its name once it is complete, so a second start never finds an incomplete one.
     """
     data = digits.load()
     parts = {f"train-{n}": (n, SHARDS, "train") for n in range(SHARDS)} | {"test": (0, 1, "test")}
@@ -49,8 +49,8 @@ def write(folder: Path, size: int = SIZE) -> None:
 
 
 def augment(batch: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Crops at random places of the images with a margin around them. Photographs would also be
-    mirrored; digits must not be."""
+    """Crops the images with a margin at random positions. Photographs would also be mirrored, but
+    digits must not be."""
     images = batch["image"]
     count, size = images.shape[:2]
     sides = ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN), (0, 0))
@@ -63,12 +63,12 @@ def augment(batch: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str,
 
 
 def scale(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What the placeholders take."""
+    """Converts images to the form that the placeholders take."""
     return {"x": batch["image"].astype(np.float32) / 255, "y": batch["label"]}
 
 
 class Parse:
-    """Examples to arrays: a class and not a lambda, so that worker processes can have it."""
+    """Examples to arrays: a class, not a lambda, so that worker processes can unpickle it."""
 
     def __init__(self, size: int) -> None:
         self.features = {
@@ -89,7 +89,7 @@ def training(folder: Path, size: int = SIZE, batch: int = 32, seed: int = 1) -> 
 
 
 def testing(folder: Path, size: int = SIZE, batch: int = 90) -> gc.data.Pipeline:
-    """The test images, in order and as they are."""
+    """The test images in order, without augmentation."""
     records = gc.data.from_records(folder / f"test-{size}.tfrecord")
     return records.batch(batch).map(Parse(size)).map(scale)
 

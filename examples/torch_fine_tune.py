@@ -1,11 +1,11 @@
-"""A ResNet of torchvision is trained on four devices, and its values go back into the module.
+"""A torchvision ResNet is trained on four devices, and its values return to the module.
 
 python examples/torch_fine_tune.py
 
-The module has random weights here, as nothing is downloaded; with weights of your own it is the
-same. `gc.from_torch` makes a layer of it whose variables have the names of the `state_dict`. The
-training step runs on several devices (virtual ones on a CPU), moving averages of batch norm
-included. At the end the values are loaded into a new module, which gives the same results.
+The module has random weights here, since nothing is downloaded; other weights work in the same way.
+`gc.from_torch` makes a layer whose variables have the names of the `state_dict`. The training step
+runs on several devices (virtual ones on a CPU), including the moving averages of batch norm. At the
+end the values are loaded into a new module, which gives the same results.
 Needs torch and torchvision.
 """
 

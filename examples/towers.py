@@ -1,9 +1,9 @@
 """Data parallelism by hand: towers that share their variables, one on each device.
 
-Each tower takes its part of the batch; their gradients are averaged and applied once, with a
-learning rate that falls and moving averages of the parameters for evaluation. It is what
-`gc.devices.DataParallel` does with a graph written for one device; by hand it says what happens
-where, and may do something else there.
+Each tower takes its part of the batch. The gradients are averaged and applied once, with a
+decreasing learning rate and moving averages of the parameters for evaluation.
+`gc.devices.DataParallel` does the same with a graph written for one device. The hand-written form
+shows what happens on each device, and can be changed there.
 
 python examples/towers.py --towers 4
 
@@ -26,7 +26,7 @@ WEIGHT_DECAY = 1e-4
 
 
 def make_layers(dtype: str) -> list:
-    """The layers: called by every tower, they make their variables in the first one."""
+    """Makes the layers. Every tower calls them; they create their variables in the first one."""
     return [
         gc.nn.Conv2D(16, 3, activation=gc.nn.relu, name="conv", dtype=dtype, padding="same"),
         gc.nn.MaxPool2D(2),
@@ -37,7 +37,7 @@ def make_layers(dtype: str) -> list:
 
 
 def add_losses(graph: gc.Graph, logits: gc.Tensor, labels: gc.Tensor) -> None:
-    """Puts the tower's terms of the loss into the collection "losses"."""
+    """Adds the tower's terms of the loss to the collection "losses"."""
     each = gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=labels)
     graph.add_to_collection("losses", gc.reduce_mean(each, name="cross_entropy"))
     kernels = [v for v in graph.variables.values() if v.name.endswith("/kernel")]
@@ -54,7 +54,7 @@ def build(*, towers: int = 4, dtype: str = "float32", batch: int = 128) -> gc.tr
     """The graph, its training step and its data.
 
     Args:
-        towers: into how many equal parts a batch is cut, one for each device.
+        towers: the number of equal parts of a batch, one for each device.
     """
     data = digits.load(dtype)
     places = several_devices.names(towers)

@@ -1,7 +1,7 @@
 """A transformer that learns to write Python, character by character, from the standard library.
 
 Training, evaluation and writing are parts of one graph. Writing is a scan whose body runs the model
-on the text so far.
+on the previous text.
 
 python examples/transformer_lm.py --steps 300
 graphc train examples/transformer_lm.py --devices 2
@@ -25,7 +25,7 @@ STEPS = 400
 
 
 class Size(NamedTuple):
-    """How large the model is, and the batches."""
+    """The size of the model and of the batches."""
 
     blocks: int = 3
     width: int = 96
@@ -40,9 +40,9 @@ def dense(units: int, name: str) -> gc.nn.Dense:
 
 
 class Block(gc.nn.Layer):
-    """Attention to what came before, then two dense layers; each adds to `x` [batch, time, width].
+    """Attention to earlier tokens, then two dense layers; each adds to `x` [batch, time, width].
 
-    Normalised before each part: Xiong et al., "On layer normalization in the transformer
+    Both parts normalize their input: Xiong et al., "On layer normalization in the transformer
     architecture", 2020.
     """
 
@@ -65,7 +65,7 @@ class Block(gc.nn.Layer):
 
 
 class Transformer(gc.nn.Layer):
-    """Logits `[batch, time, characters]` of what follows each of `tokens` [batch, time]."""
+    """Logits `[batch, time, characters]` of the character after each of `tokens` [batch, time]."""
 
     def __init__(self, size: Size) -> None:
         super().__init__("transformer")
@@ -87,7 +87,7 @@ def write(model: Transformer, prompt: gc.Tensor, count: int, warmth: float) -> g
     """`[batch, count]` characters after `prompt` [batch, time], each drawn from the model.
 
     Args:
-        warmth: the temperature: 1 draws as the model says, less the likelier ones more often.
+        warmth: the temperature: 1 keeps the model's probabilities, less favors likely ones.
     """
 
     def turn(seen: gc.Tensor, _: None) -> tuple:

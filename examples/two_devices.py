@@ -1,4 +1,4 @@
-"""Two nodes on two devices, and the log that says so.
+"""Two nodes on two devices, and the log of their placement.
 
 python examples/two_devices.py
 """

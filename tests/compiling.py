@@ -1,4 +1,4 @@
-"""How XLA compiles for a test."""
+"""Options for XLA's compilation in tests."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ OPTION = "jax_disable_most_optimizations"
 
 
 def fusions_as_users() -> dict[str, bool]:
-    """XLA options for what does not go in the quick way that conftest.py chose for fusions:
-    that makes NaN of tiny negative numbers as 8-bit floats without a negative zero."""
+    """XLA options against the fusions that conftest.py chose for speed: those turn tiny negative
+    numbers into NaN in 8-bit floats without a negative zero."""
     return {FUSIONS: True} if f"{FUSIONS}=false" in os.environ["XLA_FLAGS"] else {}
 
 
 @contextmanager
 def optimised() -> Iterator[None]:
-    """What is compiled inside is compiled as for users, with all optimisations; elsewhere in the
-    tests LLVM makes few (conftest.py). As context or decorator."""
+    """Compiles as for users, with all optimizations; elsewhere in the tests LLVM makes few
+    (conftest.py). It is a context manager and a decorator."""
     jax.config.update(OPTION, False)
     try:
         yield

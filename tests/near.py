@@ -1,11 +1,11 @@
 """The only comparison of floating-point results in this suite.
 
-Two correct programs that compute the same sum in another order differ by rounding. That
-difference is relative to the *terms*, not to the result: a logit near 0 is the difference of large
-terms, and its error is that of the terms. Another processor orders sums in another way (wider
-vectors, other block sizes, fused multiply-add), so a bound relative to each single element holds
-on one machine by luck and fails on the next. Therefore the bound here is relative to the largest
-finite value of the array, which is the best cheap estimate of the size of the terms.
+Two correct programs that compute the same sum in another order differ by rounding. This difference
+is relative to the *terms*, not to the result: a logit near 0 is the difference of large terms, and
+has their error. Another processor orders sums differently (wider vectors, other block sizes, fused
+multiply-add). So a bound relative to each single element may hold on one machine by luck and fail
+on the next. Therefore the bound here is relative to the largest finite value of the array, which is
+the best cheap estimate of the size of the terms.
 
 How the relative bounds are chosen, for n operations one after the other with unit roundoff u
 (float64: 1.1e-16, float32: 6e-8): errors grow like sqrt(n) * u for random signs and n * u at worst.

@@ -1,4 +1,4 @@
-"""docs/adding-an-op.md, followed to the letter in a copy of the sources."""
+"""Follows docs/adding-an-op.md literally in a copy of the sources."""
 
 import os
 import re

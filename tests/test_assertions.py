@@ -1,4 +1,4 @@
-"""Every test asserts something: itself, or by a function of the tests that does."""
+"""Every test asserts something, itself or through a function of the tests."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-# What raises where something is wrong, and is no function of the tests.
+# Calls outside the tests that raise an error if something is wrong.
 CHECKS = {"raises", "warns", "fail", "verify"}
-# `subprocess.run(..., check=True)`: the script that runs there asserts.
+# `subprocess.run(..., check=True)`: the script in the subprocess asserts.
 KEYWORD = "check"
-# What the benchmarks themselves check before they measure.
+# Functions of the benchmarks that check results before they measure.
 BY_BENCHMARKS = [
     "benchmarks/test_peers.py: test_same_losses",
     "benchmarks/test_transformer.py: test_all_forms_give_the_same_losses",
@@ -35,7 +35,7 @@ def name_of(call: ast.Call) -> str:
 
 def without_assertion(root: Path) -> list[str]:
     """The tests below `root` that assert nothing, directly or through other functions."""
-    used: dict[tuple[str, str], set[tuple[str, str]]] = {}  # by file and name, as what it uses
+    used: dict[tuple[str, str], set[tuple[str, str]]] = {}  # (file, name) -> the names it uses
     strong: set[tuple[str, str]] = set()
     for path in sorted(root.rglob("*.py")):
         file, tree = path.relative_to(root).as_posix(), ast.parse(path.read_text())
@@ -54,7 +54,7 @@ def without_assertion(root: Path) -> list[str]:
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Each name that a file takes from another of the tests, and that file."""
+    """Each name that a file imports from another test file, and that file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
             file = (node.module or "").removeprefix("tests.").replace(".", "/") + ".py"

@@ -1,4 +1,4 @@
-"""The garbage collector is left as it was found, whatever happens while it rests."""
+"""The garbage collector's state is restored, whatever happens while it is disabled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pickle, `copy.copy` and `copy.deepcopy`: they work, or an error says what to do instead."""
+"""Pickle, `copy.copy` and `copy.deepcopy` work, or an error says what to do instead."""
 
 import copy
 import inspect
@@ -122,7 +122,7 @@ def test_what_holds_such_things_says_so_too(objects: dict[str, Any]) -> None:
         for way in (pickle.dumps, copy.deepcopy):
             with pytest.raises(CopyError, match="send the graph"):
                 way(objects[name])
-    # A layer that was not called has no variables yet: its copy makes its own.
+    # A layer without a call has no variables yet, so its copy makes separate ones.
     fresh = copy.deepcopy(gc.nn.Dense(2))
     assert not fresh.built
 

@@ -1,4 +1,4 @@
-"""The code in README and guide runs unchanged."""
+"""The code in the README and the guide runs unchanged."""
 
 import importlib.util
 import re
@@ -27,7 +27,7 @@ PAGES = (
 )
 SLOW = [pytest.mark.slow, pytest.mark.one_jax]
 FOREIGN = "guide/jax-libraries"  # needs packages: a test for each section
-WITHOUT_CODE = ("guide/import-torch",)  # needs PyTorch: tests/importers/torch runs the same
+WITHOUT_CODE = ("guide/import-torch",)  # needs PyTorch: tests/importers/torch runs it
 LONG_GUIDE = ("estimators", "saving", "serving-sessions", "training", "training-loop", "tuning")
 LONG = ("devices", *(f"guide/{name}" for name in LONG_GUIDE))
 NEEDS_CUDA = pytest.mark.skipif(installed(PLUGINS) is None, reason="needs the extra `cuda`")

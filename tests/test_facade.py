@@ -1,4 +1,4 @@
-"""The public face: lazy, complete, typed, and free of names that a submodule bears."""
+"""The public interface: lazy, complete, typed, and without names of submodules."""
 
 import ast
 import inspect
@@ -27,14 +27,14 @@ SUBMODULES = {
 } | {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
 
 
-# Namespaces of functions whose home is not the package itself: gc.random.normal.
+# Namespaces of functions that are not in the package itself: gc.random.normal.
 NAMESPACES = {"fft", "linalg", "random"}
 
 # Modules that collect the public names of their families.
 FACES = (ops, gc.linalg, gc.random, gc.nn)
 
-# Functions that make nodes and take `name=` as public ones do, but are for other families, for
-# layers or for methods of tensors.
+# Functions that make nodes and take `name=` as public ones do, but serve other families, layers or
+# methods of tensors.
 INTERNAL = {
     "assign",
     "batch_norm_training",
@@ -81,11 +81,11 @@ def names_for_type_checkers() -> dict[str, str]:
 
 
 def families() -> Iterator[ModuleType]:
-    """The modules of operators and layers that give their public names to one of `FACES`."""
+    """The modules of operators and layers that export public names to one of `FACES`."""
     for package in (ops, gc.nn):
         for info in walk_packages(package.__path__, package.__name__ + "."):
             module = import_module(info.name)
-            if module not in (*FACES, gc.fft, gc.nn.initializers):  # namespaces of their own
+            if module not in (*FACES, gc.fft, gc.nn.initializers):  # these are separate namespaces
                 yield module
 
 
@@ -111,7 +111,7 @@ def test_every_name_is_there(name: str) -> None:
     assert isinstance(found, ModuleType) == is_module
     if is_module:
         assert found.__name__.startswith("graphc.")
-    else:  # what the table's home has under this name
+    else:  # the object in the table's module
         assert found is getattr(import_module(f"graphc.{HOMES[name]}"), name)
 
 
@@ -121,7 +121,7 @@ def test_all_and_dir_name_the_public_surface() -> None:
 
 @pytest.mark.parametrize("name", ops.__all__)
 def test_type_hints_can_be_resolved(name: str) -> None:
-    """Documentation tools and notebooks resolve them."""
+    """Documentation tools and notebooks resolve type hints."""
     value = getattr(ops, name)
     if isinstance(value, FunctionType):
         assert "return" in get_type_hints(value)
@@ -214,7 +214,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'graphc' has no attribute 'matmull'") as info:
         _ = gc.matmull
     assert "did you mean 'matmul'?" in str(info.value)
-    assert info.value.obj is None  # Python looks here to add a suggestion
+    assert info.value.obj is None  # Python uses this to add a suggestion
 
 
 @pytest.mark.parametrize(

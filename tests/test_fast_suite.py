@@ -1,5 +1,5 @@
-"""`make test` leaves out the slow tests. Still, every operator, pass, example and strategy is in a
-test that it runs."""
+"""`make test` excludes slow tests. Still, it tests every operator, pass, example and
+strategy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fast_sources(folder: str) -> Iterator[str]:
 
 
 def test_every_operator() -> None:
-    """The law of values runs each operator that a user's function can make."""
+    """The law of values runs each operator that a user function can make."""
     assert "def test_values_types_and_round_trips" in fast_source(ROOT / "tests/laws/test_laws.py")
     assert CATALOGUE.keys() <= BY_OP.keys() | ELSEWHERE.keys()
 
@@ -90,7 +90,7 @@ def test_what_conftest_marks_one_jax_exists(request: pytest.FixtureRequest) -> N
 
 @pytest.mark.xdist_group("probe of groups")
 def test_a_group_stays_in_one_process(request: pytest.FixtureRequest) -> None:
-    """pytest-xdist 3.8 ignores groups under pytest 9.2 (its issue 1386): then each worker computes
+    """pytest-xdist 3.8 ignores groups with pytest 9.2 (its issue 1386): then each worker computes
     the fixtures that a group should share."""
     if not getattr(request.config.option, "loadgroup", False):
         pytest.skip("needs --dist loadgroup")

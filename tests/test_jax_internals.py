@@ -1,4 +1,4 @@
-"""Facts about JAX and XLA that they do not guarantee: one test for each."""
+"""Facts about JAX and XLA that they do not guarantee, with one test for each."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def test_targets_of_custom_calls_on_the_processor(name: str) -> None:
 
 
 def test_no_other_file_knows_them() -> None:
-    others = {"/artifacts/"}  # the calls that foreign programs may make: a separate table
+    others = {"/artifacts/"}  # calls in foreign programs have a separate table
     texts = ["config.values", *(f'"{v}"' for v in FACTS.values() if isinstance(v, str))]
-    texts.remove(f'"{jax_internals.TOP_K}"')  # also an operator of graphc's
+    texts.remove(f'"{jax_internals.TOP_K}"')  # also an operator of graphc
     found = [
         f"{path.relative_to(PACKAGE)}: {text}"
         for path in sorted(PACKAGE.rglob("*.py"))

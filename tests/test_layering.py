@@ -1,8 +1,8 @@
-"""Imports point one way: a reader of every import of graphc, and tests of that reader.
+"""Imports have one direction: a reader of all imports of graphc, and tests of this reader.
 
-The direction is `ORDER`, as in docs/architecture.md. It holds for imports at any depth: in
-functions, in branches, for type checkers only. The last may stand on a circle, since they are
-never carried out.
+The direction is `ORDER`, as in docs/architecture.md. It applies to imports at any depth: in
+functions, in branches, and for type checkers only. The latter may be part of a cycle, since they
+never run.
 """
 
 import ast
@@ -19,7 +19,7 @@ ORDER = (
     "<- lowering <- runtime <- checkpoints, untrusted <- artifacts, data <- train, reports, jitted "
     "<- divergence <- importers, exporters, sklearn <- serving, cluster <- cli"
 )
-# The order of folders and files within a layer. A folder may import only from those before it.
+# The order of folders and files within a layer. A folder may import only from earlier ones.
 INNER_ORDERS = {
     "ops": (
         "core <- structure <- elementwise <- arrays <- reductions <- control <- matrices "
@@ -61,7 +61,7 @@ def ranks(order: str) -> dict[str, int]:
 
 RANK = ranks(ORDER)
 INNER_RANKS = {layer: ranks(order) for layer, order in INNER_ORDERS.items()}
-# Top-level folders that are packages of graphc, by symlinks.
+# Top-level folders that are also packages of graphc, through symlinks.
 LINKED = ("passes", "devices")
 
 REPOSITORY = Path(__file__).parents[1]
@@ -149,7 +149,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def imports_of(root: Path) -> Iterator[Import]:
-    """Every import that a module of graphc under `root` holds, at any depth."""
+    """Every import in a graphc module under `root`, at any depth."""
     modules = modules_of(root)
     for module, path in modules.items():
         reader = _Reader(module, path, root, modules)
@@ -170,7 +170,7 @@ def objection(edge: Import) -> str | None:
     if private and edge.source != "graphc.jax_internals":
         return "`jax._src` is private to JAX"
     if top != "graphc" or edge.source == "graphc":
-        return None  # another library; or the facade, which names everything
+        return None  # another library; or the facade, which imports everything
     if edge.target == "graphc":
         return "imports the root from inside the package: import the part that is meant"
     source, target = layer_of(edge.source), layer_of(edge.target)
@@ -202,7 +202,7 @@ def inner_objection(edge: Import) -> str | None:
 
 
 def circles(edges: Iterable[Import]) -> list[list[Import]]:
-    """Circles of imports that are carried out, one for each import that closes one."""
+    """Cycles of imports that run, one for each import that closes a cycle."""
     graph: dict[str, list[Import]] = {}
     for edge in edges:
         if not edge.typing_only and edge.source != edge.target:
@@ -228,7 +228,7 @@ def circles(edges: Iterable[Import]) -> list[list[Import]]:
 
 
 def violations(root: Path) -> list[str]:
-    """Everything that is wrong with the imports of graphc under `root`, one text for each."""
+    """All wrong imports of graphc under `root`, with one text for each."""
     edges = list(dict.fromkeys(imports_of(root)))
     single = [f"{edge}: {text}" for edge in edges if (text := objection(edge))]
     return single + [

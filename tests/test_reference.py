@@ -1,4 +1,4 @@
-"""Laws of the reference: every public name is documented, has an example, and is on one page.
+"""Rules of the reference: every public name is documented, has an example, and is on one page.
 
 The examples themselves run as doctests.
 """
@@ -20,7 +20,7 @@ def _reference() -> ModuleType:
     spec = importlib.util.spec_from_file_location("reference", BUILDING / "reference.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["reference"] = module  # dataclasses look their module up
+    sys.modules["reference"] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module
 
@@ -32,7 +32,7 @@ CALLABLE = {
     for name, entry in ENTRIES.items()
     if callable(entry.value) and not name.startswith("gc.typing.")
 }
-# An error is raised, not called.
+# Errors are raised by graphc, not called by users.
 USED = {n: e for n, e in CALLABLE.items() if not n.startswith("gc.errors.")}
 
 
@@ -60,7 +60,7 @@ def test_an_example_runs(name: str) -> None:
     assert module.__name__.startswith("graphc."), "its docstring is not among the doctests"
 
 
-# Methods that the runtime calls, and no user: they have no examples.
+# Methods that only the runtime calls: they have no examples.
 MACHINERY = {
     "gc.Session": {"forked"},
     "gc.Executable": {"convert_feeds", "feed_homes", "homes", "move_to", "place", "run_on", "step"},
@@ -70,7 +70,7 @@ MACHINERY = {
     "gc.devices.Mesh": {"meaning", "on"},
 }  # fmt: skip
 
-# The classes that users keep in their hands.
+# Classes whose objects users hold directly.
 MAIN = [
     *[
         "gc.Bucketing",
@@ -97,7 +97,7 @@ MAIN = [
 
 
 def _methods(name: str) -> list[str]:
-    """The public methods and properties of a class, also those that it inherits in graphc."""
+    """The public methods and properties of a class, including those inherited within graphc."""
     cls = ENTRIES[name].value
     found = []
     for base in inspect.getmro(cls):
@@ -140,7 +140,7 @@ def test_parameters_have_real_types(name: str) -> None:
     for part in _parts(USED[name].value):
         try:
             signature = inspect.signature(part)
-        except ValueError:  # of a class written in C
+        except ValueError:  # a class written in C
             continue
         for parameter in signature.parameters.values():
             if parameter.name not in ("self", "cls"):

@@ -2,8 +2,8 @@
 
 python examples/tf1_digits/make_model.py
 
-It reads batches from a queue, has reference variables, `tf.cond`, dropout and Adam, and is trained
-for a short while only.
+It reads batches from a queue, has reference variables, `tf.cond`, dropout and Adam, and is only
+trained for a short time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fixtures that several modules of these tests share."""
+"""Fixtures for several test modules of artifacts."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.artifacts.hostile import plain_model
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory) -> Path:
-    """The file of `plain_model`."""
+    """The file that `plain_model` writes."""
     path = tmp_path_factory.mktemp("plain") / "model.gcx"
     plain_model(path)
     return path

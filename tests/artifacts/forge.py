@@ -1,4 +1,4 @@
-"""Files with correct checksums that `gc.save` did not write."""
+"""Makes files with correct checksums that `gc.save` did not write."""
 
 import copy
 import hashlib
@@ -19,7 +19,7 @@ def forge(
     change: Change = lambda manifest: None,
     replaced: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Writes a file whose checksums fit, with another manifest and other members."""
+    """Writes a file with another manifest and other members; its checksums are correct."""
     manifest, members = container.read(source)
     manifest = copy.deepcopy(manifest)
     contents = {name: bytes(data) for name, data in members.items()} | dict(replaced or {})
@@ -38,7 +38,7 @@ def forge(
 
 
 def write_zip(target: Path, manifest: bytes, contents: Mapping[str, bytes]) -> None:
-    """A manifest with its checksum, and members."""
+    """Writes a manifest with its checksum, and members."""
     with zipfile.ZipFile(target, "w") as archive:
         archive.writestr("manifest.json", manifest)
         archive.writestr("manifest.sha256", hashlib.sha256(manifest).hexdigest())
@@ -55,7 +55,7 @@ def _bytes(row: dict[str, Any], members: container.Members) -> int:
 
 
 def entry(manifest: dict[str, Any], name: str = "train") -> Any:
-    """The record of a signature."""
+    """The manifest's record of a signature."""
     return manifest["signatures"][name]
 
 

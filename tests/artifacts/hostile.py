@@ -1,8 +1,8 @@
-"""StableHLO programs that MLIR accepts as valid but that no compiler wrote.
+"""StableHLO programs that MLIR accepts as valid but that no compiler would write.
 
-Each is the text of a module whose main function takes and gives `tensor<2x2xf32>`, so that it fits
-the file of `plain_model`. Some are nonsense, some lie about shapes, and some need unbounded work or
-memory to compile. None may end the process, and none may silently give wrong results.
+Each is the text of a module whose main function maps `tensor<2x2xf32>` to the same type, so that it
+fits the file of `plain_model`. Some are meaningless, some declare wrong shapes, and some need
+unbounded work or memory to compile. None may end the process or silently return wrong results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _T = "tensor<2x2xf32>"
 
 
 def plain_model(path: Path) -> None:
-    """Writes an artifact with one signature: `f(x: f32[2, 2]) -> y: f32[2, 2]`, which doubles."""
+    """Writes an artifact with the signature `f(x: f32[2, 2]) -> y: f32[2, 2]`, which doubles x."""
     graph = gc.Graph(name="plain")
     with graph:
         x = gc.placeholder((2, 2), name="x")
@@ -56,7 +56,7 @@ def module(body: str, others: str = "", attributes: str = "") -> str:
 
 
 def chain(count: int) -> str:
-    """A long chain of operations: its compilation takes time and stack."""
+    """A long chain of operations, whose compilation takes time and stack."""
     lines = ["%v0 = stablehlo.sine %x : " + _T]
     for i in range(count):
         op = ("add", "multiply", "maximum", "subtract")[i % 4]
@@ -65,7 +65,7 @@ def chain(count: int) -> str:
 
 
 def doubling(depth: int) -> str:
-    """Functions that each call the next one twice: 2**depth operations once they are inlined."""
+    """Functions that each call the next one twice: 2**depth operations after inlining."""
     parts = [
         f"func.func private @f{i}(%x: {_T}) -> {_T} {{\n"
         f"%a = func.call @f{i + 1}(%x) : ({_T}) -> {_T}\n"
@@ -93,7 +93,7 @@ def nested(depth: int) -> str:
 
 
 def large_sort(exponent: int) -> str:
-    """A small text that sorts 2**exponent numbers."""
+    """A short text that sorts 2**exponent numbers."""
     big = f"tensor<{2**exponent}xf32>"
     return module(
         f"""%i = stablehlo.iota dim = 0 : {big}
@@ -125,7 +125,7 @@ def call(name: str, attributes: str, results: str = _T, operands: str = f"(%x) :
 
 
 def _added(value: str, type: str) -> str:
-    """Adds the first number of a matrix to the argument, so that the matrix is needed."""
+    """Adds the first number of a matrix to the argument, so that the matrix is used."""
     return (
         f"%r1 = stablehlo.slice {value} [0:1, 0:1] : ({type}) -> tensor<1x1xf32>\n"
         "%r2 = stablehlo.reshape %r1 : (tensor<1x1xf32>) -> tensor<f32>\n"
@@ -274,7 +274,7 @@ PROGRAMS: dict[str, str] = {
 
 @cache
 def kernel_programs() -> dict[str, str]:
-    """Texts of JAX programs that call LAPACK: a changed number in one deceives a kernel."""
+    """Texts of JAX programs that call LAPACK. Changed numbers in them may mislead a kernel."""
     functions: dict[str, Any] = {
         "lu": lambda x: jnp.linalg.inv(x + jnp.eye(2)),
         "cholesky": lambda x: jnp.linalg.cholesky(x @ x.T + jnp.eye(2)),
@@ -297,19 +297,19 @@ def kernel_programs() -> dict[str, str]:
 
 
 def random_program(rng: random.Random) -> str:
-    """One of `PROGRAMS` or `kernel_programs` with changed numbers and words."""
+    """One of `PROGRAMS` or `kernel_programs`, with changed numbers and words."""
     programs = kernel_programs() if rng.random() < 0.6 else PROGRAMS
     return with_other_words(rng, programs[rng.choice(sorted(programs))])
 
 
 def with_other_words(rng: random.Random, text: str) -> str:
-    """The text with numbers and words changed; sometimes it is unchanged."""
+    """The text with changed numbers and words; sometimes without any change."""
     if len(text) > 50_000:
         return text
     words = text.split(" ")
     for _ in range(rng.choice([0, 1, 1, 2])):
         place = rng.randrange(len(words))
-        if rng.random() < 0.7:  # types and numbers are what matters
+        if rng.random() < 0.7:  # types and numbers matter most
             kind = rng.choice(["tensor<", "dense<"])
             place = rng.choice([i for i, word in enumerate(words) if kind in word] or [place])
         word = words[place]

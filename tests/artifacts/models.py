@@ -7,7 +7,7 @@ import graphc as gc
 
 
 def classifier(*, dtype: str = "float32") -> tuple[gc.Graph, dict[str, gc.Signature]]:
-    """Everything that is state: adam's slots, a random stream, batch norm's averages."""
+    """A model with all kinds of state: adam's slots, a random stream, averages of batch norm."""
     graph = gc.Graph(seed=3, name="classifier")
     with graph:
         x = gc.placeholder(("batch", 6), dtype, name="x")
@@ -27,13 +27,13 @@ def classifier(*, dtype: str = "float32") -> tuple[gc.Graph, dict[str, gc.Signat
 
 
 def batch(size: int, step: int = 0, dtype: str = "float32") -> dict[str, np.ndarray]:
-    """Feeds of `classifier`, the same for the same arguments."""
+    """Feeds of `classifier`, always the same for the same arguments."""
     rng = np.random.default_rng([size, step])
     return {"x": rng.normal(size=(size, 6)).astype(dtype), "y": rng.integers(0, 3, size)}
 
 
 def linear() -> tuple[gc.Graph, dict[str, gc.Signature]]:
-    """The smallest graph with a weight and a step: quick to save."""
+    """The smallest graph with a weight and a step, which is quick to save."""
     graph = gc.Graph(seed=0, name="linear")
     with graph:
         x = gc.placeholder(("batch", 2), name="x")

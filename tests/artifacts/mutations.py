@@ -1,4 +1,4 @@
-"""Random changes to artifacts, and a model to change. Equal random numbers give equal changes."""
+"""Random changes to artifacts, and a model to change. Equal random numbers make equal changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WEIGHTS, STABLEHLO, GRAPH = "weights.safetensors", "programs/f.stablehlo", "prog
 
 
 def write_model(path: Path, *, loops: bool = True) -> None:
-    """A small model with a layer, an open size, a loop, and a random stream, which loops too."""
+    """Writes a small model with a layer, an open size, a loop, and a random stream in a loop."""
     graph = gc.Graph(seed=1, name="fuzz")
     with graph:
         x = gc.placeholder(("batch", 3), name="x")
@@ -34,7 +34,7 @@ def write_model(path: Path, *, loops: bool = True) -> None:
 
 
 def scramble(rng: random.Random, data: bytes) -> bytes:
-    """Flips bits, overwrites, removes, repeats, or cuts off."""
+    """Flips bits, or overwrites, removes, repeats or cuts off bytes."""
     changed = bytearray(data)
     for _ in range(rng.choice([1, 1, 1, 3])):
         start = rng.randrange(max(len(changed), 1))
@@ -55,7 +55,7 @@ def scramble(rng: random.Random, data: bytes) -> bytes:
 
 
 def with_other_fields(rng: random.Random, data: bytes) -> bytes:
-    """Sets a field of a zip file's directory or of a member's header to a likely value."""
+    """Sets a field of a zip file's directory or of a member's header to a plausible value."""
     start = data.rindex(b"PK\x01\x02")
     while (earlier := data.rfind(b"PK\x01\x02", 0, start)) >= 0:
         start = earlier

@@ -1,4 +1,4 @@
-"""Kernels whose calls JAX may change: a file has them for the version that wrote it."""
+"""JAX may change how it calls kernels: each file stores the calls of the JAX that wrote it."""
 
 from __future__ import annotations
 

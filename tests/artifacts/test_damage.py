@@ -1,4 +1,4 @@
-"""Files that are not whole, not ours, or lie; and writers that fail half-way."""
+"""Incomplete, foreign and inconsistent files, and writers that fail half-way."""
 
 import errno
 import os
@@ -36,10 +36,10 @@ def answer(path: Path) -> float:
 
 
 def mutations(data: bytes) -> list[bytes]:
-    """Damage of several kinds anywhere, and in each byte of the zip file's directory."""
+    """Damage of several kinds at any position, and in each byte of the zip file's directory."""
     rng = random.Random(7)
     found = [scramble(rng, data) for _ in range(500)]
-    central = data.rindex(b"PK\x01\x02")  # the last part contains the positions of all others
+    central = data.rindex(b"PK\x01\x02")  # the last part contains all other positions
     for position in range(central, len(data)):
         changed = bytearray(data)
         changed[position] ^= 0xFF
@@ -70,7 +70,7 @@ def test_every_truncation_is_refused(whole: Path, tmp_path: Path) -> None:
             gc.load(path)
 
 
-# -- files that are something else ----------------------------------------------------------
+# -- files of other kinds -------------------------------------------------------------------
 
 
 def test_other_files(tmp_path: Path) -> None:

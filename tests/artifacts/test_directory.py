@@ -1,4 +1,4 @@
-"""Zip files that lie: bombs, names that lead elsewhere, members over members; and weights."""
+"""Inconsistent zip files: bombs, names outside, overlapping members; and inconsistent weights."""
 
 import builtins
 import hashlib
@@ -51,7 +51,7 @@ def test_members_beyond_the_manifest_and_compressed_ones(whole: Path, tmp_path: 
 
 
 def test_a_zip_bomb(whole: Path, tmp_path: Path) -> None:
-    """Compressed members are refused before they are opened, whatever size they claim."""
+    """Compressed members are refused before they are opened, whatever size they declare."""
     path = tmp_path / "model.gcx"
     manifest, members = container.read(whole)
     with zipfile.ZipFile(path, "w") as archive:
@@ -69,7 +69,7 @@ def test_a_zip_bomb(whole: Path, tmp_path: Path) -> None:
 )
 def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
     path = tmp_path / "model.gcx"
-    placeholder = "q" * len(name)  # zipfile itself would put right some of them
+    placeholder = "q" * len(name)  # zipfile itself would correct some names
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("manifest.json", "{}")
         archive.writestr("manifest.sha256", "")
@@ -90,16 +90,16 @@ def central(data: bytearray, index: int) -> int:
 @pytest.mark.parametrize(
     ("field", "offset", "value"),
     [
-        ("<I", 42, 0),  # all at the beginning: they overlap
+        ("<I", 42, 0),  # all at the start: they overlap
         ("<I", 42, 31),
-        ("<I", 42, 2**31),  # beyond the file
+        ("<I", 42, 2**31),  # beyond the end of the file
         ("<I", 42, 0xFFFFFFFF),
-        ("<I", 20, 2**31),  # sizes
+        ("<I", 20, 2**31),  # wrong sizes
         ("<I", 24, 2**31),
         ("<I", 24, 0xFFFFFFFF),
         ("<H", 8, 1),  # encrypted
         ("<H", 10, 8),  # compressed
-        ("<H", 28, 60000),  # the name's length
+        ("<H", 28, 60000),  # the length of the name
     ],
 )
 def test_directories_that_lie(
@@ -124,7 +124,7 @@ def test_members_twice_and_between(whole: Path, tmp_path: Path) -> None:
         archive.writestr("manifest.json", text)
         archive.writestr("manifest.sha256", hashlib.sha256(text).hexdigest())
     refused(path)
-    path.write_bytes(b"#!/bin/sh\n" + whole.read_bytes())  # a program and a zip file at once
+    path.write_bytes(b"#!/bin/sh\n" + whole.read_bytes())  # both a program and a zip file
     with pytest.raises(ArtifactError):
         gc.load(path)
 

@@ -1,4 +1,4 @@
-"""Examples and buckets that a signature is saved with."""
+"""Examples and buckets that are saved with a signature."""
 
 import re
 from pathlib import Path
@@ -108,7 +108,7 @@ def masked(x):
     ],
 )
 def test_buckets_of_a_size_that_cannot_be_padded(tmp_path: Path, build, words: str) -> None:
-    """A mask of attention does not help the proof: it is a matter of values."""
+    """An attention mask does not help the proof, because it depends on values."""
     line = f"test_examples.py:{build.__code__.co_firstlineno}"
     with pytest.raises(ArtifactError) as info:
         saved(tmp_path, build, buckets={"time": [4]})
@@ -180,7 +180,7 @@ def test_signatures_that_are_refused(more, text: str) -> None:
 
 
 def test_sizes_without_names(tmp_path: Path) -> None:
-    """They are named by the arguments, and messages show `?`."""
+    """The arguments name these sizes, and messages show `?`."""
     with gc.Graph() as graph, gc.name_scope("scope"):
         x = gc.placeholder((None, "time", 3), name="pixels")
         y = gc.identity(x)

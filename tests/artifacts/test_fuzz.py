@@ -1,8 +1,8 @@
-"""A thousand mutated artifacts: each gives the right outputs, or the documented error.
+"""A thousand mutated artifacts: each returns the right outputs or raises a documented error.
 
-Some are damaged as files get damaged. In the others every checksum fits, so that what lies behind
-the checksums is tried: manifests, directories, weights, graphs and StableHLO that mean harm or
-nothing. Those may hold other programs and other weights, and so give other outputs.
+Some are damaged as storage damages files. In the others every checksum fits, so that the code
+behind the checksums is tested: hostile or meaningless manifests, directories, weights, graphs and
+StableHLO. Those may contain other programs and weights, and so return other outputs.
 """
 
 import json
@@ -40,13 +40,13 @@ from tests.artifacts.mutations import (
     write_model,
 )
 
-# What loading and running may raise; the last two where another name or type is wanted now.
+# The errors of loading and running; the last two if a name or a type has changed.
 DOCUMENTED = (ArtifactError, DeviceError, ExecutionError, FeedError, UnknownNameError)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
-    """A layer, a loop and a random stream; an open size; nothing large."""
+    """A small model with a layer, a loop, a random stream and an open size."""
     path = tmp_path_factory.mktemp("whole") / "model.gcx"
     write_model(path)
     return path
@@ -54,7 +54,7 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch) -> None:
-    """Programs of one checksum are compiled once; one that is never read does not hold us up."""
+    """Compiles each program only once, and shortens the time to wait for a reader."""
     known: dict[str, Any] = {}
 
     def compiled(key: dict[str, str], *arguments: Any) -> Any:
@@ -71,7 +71,7 @@ def outputs(path: Path) -> np.ndarray:
     """The output of a step and the new weights, as one array."""
     model = gc.load(path)
     results, state = model.signatures["f"](model.state(), x=X)
-    arrays = [*results.values(), state["b"], state["w"]]  # whatever the results are called
+    arrays = [*results.values(), state["b"], state["w"]]  # the results may have other names
     return np.concatenate([np.ravel(array) for array in arrays])
 
 
@@ -83,7 +83,7 @@ def play(
     *,
     same: bool,
 ) -> Counter[str]:
-    """Tries mutations; gives how often each outcome was seen."""
+    """Tries mutations; returns how often each outcome occurred."""
     expected = outputs(whole)
     path = tmp_path / "model.gcx"
     seen: Counter[str] = Counter()
@@ -130,7 +130,7 @@ def test_damaged_directories(whole: Path, tmp_path: Path) -> None:
     assert seen["refused"] > 50
 
 
-# -- with checksums that fit ----------------------------------------------------------------
+# -- correct checksums ----------------------------------------------------------------------
 
 
 def test_edited_manifests(whole: Path, tmp_path: Path) -> None:
@@ -175,4 +175,4 @@ def test_damaged_programs_and_weights(whole: Path, tmp_path: Path) -> None:
         forge(whole, path, replaced={name: scramble(rng, members[name])})
 
     seen = play(whole, tmp_path, 150, mutate, same=False)
-    assert seen["loaded"] > 50  # those whose StableHLO is broken run from the graph
+    assert seen["loaded"] > 50  # programs with broken StableHLO run from the graph

@@ -1,4 +1,4 @@
-"""Files with correct checksums and false contents: in the manifest, the weights or the graph."""
+"""Files with correct checksums and wrong contents: in the manifest, the weights or the graph."""
 
 import base64
 import json
@@ -46,7 +46,7 @@ def use(path: Path) -> None:
 
 
 def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path of everything inside a manifest."""
+    """The paths of all values in a manifest."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     found = []
     for key, inner in items:
@@ -62,7 +62,7 @@ def test_a_forged_file_with_nothing_changed_loads(whole: Path, tmp_path: Path) -
 
 
 def test_anything_removed_or_of_another_type(whole: Path, tmp_path: Path) -> None:
-    """One field at a time. The programs are read too, because some errors appear only there."""
+    """One field at a time. The programs are read too, because some errors appear only then."""
     manifest, _ = container.read(whole)
     path = tmp_path / "model.gcx"
     wrong = [None, -1, 1.5, True, "?", [], {}, [[]], 10**30, {"a": []}, float("nan")]
@@ -182,7 +182,7 @@ LIES: dict[str, tuple[Change, str | None]] = {
     "dim that is long": (dims(["n + " * 10**6 + "n", 2]), "list of sizes"),
     "dim that explodes": (dims(["(a+b+c+d+e+f)*" * 66 + "n", 2]), "list of sizes"),
     "no signatures": (lambda m: m.update(signatures={}), "hold at least one"),
-    "no platforms": (lambda m: m.update(platforms=[]), None),  # the graph is for any
+    "no platforms": (lambda m: m.update(platforms=[]), None),  # the graph fits any platform
     "other format": (lambda m: m.update(format="zip"), "is not a graphc artifact"),
     "no version": (lambda m: m.pop("version"), "None is not a version"),
     "version zero": (lambda m: m.update(version=0), "0 is not a version"),
@@ -256,7 +256,7 @@ def nodes(program: dict[str, Any]) -> list[dict[str, Any]]:
 def with_broadcast(
     program: dict[str, Any], shape: list[int], more: list[Any] | None = None
 ) -> None:
-    """Puts a scalar that is broadcast to `shape` before the first node, and nodes after that."""
+    """Adds a scalar that is broadcast to `shape`, and then nodes, before the first node."""
     types = program["types"]
     types += [f"f32{shape}", "f32[]"]
     data = base64.b64encode(bytes(4)).decode()
@@ -333,7 +333,7 @@ def test_graphs_that_lie(whole: Path, tmp_path: Path, name: str) -> None:
     program, arrays = from_bytes(member(whole, "programs/predict.graph"))
     edit(program)
     path = tmp_path / "model.gcx"
-    text_of = json.dumps(program).encode()  # NaN too
+    text_of = json.dumps(program).encode()  # with NaN too
     data = safetensors.numpy.save({**arrays, "manifest": np.frombuffer(text_of, np.uint8)})
     forge(
         whole,

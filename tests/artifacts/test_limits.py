@@ -1,4 +1,4 @@
-"""`gc.Limits`: small files that ask for too much are refused before they run."""
+"""`gc.Limits`: small files that need too many resources are refused before they run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_small_file_that_sorts_for_hours(plain: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_long_chain_of_operations(plain: Path, tmp_path: Path) -> None:
-    """It compiles for minutes."""
+    """The compilation of this chain would take minutes."""
     path = tmp_path / "model.gcx"
     forge_program(plain, path, chain(20_000))
     with pytest.raises(ArtifactError, match="it has 20004 operations, but operations=10000"):
@@ -69,7 +69,7 @@ def test_a_long_chain_of_operations(plain: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     with pytest.raises(ArtifactError, match="was not compiled within seconds=2") as info:
         use(path, gc.Limits(seconds=2.0))
-    assert time.monotonic() - started < 100  # it is stopped: to compile it takes minutes
+    assert time.monotonic() - started < 100  # the compilation is stopped; it would take minutes
     assert info.value.hint
     assert use(plain, gc.Limits(seconds=60.0)) == "stablehlo"  # the process is started again
 

@@ -1,4 +1,4 @@
-"""Lowered programs of JAX inside the graphs of artifacts."""
+"""Lowered JAX programs inside the graphs of artifacts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ X = np.linspace(-1, 1, 6, dtype="float32").reshape(3, 2)
 
 
 def without_stablehlo(manifest: dict[str, Any]) -> None:
-    entry(manifest, "run")["convention"] = 10**6  # no JAX reads that
+    entry(manifest, "run")["convention"] = 10**6  # no JAX reads this version
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_it_runs_from_a_file(saved: Path, tmp_path: Path, way: str) -> None:
 
 
 def hostile() -> lowered.Array:
-    """A program that calls code by a name, as one that calls Python does."""
+    """A program that calls code by a name, as programs that call Python do."""
     call = jax.ffi.ffi_call("xla_ffi_python_cpu_callback", jax.ShapeDtypeStruct((3, 2), "float32"))
     skipped = [jax.export.DisabledSafetyCheck.custom_call("xla_ffi_python_cpu_callback")]
     exported = jax.export.export(

@@ -18,7 +18,7 @@ from tests.near import assert_near
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.one_jax,
-    pytest.mark.xdist_group("saved within a limit"),  # one process runs the dear fixture
+    pytest.mark.xdist_group("saved within a limit"),  # one process runs the expensive fixture
 ]
 
 BLOCKS, ROWS, WIDTH = 8, 256, 16
@@ -27,7 +27,7 @@ PLACED = {"one": None, "replicas": gc.devices.DataParallel(2)}
 
 
 def graph_of_blocks() -> gc.Graph:
-    """Residual blocks, which are rolled: their activations weigh more than their parameters."""
+    """Residual blocks, which are rolled: their activations are larger than their parameters."""
     with gc.Graph(seed=0, name="blocks") as graph:
         x = h = gc.placeholder(("batch", WIDTH), "float64", name="x")
         for i in range(BLOCKS):
@@ -48,8 +48,8 @@ def save(
         {"x": "x"}, {"loss": "loss"}, updates=["train"], sizes={"batch": ROWS},
         replicated=where == "replicas",
     )  # fmt: skip
-    predict = gc.Signature({"x": "x"}, {"loss": "loss"})  # its sizes are open
-    # With `stack-less`, the program without a limit would need hardly more than the least.
+    predict = gc.Signature({"x": "x"}, {"loss": "loss"})  # with open sizes
+    # With `stack-less`, the program without a limit would need hardly more than the minimum.
     left_out = ("stack-less", *without)
     options = gc.CompileOptions(memory_limit=limit, without_passes=left_out)
     signatures = {"train": train, "predict": predict}
@@ -62,7 +62,7 @@ def only_the_graph(manifest: dict[str, Any]) -> None:
 
 
 def steps(path: Path, way: str) -> tuple[list[float], int]:
-    """The losses of three steps, and the bytes that one takes."""
+    """The losses of three steps, and the bytes that one step takes."""
     if way == "graph":
         forge(path, path.with_suffix(".graph"), only_the_graph)
         path = path.with_suffix(".graph")
@@ -104,7 +104,7 @@ def test_a_pass_that_is_left_out_is_left_out(saved, tmp_path: Path) -> None:
 
 
 def test_where_it_is_loaded_it_may_not_fit(tmp_path: Path) -> None:
-    """On one device a step takes more than on each of two."""
+    """A step on one device takes more memory than on each of two devices."""
     with pytest.raises(ArtifactError) as refused:
         save(tmp_path / "two.gcx", "replicas", 1000)
     found = re.search(r"takes at least (\d+)", str(refused.value))

@@ -1,4 +1,4 @@
-"""Old files still load and give the same results: see `old/make.py`."""
+"""Old files still load and return the same results: see `old/make.py`."""
 
 import importlib.util
 import json
@@ -58,7 +58,7 @@ def test_an_old_file_gives_what_it_gave(make: ModuleType, path: Path) -> None:
     ways = {point.way for point in model.signatures.values()}
     if written_by(path) <= HERE:
         assert ways == {"stablehlo"} and model.notes == []
-    else:  # an older JAX reads some programs of a newer one; with open sizes, none
+    else:  # an older JAX reads some programs of a newer one, but none with open sizes
         assert model.signatures["predict"].way == "graph" and model.notes
 
 
@@ -66,7 +66,7 @@ def test_an_old_file_gives_what_it_gave(make: ModuleType, path: Path) -> None:
 def test_the_graph_in_an_old_file_gives_the_same(
     make: ModuleType, path: Path, tmp_path: Path
 ) -> None:
-    """When no JAX reads its StableHLO any more."""
+    """This applies when no JAX can read its StableHLO any more."""
 
     def age(manifest: dict) -> None:
         for entry in manifest["signatures"].values():

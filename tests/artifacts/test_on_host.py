@@ -1,4 +1,4 @@
-"""`EntryPoint.on_host`: the short path of the model server."""
+"""`EntryPoint.on_host`, the short path that the model server uses."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_results_do_not_share_memory_with_inputs(path) -> None:
 
 def test_inputs_are_checked_also_after_a_run(predict) -> None:
     predict.on_host({"x": np.ones((1, 2), np.float32)})
-    assert predict.on_host({"x": [[1, 1]]})["y"].tolist() == [[3]]  # converted, as in a call
+    assert predict.on_host({"x": [[1, 1]]})["y"].tolist() == [[3]]  # converted as in a call
     for wrong in (
         {},
         {"z": np.ones((1, 2), np.float32)},

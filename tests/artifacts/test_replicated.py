@@ -26,7 +26,7 @@ def steps(session: gc.Session, start: int, end: int) -> list[float]:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory) -> tuple[gc.Session, list[float], Path]:
-    """A session after 20 steps, their losses, and the artifact written after 10."""
+    """A session after 20 steps, its losses, and the artifact that it wrote after 10 steps."""
     graph, signatures = classifier(dtype="float64")
     train = dataclasses.replace(signatures["train"], sizes={"batch": 8}, replicated=True)
     session = gc.Session(graph, strategy=gc.devices.DataParallel(DEVICES))
@@ -59,7 +59,7 @@ np.savez(sys.argv[2], losses=losses, logits=logits, kernel=state["out/kernel"])
 
 
 def test_ten_steps_in_another_process_are_those_of_the_session(saved, tmp_path: Path) -> None:
-    """Twenty steps in one session equal ten steps, a file, and ten more. Dropout continues too."""
+    """Twenty steps in one session equal ten steps, a file, and ten more steps, with dropout."""
     session, losses, path = saved
     out = tmp_path / "out.npz"
     subprocess.run([sys.executable, "-c", RESUME, str(path), str(out)], check=True)
@@ -80,7 +80,7 @@ def test_states_go_between_one_device_and_several(saved) -> None:
     after = predict(state, x=x)["logits"]
     assert not np.array_equal(before, after)
     on_device = {k: jax.numpy.asarray(v) for k, v in batch(8, 1, "float64").items()}
-    _, state = train(state, **on_device)  # inputs are cut, wherever they are
+    _, state = train(state, **on_device)  # inputs on any device are sharded
     np.testing.assert_array_equal(before, predict(x=x)["logits"])
 
 
@@ -92,7 +92,7 @@ def test_other_numbers_of_devices_take_the_graph(saved) -> None:
     assert train.way == "graph"
     assert train.notes == ["stablehlo: saved for 4 devices, but it must run on 2"]
     assert len(state["out/kernel"].sharding.device_set) == 2
-    model = gc.load(path, strategy=gc.devices.DataParallel(3))  # of 8 rows two devices have 3
+    model = gc.load(path, strategy=gc.devices.DataParallel(3))  # 8 rows: two devices get 3 rows
     _, state = model.signatures["train"](model.state(), **batch(8, 10, "float64"))
     assert len(state["out/kernel"].sharding.device_set) == 3
     with pytest.raises(AttributeValueError, match="strategy must be a strategy, got 2"):
@@ -179,7 +179,7 @@ def test_native_code_for_several_devices(tmp_path: Path) -> None:
             outputs, state = point(state, **batch(8, i))
         losses.append(float(outputs["loss"]))
         assert point.way == ("native" if trusted else "stablehlo")
-    assert_near(losses[0], losses[1], rtol=1e-5)  # native code has passes that files cannot have
+    assert_near(losses[0], losses[1], rtol=1e-5)  # native code may use passes that files cannot
 
 
 def test_steps_in_flight_are_bounded(saved) -> None:

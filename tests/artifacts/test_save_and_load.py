@@ -23,7 +23,7 @@ from graphc.errors import (
 from tests.artifacts.models import batch, classifier, linear
 from tests.near import assert_near
 
-STEPS = [(8, 0), (8, 1), (5, 2), (1, 3), (8, 4)]  # (batch size, number): sizes come and go
+STEPS = [(8, 0), (8, 1), (5, 2), (1, 3), (8, 4)]  # (batch size, number): sizes change and return
 
 
 def saved(tmp_path: Path, graph: gc.Graph, signatures: dict, **options) -> gc.artifacts.Model:
@@ -57,10 +57,10 @@ def test_predictions_are_the_sessions_for_any_batch(trained) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_training_goes_on_from_the_file(tmp_path: Path, dtype: str) -> None:
-    """As in the session up to rounding: there, small variables share buffers.
+    """The results equal the session's up to rounding: there, small variables share buffers.
 
-    The bias before the batch norm has no gradient but rounding, which adam makes whole steps of:
-    variables are compared in double precision only.
+    The gradient of the bias before the batch norm is only rounding, from which adam makes whole
+    steps. Variables are therefore compared only in double precision.
     """
     close = {"rtol": {"float64": 1e-12, "float32": 1e-3, "bfloat16": 2e-2}[dtype], "atol": 1e-9}
     graph, signatures = classifier(dtype=dtype)
@@ -188,7 +188,7 @@ def test_a_size_that_goes_by_another_name_can_be_fixed(tmp_path: Path) -> None:
     with graph:
         a = gc.placeholder(("rows",), name="a")
         b = gc.placeholder(("lines",), name="b")
-        c = a + b  # from here on, the two are one
+        c = a + b  # from here on, both sizes must be equal
         d = c * 2.0
     for sizes in ({"rows": 3}, {"lines": 3}, {"rows": 3, "lines": 3}):
         f = saved(tmp_path, graph, {"f": gc.Signature({"a": a, "b": b}, {"d": d}, sizes=sizes)})
@@ -263,7 +263,7 @@ def test_a_state_is_consumed_once(trained) -> None:
     state = model.state()
     with pytest.raises(FeedError):
         train(state, x=feeds["x"])
-    _, after = train(state, **feeds)  # the failure consumed nothing
+    _, after = train(state, **feeds)  # the failed call did not consume the state
     with pytest.raises(StateError, match="consumed by the entry point 'train'"):
         train(state, **feeds)
     with pytest.raises(StateError, match="consumed"):
@@ -277,7 +277,7 @@ def test_a_state_of_another_model_is_refused(trained, tmp_path: Path) -> None:
     other = saved(tmp_path, *linear())
     with pytest.raises(StateError, match="this state has other variables"):
         gc.load(trained[1]).signatures["predict"](other.state(), x=batch(2)["x"])
-    same = gc.load(trained[1])  # another load of the same file will do
+    same = gc.load(trained[1])  # another load of the same file works too
     gc.load(trained[1]).signatures["predict"](same.state(), x=batch(2)["x"])
 
 
@@ -315,7 +315,7 @@ def test_signatures_without_variables_inputs_or_outputs(tmp_path: Path) -> None:
     assert outputs == {} and state["w"] == 3.0
     same = found["same"](state, x=ones)
     assert same["w"] == 3.0 and same["a"].shape == same["b"].shape == (2,)
-    found["bump"](state)  # gives the state's buffer away
+    found["bump"](state)  # donates the state's buffer
     assert same["w"] == 3.0
 
 
@@ -352,7 +352,7 @@ def test_on_other_platforms_the_graph_is_lowered_anew(tmp_path: Path) -> None:
     assert predict.notes == ["stablehlo: saved for cuda; this device is cpu"]
 
 
-# -- what cannot be saved -------------------------------------------------------------------
+# -- models that cannot be saved ------------------------------------------------------------
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
             step = gc.group(y, name="step")
         gc.save(session, path, signatures={"f": gc.Signature({"x": x}, {"y": step.name})})
     assert not list(tmp_path.iterdir())
-    session.run(y, {"x": np.ones((1, 2), np.float32)})  # goes on
+    session.run(y, {"x": np.ones((1, 2), np.float32)})  # the session continues
     session.close()
     with pytest.raises(StateError, match="closed"):
         gc.save(session, path, signatures=signatures)
@@ -455,7 +455,7 @@ def test_the_same_content_gives_the_same_file(trained, tmp_path: Path) -> None:
     assert content == (tmp_path / "b").read_bytes()
     assert str(Path(__file__).parent).encode() not in content  # no folder of the machine
     assert b"/models.py" not in content and b"models.py:" in content
-    assert b"MatMul" in content  # and the names of the nodes
+    assert b"MatMul" in content  # but the names of the nodes
 
 
 def test_a_loaded_model_serves_threads(trained) -> None:

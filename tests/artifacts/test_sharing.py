@@ -1,4 +1,4 @@
-"""What loaded artifacts share: weights of equal content, and the cache of executables."""
+"""What loaded artifacts share: equal weights, and the cache of executables."""
 
 import gc as collector
 from pathlib import Path
@@ -24,7 +24,7 @@ def save(path: Path, body: np.ndarray, head: np.ndarray) -> Path:
         unused = gc.placeholder((), "int32", name="unused")
         b = gc.variable(body, name="body")
         h = gc.variable(head, name="head")
-        y = gc.matmul(gc.matmul(x, b), h) + gc.cast(unused - unused, "float32")  # XLA drops it
+        y = gc.matmul(gc.matmul(x, b), h) + gc.cast(unused - unused, "float32")  # XLA removes it
         grow = b.assign_add(gc.ones_like(b))
     signatures = {
         "predict": gc.Signature({"x": x, "unused": unused}, {"y": y}),
@@ -82,7 +82,7 @@ def test_training_does_not_change_what_is_shared(two: tuple[Path, Path]) -> None
 def test_a_file_that_claims_the_content_of_another_gets_nothing(
     two: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """The manifest is honest in its form, but the bytes behind the claimed sum are others."""
+    """The manifest is well-formed, but the bytes do not have the declared checksum."""
     shared = Sharing()
     secret = open_model(two[0], sharing=shared)
     call(secret)
@@ -112,7 +112,7 @@ def test_equal_bytes_of_another_dtype_or_shape_are_not_shared() -> None:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The programs that XLA has compiled for artifacts."""
+    """The programs that XLA compiled for artifacts."""
     done: list[str] = []
     compile = lowering.compiled_program
 
@@ -127,7 +127,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_later_load_finds_the_executable(
     two: tuple[Path, Path], tmp_path: Path, compiled: list[str]
 ) -> None:
-    """The weights are arguments: a retrained model has the executables of the one before."""
+    """The weights are arguments, so a retrained model reuses the executables of the old one."""
     cache = ExecutableCache(tmp_path / "cache", 1 << 30)
     for path, head in zip(two, HEADS, strict=True):
         model = open_model(path, sharing=Sharing(cache=cache))
@@ -195,7 +195,7 @@ def test_programs_that_are_not_kept_are_freed(two: tuple[Path, Path]) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_what_is_used_stays(limit: int) -> None:
-    """A size that is used between all others is never removed, if there is room for two."""
+    """A size that is used between all others is never removed if two sizes fit."""
     steps = Steps(limit)
     steps.put(((0,),), "often")
     for size in range(1, 50):

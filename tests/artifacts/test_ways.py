@@ -1,4 +1,4 @@
-"""Native code, StableHLO, the graph: which is taken, why, and that they agree."""
+"""Native code, StableHLO and the graph: which one is used, why, and that they agree."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def whole(tmp_path_factory) -> Path:
 
 
 def check(path: Path, way: str, *notes: str, **options: Any) -> None:
-    """Both signatures work, in this way."""
+    """Checks that both signatures work in this way."""
     model = gc.load(path, **options)
     predict, train = model.signatures["predict"], model.signatures["train"]
     assert float(predict(x=X)["y"][0, 0]) == 5.0
@@ -115,7 +115,7 @@ def test_stablehlo_that_xla_refuses(whole: Path, tmp_path: Path, monkeypatch) ->
     with pytest.raises(ExecutionError, match="no such custom call"):
         predict(x=X)
     monkeypatch.undo()
-    assert float(predict(x=X)["y"][0, 0]) == 5.0  # the form is kept: with other sizes it may do
+    assert float(predict(x=X)["y"][0, 0]) == 5.0  # the way stays: other sizes may work
 
 
 # -- the graph ------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def graph_only(manifest: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_graph_gives_what_stablehlo_gives(tmp_path: Path, dtype: str) -> None:
-    """For any batch, with a random stream, moving averages and an optimizer's state."""
+    """Both give equal results for any batch size, with random streams, averages and slots."""
     graph, signatures = classifier(dtype=dtype)
     gc.save(gc.Session(graph), tmp_path / "a.gcx", signatures=signatures)
     forge(tmp_path / "a.gcx", tmp_path / "b.gcx", graph_only)
@@ -188,7 +188,7 @@ def test_native_code_is_used_where_it_is_trusted(native: Path) -> None:
     check(native, "stablehlo", "native: not trusted: gc.load(path, trust_native=True)")
     check(native, "native", trust_native=True)
     model = gc.load(native, trust_native=True)
-    assert model.signatures["open"].way == "stablehlo"  # native code is for fixed sizes
+    assert model.signatures["open"].way == "stablehlo"  # native code needs fixed sizes
     assert model.signatures["open"].notes == []
     elsewhere = gc.load(native, trust_native=True, device=jax.devices()[1])
     assert float(elsewhere.signatures["predict"](x=X)["y"][0, 0]) == 5.0
@@ -239,7 +239,7 @@ def test_native_code_is_put_in_on_request_only(whole: Path, tmp_path: Path) -> N
 
 
 class Bomb:
-    """Runs when it is unpickled."""
+    """Runs code when it is unpickled."""
 
     ran = False
 
@@ -255,7 +255,7 @@ def test_hostile_native_code_is_not_looked_at(native: Path, tmp_path: Path) -> N
     path = tmp_path / "model.gcx"
     bomb = {"programs/predict.native": pickle.dumps(Bomb()) + b"\0" * 10}
     forge(native, path, replaced=bomb)
-    check(path, "stablehlo", "native: not trusted")  # whatever the checksum says
+    check(path, "stablehlo", "native: not trusted")  # even with a correct checksum
     assert not Bomb.ran
 
     def elsewhere(manifest: dict[str, Any]) -> None:
@@ -271,7 +271,7 @@ def test_hostile_native_code_is_not_looked_at(native: Path, tmp_path: Path) -> N
 
     forge(native, path, extra, bomb)
     assert gc.load(path, trust_native=True).signatures["predict"].way == "stablehlo"
-    # With a checksum that does not fit, not even where it is trusted.
+    # With a wrong checksum, not even if the file is trusted.
     digest = json.loads(member_of(native, "manifest.json"))["members"]["programs/predict.native"]
 
     def wrong(manifest: dict[str, Any]) -> None:
@@ -304,7 +304,7 @@ def test_trust_must_be_said_in_so_many_words(native: Path) -> None:
             gc.load(native, trust_native=wrong)
 
 
-# -- programs that do harm ------------------------------------------------------------------
+# -- hostile programs -----------------------------------------------------------------------
 
 
 def exported(function: Any, *shapes: Any, checks: Any = ()) -> bytes:
@@ -336,7 +336,7 @@ def test_a_program_that_calls_code_is_refused(whole: Path, tmp_path: Path, targe
 def test_a_program_that_gives_one_array_instead_of_a_list_is_refused(
     whole: Path, tmp_path: Path
 ) -> None:
-    """Without the check, the first row of the array would be the output."""
+    """Without the check, the first row of the array would become the output."""
 
     def bare(w: jax.Array, x: jax.Array) -> jax.Array:
         return x @ w
@@ -389,7 +389,7 @@ def test_a_program_with_a_false_record_is_refused(whole: Path, tmp_path: Path) -
 
 
 def test_a_program_with_absurd_tensors_is_refused(whole: Path, tmp_path: Path) -> None:
-    """XLA itself ends the process at a product of sizes beyond 64 bits (jax 0.10)."""
+    """XLA itself aborts the process if a product of sizes exceeds 64 bits (jax 0.10)."""
 
     def huge(w: jax.Array, x: jax.Array) -> list[jax.Array]:
         large = jax.lax.broadcast_in_dim(x[0, 0], (2**40, 2**40), ())
@@ -418,7 +418,7 @@ def test_a_program_that_crashes_its_reader(whole: Path, tmp_path: Path, monkeypa
     script.write_text("import time; print(1, flush=True); time.sleep(60)")
     monkeypatch.setattr(safe_reading, "_SECONDS", 0.2)
     check(whole, "graph", "stablehlo: it was not read within 0 s")
-    script.write_text("")  # as one that was idle for too long, again and again
+    script.write_text("")  # like a reader that always ends after an idle time
     check(whole, "graph", "the process that reads it does not answer")
     monkeypatch.setattr(safe_reading.sys, "executable", str(tmp_path / "no_python"))
     check(whole, "graph", "stablehlo: no process could be started")

@@ -1,4 +1,4 @@
-"""Weights are read when they are needed, checked then, and on the device once."""
+"""Weights are read and checked when they are needed, and put on the device once."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ LARGE = 1 << 22  # bytes of each large weight
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Path:
-    """Two large weights that different signatures use, and a small one that both do."""
+    """Two large weights that different signatures use, and a small one that both use."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((), name="x")
@@ -40,7 +40,7 @@ def call(model: gc.artifacts.Model, name: str) -> float:
 
 
 def test_loading_reads_next_to_nothing(large: Path) -> None:
-    """Counted in bytes that were read from the file, whatever the machine."""
+    """Counted in bytes read from the file, so that the result does not depend on the machine."""
     assert large.stat().st_size > 2 * LARGE
     model = gc.load(large)
     assert model.bytes_read < 20_000
@@ -82,7 +82,7 @@ def test_what_is_assigned_is_the_states_own(large: Path) -> None:
 
 
 def damaged(source: Path, target: Path, variable: str) -> Path:
-    """A copy with one byte of a weight altered."""
+    """A copy in which one byte of a weight was changed."""
     manifest, members = container.read(source)
     row = next(row for row in manifest["variables"] if row["name"] == variable)
     start = members._places["weights.safetensors"].start + row["offset"]
@@ -103,12 +103,12 @@ def test_an_altered_weight_matters_when_it_is_used(large: Path, tmp_path: Path) 
     ):
         with pytest.raises(ArtifactCorruptError, match="the value of 'right' was altered"):
             use()
-    _, state = model.signatures["grow"](state)  # the state is still good for what does not need it
+    _, state = model.signatures["grow"](state)  # other signatures can still use the state
     assert float(state["left"][0]) == 2.0
 
 
 def test_a_file_that_is_cut_off_after_loading(large: Path, tmp_path: Path) -> None:
-    """Nothing is mapped into memory, where a missing page would end the process."""
+    """Nothing is mapped into memory, where a missing page would crash the process."""
     path = tmp_path / "model.gcx"
     path.write_bytes(large.read_bytes())
     model = gc.load(path)

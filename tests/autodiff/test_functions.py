@@ -1,4 +1,4 @@
-"""The functions that gradient rules may call are typed, with the types of the functions."""
+"""The functions that gradient rules may call have the types of the real functions."""
 
 import inspect
 from typing import get_type_hints

@@ -1,4 +1,4 @@
-"""The meaning of `gc.gradients`, apart from the rules of the operators (see tests/laws)."""
+"""The meaning of `gc.gradients`; tests/laws tests the rules of the operators."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_adjoints_of_ys(graph) -> None:
 
 def test_adjoints_of_a_size_known_to_be_equal(graph) -> None:
     x, seed = gc.placeholder(("n",), name="x"), gc.placeholder(("m",), name="seed")
-    _ = x + seed  # from here on n == m
+    _ = x + seed  # from here on, n == m
     d = gc.gradients(x * 2, x, grad_ys=seed)
     fed = {"seed": np.float32([1, 4])}
     np.testing.assert_array_equal(gc.Session(graph).run(d, fed), [2, 8])

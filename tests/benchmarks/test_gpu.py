@@ -1,4 +1,4 @@
-"""The GPU benchmark, small and on CPU: it runs, and both sides compute the same values."""
+"""The GPU benchmark, with small models on CPU: both sides compute the same values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_transformer_by_hand_and_in_graphc() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_other_models(name: str, monkeypatch) -> None:
-    """They start from the same values, and by hand without cuDNN they give the same losses."""
+    """Both sides start from equal values. Without cuDNN, the JAX side gives the same losses."""
     by_xla = partial(jax.nn.dot_product_attention, implementation="xla")
     monkeypatch.setattr(jax.nn, "dot_product_attention", lambda *qkv, implementation: by_xla(*qkv))
     monkeypatch.setattr(gpu_models, "DTYPE", jnp.float32)

@@ -1,4 +1,4 @@
-"""`docs/make_models.py`: the page counts results, and names what is not equal."""
+"""`docs/make_models.py`: the page counts results, and names unequal ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks' networks are the same in graphc and by hand."""
+"""The benchmarks' networks are equal in graphc and in hand-written JAX."""
 
 from __future__ import annotations
 

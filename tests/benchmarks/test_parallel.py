@@ -1,4 +1,4 @@
-"""The data-parallel steps that the benchmarks compare are the same, with as many all-reduces."""
+"""The compared data-parallel steps compute the same, with equally many all-reduces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_both_give_the_same_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "SIZES", (12, 70, 71, 5))
     monkeypatch.setattr(parallel, "BATCH", 8)
     model = parallel.mlp()
-    # The largest kernel fills a bucket: here alone, by hand with all that was ready before it.
+    # The largest kernel fills a bucket: alone in graphc, with all earlier gradients in plain JAX.
     step, ours = parallel.graphc_step(model, 4, 10_000)
     lowered, compiled, theirs = parallel.jax_step(model, 4, 10_000)
     asked = [text.count("stablehlo.all_reduce") for text in (step.stablehlo(), lowered.as_text())]

@@ -1,4 +1,4 @@
-"""The benchmarks' networks are the same in PyTorch and TensorFlow, where those are installed."""
+"""The benchmarks' networks are equal in PyTorch and TensorFlow, if those are installed."""
 
 from __future__ import annotations
 

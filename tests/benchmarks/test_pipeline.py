@@ -1,4 +1,4 @@
-"""The benchmark of pipelines, with a small network."""
+"""The pipeline benchmark, with a small network."""
 
 from __future__ import annotations
 

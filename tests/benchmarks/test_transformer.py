@@ -16,7 +16,7 @@ def test_all_forms_give_the_same_losses() -> None:
 
 
 def test_parameters_are_those_of_the_facts() -> None:
-    """Eight for each block and those around the blocks, with Adam's state."""
+    """Eight for each block and those outside the blocks, with Adam's state."""
     names = set(initial(SMALL))
     assert len(names) == 8 * SMALL.blocks + 5
     graph = graphc_model(SMALL).graph

@@ -1,4 +1,4 @@
-"""The benchmark of updates in loops, on small layers."""
+"""The benchmark of updates in loops, with small layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each model of the zoo gives the same by `gc.jit` as by `jax.jit`."""
+"""Each model of the zoo gives the same results with `gc.jit` and `jax.jit`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Initializers: moments against theory, over 40,000 draws each, with stated seeds."""
+"""Initializers: moments compared with theory, for 40,000 draws each, with fixed seeds."""
 
 import dataclasses
 import math
@@ -31,7 +31,7 @@ from graphc.ir.dtypes import as_dtype
 from tests.near import assert_near
 
 SHAPE = (100, 400)
-CUT = 0.8796256610342398  # of a standard normal's standard deviation, by cutting it at 2
+CUT = 0.8796256610342398  # the standard deviation of a standard normal truncated at 2
 
 
 def draw(initializer, shape=SHAPE, dtype="float32", seed: int = 7) -> np.ndarray:
@@ -58,19 +58,19 @@ def test_moments(initializer, mean: float, stddev: float, limit: float | None, d
     values = draw(initializer, dtype=dtype)
     assert values.dtype == as_dtype(dtype)
     wide = values.astype(np.float64)
-    # Five standard errors of a mean and of a standard deviation over n draws.
+    # Five standard errors of a mean and of a standard deviation of n draws.
     error = 5 * stddev / math.sqrt(wide.size)
     assert abs(wide.mean() - mean) < error
     assert abs(wide.std() - stddev) < error
     if limit is not None:
         rounding = 1.01 if dtype == "bfloat16" else 1 + 1e-6
         assert np.abs(wide).max() <= limit * rounding
-        assert np.abs(wide).max() > 0.98 * limit  # and reaches it
+        assert np.abs(wide).max() > 0.98 * limit  # and comes close to it
 
 
 def test_truncated_draws_again_instead_of_clipping() -> None:
     values = np.abs(draw(TruncatedNormal(0.0, 1.0), (200_000,)))
-    # The number of values between 1.9 and 2 fits the density: none accumulate at the limit.
+    # The number of values between 1.9 and 2 fits the density: they do not accumulate at the limit.
     expected = (math.erf(2 / math.sqrt(2)) - math.erf(1.9 / math.sqrt(2))) / math.erf(math.sqrt(2))
     assert abs((values > 1.9).mean() - expected) < 5 * math.sqrt(expected / values.size)
 
@@ -112,7 +112,7 @@ def test_orthogonal(shape: tuple[int, ...]) -> None:
 
 
 def test_orthogonal_is_uniform_over_signs() -> None:
-    # The diagonal of a plain QR's Q has a bias; a uniformly drawn one has none.
+    # The diagonal of Q in a plain QR is biased; a uniformly drawn one is not.
     diagonal = [np.diag(draw(Orthogonal(), (3, 3), "float64", seed=s)).mean() for s in range(400)]
     assert abs(np.mean(diagonal)) < 5 * math.sqrt(1 / 3 / 400 / 3) * 1.5
 
@@ -122,7 +122,7 @@ def test_the_table_and_the_records(name: str) -> None:
     cls = INITIALIZERS[name]
     made = cls(1.0) if cls is Constant else cls()
     assert name == cls.__name__
-    assert made == type(made)(**dataclasses.asdict(made))  # its fields are all there is
+    assert made == type(made)(**dataclasses.asdict(made))  # the fields determine the initializer
     assert hash(made) == hash(dataclasses.replace(made))
     again = [draw(made, (3, 4)) for _ in range(2)]
     assert np.array_equal(*again)

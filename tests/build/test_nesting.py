@@ -1,4 +1,4 @@
-"""Nested bodies, long chains and long names: they work, or an error names the limit."""
+"""Nested bodies, long chains and long names work, or an error names the limit."""
 
 import sys
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def test_bodies_nest_up_to_the_limit_and_not_beyond(
         (dx,) = gc.gradients(gc.reduce_sum(y), [x])
     assert dx is not None
     names = [node.name for outer in graph.nodes for node in _inside(outer)]
-    assert max(map(len, names)) < 1000  # they doubled in length at each level
+    assert max(map(len, names)) < 1000  # they used to double in length at each level
     manifest, arrays = dump_graph(graph)
     text = print_graph(graph, sources=False)
     assert print_graph(load_graph(manifest, arrays, CATALOGUE, {}), sources=False) == text
@@ -106,7 +106,7 @@ def test_gradients_of_the_deepest_nest_run(kind: Callable[[Tensor, Body], Tensor
 
 
 def test_a_full_stack_is_an_error_of_graphc() -> None:
-    """The user's own functions may have used most of Python's stack."""
+    """The user's own functions may already use most of Python's stack."""
     graph, x, y = build(_scan, 10)
     session = gc.Session(graph)
 
@@ -188,7 +188,7 @@ def chain(length: int) -> tuple[gc.Graph, Tensor, Tensor]:
 
 @pytest.mark.slow
 def test_a_chain_of_20_000_nodes() -> None:
-    """The chain is not run: XLA's recursion over such a chain may exhaust the stack."""
+    """The test does not run the chain: XLA's recursion over it may exhaust the stack."""
     graph, x, y = chain(20_000)
     assert len(parse_graph(print_graph(graph), CATALOGUE)) == len(graph)
     assert len(load_graph(*dump_graph(graph), CATALOGUE, {})) == len(graph)
@@ -208,5 +208,5 @@ def test_a_chain_of_2_000_nodes_and_its_gradient_through_all_passes() -> None:
         slope *= np.cos(value) if i % 2 else 1.5
         value = np.sin(value) if i % 2 else value * 1.5
     assert_near(got[0], np.full(2, value), rtol=1e-5)
-    # A product of 1,000 cosines: each is that of a value with an error of 1e-7.
+    # A product of 1,000 cosines: the argument of each has an error of 1e-7.
     assert_near(got[1], np.full(2, slope), rtol=1e-3, atol=1e-30)

@@ -1,4 +1,4 @@
-"""Operations that a tensor of a graph under construction refuses, and the errors."""
+"""Operations that a symbolic tensor does not support, and the errors."""
 
 import re
 

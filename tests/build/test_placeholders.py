@@ -108,7 +108,7 @@ def test_specs_are_values() -> None:
 def test_bad_input_names_the_users_line(call, error: type[GraphcError], match: str) -> None:
     with Graph() as graph, pytest.raises(error, match=match) as info:
         call()
-    if error is not DTypeError:  # raised by the IR, which does not know the user's line
+    if error is not DTypeError:  # the IR raises this; it does not know the user's line
         assert "test_placeholders.py:" in str(info.value)
     assert len(graph) == 0
 
@@ -139,7 +139,7 @@ def test_trace_names_and_collections() -> None:
     inputs, outputs = graph.collection("inputs"), graph.collection("outputs")
     assert [t.name for t in inputs] == ["images:0", "y:0", "more_0:0", "more_1:0"]
     assert [str(t.type) for t in inputs] == ["f32[images_0, 4]", "i32[y_0]", "f64[2, 3]", "i8[5]"]
-    assert outputs == [inputs[1], inputs[2], graph.tensor("Add:0")]  # a dict by sorted keys
+    assert outputs == [inputs[1], inputs[2], graph.tensor("Add:0")]  # sorted by keys
     assert (graph.seed, graph.name) == (3, "model")
 
 

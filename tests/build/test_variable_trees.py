@@ -1,4 +1,4 @@
-"""Pytrees of variables: their names, values by tree, assignment."""
+"""Pytrees of variables: their names, values, and assignment."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_trainable_and_collections() -> None:
     with Graph() as graph:
         w = variable(0.0, name="w", collections=["losses", "mine"])
         variable(0.0, name="frozen", trainable=False)
-        variable(0, name="step")  # an integer never is
+        variable(0, name="step")  # integers are never trainable
         variable(False, name="flag")
         with name_scope("enc"):
             k = variable(1j, name="k", collections=["mine"])

@@ -1,4 +1,4 @@
-"""Training jobs that the tests of checkpoints save and continue."""
+"""Training jobs that the tests of checkpoints save and resume."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def network() -> tuple[gc.Graph, Any, Any]:
 
 
 def batches(seed: int = 0) -> gc.data.Pipeline:
-    """Endless shuffled batches, with a position."""
+    """Endless shuffled batches with a position."""
     return gc.data.from_arrays(DATA).shuffle(seed=seed).repeat().batch(BATCH)
 
 
 def everything(session: gc.Session) -> dict[str, Any]:
-    """All state, with that which users do not see."""
+    """The whole state, including hidden variables."""
     return session.values(list(state_types(session.graph)))
 
 

@@ -1,12 +1,12 @@
 """A training job that saves a checkpoint every few steps (0: never), for `test_kill`.
 
-Many runs need one import.
+The parent imports everything once for many runs.
 
     python -m tests.checkpoints.kill_child FOLDER STEPS EVERY DEVICES
 
-Reads lines. `go` forks a child that trains from the latest checkpoint to the end, writes the values
-into FOLDER/final.npz and prints `done`; the parent prints the child's id before, so that it can be
-killed. No process that has used a JAX device is forked.
+Reads lines. For each `go`, it forks a child that trains from the latest checkpoint to the end,
+writes the values to FOLDER/final.npz and prints `done`. The parent first prints the child's id, so
+that the child can be killed. No process that has used a JAX device is forked.
 """
 
 from __future__ import annotations

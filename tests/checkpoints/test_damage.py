@@ -1,4 +1,4 @@
-"""A damaged or forged checkpoint is found, and nothing of it gets into a session."""
+"""A damaged or forged checkpoint is detected, and no part of it reaches a session."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write(session: gc.Session, folder: Path, *steps: int) -> list[Path]:
 
 @pytest.mark.slow
 def test_each_flipped_bit_is_found(session: gc.Session, tmp_path: Path) -> None:
-    """Unless it changes nothing: in the header of a shard, or the last digit of a time."""
+    """Except bits without effect: in the header of a shard, or the last digit of a time."""
     (folder,) = write(session, tmp_path, 1)
     values = {name: value.tobytes() for name, value in session.values().items()}
     for path in sorted(folder.iterdir()):
@@ -96,7 +96,7 @@ def test_the_one_before_is_used_with_a_warning(session: gc.Session, tmp_path: Pa
 
 
 def test_a_damaged_one_does_not_end_training(session: gc.Session, tmp_path: Path) -> None:
-    """It stays, since nobody knows what it was worth."""
+    """The damaged checkpoint is kept, since its metrics are unknown."""
     (folder,) = write(session, tmp_path, 1)
     (folder / "manifest.json").write_text("{")
     with gc.train.Checkpointer(tmp_path, keep=1) as saver:
@@ -121,11 +121,11 @@ def test_a_shard_that_is_no_file(odd: str, session: gc.Session, tmp_path: Path) 
         gc.train.restore(session, tmp_path)
 
 
-# -- manifests that someone made up -------------------------------------------------------------
+# -- forged manifests ---------------------------------------------------------------------------
 
 
 def forge(folder: Path, change: Any) -> None:
-    """Changes the manifest, and gives it the right checksum."""
+    """Changes the manifest, and adjusts its checksum."""
     path = folder / "manifest.json"
     body = json.loads(path.read_text())["checkpoint"]
     change(body)
@@ -188,7 +188,7 @@ KEYS = ("format", "step", "created", "metrics", "variables", "hidden", "extra", 
 def test_any_json_in_the_manifest(
     key: str, value: Any, row: bool, session: gc.Session, tmp_path: Path
 ) -> None:
-    """It is read or refused, and never ends with another kind of error."""
+    """The manifest is read or refused; no other kind of error occurs."""
     folder = tmp_path / "one"
     if not folder.exists():
         write(session, folder, 1)

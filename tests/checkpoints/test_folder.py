@@ -1,4 +1,4 @@
-"""Which checkpoints are in a folder: retention, one writer, failures, what a killed one leaves."""
+"""Checkpoints in a folder: retention, one writer, failures, and leftovers of killed writers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_rules(facts: list[Facts], latest: int, best: Any, every: float | No
     left = rules.leave(facts)
     stay = [fact for fact in facts if fact.step not in left]
     assert {f.step for f in facts[-latest:]} <= {f.step for f in stay}
-    assert rules.leave(stay) == set()  # what stays once, stays while nothing comes
+    assert rules.leave(stay) == set()  # without new checkpoints, the rest stays
     if best is None and every is None:
         assert len(stay) == min(latest, len(facts))
     if best is not None:
@@ -85,7 +85,7 @@ def test_the_rules(facts: list[Facts], latest: int, best: Any, every: float | No
             assert any(t <= fact.created < t + every for t in times)
 
 
-# -- the same step again ------------------------------------------------------------------------
+# -- the same step twice ------------------------------------------------------------------------
 
 
 def test_a_checkpoint_of_the_same_step_is_replaced(session: gc.Session, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_second_writer_is_refused(session: gc.Session, tmp_path: Path) -> None
         with pytest.raises(CheckpointError, match="another Checkpointer writes"):
             second.save(session, 2)
         saver.wait()
-        assert second.steps() == [1]  # reading is free
+        assert second.steps() == [1]  # readers need no lock
         assert second.restore(session) is not None
     second.save(session, 2, wait=True)
     second.close()
@@ -179,13 +179,13 @@ def test_what_a_killed_writer_left_is_removed(session: gc.Session, tmp_path: Pat
 def test_a_forked_process_is_refused(session: gc.Session, tmp_path: Path) -> None:
     with gc.train.Checkpointer(tmp_path) as saver:
         saver.save(session, 1, wait=True)
-        saver._process += 1  # as in a child; pytest's threads forbid a real fork here
+        saver._process += 1  # as in a child; with pytest's threads, a real fork is forbidden
         with pytest.raises(CheckpointError, match="forked"):
             saver.save(session, 2)
 
 
 def test_threads_take_turns_with_steps(tmp_path: Path) -> None:
-    """Each checkpoint is that of a moment between two steps."""
+    """Each checkpoint holds the state between two steps."""
     graph = gc.Graph()
     with graph:
         a, b = gc.variable(0, name="a"), gc.variable(0, name="b")
@@ -217,7 +217,7 @@ def test_threads_take_turns_with_steps(tmp_path: Path) -> None:
 
 
 class FullDisk:
-    """`shards._write_all` on a disk that becomes full after some bytes."""
+    """`shards._write_all` for a disk that is full after some bytes."""
 
     def __init__(self, room: int) -> None:
         self.room, self.write = room, shards._write_all

@@ -1,5 +1,5 @@
-"""kill -9 at random moments: the latest checkpoint always opens, and training ends bit by bit as if
-it had never stopped."""
+"""kill -9 at random moments: the latest checkpoint always opens, and the end of training equals
+that of an uninterrupted run bit by bit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Job:
         return words
 
     def start(self) -> int:
-        """Starts a child that trains; its id."""
+        """Starts a child that trains; returns its id."""
         assert self.process.stdin is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()

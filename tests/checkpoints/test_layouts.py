@@ -46,13 +46,13 @@ def test_every_form_opens_it(writer: str, tmp_path: Path) -> None:
         saver.save(session, 2)
     expected = everything(session)
     for reader in FORMS:
-        other = trained(reader, steps=1)  # its state lies where its steps want it
+        other = trained(reader, steps=1)  # its state has the layout of its steps
         gc.train.Checkpointer(tmp_path).restore(other)
         assert same(everything(other), expected), reader
 
 
 def test_the_plain_form_stacks_layers_in_one_buffer() -> None:
-    """Otherwise these tests would not see whether packed state is stored by name."""
+    """Otherwise these tests could not check that packed state is stored by name."""
     layout = trained("one device")._live().layout
     assert any(b.kind == STACKED and len(b.members) >= 5 for b in layout.buffers)
 

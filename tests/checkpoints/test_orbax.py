@@ -1,4 +1,4 @@
-"""Orbax's form: the same tree, there and back, and trees of other programs."""
+"""Orbax's format: round trips of a tree, and trees of other programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.checkpoints.jobs import batches, everything, network, same
 
 orbax: Any = pytest.importorskip("orbax.checkpoint")
 pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # Orbax warns of sharding files and of its own future
+    pytest.mark.filterwarnings("ignore"),  # about sharding files and the future
     pytest.mark.slow,
 ]
 
@@ -26,7 +26,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     session = gc.Session(graph)
     session.run(train, next(iter(batches())))
     gc.train.save_orbax(session, tmp_path / "a")
-    gc.train.save_orbax(session, tmp_path / "a")  # replaces it
+    gc.train.save_orbax(session, tmp_path / "a")  # replaces the old one
     other = gc.Session(graph)
     report = gc.train.restore_orbax(other, tmp_path / "a")
     assert len(report.taken) == len(graph.variables) and not report.extra

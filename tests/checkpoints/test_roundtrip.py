@@ -1,4 +1,4 @@
-"""What a checkpoint holds: every dtype, hidden state, the user's tree, by the user's names."""
+"""The contents of a checkpoint: every dtype, hidden state, the user's tree and names."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_typed_key_is_continued(tmp_path: Path) -> None:
 
 
 def test_training_continues_bitwise(tmp_path: Path) -> None:
-    """With dropout, whose random state goes on, and the position of the data."""
+    """The random state of dropout continues, and so does the position of the data."""
     graph, train, loss = network()
     straight, stream = gc.Session(graph), iter(batches())
     losses = [straight.run([train, loss], next(stream))[1] for _ in range(9)]

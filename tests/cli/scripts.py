@@ -1,4 +1,4 @@
-"""A job small enough to train in a moment, as the text of a script."""
+"""The source text of a script whose job trains quickly."""
 
 HELPER = """
 import numpy as np

@@ -93,7 +93,7 @@ def test_train_says_what_ran_where(run: Run, script: Path, tmp_path: Path) -> No
     saved = tmp_path / "model.gcx"
     code, out, err = run("train", script, "--save", saved)
     assert code == 0
-    assert err == ""  # no progress bar: standard error is no terminal
+    assert err == ""  # no progress bar: standard error is not a terminal
     lines = out.splitlines()
     assert lines[0] == "regression: 30 steps"
     assert [line.split()[0] for line in lines[1:]] == [
@@ -332,7 +332,7 @@ def test_export_validates(run: Run, script: Path, tmp_path: Path) -> None:
     assert found["ok"] is True and found["artifact"] == "model.gcx"
     predict = found["signatures"]["predict"]
     assert predict["way"] == "stablehlo" and predict["notes"] == []
-    assert predict["inputs"] == {"x": "f32[16, 3]"}  # the job's own first batch
+    assert predict["inputs"] == {"x": "f32[16, 3]"}  # the first batch of the job
     row = predict["outputs"]["y"]
     assert row["max_rel"] <= row["tolerance"] == 1e-4 and row["max_abs"] >= 0
     for side in ("graph", "artifact"):
@@ -346,7 +346,7 @@ def test_export_validates(run: Run, script: Path, tmp_path: Path) -> None:
 def test_export_fails_where_the_file_differs(
     run: Run, script: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    """The file is altered between its writing and its validation."""
+    """The file is changed between its writing and its validation."""
 
     def save_and_alter(session: gc.Session, path: str, **options: Any) -> None:
         session.set("fit/bias", np.float32([0.5]))
@@ -393,7 +393,7 @@ def test_run_prints_or_writes(run: Run, artifact: Path, tmp_path: Path) -> None:
     assert code == 0 and out.startswith("y: f32[3, 1]\n[[")
     facts = json.loads(run(*command, "--json")[1])
     np.testing.assert_array_equal(np.float32(facts["outputs"]["y"]["values"]), expected)
-    written = tmp_path / "results"  # the name that the user gave
+    written = tmp_path / "results"  # the user's name, unchanged
     code, out, _ = run(*command, "--output", written)
     assert out == f"y: f32[3, 1]\nwrote {written}\n"
     with np.load(written) as results:

@@ -16,7 +16,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(capsys, monkeypatch, tmp_path) -> Run:
-    """Runs `graphc compare` on a script beside which the files are written."""
+    """Runs `graphc compare` on a script; the files are written to the script's folder."""
     (tmp_path / "helper.py").write_text(HELPER)
     (tmp_path / "regression.py").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
@@ -48,7 +48,7 @@ def test_a_record_and_a_fault(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("regression.py", "--against", "a.record", "--json", "--", "0.05")
     found = json.loads(out)
     assert code == 0 and found["ok"] and "jax" in found["runs"][1]
-    # A fault in the record: one value is scaled, with its checksum.
+    # An error in the record: one value is scaled, and its checksum is adjusted.
     _scale_a_value(tmp_path / "a.record")
     code, out, _ = run("regression.py", "--against", "a.record", "--json", "--", "0.05")
     found = json.loads(out)

@@ -19,7 +19,7 @@ WEIGHTS = np.linspace(0, 1, 24, dtype=np.float32).reshape(4, 6)
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:  # type: ignore[no-untyped-def]
-    """A folder with a model, as the working directory and the home of caches."""
+    """A folder with a model, which is the working directory and the home of caches."""
     function = jax.jit(lambda x: {"probs": jax.nn.softmax(x @ jnp.asarray(WEIGHTS))})
     exported = jax.export.export(function)(jax.ShapeDtypeStruct((2, 4), "float32"))
     (tmp_path / "model.mlir").write_text(exported.mlir_module())

@@ -62,7 +62,7 @@ def test_without_passes_it_prints_the_program(opt: Run) -> None:
 def test_passes_run_in_order(opt: Run) -> None:
     assert opt(PROGRAM, *SIMPLIFY, "--verify", "--round-trip") == (0, SIMPLER, "")
     _, out, _ = opt(PROGRAM, "--passes", "prune,simplify-algebra")
-    assert "Constant" in out  # prune came too early
+    assert "Constant" in out  # prune ran too early
 
 
 def test_it_reads_standard_input(opt: Run) -> None:
@@ -97,7 +97,7 @@ def test_a_pipeline(opt: Run, pipeline: str, platform: str) -> None:
 
 
 def test_a_pipeline_binds_sizes_late_and_runs_until_nothing_changes(opt: Run) -> None:
-    """exp(0) is 1 after the first round, and x * 1 is x in the second."""
+    """exp(0) becomes 1 in the first round, and x * 1 becomes x in the second."""
     text = """\
 program p(x: f32[n, 4]) {
   %0 = Constant() {value=f32[] 0.0} : f32[]

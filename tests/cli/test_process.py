@@ -51,7 +51,7 @@ def test_the_processor_is_split_into_devices(script: Path, tmp_path: Path) -> No
     facts = json.loads(done.stdout)
     assert [device["name"] for device in facts["devices"]] == ["/device:CPU:0", "/device:CPU:1"]
     assert facts["evaluation"]["final loss"] < 0.01
-    assert done.stderr == ""  # no progress bar: standard error is no terminal
+    assert done.stderr == ""  # no progress bar: standard error is not a terminal
     assert facts["saved"]["bytes"] == saved.stat().st_size
 
 

@@ -16,7 +16,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(capsys, monkeypatch, tmp_path) -> Run:
-    """Runs `graphc profile` on a script beside which the files are written."""
+    """Runs `graphc profile` on a script; the files are written to the script's folder."""
     (tmp_path / "helper.py").write_text(HELPER)
     (tmp_path / "regression.py").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)

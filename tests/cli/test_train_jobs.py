@@ -85,7 +85,7 @@ def test_validation_early_stop_and_logs(run, validated, tmp_path):
     assert (
         (tmp_path / "log" / "log.csv").read_text().startswith("step,epoch,loss,validation/loss\n")
     )
-    still = facts(run(*command, "--early-stop", 2, "--", "0.0"))  # a learning rate of 0
+    still = facts(run(*command, "--early-stop", 2, "--", "0.0"))  # with a learning rate of 0
     assert still["steps"] == 12
     assert "has not improved for 2 validations" in still["stopped"]
 
@@ -116,7 +116,7 @@ def stop(batch):
 
 
 def test_a_pipeline_keeps_its_epochs_and_its_position(run, tmp_path):
-    """As in `gc.train.fit`: each epoch is shuffled anew."""
+    """As in `gc.train.fit`, each epoch is shuffled differently."""
     script = tmp_path / "pipeline.py"
     script.write_text(PIPELINE)
     space = {}
@@ -130,7 +130,7 @@ def test_a_pipeline_keeps_its_epochs_and_its_position(run, tmp_path):
     code, _, err = run(*command, "--", "10")
     assert (code, err) == (128 + signal.SIGTERM, "")
     saved = gc.train.Checkpointer(tmp_path / "state")
-    reached = saved.latest()  # the signal wrote a checkpoint
+    reached = saved.latest()  # the signal caused a checkpoint
     assert 8 <= reached <= 10
     assert facts(run(*command))["start"] == reached
     again = gc.Session(job.graph)

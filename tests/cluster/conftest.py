@@ -1,4 +1,4 @@
-"""The scripts are run by launched processes; collecting them for docstring examples would run them
-here."""
+"""Excludes the scripts from collection: launched processes run them, and collection of their
+docstring examples would run them here."""
 
 collect_ignore = ["scripts"]

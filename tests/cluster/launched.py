@@ -1,4 +1,4 @@
-"""Runs scripts as the processes of a cluster, as users do: `graphc launch`."""
+"""Runs scripts as the processes of a cluster, with `graphc launch`, as users do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
-PATIENCE = 300  # seconds for a cluster to end; longer than the machine may need under load
+PATIENCE = 300  # seconds until a cluster must have ended; enough for a busy machine
 
 
 class Ended(NamedTuple):
@@ -21,15 +21,15 @@ class Ended(NamedTuple):
     errors: str
 
     def results(self, worker: int) -> list[str]:
-        """What one worker has printed after the word "result". JAX's collectives write lines of
-        their own, also into the middle of others."""
+        """The texts that one worker printed after the word "result". JAX's collectives print lines
+        of their own, also within other lines."""
         name, word = f"[worker {worker}] ", "result "
         own = [line for line in self.lines if line.startswith(name) and word in line]
         return [line.partition(word)[2] for line in own]
 
 
 def launched(*arguments: object, cache: Path | None = None) -> Ended:
-    """`graphc launch` with these arguments."""
+    """Runs `graphc launch` with these arguments."""
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",

@@ -1,4 +1,4 @@
-"""Ray for tests, on this machine."""
+"""Starts Ray on this machine for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 MARKS = [
     pytest.mark.slow,
     pytest.mark.xdist_group("ray"),
-    # Ray forks, and leaves files open.
+    # Ray forks and leaves files open, which is no fault of a test.
     pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning"),
@@ -19,7 +19,7 @@ MARKS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    """Ray runs, and its processes find the packages of this one. For modules that import it."""
+    """A fixture that starts Ray; its processes find the packages of this process."""
     import ray
 
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")

@@ -1,4 +1,4 @@
-"""How a process joins its cluster. Nothing is connected here."""
+"""How a process joins its cluster. These tests make no connections."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def test_what_jax_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given["place"] == ("a:1", 2, 1)
     assert given["initialization_timeout"] == 7
     assert given["heartbeat_timeout_seconds"] == 5
-    # A chief may export or evaluate alone at the end, for longer than the start may take.
+    # At the end, a chief may export or evaluate alone for longer than a start may take.
     assert given["shutdown_timeout_seconds"] >= 3600
     assert not given["preemption"]  # otherwise JAX lets processes ignore SIGTERM

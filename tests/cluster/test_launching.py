@@ -1,4 +1,4 @@
-"""`launch`: processes are started, watched, ended and started again. They need no JAX here."""
+"""`launch` starts, watches, ends and restarts processes. The processes here need no JAX."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ time.sleep(1000) if who == 0 else (time.sleep(1), sys.exit(3))
 
 
 def test_a_failure_ends_what_a_process_has_started(tmp_path: Path) -> None:
-    """A rank that is killed leaves no process that holds its devices, such as one that reads."""
+    """A killed rank leaves no child, such as a data reader, that holds its devices."""
     note = tmp_path / "child"
     program = f"""
 import subprocess
@@ -118,7 +118,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def is_running(process: int) -> bool:
-    """Whether a process is neither gone nor waits for its parent to notice."""
+    """Whether a process runs: a process that has ended but was not waited for does not count."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -176,7 +176,7 @@ def test_signals_are_passed_on(tmp_path: Path, number: int) -> None:
 
 
 def test_processes_end_with_the_launcher(tmp_path: Path) -> None:
-    """A launcher that is killed leaves no process that has joined its cluster."""
+    """A killed launcher leaves no process of its cluster."""
     script = tmp_path / "script.py"
     script.write_text(
         "import os, time\nimport graphc as gc\ngc.cluster.join()\n"
@@ -231,7 +231,7 @@ def test_commands_that_are_not_valid(
 
 
 def test_a_terminal_has_one_bar(tmp_path: Path) -> None:
-    """It shows how far the last process is, and keeps away from what the processes write."""
+    """The bar shows the progress of the slowest process, and does not mix with other output."""
     pty, fcntl, termios = (pytest.importorskip(n) for n in ("pty", "fcntl", "termios"))
     script = tmp_path / "script.py"
     script.write_text(
@@ -268,7 +268,7 @@ sys.exit(attempt == 0 and who == 1)
     assert launched(program, 3, devices=1, restarts=1, pause=0.01, least=2) == 0
     out, err = capfd.readouterr()
     assert "3 -> 2 processes: without those that failed" in err
-    assert [out.count(f"seat 1 {gpu}") for gpu in "012"] == [1, 0, 1]  # nobody has its GPU
+    assert [out.count(f"seat 1 {gpu}") for gpu in "012"] == [1, 0, 1]  # the failed GPU is free
 
 
 def test_too_few_are_left(capfd: pytest.CaptureFixture[str]) -> None:
@@ -277,7 +277,7 @@ def test_too_few_are_left(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_another_number_of_processes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What is no number is said once, and changes nothing. A change is no failure."""
+    """An invalid number is reported once and ignored. A change of the number is no failure."""
     file = tmp_path / "size"
     file.write_text("2")
     program = f"""

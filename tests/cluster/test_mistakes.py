@@ -1,4 +1,4 @@
-"""What several processes can do wrong: each gets an error, and none waits forever."""
+"""Mistakes that need several processes: each process gets an error, and none waits forever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which processes the others wait for, from what their `fit` tells."""
+"""Which processes make others wait, according to the reports of their `fit`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphc.train.callbacks.sign_of_life import SignOfLife
 
 
 class Told:
-    """Processes that tell made-up numbers, at a made-up time."""
+    """Processes with invented reports and an invented clock."""
 
     def __init__(self, folder: Path, count: int, patch: pytest.MonkeyPatch) -> None:
         self.processes = [Progress(f"worker {i}", folder / str(i)) for i in range(count)]
@@ -24,8 +24,8 @@ class Told:
         patch.setattr(progress.time, "monotonic", lambda: self.now)
 
     def go_on(self, seconds: float, *late: float, own: float = 0.0, steps: int = 10) -> list[str]:
-        """What is said in so many seconds, in which each process is late for these parts, and does
-        other work for the largest of them and `own`."""
+        """The messages of a period in which each process is late by its part of each second. Other
+        work takes as long as the largest part, and at least `own`."""
         said = []
         for _ in range(int(seconds)):
             self.now, self.step = self.now + 1.0, self.step + steps
@@ -45,7 +45,7 @@ def test_who_makes_others_wait_is_named_once(tmp_path: Path, monkeypatch) -> Non
     (text,) = told.go_on(60, 0.02, 0.6, 0.02)
     assert text.startswith("worker 1 is slow: the others wait for it ") and "a step" in text
     assert told.go_on(60, 0.02, 0.02, 0.02) == []
-    (text,) = told.go_on(60, 0.02, 0.6, 0.02)  # again
+    (text,) = told.go_on(60, 0.02, 0.6, 0.02)  # reported again
     assert text.startswith("worker 1 is slow")
     (text,) = told.go_on(20, 0.02, 0.02, 0.9)
     assert text.startswith("worker 2 is slow")
@@ -53,7 +53,7 @@ def test_who_makes_others_wait_is_named_once(tmp_path: Path, monkeypatch) -> Non
 
 def test_all_that_wait_for_their_input_are_no_stragglers(tmp_path: Path, monkeypatch) -> None:
     told = Told(tmp_path, 2, monkeypatch)
-    assert told.go_on(60, 0.8, 0.0, own=0.75) == []  # the last one is late alone
+    assert told.go_on(60, 0.8, 0.0, own=0.75) == []  # late without others that wait for it
 
 
 def test_who_waits_for_the_values_of_a_step_is_no_straggler(tmp_path: Path, monkeypatch) -> None:

@@ -1,4 +1,4 @@
-"""Specifications of clusters, and who this process is."""
+"""Specifications of clusters, and the role of this process."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_slurm() -> None:
     assert member.spec.coordinator == "gpu007:8599"
     other = detected({**SLURM, "SLURM_JOB_ID": "124"})
     assert other is not None
-    assert other.spec.coordinator != member.spec.coordinator  # both jobs may have this host
+    assert other.spec.coordinator != member.spec.coordinator  # both jobs may be on this host
 
 
 def test_open_mpi() -> None:

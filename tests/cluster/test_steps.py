@@ -16,15 +16,15 @@ STEPS = SCRIPTS / "steps.py"
 
 
 def results(processes: int, devices: int, cache: Path, *arguments: object) -> list[dict[str, Any]]:
-    """What each process has found."""
+    """The results of each process."""
     ended = launched("-n", processes, "--devices", devices, STEPS, "--", *arguments, cache=cache)
     assert ended.status == 0, ended.errors
     return [json.loads(ended.results(worker)[0]) for worker in range(processes)]
 
 
 def check_one_result(found: list[dict[str, Any]], alone: dict[str, Any]) -> None:
-    """All processes have the same state and losses, and these are those of one process. Each gets
-    its own rows; on a mesh, all of them."""
+    """Checks that all processes have the state and losses of one process. Each process gets its own
+    rows; on a mesh, each gets all rows."""
     assert len({one["digest"] for one in found}) == 1
     assert all(one["losses"] == found[0]["losses"] for one in found)
     assert_near(found[0]["losses"], alone["losses"], rtol=1e-9)
@@ -68,7 +68,7 @@ def test_parameters_in_pieces_over_processes(tmp_path: Path) -> None:
 
 
 def test_a_mesh_over_two_processes(tmp_path: Path) -> None:
-    """Each process feeds half of the rows, and holds half of each layer."""
+    """Each process feeds half of the rows and stores half of each layer."""
     (alone,) = results(1, 4, tmp_path / "one", 3, "2x2")
     found = results(2, 2, tmp_path / "two", 3, "2x2")
     check_one_result(found, alone)
@@ -79,7 +79,7 @@ def test_a_mesh_over_two_processes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("processes", "grid", "parts"),
     [
-        (2, "1x4", [[0, 1], [0, 1]]),  # the layers are cut, and both feed all rows
+        (2, "1x4", [[0, 1], [0, 1]]),  # the layers are sharded, and both processes feed all rows
         (4, "2x2", [[0, 2], [0, 2], [1, 2], [1, 2]]),
     ],
 )

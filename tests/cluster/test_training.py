@@ -15,7 +15,7 @@ TRAINING = SCRIPTS / "training.py"
 
 
 def trained(folder: Path, *harm: object, cache: Path, options: tuple[object, ...] = ()) -> Ended:
-    """Two processes that train; those that harm themselves are started again."""
+    """Runs two processes that train; processes that fail on purpose are started again."""
     ended = launched("-n", 2, "--devices", 1, *options, TRAINING, "--", folder, *harm, cache=cache)
     assert ended.status == 0, ended.errors
     return ended
@@ -32,7 +32,7 @@ def result_of(ended: Ended, worker: int = 0) -> tuple[str, float, int]:
 
 @pytest.mark.slow
 def test_another_number_of_processes_goes_on(tmp_path: Path) -> None:
-    """The batches stay the same, so the loss is that of the undisturbed job, but for rounding."""
+    """The batches stay the same, so the loss equals that of the undisturbed job up to rounding."""
     cache, options = tmp_path / "cache", ("-n", 2, "--devices", 1)
     (tmp_path / "alone").mkdir()
     alone = launched(*options, JOB, "--", tmp_path / "alone", 150, cache=cache)
@@ -55,7 +55,7 @@ def test_another_number_of_processes_goes_on(tmp_path: Path) -> None:
     assert digest.endswith(" 2")
     assert any("1 -> 2 processes" in line for line in job.said)
     begun = [int(line.split()[0]) for line in (folder / "resumed-0").read_text().splitlines()]
-    assert begun[0] == 0 and begun[1] >= 30  # with the checkpoint of the step at which all ended
+    assert begun[0] == 0 and begun[1] >= 30  # from the checkpoint of the common last step
 
 
 @pytest.mark.slow
@@ -72,9 +72,9 @@ def test_a_signal_to_one_process_ends_all_after_the_same_step(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_all_write_pieces_after_the_same_step(tmp_path: Path) -> None:
-    """The clocks of the processes differ, and the chief alone writes the best checkpoint."""
+    """The clocks of the processes differ, and only the chief writes the best checkpoint."""
     script = SCRIPTS / "saving.py"
     ended = launched("-n", 2, "--silence", 30, script, "--", tmp_path, cache=tmp_path / "cache")
     assert ended.status == 0, ended.errors
-    assert len(gc.train.Checkpointer(tmp_path).steps()) >= 2  # one of them is the last
+    assert len(gc.train.Checkpointer(tmp_path).steps()) >= 2  # one of them is the last step
     assert gc.train.Checkpointer(tmp_path / "best").steps() == [40]

@@ -1,7 +1,7 @@
-"""Pipelines as plain Python over lists, and random pipelines of both kinds.
+"""Pipelines in plain Python over lists, and random pipelines of both kinds.
 
-`REFERENCE[name](items of an epoch, epoch, ...)` says what a stage means. Each random pipeline is a
-list of (name, arguments), which JSON can represent, so that a fresh process can build it.
+`REFERENCE[name](items of an epoch, epoch, ...)` defines what a stage means. Each random pipeline is
+a list of (name, arguments), which JSON can represent, so that a new process can build it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import graphc as gc
 
 Epoch = Callable[[int], Iterator[Any]]  # the items of an epoch
 
-ENOUGH = 60  # items of a pipeline without end that are compared
+ENOUGH = 60  # the number of compared items of an endless pipeline
 
 
-# -- functions, which processes can import -----------------------------------------------------
+# -- functions that other processes can import -------------------------------------------------
 
 
 def value(item: Any) -> int:
-    """A number for any item."""
+    """Maps any item to a number."""
     if isinstance(item, dict):
         return sum(value(each) for each in item.values())
     return int(np.asarray(item).sum()) if not isinstance(item, list) else sum(map(value, item))
@@ -91,7 +91,7 @@ class Numbers:
 
 
 def text_files(n: int, folder: str) -> list[str]:
-    """n lines in three files, one of them without a newline at its end."""
+    """n lines in three files; one file has no newline at its end."""
     paths = []
     for number, rows in enumerate(np.array_split(np.arange(n), 3)):
         path = os.path.join(folder, f"{n}-{number}.txt")
@@ -245,7 +245,7 @@ def plans(draw: st.DrawFn) -> Plan:
     endless = False
     kept = plan[:1]
     for stage in plan[1:]:  # some stages need an end, or something to repeat
-        if endless and stage[0] in ("repeat", "filter", "interleave"):  # might never give an item
+        if endless and stage[0] in ("repeat", "filter", "interleave"):  # might never yield an item
             continue
         if endless and stage[0] == "shuffle" and stage[1] is None:
             continue
@@ -255,7 +255,7 @@ def plans(draw: st.DrawFn) -> Plan:
             and names & {"filter", "interleave"}
             and names & {"map", "shuffle"}
         ):
-            continue  # by chance many epochs may be empty
+            continue  # by chance, many epochs may be empty
         if stage[0] == "repeat" and stage[1] is None and next(reference(kept)(0), None) is None:
             continue
         endless |= stage[0] == "repeat" and stage[1] is None
@@ -315,7 +315,7 @@ def reference(plan: Plan) -> Epoch:
 
 
 def plain(item: Any) -> Any:
-    """An item of a pipeline as numbers in dicts and lists; batches as the reference has them."""
+    """An item of a pipeline as numbers in dicts and lists; batches as in the reference."""
     if isinstance(item, dict):
         leaves = {key: plain(each) for key, each in item.items()}
         if all(isinstance(each, list) for each in leaves.values()):

@@ -1,4 +1,4 @@
-"""Sources of other libraries, where they are installed (the extra `adapters`)."""
+"""Sources of other libraries, if they are installed (the extra `adapters`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_numpy(item: Any) -> bool:
 
 
 def trains(pipeline: gc.data.Pipeline) -> None:
-    """Batches of {"x": [4]} feed a session."""
+    """Feeds batches of {"x": [4]} to a session."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((None,), "float32", name="x")

@@ -32,7 +32,7 @@ def test_the_state_continues_exactly(taken: int) -> None:
     state = json.loads(json.dumps(items.state()))
     want = first(items, 8)
     again = iter(batches)
-    first(again, 1)  # an iterator that has moved can be restored too
+    first(again, 1)  # an iterator that has advanced can be restored too
     again.restore(state)
     assert first(again, 8) == want
 

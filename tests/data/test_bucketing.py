@@ -1,4 +1,4 @@
-"""Bucketing: few compiles, and the results of the feeds as they are."""
+"""Bucketing: few compilations, and the same results as with the original feeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sentences(count: int, longest: int, seed: int) -> list[np.ndarray]:
 
 
 class Tagger:
-    """A network that tags words, from the last to the first; masked, where there are buckets."""
+    """A network that tags words from the last to the first; with buckets, it needs masks."""
 
     def __init__(self, buckets: gc.Bucketing | None) -> None:
         self.graph = gc.Graph(seed=4)
@@ -103,7 +103,7 @@ def test_masks_follow_the_sizes_and_the_rows() -> None:
     assert feeds[masks[2]].tolist() == inside.T.tolist()
     assert [m.name for m in masks] == ["mask_batch:0", "mask_batch_time:0", "mask_time_batch:0"]
     assert list(buckets.pad(graph, total, {x: np.ones((1, 1, 2))})) == [x]  # needs no mask
-    fed = {masks[0]: [False, False, False]}  # by the caller: taken as it is
+    fed = {masks[0]: [False, False, False]}  # a caller's mask is used unchanged
     assert buckets.run(session, fetches[0], fed).tolist() == [False, False, False]
 
 
@@ -140,7 +140,7 @@ def test_sizes_found_equal_and_calculated() -> None:
         x = gc.placeholder((None, "time"), name="x")
         z = gc.placeholder((2, "time + 1"), name="z")
         y = gc.placeholder((None, None), name="y")
-        both = x + y  # the second size of y is time, too
+        both = x + y  # the second size of y is also time
         fetches = [both, z[:, 1:] * 2.0, x[:, :-1]]
     values = [np.ones((2, 3)), np.ones((2, 4)), np.ones((2, 3))]
     feeds = {t: v.astype("float32") for t, v in zip((x, z, y), values, strict=True)}
@@ -212,7 +212,7 @@ def test_rows_without_elements_take_the_dtype_of_the_placeholder() -> None:
 
 @pytest.mark.parametrize("row", [5, None, np.float32(3)], ids=repr)
 def test_a_row_without_a_length_is_refused(row: Any) -> None:
-    """It must not count as an empty row."""
+    """Such a row must not count as empty."""
     graph = gc.Graph()
     with graph:
         words = gc.placeholder(("batch", "time"), "int32", name="words")

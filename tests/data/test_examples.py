@@ -1,5 +1,5 @@
-"""Examples and SequenceExamples: written, parsed by a spec, and compared with what TensorFlow and
-protobuf make of the same bytes."""
+"""Examples and SequenceExamples: written, parsed by a spec, and compared with the results of
+TensorFlow and protobuf for the same bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ragged(value: Any) -> list[Any]:
 
 
 def floats(values: Any) -> Any:
-    """From the text in parsed.json."""
+    """Floats from the text in parsed.json."""
     return [floats(each) for each in values] if isinstance(values, list) else float(values)
 
 
@@ -62,7 +62,7 @@ def test_examples_that_tensorflow_wrote(name: str) -> None:
     assert [each.decode("latin-1") for each in batch["name"]] == want["name"]
     assert ragged(batch["ids"]) == want["ids"]
     assert batch["x"].tolist() == floats(want["x"])
-    for n, record in enumerate(records):  # one by one: no two have the same form
+    for n, record in enumerate(records):  # one by one: no two records have the same layout
         one = gc.data.parse_example(record, spec)
         assert one["label"] == want["label"][n] and one["ids"].tolist() == want["ids"][n]
 
@@ -86,7 +86,7 @@ def test_sequence_examples_that_tensorflow_wrote() -> None:
     ]
 
 
-# -- against protobuf with TensorFlow's own messages ----------------------------------------------
+# -- compared with protobuf and TensorFlow's own messages -----------------------------------------
 
 
 @lru_cache(maxsize=1)
@@ -210,7 +210,7 @@ def test_sequences_are_what_protobuf_reads() -> None:
 
 
 def test_forms_that_only_other_writers_use() -> None:
-    """Merged, mixed and repeated parts, unknown fields and groups: as protobuf reads them."""
+    """Merged, mixed and repeated parts, unknown fields and groups: results equal protobuf's."""
     key = field(1, b"ids")
     packed, one = field(1, b"\x06\x07"), b"\x08\x05"
     unknown = (
@@ -223,7 +223,7 @@ def test_forms_that_only_other_writers_use() -> None:
         field(3, packed) + field(1, field(1, b"x")) + field(3, one),
         unknown + field(3, unknown + packed + unknown) + unknown,
         field(3, b"") + unknown,
-        b"\x1a\x84\x80\x00" + packed,  # a length in more bytes than it needs
+        b"\x1a\x84\x80\x00" + packed,  # a length with more bytes than necessary
         unknown,
         b"",
         field(3, field(1, b"\x80\x80\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f")),
@@ -344,7 +344,7 @@ def test_raw_arrays() -> None:
     for dtype in ("uint8", ">i2", "<f8", "bool", "complex64", "bfloat16", "float8_e4m3fn"):
         arrays = [rng.integers(0, 2, (2, 3)).astype(dtype) for _ in range(4)]
         records = [gc.data.example({"x": array.tobytes()}) for array in arrays]
-        records[2] = field(1, field(1, field(1, b"y")) + records[2][2:])  # another form
+        records[2] = field(1, field(1, field(1, b"y")) + records[2][2:])  # another layout
         got = gc.data.parse_examples(records, {"x": Raw((2, 3), dtype)})["x"]
         assert got.dtype == np.dtype(dtype).newbyteorder("=")
         assert (got == np.stack(arrays)).all()
@@ -576,7 +576,7 @@ def test_without_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:
 
     messages._messages.cache_clear()
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
-    record = gc.data.example({"x": 1})  # writing does not need it
+    record = gc.data.example({"x": 1})  # this field is not needed for writing
     with pytest.raises(MissingExtraError, match="parse_examples needs protobuf") as caught:
         gc.data.parse_examples([record], {"x": VarLen("int32")})
     assert "graphc[records]" in str(caught.value)

@@ -1,4 +1,4 @@
-"""Folders of images: classes, sizes, damaged files, and what is read."""
+"""Folders of images: classes, sizes, damaged files, and which files are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compressed files are read, and refused, in the same way by each library that decompresses."""
+"""All decompression libraries read, and refuse, the same compressed files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_cut_files_are_refused(tmp_path: Path, compression: Any) -> None:
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
 @pytest.mark.usefixtures("library")
 def test_changed_files_are_refused(tmp_path: Path, compression: Any) -> None:
-    """A changed bit of the data, or of the checksum after them."""
+    """A changed bit of the data, or of the checksum after the data."""
     path = tmp_path / "a"
     data = written(path, compression)
     for at in [*range(12, len(data) - 8, 89), *range(len(data) - 4, len(data))]:
@@ -79,7 +79,7 @@ def test_joined_and_padded_files(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("library")
 def test_a_long_file_with_a_header(tmp_path: Path) -> None:
-    """More than is read from the file at once, and names in the header of gzip."""
+    """Longer than one read from the file, with names in the gzip header."""
     path, plain = tmp_path / "a", tmp_path / "b"
     record = np.random.default_rng(0).bytes(700_000)
     with gc.data.TFRecordWriter(plain) as file:

@@ -1,4 +1,4 @@
-"""Random pipelines: their items are those of plain Python, and every position can be restored."""
+"""Random pipelines: items equal those of plain Python, and every position can be restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions of pipelines: behind prefetch, of other pipelines, and at the end."""
+"""Positions of pipelines: after prefetch, in other pipelines, and at the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_position_behind_prefetch_is_that_of_what_was_returned(size: int) ->
         assert first.devices() == {jax.devices()[1]}
         assert positions(items, 4) == want[1:5]
         state = json.loads(json.dumps(items.state()))
-    for pipeline in (plain, plain.prefetch()):  # reading ahead does not change positions
+    for pipeline in (plain, plain.prefetch()):  # prefetch does not change positions
         with iter(pipeline) as again:
             again.restore(state)
             assert positions(again, 5) == want[5:10]
@@ -59,7 +59,7 @@ def test_the_function_prefetch_has_positions_too(kind: str) -> None:
         [next(stream) for _ in range(4)]
         state = json.loads(json.dumps(stream.state()))
         want = [value(next(stream)) for _ in range(6)]
-        stream.restore(state)  # what has been read ahead is discarded
+        stream.restore(state)  # prefetched items are discarded
         assert [value(next(stream)) for _ in range(6)] == want
     with gc.data.prefetch(make()) as stream:
         stream.restore(state)
@@ -170,7 +170,7 @@ def test_restoring_an_index_pipeline_reads_no_records(monkeypatch: pytest.Monkey
     batch = _Batching._batch
     monkeypatch.setattr(_Batching, "_batch", lambda s, i: made.append(1) or batch(s, i))
     assert next(again).tolist() == next(items).tolist()
-    assert len(made) == 2  # one of each iterator
+    assert len(made) == 2  # one from each iterator
 
 
 def test_the_end_is_a_position() -> None:

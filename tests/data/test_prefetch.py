@@ -1,4 +1,4 @@
-"""`prefetch`: order, bound, errors, how it ends, and where the batches lie."""
+"""`prefetch`: order, limit, errors, its end, and the devices of the batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROWS = 8
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Waits for what a thread is about to bring about."""
+    """Waits until a thread has made the condition true."""
     deadline = time.monotonic() + 20
     while not true():
         assert time.monotonic() < deadline
@@ -36,7 +36,7 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def at_rest() -> int:
-    """How many arrays live when those of other tests that only a cycle holds are gone."""
+    """The number of live arrays, after garbage of other tests was collected."""
     garbage.collect()
     return alive()
 
@@ -54,7 +54,7 @@ def no_thread_is_left() -> Iterator[None]:
 
 
 class Source:
-    """A generator of numbers as arrays, that tells what was done with it."""
+    """A generator of numbers as arrays, which records its calls."""
 
     def __init__(self, count: int, fails: bool = False) -> None:
         self.count, self.fails = count, fails
@@ -80,7 +80,7 @@ def alive(shape: tuple[int, ...] = (5,)) -> int:
     return sum(array.shape == shape for array in jax.live_arrays())
 
 
-# -- order and bound ------------------------------------------------------------------------
+# -- order and limit ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 2, 50])
@@ -136,7 +136,7 @@ def test_several_consumers_share_the_batches() -> None:
 def test_an_error_of_the_source_comes_after_the_batches_before_it() -> None:
     source = Source(3, fails=True)
     stream = gc.data.prefetch(source, size=5)
-    until(lambda: not threads())  # it has failed already
+    until(lambda: not threads())  # it has already failed
     assert first(islice(stream, 3)) == [0, 1, 2]
     with pytest.raises(OSError, match="disk is gone") as caught:
         next(stream)
@@ -205,7 +205,7 @@ def test_close_wakes_a_consumer() -> None:
     found: list[Any] = []
     consumer = threading.Thread(target=lambda: found.append(list(stream)))
     consumer.start()
-    stream._pump.stop()  # as close does, which would wait for the source
+    stream._pump.stop()  # as close does, but close waits for the source
     consumer.join(20)
     assert found == [[]]
     held.set()

@@ -1,4 +1,4 @@
-"""Where `prefetch` and `put` have feeds lie: a step copies nothing more, and gets what it would."""
+"""Where `prefetch` and `put` place feeds: a step copies nothing more; results do not change."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_step_copies_nothing_more(one: gc.Session) -> None:
             assert where == {key: value.unsafe_buffer_pointer() for key, value in again.items()}
 
     np.testing.assert_array_equal(losses(one, guarded(gc.data.prefetch(feeds(4), one))), want)
-    guard = jax.transfer_guard("disallow_explicit")  # it does guard:
+    guard = jax.transfer_guard("disallow_explicit")  # checks that the guard works
     with guard, pytest.raises(ExecutionError, match="transfer"):
         one.run(["train", "loss"], {"x": np.ones((ROWS, 3)), "lr": np.float32(1)})
 
@@ -79,7 +79,7 @@ def test_a_step_copies_nothing_more(one: gc.Session) -> None:
 def test_replicas_get_their_pieces(one: gc.Session, four: gc.Session) -> None:
     want = losses(one, feeds(4))
     batches = feeds(4)
-    losses(four, batches)  # compiled, outside the guard
+    losses(four, batches)  # compiles outside the guard
 
     def guarded(stream: Any) -> Iterator[Any]:
         for feed, batch in zip(stream, batches, strict=True):
@@ -132,7 +132,7 @@ def test_an_executable_gets_what_it_takes(devices: int) -> None:
     assert "lr = gc.placeholder" in str(caught.value)
 
 
-@pytest.mark.parametrize("rows", [ROWS, 1 << 15])  # small and large arrays are copied apart
+@pytest.mark.parametrize("rows", [ROWS, 1 << 15])  # small and large arrays are copied differently
 @pytest.mark.parametrize("kind", ["session", "replicas", "device"])
 def test_the_source_may_fill_one_buffer_again_and_again(
     kind: str, rows: int, one: gc.Session, four: gc.Session
@@ -151,7 +151,7 @@ def test_the_source_may_fill_one_buffer_again_and_again(
         np.testing.assert_array_equal(feed["x"], np.full((rows, 3), i))
 
 
-# -- what is refused, and what is left --------------------------------------------------------
+# -- errors, and the state after them ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_thousand_batches_leave_nothing_behind(one: gc.Session) -> None:
     del _
     garbage.collect()
     assert len(jax.live_arrays()) == before
-    assert most - before <= 4 * 2  # two that wait, one in hand, and its predecessor
+    assert most - before <= 4 * 2  # two that wait, one in use, and its predecessor
     assert len(garbage.get_objects()) - objects < 500
 
 

@@ -1,4 +1,4 @@
-"""Records that are read together are those that a plain loop over the bytes finds."""
+"""Records that are read in blocks equal those that a plain loop over the bytes finds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def masked(data: bytes) -> bytes:
 
 
 def by_a_loop(data: bytes) -> tuple[list[bytes], list[int]]:
-    """The intact records at the beginning, and where each ends."""
+    """The valid records at the start, and where each one ends."""
     records: list[bytes] = []
     ends: list[int] = []
     at = 0
@@ -80,7 +80,7 @@ def test_every_bit_of_equally_long_records() -> None:
 @pytest.mark.parametrize("shard", [None, (0, 3), (2, 3)])
 @pytest.mark.parametrize("size", [lambda n: 1000, lambda n: n % 900])
 def test_runs_and_single_records_in_any_order(tmp_path: Path, size: Any, shard: Any) -> None:
-    """Several blocks; the position after every call continues there."""
+    """Several blocks; each position continues there."""
     path = tmp_path / "a"
     records = [bytes([n % 256]) * size(n) for n in range(1500)]
     with gc.data.TFRecordWriter(path) as file:

@@ -1,4 +1,4 @@
-"""Forged bytes never crash, hang or read beyond a record: graphc's errors, or protobuf's values."""
+"""Forged bytes never crash or hang: graphc returns protobuf's values or raises its own errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ changes = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_si
 
 
 def check(record: bytes) -> None:
-    """Whatever graphc reads, protobuf reads too; and graphc reads what fits, if protobuf does."""
+    """Protobuf reads everything that graphc reads; graphc reads matching records of protobuf."""
     want = as_protobuf_reads(record)
     for name, spec in SPECS.items():
         got = parse(record, {name: spec})
@@ -120,7 +120,7 @@ def test_batches_are_the_records_one_by_one(batch: list[dict[str, Any]]) -> None
             record
             for record, read in zip(records, want, strict=True)
             if all(isinstance(each, kind) for each in (read or {}).get(name) or [])
-            and (read or {}).get(name) != []  # whose kind is not known here
+            and (read or {}).get(name) != []  # whose kind is unknown
         ]
         found = gc.data.parse_examples(good, {name: SPECS[name]})[name].rows()
         assert [row.tolist() for row in found] == [
@@ -138,7 +138,7 @@ def test_batches_are_the_records_one_by_one(batch: list[dict[str, Any]]) -> None
 def test_changed_files(
     tmp_path: Path, records: list[bytes], where: list[tuple[int, int]], compression: Any
 ) -> None:
-    """The records before the damage come, and no wrong ones."""
+    """The records before the damage are returned, and no wrong records."""
     path = tmp_path / "a"
     with gc.data.TFRecordWriter(path, compression) as file:
         for record in records:

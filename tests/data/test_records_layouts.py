@@ -1,4 +1,4 @@
-"""Features that are found for all records at once are those that protobuf reads one by one."""
+"""The reader of whole batches finds the same features as protobuf does record by record."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ integers = st.one_of(
 )
 
 
-# -- records as any writer may make them ----------------------------------------------------------
+# -- records that any writer may make -------------------------------------------------------------
 
 
 def number_list(kind: int, wire: int, parts: list[bytes]) -> bytes:
-    """A list of numbers, each by itself."""
+    """An unpacked list of numbers."""
     return field(kind, b"".join(bytes((1 << 3 | wire,)) + part for part in parts))
 
 
@@ -96,7 +96,7 @@ usual = st.fixed_dictionaries(
 
 @st.composite
 def examples(draw: Any) -> bytes:
-    """An Example: mostly in the usual form, so that many of a batch have the same one."""
+    """An Example, mostly with the usual layout, so that many of a batch have the same one."""
     if draw(st.integers(0, 3)):
         row = draw(usual)
         names = draw(st.sampled_from(["abcd", "abcd", "abcd", "dcba", "acd", "a", ""]))
@@ -115,7 +115,7 @@ def examples(draw: Any) -> bytes:
 batches = st.lists(examples(), min_size=1, max_size=12)
 
 
-# -- what must be equal ---------------------------------------------------------------------------
+# -- equal results --------------------------------------------------------------------------------
 
 
 def outcome(records: list[bytes], specs: Any) -> Any:
@@ -134,13 +134,13 @@ def shown(value: Any) -> Any:
 
 
 def general(records: list[bytes], specs: Any) -> Any:
-    """`outcome` of the general way: protobuf reads every record."""
+    """`outcome` of the general reader: protobuf reads every record."""
     with mock.patch.object(layouts, "found", return_value=None):
         return outcome(records, specs)
 
 
 def by_forms(records: list[bytes], specs: Any) -> Any:
-    """`outcome` of the way for records that are not equally long."""
+    """`outcome` of the reader for records with different lengths."""
     with mock.patch.object(layouts, "alike", return_value=None):
         return outcome(records, specs)
 
@@ -191,7 +191,7 @@ def test_some_records_are_no_examples(records: list[bytes]) -> None:
 
 
 def test_every_byte_of_one_record() -> None:
-    """Each byte changed and each length cut, in the first and the last record."""
+    """Each byte is changed and each length truncated, in the first and the last record."""
     rows = [{"a": [n, 300], "b": [0.5], "c": b"%04d" % n, "d": -n} for n in range(5)]
     records = [gc.data.example(row) for row in rows]
     for number in (0, 4):
@@ -206,7 +206,7 @@ def test_every_byte_of_one_record() -> None:
 
 
 def test_equally_long_records() -> None:
-    """Of which one is different: in a length, a name, a tag, or in what no spec names."""
+    """One record differs in a length, a name, a tag, or in a part that no spec names."""
     rows = [{"a": [n, 100], "b": [n / 3], "c": b"%04d" % n, "d": n} for n in range(6)]
     records = [gc.data.example(row) for row in rows]
     assert alike(records, b"".join(records), {b"a": 0x1A, b"b": 0x12}) is not None
@@ -224,11 +224,11 @@ def test_equally_long_records() -> None:
     check(batch)
 
 
-# -- what is found --------------------------------------------------------------------------------
+# -- records that the fast reader reads -----------------------------------------------------------
 
 
 def left(records: list[bytes], specs: Any) -> list[int] | None:
-    """The records that are left to protobuf; None for all."""
+    """The records that the fast reader leaves to protobuf; None for all."""
     found = layouts.found(records, specs)
     return None if found is None else found[1]
 
@@ -238,7 +238,7 @@ KINDS = {"a": "int64_list", "b": "float_list", "c": "bytes_list"}
 
 @pytest.mark.parametrize("size", [1, 100, 127, 128, 5000, 2**14, 40_000, 2**21])
 def test_records_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lengths of 1 to 4 bytes."""
+    """Records have lengths of 1 to 4 bytes."""
     monkeypatch.setattr(layouts, "_LARGE", 2**30)
     rows = [
         {"a": [1] * (size // 8), "b": [0.5] * (size // 16), "c": bytes(size - n % 2)}
@@ -271,7 +271,7 @@ def test_records_that_protobuf_wrote() -> None:
 
 
 def test_several_forms_in_one_batch() -> None:
-    """Records without some feature, or in another order, are found too, up to some forms."""
+    """Records without some feature, or in another order, also work, up to a number of layouts."""
     row = {"a": [1, 2], "b": [0.5], "c": b"four"}
     forms = [gc.data.example({name: row[name] for name in names}) for names in ("abc", "cab", "ac")]
     unusual = field(1, field(1, field(2, b"") + field(1, b"a")))
@@ -282,7 +282,7 @@ def test_several_forms_in_one_batch() -> None:
 
 @pytest.mark.parametrize("name, kind", [("a", 3), ("b", 2), ("c", 1)])
 def test_features_without_values(name: str, kind: int) -> None:
-    """A list without values, one element without bytes, and no list."""
+    """A list without values, an element without bytes, and no list."""
     key = field(1, name.encode())
     forms = [field(2, field(kind, b"")), field(2, field(kind, field(1, b""))), field(2, b""), b""]
     for form in forms:
@@ -316,7 +316,7 @@ def test_the_same_name_twice_is_left_to_protobuf() -> None:
 
 @pytest.mark.parametrize("size", range(1, 7))
 def test_lengths_with_more_bytes_than_they_need(size: int) -> None:
-    """protobuf takes up to 5."""
+    """protobuf accepts up to 5 bytes."""
 
     def long_field(number: int, value: bytes) -> bytes:
         digits = [len(value) & 0x7F, *[0] * (size - 1)]

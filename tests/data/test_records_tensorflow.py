@@ -1,4 +1,4 @@
-"""TensorFlow reads what graphc writes, and graphc what TensorFlow writes (the extra `adapters`)."""
+"""TensorFlow reads graphc's files and graphc reads TensorFlow's files (the extra `adapters`)."""
 
 from __future__ import annotations
 

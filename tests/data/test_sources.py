@@ -1,4 +1,4 @@
-"""Sources of pipelines: what they give, their positions, and errors that name the place."""
+"""Sources of pipelines: their items, their positions, and errors that name the position."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_a_source_that_became_shorter_is_found() -> None:
 
 
 class Resumable:
-    """An iterable of bytes whose iterators have positions of their own."""
+    """An iterable of bytes whose iterators have their own positions."""
 
     reads = 0
 
@@ -319,7 +319,7 @@ def test_iterators_with_positions_of_their_own_restore_themselves() -> None:
 def test_files_of_records_are_read_by_the_reader_of_tfrecords(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its contract: an iterable of bytes, here without positions of its own."""
+    """The contract needs only an iterable of bytes, here one without its own positions."""
     import sys
     from types import SimpleNamespace
 

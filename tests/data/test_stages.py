@@ -1,4 +1,4 @@
-"""Stages of pipelines: shuffle, batch, pad, bucket, shard, prefetch, and positions that fit."""
+"""Stages of pipelines: shuffle, batch, pad, bucket, shard, prefetch, and matching positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shards of one pipeline have one position: a cluster stores that of its chief."""
+"""All shards of a pipeline have one position: a cluster stores the position of its chief."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _rows(index: int, count: int, together: int, drop: bool = True) -> gc.data.P
 @pytest.mark.parametrize("restored", [1, 2, 3, 4, 6, 12])
 @pytest.mark.parametrize("saved", [1, 2, 3, 4, 6, 12])
 def test_another_number_of_shards_continues_with_the_same_items(saved: int, restored: int) -> None:
-    """As long as all shards together give equally many items at a time."""
+    """This holds if all shards together always yield the same number of items per round."""
 
     def taken(shards: list[gc.data.PipelineIterator], times: int) -> list[list[int]]:
         return [sorted(x for each in shards for x in next(each).tolist()) for _ in range(times)]

@@ -1,4 +1,4 @@
-"""TFRecord files: what is written is read, damage is named, and positions are exact."""
+"""TFRecord files: round trips, errors for damage, and exact positions."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_concatenated_and_padded_compressed_files(tmp_path: Path) -> None:
 
 
 def test_a_known_file(tmp_path: Path) -> None:
-    """Byte for byte what TensorFlow writes for b"foo"."""
+    """Exactly the bytes that TensorFlow writes for b"foo"."""
     want = bytes.fromhex("0300000000000000 b099490e 666f6f 618abefe")
     assert write(tmp_path / "a", [b"foo"]).read_bytes() == want
 
@@ -191,7 +191,7 @@ def test_cut_and_changed_compressed_files(tmp_path: Path, compression: Any) -> N
         changed = bytearray(data)
         changed[at] ^= 0x20
         path.write_bytes(changed)
-        try:  # some bits of gzip's head mean nothing
+        try:  # some bits of gzip's header mean nothing
             assert list(gc.data.read_tfrecords(path, compression=compression)) == records
         except DataError as error:
             assert str(path) in str(error)
@@ -200,7 +200,7 @@ def test_cut_and_changed_compressed_files(tmp_path: Path, compression: Any) -> N
 
 
 def test_lengths_with_a_right_crc_that_are_absurd(tmp_path: Path) -> None:
-    """They allocate nothing."""
+    """No memory is allocated for them."""
     from graphc.data.records.framing import Frames, import_crc32c
 
     checksum = import_crc32c("test")
@@ -351,7 +351,7 @@ def test_shards_of_files(tmp_path: Path) -> None:
     found = [gc.data.read_tfrecords(paths, shard=(index, 2)) for index in range(2)]
     assert every_position(found[0]) == [b"0", b"x", b"2", b"x", b"4", b"x"]
     assert found[1].paths == (str(paths[1]), str(paths[3]))
-    # fewer files than shards: by records
+    # fewer files than shards: shards by records
     parts = [list(gc.data.read_tfrecords(paths[:2], shard=(index, 3))) for index in range(3)]
     assert parts == [[b"0", b"x"], [b"x"], [b"1"]]
 
@@ -435,9 +435,9 @@ def test_a_stored_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert opened() == 0
     write(path, RECORDS[::-1])
     os.utime(path, ns=(1, 1))
-    assert opened() == 1 and opened() == 0  # it belonged to the file before
+    assert opened() == 1 and opened() == 0  # it belonged to the old file
     good = index.read_bytes()
-    for at in range(0, len(good), 7):  # damaged: made anew
+    for at in range(0, len(good), 7):  # a damaged index is made again
         index.write_bytes(good[:at] + bytes((good[at] ^ 1,)) + good[at + 1 :])
         assert opened() == 1
         index.write_bytes(good[:at])
@@ -513,7 +513,7 @@ def test_flush_makes_records_readable(tmp_path: Path) -> None:
     assert list(gc.data.read_tfrecords(tmp_path / "a")) == []
     file.flush()
     assert list(gc.data.read_tfrecords(tmp_path / "a")) == [b"one"]
-    del file  # closes it
+    del file  # closes the file
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full")
@@ -646,7 +646,7 @@ def test_a_damaged_file_in_a_pipeline(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_processes_decode_records(tmp_path: Path) -> None:
-    """They get the records, and a pickled index opens its own files."""
+    """The processes receive the records, and a pickled index opens its files again."""
     path = write(tmp_path / "a", [b"%d" % n for n in range(50)])
     pipeline = gc.data.from_records(gc.data.IndexedRecords(path)).shuffle(seed=1)
     with iter(pipeline.map(int, workers=2, processes=True)) as items:

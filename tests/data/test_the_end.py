@@ -86,7 +86,7 @@ def test_ctrl_c_in_any_stage_leaves_no_process(kind: str, tmp_path: Path) -> Non
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the whole group
+    os.killpg(process.pid, signal.SIGINT)  # a terminal signals the whole group
     _, errors = process.communicate(timeout=30)
     assert process.returncode == -signal.SIGINT
     assert errors.count("KeyboardInterrupt") == 1 and errors.count("Traceback") == 1

@@ -1,4 +1,4 @@
-"""`map` with threads and processes: order, exact counts, errors, deaths, and how they end."""
+"""`map` with threads and processes: order, exact counts, errors, deaths, and shutdown."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_threads_work_at_the_same_time_and_stay_within_their_window() -> None:
             most = max(most, running)
             begun.append(x)
         if x < 3:
-            together.wait()  # for two other calls
+            together.wait()  # waits for two other calls
         with lock:
             running -= 1
         return x
@@ -80,9 +80,9 @@ def test_threads_work_at_the_same_time_and_stay_within_their_window() -> None:
     with iter(numbers(100).map(watched, workers=3)) as items:
         assert next(items) == 0
         until(lambda: len(begun) >= 6 and running == 0)
-        time.sleep(0.05)  # for calls that must not come
+        time.sleep(0.05)  # time for calls that must not start
         assert most == 3
-        assert max(begun) < 7  # two for each worker ahead
+        assert max(begun) < 7  # each worker reads two items ahead
 
 
 def test_random_numbers_do_not_depend_on_the_workers() -> None:
@@ -90,7 +90,7 @@ def test_random_numbers_do_not_depend_on_the_workers() -> None:
     threads = numbers().shuffle(seed=2).map(functions.add_noise, seed=7, workers=3).repeat(2)
     values = list(plain)
     assert list(threads) == values
-    assert len(set(values)) == 40  # other numbers in each epoch
+    assert len(set(values)) == 40  # each epoch has other numbers
 
 
 def test_an_error_comes_after_the_items_before_it_and_again() -> None:
@@ -261,7 +261,7 @@ def test_arrays_travel_whole() -> None:
     for x, item in enumerate(numbers(4).map(functions.large, workers=2, processes=True)):
         np.testing.assert_array_equal(item["a"], np.full((300, 300), x))
         assert item["b"].tolist() == [0, 1, 2] and item["c"].shape == (0,)
-        item["a"][0] = 7  # its memory belongs to the reader
+        item["a"][0] = 7  # the reader owns this memory
 
 
 @pytest.mark.slow
@@ -302,7 +302,7 @@ def test_errors_of_processes() -> None:
     assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="five is odd") as caught:
         next(items)
-    assert any("in fails_at_5" in note for note in caught.value.__notes__)  # their traceback
+    assert any("in fails_at_5" in note for note in caught.value.__notes__)  # the workers' traceback
     for function, text in (
         (functions.raises_unpicklable, "Unpicklable: two arguments"),
         (functions.returns_a_generator, "cannot pickle 'generator' object"),
@@ -325,6 +325,6 @@ def test_closing_does_not_wait_for_a_process_that_sleeps() -> None:
     until(lambda: len(multiprocessing.active_children()) == 2)
     start = time.monotonic()
     items._open.close()  # `close` waits for the call in the other thread
-    assert time.monotonic() - start < 300  # the function sleeps for 600
+    assert time.monotonic() - start < 300  # the function sleeps for 600 seconds
     thread.join(120)
     assert not thread.is_alive()

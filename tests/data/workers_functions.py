@@ -1,4 +1,4 @@
-"""Functions for worker processes, and one that dies as often as a file says."""
+"""Functions for worker processes; one kills its process as often as a file says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients over micro-batches: the step equals that of the large batch; unsupported steps."""
+"""Gradients over micro-batches: the step equals a step with the whole batch. Unsupported steps."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def body(kind: str, x: Any) -> Any:
 
 
 def network(kind: str, accumulate: int) -> tuple[gc.Graph, Any, Any, list[Any]]:
-    """A step with all that a batch's values may become: sums, means, extremes, rows, and what is
-    computed of them afterwards."""
+    """A step with all that programs compute from a batch: sums, means, extremes, rows, and further
+    values from these."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 6, 4), "float64", name="x")
@@ -73,7 +73,7 @@ def network(kind: str, accumulate: int) -> tuple[gc.Graph, Any, Any, list[Any]]:
 
 
 def trained(kind: str, accumulate: int, *, steps: bool = False, **session: Any) -> list[Any]:
-    """The fetches of the last of a few steps, and the variables after it."""
+    """The fetches of the last step, and the variables after it."""
     graph, x, y, fetches = network(kind, accumulate)
     options = gc.CompileOptions(cache=None, pipeline=session.pop("pipeline", "O2"))
     running = gc.Session(graph, options=options, **session)
@@ -138,7 +138,7 @@ def test_dropout_differs_from_micro_batch_to_micro_batch() -> None:
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.parametrize("batch", [8, 4])  # pairs of 4 do not go round 2 micro-batches on 2 devices
+@pytest.mark.parametrize("batch", [8, 4])  # 4: one row for each micro-batch and device
 def test_examples_and_their_steps_on_one_axis_stay_together(devices: int, batch: int) -> None:
     """A value reshaped to [batch * time], with a feed and a constant of that shape."""
 
@@ -280,8 +280,8 @@ def test_two_steps_of_one_run_must_agree() -> None:
 
 
 def test_devices_exchange_what_they_do_for_the_whole_batch() -> None:
-    """Each device cuts its own part: nothing of the batch's size moves between them, and sums are
-    exchanged once, behind the loop."""
+    """Each device cuts its own part: no array of the batch's size moves between devices, and sums
+    are exchanged once, after the loop."""
 
     def moved(accumulate: int) -> list[str]:
         graph = gc.Graph()

@@ -15,7 +15,7 @@ CPU = jax.devices("cpu")
 def test_the_strategy_is_a_plain_record() -> None:
     assert AsyncDataParallel(2) == AsyncDataParallel(2, "/cpu:0") != AsyncDataParallel(3)
     assert hash(AsyncDataParallel(["/cpu:0"])) == hash(AsyncDataParallel(("/cpu:0",)))
-    assert AsyncDataParallel(6).resolve() == (*CPU, *CPU[:2])  # devices are shared
+    assert AsyncDataParallel(6).resolve() == (*CPU, *CPU[:2])  # workers share devices
     assert AsyncDataParallel(["/cpu:1", CPU[1], "/cpu:*"]).resolve() == (CPU[1], CPU[1], *CPU)
     assert AsyncDataParallel(1, server=CPU[2]).resolve_server() == CPU[2]
     assert AsyncDataParallel(1, server="/device:CPU:3").resolve_server() == CPU[3]

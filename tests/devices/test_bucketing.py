@@ -1,4 +1,4 @@
-"""Sums over replicas that travel together: fewer of them, and the same values."""
+"""Bucketing joins exchanges: fewer exchanges with the same values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.passes.check import check, check_stays, program
 
 
 def test_gradients_fill_buckets_in_the_order_in_which_they_get_ready() -> None:
-    """For 16, 8, 16 and 4 bytes in buckets of 24: the first two, and the others."""
+    """With 16, 8, 16 and 4 bytes and buckets of 24 bytes, the first two share a bucket."""
     check(
         BucketCollectives(24),
         """
@@ -78,7 +78,7 @@ def test_an_array_that_fills_a_bucket_is_alone_and_the_open_one_stays_open() -> 
 
 
 def test_batch_statistics_do_not_wait_for_gradients() -> None:
-    """Sums that another sum needs are joined only with each other: here both moments of a batch."""
+    """A sum that another sum needs is joined only with its like: here both moments of a batch."""
     check(
         BucketCollectives(),
         """
@@ -220,8 +220,8 @@ def test_what_is_printed_keeps_its_order() -> None:
 
 @st.composite
 def local_programs(draw: st.DrawFn) -> tuple[Program, int]:
-    """Nodes that calculate with inputs of three sizes, and many exchanges between the replicas,
-    whose number comes with it."""
+    """Nodes that compute with inputs of three sizes, and many exchanges between the replicas. Also
+    returns the number of replicas."""
     replicas = draw(st.sampled_from([2, 3, 4]))
     sizes = (1, 3, 3 * replicas)
     values = {size: [f"x{size}"] for size in sizes}
@@ -248,7 +248,7 @@ def local_programs(draw: st.DrawFn) -> tuple[Program, int]:
 
 
 def reductions(local: Program) -> list[int]:
-    """How many bytes each exchange carries."""
+    """The number of bytes in each exchange."""
     return [
         max(sum(map(byte_count, n.inputs)), sum(map(byte_count, n.outputs)))
         for n in local.walk()
@@ -297,7 +297,7 @@ Job = tuple[gc.Graph, list[gc.Tensor], dict[str, tuple[int, ...]]]
 
 
 def perceptron() -> Job:
-    """12 layers of different sizes, which no pass rolls, too large to share buffers."""
+    """12 layers of different sizes: no pass rolls them, and they are too large to share buffers."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 66), "float64", name="x")
@@ -310,7 +310,7 @@ def perceptron() -> Job:
 
 
 def convolutional(norms: bool = False) -> Job:
-    """With batch normalization, the moments of the batch are sums over the replicas too."""
+    """A network with batch norm; the moments of the batch are also sums over the replicas."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 4, 4, 24), "float64", name="x")
@@ -340,7 +340,7 @@ def all_reduces(hlo: str) -> int:
 
 @pytest.mark.parametrize("build", [perceptron, convolutional])
 def test_few_all_reduces(build: object) -> None:
-    """In each device's program, in JAX's lowered program, and in XLA's compiled program."""
+    """Checks each device's program, JAX's lowered program and XLA's compiled program."""
     job: Job = build()  # type: ignore[operator]
     trained = [v for v in job[0].variables.values() if v.trainable]
     total = sum(math.prod(map(int, v.shape)) * v.dtype.itemsize for v in trained)
@@ -357,8 +357,8 @@ def test_few_all_reduces(build: object) -> None:
 
 
 def test_statistics_of_batches_add_theirs_and_no_more() -> None:
-    """Forward, mean and variance of each of two layers together; backward, one of each layer; and
-    all gradients with the loss."""
+    """Forward, one exchange for mean and variance in each of two layers. Backward, one in each
+    layer. The loss joins the exchange of all gradients."""
     local = step_of(convolutional(norms=True)).stages.local
     assert len(reductions(local)) == 2 + 2 + 1
 
@@ -382,7 +382,7 @@ def test_training_equals_one_device(build: object) -> None:
 
 
 def test_large_arrays_go_as_they_are() -> None:
-    """Small arrays are joined in a row. The large array is in the same bucket."""
+    """Small arrays are concatenated. The large array is in the same bucket but stays separate."""
     local = program(
         """
         program p(a: f64[32769], b: f64[3], c: f64[2, 2], d: f64[32768]) {

@@ -1,4 +1,4 @@
-"""The collective operators, which stand in local programs only."""
+"""The collective operators, which occur only in local programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REPLICAS = 4
 
 
 def replicated(build, *arrays):
-    """The results of `build` on each replica; arrays are cut along their first axis."""
+    """The results of `build` on each replica; arrays are sharded along their first axis."""
     graph = Graph()
     with graph:
         xs = [placeholder(a.shape[1:], a.dtype) for a in arrays]
@@ -55,7 +55,7 @@ def test_all_reduce(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_extremes_take_nan_and_infinity_as_one_device_does(dtype: str) -> None:
-    """XLA's own collective gives -inf for the maximum of NaNs."""
+    """XLA's own collective returns -inf for the maximum of NaNs."""
     nan, inf = np.nan, np.inf
     x = np.array(
         [

@@ -1,4 +1,4 @@
-"""Exchange in loops: in each iteration, the sum over replicas of the slices that a loop stacks."""
+"""Exchange in loops: each iteration sums, over replicas, the slice that the loop stacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ program p(x: f32[4, 1024, 1024], c: f32[1024, 1024]) {
 
 
 def test_large_slices_are_exchanged_in_the_body() -> None:
-    """The carry is unchanged, and small slices are exchanged together."""
+    """The carry does not change, and small slices are still exchanged together."""
     check(
         ExchangeInLoops(),
         BEFORE,
@@ -47,7 +47,7 @@ def test_large_slices_are_exchanged_in_the_body() -> None:
 
 
 def nested(exchange: str = "") -> str:
-    """Steps in a call: a loop around the loop."""
+    """A loop around the loop, as several steps in one call."""
     body = BEFORE.replace("program p(", "with step(").replace("c = %c, g = %g, h = %h", "%OUT")
     body = body.replace("%OUT", "r0 = %c, r1 = %g, r2 = %h").strip()
     return f"""
@@ -62,7 +62,7 @@ def nested(exchange: str = "") -> str:
 
 
 def test_steps_in_a_call_are_a_loop_around_the_loop() -> None:
-    """The outer loop carries the results of the program before it."""
+    """The outer loop carries the results of the exchanged program."""
     before = program(nested())
     after, changed = ExchangeInLoops().run(before)
     assert changed == 1
@@ -73,7 +73,7 @@ def test_steps_in_a_call_are_a_loop_around_the_loop() -> None:
 
 
 def test_small_iterations() -> None:
-    """Here, the slices of an iteration have 1 MB."""
+    """The slices of an iteration have 1 MB in these cases."""
     text = BEFORE.replace("1024", "512")
     check_stays(ExchangeInLoops(turn=2**20 + 1), text)
     assert ExchangeInLoops(turn=2**20).run(program(text)).changed == 1
@@ -104,9 +104,9 @@ def test_where_it_runs(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("g = %g,", "g = %g, y = %y,"),  # what each replica has is used too
+        ("g = %g,", "g = %g, y = %y,"),  # the value before the exchange is used too
         ("AllReduce(%y)", "AllReduce(x)"),
-        ("1024", "512"),  # small
+        ("1024", "512"),  # too small
     ],
 )
 def test_others_stay(old: str, new: str) -> None:

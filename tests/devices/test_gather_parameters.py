@@ -1,4 +1,4 @@
-"""Parameters in pieces: they mean the same, and take their share of each device's memory."""
+"""Sharded parameters: results are equal, and each device stores only its share."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_backward_pass_gathers_again_after_its_first_values() -> None:
         **{f"w{i}": 0 for i in range(4)},
     )
     kinds = Counter(node.partition("(")[0] for node in nodes)
-    assert kinds["Whole"] == 6  # four forward; of the backward pass, w3 and w2 are still there
+    assert kinds["Whole"] == 6  # four forward, two backward: w3 and w2 are still gathered
     assert kinds["After"] == 4
 
 
@@ -141,7 +141,7 @@ JOBS: dict[str, Callable[[], Job]] = {
     ),
     "decayed": lambda: perceptron(optax.adamw(1e-2)),
     "accumulated": lambda: perceptron(optax.adam(1e-2), accumulate=2),
-    # With a smaller eps, twelve layers amplify rounding, also under plain DataParallel.
+    # With a smaller eps, twelve layers amplify rounding, with plain DataParallel as well.
     "rolled": lambda: repeated(optax.adam(1e-4, eps=1e-3)),
     "images": lambda: images(optax.sgd(0.1, momentum=0.9)),
 }
@@ -164,7 +164,7 @@ def test_an_uneven_batch() -> None:
 
 
 def compare(job: Job, steps: int) -> None:
-    """The losses, and at the end all variables, are those of one device."""
+    """The losses and the final variables equal those of one device."""
     graph, fetches, shapes = job
     one = gc.compile(graph, fetches, shapes, options=UNCACHED)
     four = gc.compile(graph, fetches, shapes, strategy=PIECES, options=UNCACHED)
@@ -185,7 +185,7 @@ def test_state_takes_its_share_of_memory(name: str) -> None:
     whole = gc.compile(graph, fetches, shapes, strategy=DataParallel(REPLICAS), options=UNCACHED)
     _, state = step(step.init(), feed(shapes, 0))
     uncut = [a for a in state.buffers if a.sharding.is_fully_replicated]
-    assert sum(a.nbytes for a in uncut) < 2000  # counters, and a bias that does not divide
+    assert sum(a.nbytes for a in uncut) < 2000  # counters, and a bias of uneven length
     held = sum(a.nbytes for a in state.buffers) - sum(a.nbytes for a in uncut)
     saved = whole.memory()["arguments"] - step.memory()["arguments"]
     assert saved == pytest.approx(held * (REPLICAS - 1) / REPLICAS, rel=0.02)
@@ -208,7 +208,7 @@ def test_few_layers_are_whole_at_once(layers: list[int]) -> None:
     step = gc.compile(graph, fetches, shapes, strategy=PIECES, options=UNCACHED)
     kernels = [4 * a * b for a, b in pairwise(layers)]
     pieces = sum(kernels) / REPLICAS
-    # Two layers are whole, and pieces of all gradients wait for the update.
+    # Two layers are gathered at a time, and pieces of all gradients wait for the update.
     assert step.memory()["temporaries"] < pieces + 2 * max(kernels) + 1e5
     assert step.memory()["arguments"] < 1.05 * 3 * pieces + 1e5
     plain = gc.compile(graph, fetches, shapes, strategy=DataParallel(REPLICAS), options=UNCACHED)
@@ -221,8 +221,8 @@ def test_layers_are_gathered_in_both_passes_and_gradients_scattered() -> None:
     graph, fetches, shapes = wide([256 + 32 * i for i in range(9)])
     step = gc.compile(graph, fetches, shapes, strategy=PIECES, options=UNCACHED)
     found = exchanges(step.stages.local)
-    # Eight forward and five backward: the last two are still there, and the first needs no
-    # gradient of its input. The biases are one buffer.
+    # Eight forward and five backward: the last two are still gathered, and the first does not need
+    # the gradient of its input. The biases are in one buffer.
     assert found["AllGather"] == 8 + 5 + 1
     assert found["ReduceScatter"] == 8 + 1
     assert found["AllReduce"] == 1  # the loss
@@ -238,7 +238,7 @@ def test_repeated_layers_gather_and_scatter_in_loops() -> None:
     local = gc.compile(graph, fetches, shapes, strategy=PIECES, options=UNCACHED).stages.local
     forward, backward = (n.regions[0] for n in local.nodes if n.op.name == "Scan")
     assert exchanges(forward) == {"AllGather": 2}  # a kernel and a bias
-    assert exchanges(backward) == {"AllGather": 1, "ReduceScatter": 1}  # a kernel, its gradient
+    assert exchanges(backward) == {"AllGather": 1, "ReduceScatter": 1}  # a kernel and its gradient
     graph, fetches, shapes = JOBS["rolled"]()
     local = gc.compile(graph, fetches, shapes, strategy=PIECES, options=UNCACHED).stages.local
     assert sum(node.op.name == "Scan" for node in local.nodes) == 2  # so the tests above test loops

@@ -1,4 +1,4 @@
-"""Join moments: one exchange for the mean and the variance of a batch, and the same values."""
+"""Join moments: one exchange for the mean and the variance of a batch; the values do not change."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_replicas_gather_the_moments_of_their_parts() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("count=8", "count=7"),  # of an uneven batch
-        ("%4 = Variance(%3, %2)", "%4 = Variance(%3, %1)"),  # around another mean
+        ("count=8", "count=7"),  # an uneven batch
+        ("%4 = Variance(%3, %2)", "%4 = Variance(%3, %1)"),  # another mean
         ("%3 = Cast(x)", "%y = Exp(x) : bf16[4, 3]\n  %3 = Cast(%y)"),
         ('{op="sum"} : f32[1, 3]\n  return', '{op="max"} : f32[1, 3]\n  return'),
     ],
@@ -68,7 +68,7 @@ def test_others_stay(old: str, new: str) -> None:
 
 
 def step_of(rows: int, replicas: int | None, **options: Any) -> gc.Executable:
-    """Two training steps of a normalised layer on numbers with large means."""
+    """Two training steps of a normalized layer, on numbers with large means."""
     g = gc.Graph(seed=0)
     with g:
         x = gc.placeholder((None, 6), name="x")
@@ -93,12 +93,12 @@ def values(step: gc.Executable, rows: int) -> dict[str, Any]:
     return {"loss": np.asarray(loss), "h": np.asarray(h), **state}
 
 
-@pytest.mark.parametrize("rows", [32, 30])  # 30 rows are cut unevenly
+@pytest.mark.parametrize("rows", [32, 30])  # 30 rows are sharded unevenly
 def test_the_moments_are_those_of_the_whole_batch(rows: int) -> None:
     wanted = values(step_of(rows, None, cache=None), rows)
     step = step_of(rows, 4, cache=None)
     gathers = [n for n in step.stages.local.walk() if n.op.name == "AllGather"]
-    joined = [n for n in gathers if not n.name.startswith("norm2/BatchNorm/")]  # that one is h
+    joined = [n for n in gathers if not n.name.startswith("norm2/BatchNorm/")]  # the value h
     assert len(joined) == (3 if rows == 32 else 0)
     got = values(step, rows)
     assert got.keys() == wanted.keys()

@@ -1,7 +1,7 @@
-"""Every operator with every layout its operands can have: the result is that of one device.
+"""Every operator with every layout that its operands can have: results equal those of one device.
 
-The law suite shards the batch. Here each operand of each of its cases comes cut along any axis,
-or as a sum or maximum of which each replica has a term, alone and together with others.
+The law suite shards only the batch. Here, each operand of each case is sharded along any axis, or
+is a partial sum or maximum over the replicas, first alone and then together with the others.
 """
 
 import zlib
@@ -28,13 +28,13 @@ FAMILIES = {
     for name, cases in families().items()
 }
 
-Layouts = tuple[object, ...]  # for each operand "whole", an axis, "sum" or "max"
+Layouts = tuple[object, ...]  # per operand: "whole", an axis, "sum" or "max"
 
 
 def possible(array):
-    """The layouts that an operand of this value may have."""
-    found = [axis for axis, size in enumerate(array.shape) if size > 1]  # even ones or not
-    if array.dtype.itemsize >= 4 and np.all(np.isfinite(array)):  # narrow integers sum up wider
+    """Returns the layouts that an operand of this value can have."""
+    found = [axis for axis, size in enumerate(array.shape) if size > 1]  # even or uneven
+    if array.dtype.itemsize >= 4 and np.all(np.isfinite(array)):  # narrow integers have wider sums
         found.append("sum")
     if is_floating(array.dtype):
         found.append("max")
@@ -42,17 +42,17 @@ def possible(array):
 
 
 def variants(case, arrays, first: bool) -> list[Layouts]:
-    """Each operand alone in each layout, then a few of all operands together.
+    """Varies the layout of each operand alone, then some layouts of all operands together.
 
     Args:
-        first: it is the operator's first case; of others a few layouts are enough, and fewer of
-            the 90 operators that have one rule: each layout comes up with dozens of them.
+        first: Whether this is the operator's first case. Other cases get a few layouts, and the
+            90 operators with a common rule get fewer: each layout occurs with dozens of them.
     """
     plain = CATALOGUE[case.op].layout is elementwise
     first, few = first and not plain, FEWER if plain else FEW
     whole = ["whole"] * len(arrays)
     choices = [possible(array) for array in arrays]
-    for row in choices[1:]:  # one operand as a maximum is enough: few rules know of them
+    for row in choices[1:]:  # one operand as a maximum is enough, as few rules handle it
         if "max" in row:
             row.remove("max")
     found = [
@@ -69,9 +69,9 @@ def variants(case, arrays, first: bool) -> list[Layouts]:
 
 
 def operand(array, layout, name):
-    """A tensor of the value `array` lying so, what to feed, and the value to feed."""
+    """A tensor with this layout whose value is `array`, its placeholder, and the fed value."""
     if layout in ("sum", "max"):
-        if layout == "sum":  # 2 a - a is a, without rounding, and no nonlinear operator's
+        if layout == "sum":  # 2 a - a is exactly a, and no operator folds it
             terms = np.stack([array + array, -array])
         else:
             terms = np.stack([array - 1, array])
@@ -105,7 +105,7 @@ def test_every_layout(family: str) -> None:
                     fetches.append(result)
                     expected.append((title, case, want))
             seen.add(case.op)
-    options = CompileOptions(xla_options={"xla_backend_optimization_level": 0})  # compiles sooner
+    options = CompileOptions(xla_options={"xla_backend_optimization_level": 0})  # compiles faster
     got = Session(graph, strategy=DataParallel(REPLICAS), options=options).run(fetches, feeds)
     for value, (title, case, want) in zip(got, expected, strict=True):
         near = tolerance(case, value.dtype)

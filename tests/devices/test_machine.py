@@ -1,4 +1,4 @@
-"""Records of machines that are not here."""
+"""Records of machines that are not present."""
 
 import pickle
 from dataclasses import replace
@@ -29,7 +29,7 @@ def test_each_model_is_complete(name: str) -> None:
     assert {"f64", "tf32", "f16", "bf16"} <= set(gpu.matrix_flops)
     assert gpu.matrix_flops["bf16"] == gpu.matrix_flops["f16"] > gpu.matrix_flops["tf32"]
     assert 10e9 < gpu.memory < 200e9 and 1e11 < gpu.memory_bandwidth < 1e13
-    # Two operations for each multiply-add: clock and cores give about what the data sheet says.
+    # A multiply-add counts as two operations: clock times cores gives about the datasheet's number.
     assert gpu.vector_flops == pytest.approx(
         2 * gpu.cores * gpu.fpus_per_core * gpu.clock_ghz * 1e9, rel=0.05
     )

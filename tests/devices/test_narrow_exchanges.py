@@ -1,4 +1,4 @@
-"""Narrow exchanges: a value that is cast before an exchange is exchanged in its own dtype."""
+"""Narrow exchanges: a value that is cast before an exchange is exchanged in its original dtype."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.passes.check import check, check_stays
 
 
 def exchange(narrow: str, wide: str, collective: str) -> tuple[str, str]:
-    """A program with a cast before an exchange, and with the cast behind it."""
+    """Returns the program with the cast before the exchange, and with the cast after it."""
     op = collective.partition(" ")[0]
     attrs, _, shape = collective.partition(" ")[2].partition("} ")
     attrs += "}"

@@ -1,4 +1,4 @@
-"""Operators for pieces of a batch that does not divide by the replicas."""
+"""Operators for the pieces of a batch that does not divide by the number of replicas."""
 
 from __future__ import annotations
 

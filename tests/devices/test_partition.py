@@ -1,4 +1,4 @@
-"""Partition: clusters, sends, micro-batches, and that the meaning stays."""
+"""Partition: clusters, transfers and micro-batches; the results do not change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ A, B, C = (f"/device:CPU:{i}" for i in range(3))
 
 
 def parts(text: str, devices: list[str], homes: dict[str, str] | None = None) -> Partition:
-    """The partition of a program whose nodes are on `devices`; A is the base."""
+    """The partition of a program whose nodes are on `devices`; A is the base device."""
     start = program(text)
     rows = zip(start.nodes, devices, strict=True)
     nodes = tuple(node.replace(device=device) for node, device in rows)
@@ -39,7 +39,7 @@ def shape(found: Partition) -> list[tuple[str, list[str]]]:
 
 
 def run(found: Partition, inputs: list[Any]) -> list[Any]:
-    """Runs the clusters in order. Each uses only values that its device has or has received."""
+    """Runs the clusters in order. A cluster uses only values that its device has or received."""
     at: dict[Any, Any] = {}
     for port, value in zip(found.program.inputs, inputs, strict=True):
         at[port.tensor, found.homes.get(port.name)] = value
@@ -89,7 +89,7 @@ def test_a_chain_is_cut_where_it_changes_the_device() -> None:
 
 
 def test_clusters_are_joined_if_no_node_is_between_them() -> None:
-    # If only levels counted, the cosine would be a separate cluster.
+    # If only levels counted, the cosine would be in a separate cluster.
     text = """
     program p(x: f32[2], z: f32[2]) {
       %0 = Exp(x) : f32[2]
@@ -134,7 +134,7 @@ def test_nodes_of_passes_follow_their_operands_and_constants_their_users() -> No
 
 
 def test_what_only_a_later_cluster_needs_is_computed_there() -> None:
-    """State is therefore read where it is updated, and no derived value is kept in between."""
+    """State is read on the device that updates it, and no derived value is kept in between."""
     text = """
     program p(x: f32[2], v: state f32[2]) {
       %0 = Exp(x) : f32[2]
@@ -204,7 +204,7 @@ program p(x: f32[2]) {
 
 
 def spread(text: str) -> Program:
-    """A program whose one body is on two devices."""
+    """A program with one body on two devices."""
     start = program(text)
     (loop,) = start.nodes
     (body,) = loop.regions
@@ -235,7 +235,7 @@ def test_the_meaning_stays(data: Any) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
-# -- when clusters run -----------------------------------------------------------------------
+# -- the schedule ----------------------------------------------------------------------------
 
 
 def test_micro_batches_fill_a_pipeline() -> None:

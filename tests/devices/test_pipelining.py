@@ -1,4 +1,4 @@
-"""Pipelines of stages: the results of one device, few micro-batches at a time, little kept."""
+"""Pipelines of stages: results equal those of one device, and little is kept on each device."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def built(
     dropout: float = 0.0,
     skip: bool = False,
 ) -> Built:
-    """A stage of three layers on each place. With `skip`, the result of the first stage is added to
-    that of the last."""
+    """A stage of three layers on each device. With `skip`, the result of the first stage is added
+    to the result of the last one."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder(("batch", width), "float64", name="x")
@@ -98,8 +98,8 @@ def partition_of(*args: Any, **size: Any) -> Partition:
 def in_turn(
     found: Partition, backward: float = 2.0, last: float = 3.0
 ) -> tuple[list[gc.devices.Span], dict[str, int]]:
-    """The simulated times if a forward pass takes 1, and both passes of the last stage `last`; and
-    the most micro-batches that each device holds."""
+    """The simulated times if a forward pass takes 1 and both passes of the last stage take `last`,
+    and the largest number of micro-batches on each device."""
     parts: dict[Any, list[Any]] = {}
     for cluster in found.clusters:
         parts.setdefault((cluster.device, cluster.micro_batch), []).append(cluster)
@@ -139,7 +139,7 @@ def test_200_steps_are_those_of_one_device(strategy: PipelineParallel, skip: boo
 @pytest.mark.parametrize("micro_batches", [1, 2, 3, 8, 12])
 def test_a_stage_holds_as_many_micro_batches_as_stages_follow(micro_batches: int) -> None:
     spans, held = in_turn(partition_of(PipelineParallel(), micro_batches))
-    if micro_batches == 1:  # there is no loop over micro-batches
+    if micro_batches == 1:  # the program has no loop over micro-batches
         assert not spans
         return
     assert list(held.values()) == [min(micro_batches, STAGES - i) for i in range(STAGES)]
@@ -153,7 +153,7 @@ def test_without_the_limit_the_first_stage_holds_more_and_waits_as_long() -> Non
 
 
 def test_a_fast_last_stage_does_not_make_the_others_wait() -> None:
-    """A stage that admits its next micro-batch only after a backward pass would take 56."""
+    """If a stage admitted a micro-batch only after a backward pass, this would take 56."""
     lengths = [
         max(s.end for s in in_turn(partition_of(way, 8), backward=3.0, last=3.0)[0])
         for way in WAYS[:2]
@@ -162,10 +162,10 @@ def test_a_fast_last_stage_does_not_make_the_others_wait() -> None:
 
 
 def test_kept_bytes_are_those_of_theory() -> None:
-    """What grows with the rows of the batch: activations, not sums of gradients."""
+    """Counts only bytes that grow with the rows of the batch: activations, not gradient sums."""
 
     def grown(strategy: PipelineParallel, device: int) -> float:
-        """How many values of the width of the network a device keeps for each row of the batch."""
+        """How many values of the network's width a device keeps for each row of the batch."""
         found = []
         for rows in (960, 1920):
             model = built(PLACES, 8, width=8)
@@ -174,8 +174,8 @@ def test_kept_bytes_are_those_of_theory() -> None:
             found.append(gc.devices.kept_bytes(step.partition)[f"/device:CPU:{device}"])
         return (found[1] - found[0]) / (960 * 8 * 8)
 
-    # A stage of three layers keeps the results of two or three, and its input, of each micro-batch.
-    # While it runs, one more micro-batch comes in and one leaves.
+    # For each micro-batch, a stage of three layers keeps its input and two or three results. While
+    # it runs, one more micro-batch enters and one leaves.
     held = 3 / 8
     assert grown(PipelineParallel("gpipe"), 1) >= 6 / 8 * 3
     assert held * 3 <= grown(PipelineParallel(), 1) <= held * 4 + 3 / 8
@@ -183,7 +183,7 @@ def test_kept_bytes_are_those_of_theory() -> None:
 
 
 def test_what_is_smaller_than_the_inputs_of_a_stage_is_kept() -> None:
-    """The backward pass of the second stage needs a mean and its tanh, not the wide input."""
+    """The backward pass of the second stage needs a mean and its tanh, but not the wide input."""
     kept, clusters = [], []
     for recompute in (False, True):
         graph = gc.Graph(seed=0)
@@ -207,12 +207,12 @@ def test_what_is_smaller_than_the_inputs_of_a_stage_is_kept() -> None:
 
 
 def test_micro_batches_are_admitted_in_order() -> None:
-    """The first cluster of the second one is ready before that of the first."""
+    """The second micro-batch is ready, but the first one must be admitted before it."""
     clusters: Any = [SimpleNamespace(device="a", micro_batch=i) for i in (0, 0, 1, 1)]
     admission = Admission(clusters, [set(), {0}, set(), {2}])
     assert not admission.admits(2)
     admission.started(0)
-    assert not admission.admits(2)  # the device holds one
+    assert not admission.admits(2)  # the device already has one
     admission.started(1)
     assert admission.admits(2)
 
@@ -221,8 +221,8 @@ def test_micro_batches_are_admitted_in_order() -> None:
 def test_rows_of_all_micro_batches_and_a_weight_of_another_stage(
     strategy: PipelineParallel,
 ) -> None:
-    """The second device begins its sums before the micro-batches, and joins the rows after them:
-    if both were one cluster, the first backward pass would wait for the last forward pass."""
+    """The second device starts its sums before the micro-batches and joins the rows after them. One
+    cluster for both would make the first backward pass wait for the last forward pass."""
 
     def fetched(places: Sequence[str], strategy: PipelineParallel | None) -> list[Any]:
         graph = gc.Graph(seed=0)
@@ -265,7 +265,7 @@ def test_random_values_are_the_same_when_they_are_computed_again() -> None:
 def test_arrays_that_exist_in_a_run_are_those_predicted(
     strategy: PipelineParallel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each executable runs to its end before the next starts."""
+    """Each executable completes before the next one starts."""
     step = step_of(strategy, 8, width=64)
     first = jax.devices()[0]
     run_script = CompiledPartition.step
@@ -287,7 +287,7 @@ def test_arrays_that_exist_in_a_run_are_those_predicted(
     x, t = batches(1, 96, 64)[0]
     step(step.init(), {"x": x, "t": t})
     predicted = gc.devices.kept_bytes(step.partition)["/device:CPU:0"]
-    assert 0.9 * predicted <= most <= 1.1 * predicted + x.nbytes  # the feed is an array, too
+    assert 0.9 * predicted <= most <= 1.1 * predicted + x.nbytes  # the feed is an array too
 
 
 def test_several_steps_in_a_call_and_the_cache() -> None:
@@ -302,7 +302,7 @@ def test_several_steps_in_a_call_and_the_cache() -> None:
     again, _ = trained(built(PLACES, 4), data, PipelineParallel(recompute=True))
     assert (COUNTERS.compiles, again) == (before, losses)
     trained(built(PLACES, 4), data, PipelineParallel())
-    assert COUNTERS.compiles > before  # another program
+    assert COUNTERS.compiles > before  # another program was compiled
 
 
 def test_a_program_on_one_device_says_so() -> None:

@@ -1,4 +1,4 @@
-"""The placer: requests, colocation, the base device, and its log."""
+"""The placer: requests, colocation, the base device and its log."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_variables_updates_and_gradients_stay_together() -> None:
     assert products and all(
         d == ((CPU[0],) if "/first/" in n else (GPU[1],)) for n, d in products.items()
     )
-    # Each parameter's update is where the parameter is.
+    # Each parameter is updated on its own device.
     updated = next(n for n in found.program.nodes if n.op.name == "Updated")
     producers = found.program.producers()
     new = dict(zip(updated.outputs, updated.inputs[len(updated.outputs) :], strict=True))

@@ -1,4 +1,4 @@
-"""Replicate, in pairs of programs: the global one, and that of each of four replicas."""
+"""Replicate, as pairs of programs: the global program, and the local program of four replicas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.passes.check import program
 
 
 def becomes(before: str, after: str, replicas: int = 4) -> tuple[str, ...]:
-    """The global program becomes the local one; gives the notes."""
+    """Checks that the global program becomes the local one; returns the notes."""
     local = Replicate(replicas).replicate(program(before))
     verify(local.program, "local")
     found = difference(local.program, parse_program(dedent(after).strip(), CATALOGUE))
@@ -146,7 +146,7 @@ def test_two_gradients_of_a_shared_weight_are_added_before_the_one_collective() 
 
 
 def test_a_whole_term_between_partial_ones_is_added_on_one_replica() -> None:
-    """Two means and a penalty on the weights: one collective."""
+    """Two means and a penalty on the weights need only one collective."""
     becomes(
         """
         program p(x: f32[8], y: f32[8], penalty: state f32[]) {
@@ -222,7 +222,7 @@ def test_a_partial_value_is_made_whole_after_it_became_small() -> None:
 
 
 def test_what_no_longer_is_partial_once_its_operands_are_whole() -> None:
-    """A first look takes %2 for a sum of sums; with whole indices it is cut, as its updates are."""
+    """At first, %2 is a sum of sums. Once its indices are whole, it is cut like its updates."""
     becomes(
         """
         program p(a: f32[4, 5, 8], i: i32[4, 2], u: f32[2, 8]) {
@@ -566,7 +566,7 @@ def test_requested_devices_are_overridden_with_a_note() -> None:
 
 
 def chain(length: int) -> Program:
-    """Layers of a matrix product and its gradient, each used twice, over and over."""
+    """Matrix products and their gradients, each used twice, repeated many times."""
     lines = ["program p(x: f32[8, 4], w: state f32[4, 4]) {", "batch_axis x=0"]
     h = "x"
     for i in range(length):
@@ -615,7 +615,7 @@ program p(x: f32[8, 4, 3], w: state f32[4, 3], m: state f32[4, 3]) {{
 @pytest.mark.parametrize(
     "body",
     [
-        "%a = Add(m, g) : f32[3]\n%b = Subtract(w, %a) : f32[3]",  # new values would be partial
+        "%a = Add(m, g) : f32[3]\n%b = Subtract(w, %a) : f32[3]",  # the new values would be partial
         "%s = Square(g) : f32[3]\n%a = Add(m, %s) : f32[3]\n%b = Subtract(w, g) : f32[3]",
     ],
 )

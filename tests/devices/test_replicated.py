@@ -1,4 +1,4 @@
-"""Programs on several devices give the same values as on one."""
+"""Programs on several devices compute the same values as on one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZES = (6, 5, 3)
 
 
 def adam(v, gradient):
-    """One step of adam written with graph operators; gives its assignments."""
+    """One Adam step written with graph operators; returns its assignments."""
     zeros = np.zeros(tuple(map(int, v.shape)), v.dtype)
     m = gc.variable(zeros, name=f"{v.name}/m")
     s = gc.variable(zeros, name=f"{v.name}/s")
@@ -33,7 +33,7 @@ def adam(v, gradient):
 
 
 def perceptron(dtype="float64", update=adam):
-    """A graph with x, y, out, loss, train in its collection "parts"."""
+    """A graph with x, y, out, loss and train in its collection "parts"."""
     rng = np.random.default_rng(3)
     graph = gc.Graph(seed=0)
     with graph:
@@ -88,7 +88,7 @@ def hand_written_adam():
 
 
 def reduced_arrays(hlo: str) -> int:
-    """How many arrays the all-reduces of a compiled program carry, combined ones or not."""
+    """The number of arrays in the all-reduces of a compiled program, joined or separate."""
     calls = re.findall(r"= (\([^)]*\)|\S+) all-reduce(?:-start)?\(", hlo)
     return sum(len(re.findall(r"\w+\[[^]]*\]", call)) for call in calls)
 
@@ -120,7 +120,7 @@ def test_training_equals_one_device(dtype: str, steps: int, atol: float) -> None
 
 
 def test_many_steps_in_a_row() -> None:
-    """Unbounded, this aborts the process: collectives starve each other of threads."""
+    """Without a bound on queued steps, collectives starve each other of threads, and JAX aborts."""
     step = compiled(DataParallel(REPLICAS), dtype="float32")
     state = step.init()
     feeds = dict(zip("xy", batch(dtype="float32"), strict=True))
@@ -276,7 +276,7 @@ def test_a_loop_over_time_equals_one_device_with_no_collective_inside() -> None:
     shape = {"x": (5, 8, 3)}
     one = gc.compile(graph, fetches, shape)
     four = gc.compile(graph, fetches, shape, strategy=DataParallel(REPLICAS))
-    # The gradient, the loss and the stack of means, in one bucket.
+    # The gradient, the loss and the stack of means share one bucket.
     assert four.stablehlo().count("stablehlo.all_reduce") == 1
     assert "stablehlo.all_gather" not in four.stablehlo()
     a, b = one.init(), four.init()
@@ -348,7 +348,7 @@ def test_errors_reach_the_user() -> None:
 
 
 def test_penalties_on_parameters_count_once() -> None:
-    """Not once for each replica, and not less for replicas with few rows or none."""
+    """Replicas with few rows or none count the penalty no less, and several replicas no more."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 3), "float64", name="x")
@@ -375,8 +375,8 @@ def test_penalties_on_parameters_count_once() -> None:
 def test_by_shard_map_the_numbers_are_those_by_pmap(
     shard_optimizer: bool, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches that divide by the replicas and such that do not; fetches that are cut and whole;
-    dropout, whose masks depend on the replica."""
+    """Tests even and uneven batches, sharded and replicated fetches, and dropout, whose masks
+    depend on the replica."""
     found = []
     for form in ("pmap", "shard_map"):
         monkeypatch.setattr(replicated, "MAPPED_BY", form)

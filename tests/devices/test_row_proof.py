@@ -1,4 +1,4 @@
-"""Which sizes can be padded, and which node a refusal names."""
+"""Which sizes can be padded, and which node an error names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def steps(x):
 
 
 def doubled(x):
-    """A loop with a fixed number of iterations, whose carry begins with zeros."""
+    """A loop with a fixed number of iterations, whose carry starts with zeros."""
     start = gc.zeros(x.shape)
     return gc.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + x), (0, start))[1]
 
@@ -184,7 +184,7 @@ def test_inputs_that_cannot_be_padded(shape, reason: str) -> None:
 
 
 def test_sizes_of_the_program_do_not_matter() -> None:
-    """The number of rows must not be mistaken for another size."""
+    """The proof does not confuse the number of rows with an equal size in the program."""
     for width in (1, 2, 1009, 2003, 4096):
         assert proof(lambda x: x * np.float32(2), ("batch", width)).holds
         assert not proof(lambda x: gc.reshape(x, (2, -1)), ("batch", width)).holds

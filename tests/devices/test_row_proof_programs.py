@@ -104,8 +104,8 @@ ROWWISE = sorted({*ONE, *TWO} - {*MIXING})
 
 
 def generated(seed: int, anywhere: bool) -> tuple[Program | None, list[Any], int, int]:
-    """A program of all proved values of a random graph, the places of their rows, and how many
-    values were proved and refused."""
+    """A random program that returns all proved values; the row axes of these values; how many
+    values were proved and how many refused."""
     rng = np.random.default_rng(seed)
     with gc.Graph(seed=seed) as graph:
         x = gc.placeholder(("rows", WIDTH), name="x")
@@ -116,7 +116,7 @@ def generated(seed: int, anywhere: bool) -> tuple[Program | None, list[Any], int
             try:
                 found = ONE[name](a) if name in ONE else TWO[name](a, b)
             except (GraphcError, TypeError):
-                found = gc.sin(a)  # it does not fit these shapes
+                found = gc.sin(a)  # the random operator does not fit these shapes
             if found.ndim == 2:
                 pool.append(found)
     fetches, places, refused = [], [], 0
@@ -162,7 +162,7 @@ def test_generated_programs(anywhere: bool) -> None:
     "name", ["softmax 0", "cumsum 0", "mean 0", "size", "reverse 0", "counted", "cond", "gather"]
 )
 def test_what_is_refused_does_change(name: str) -> None:
-    """Otherwise the test above could not fail. A cumulative sum changes at another position."""
+    """Ensures that the test above can fail. A cumulative sum changes at another position."""
     with gc.Graph() as graph:
         x = gc.placeholder(("rows", WIDTH), name="x")
         y = ONE[name](x) if name in ONE else TWO[name](x, x)

@@ -1,4 +1,4 @@
-"""Optimizer state in pieces: it means the same, and takes its share of each device's memory."""
+"""Sharded optimizer state: results are equal, and each device stores only its share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PIECES = DataParallel(REPLICAS, shard_optimizer=True)
 
 
 def becomes(before: str, after: str, **cut: int) -> tuple[str, ...]:
-    """The global program becomes the local one, where these variables are cut along these axes."""
+    """Checks that the global program becomes the local one if these variables are sharded."""
     layouts = {name: Sharded(axis) for name, axis in cut.items()}
     local = Replicate(REPLICAS, state_layouts=layouts).replicate(program(before))
     verify(local.program, "local")
@@ -45,7 +45,7 @@ def becomes(before: str, after: str, **cut: int) -> tuple[str, ...]:
 
 
 def test_a_gradient_is_scattered_and_the_parameter_gathered() -> None:
-    """The square cannot take terms of a sum, and its rule has no pieces."""
+    """A square needs the whole sum, and its rule does not accept pieces."""
     notes = becomes(
         """
         program p(x: f32[8, 4], d: f32[8, 5], m: state f32[4, 5], v: state f32[4, 5], w: state f32[4, 5]) {
@@ -81,7 +81,7 @@ def test_a_gradient_is_scattered_and_the_parameter_gathered() -> None:
 
 
 def test_what_else_needs_the_gradient_gathers_it() -> None:
-    """And a norm of it is a sum of those of the pieces."""
+    """A norm of the gradient is a sum of the pieces' norms instead."""
     becomes(
         """
         program p(x: f32[8, 4], m: state f32[4]) {
@@ -112,7 +112,7 @@ def test_what_else_needs_the_gradient_gathers_it() -> None:
     )
 
 
-# -- which state is cut ------------------------------------------------------------------------
+# -- which state is sharded --------------------------------------------------------------------
 
 
 def test_slots_stand_under_the_name_of_a_variable() -> None:
@@ -146,7 +146,7 @@ Job = tuple[gc.Graph, list[gc.Tensor], dict[str, tuple[int, ...]]]
 
 
 def perceptron(tx: optax.GradientTransformation, accumulate: int = 1) -> Job:
-    """Kernels with buffers of their own, and smaller variables that share one of 260 elements."""
+    """Kernels in separate buffers, and smaller variables that share a buffer of 260 elements."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 68), "float64", name="x")
@@ -191,7 +191,7 @@ def test_each_device_has_a_quarter_of_the_slots_and_exchanges_pieces() -> None:
     graph, fetches, shapes = ADAM()
     options = gc.CompileOptions(cache=None)
     step = gc.compile(graph, fetches, shapes, strategy=PIECES, options=options)
-    # Both kernels and the flat buffer in one bucket; the loss.
+    # Both kernels and the flat buffer share one bucket; the loss is separate.
     assert exchanges(step.stages.local) == {"ReduceScatter": 1, "AllGather": 1, "AllReduce": 1}
     assert not step.notes
     start = step.init()
@@ -212,7 +212,7 @@ def test_each_device_has_a_quarter_of_the_slots_and_exchanges_pieces() -> None:
 
 @pytest.mark.slow
 def test_sessions_see_whole_values_by_name(tmp_path: Path) -> None:
-    """Values are read, set and saved, in separate buffers and in shared ones."""
+    """Values are read, set and saved, both in separate and in shared buffers."""
     job, alike = ADAM(), ADAM()
     session, one = gc.Session(job[0], strategy=PIECES), gc.Session(alike[0])
     for s, (_, fetches, _) in ((session, job), (one, alike)):
@@ -242,7 +242,7 @@ def test_several_steps_in_one_call_keep_the_pieces_inside() -> None:
     options = gc.CompileOptions(cache=None)
     one = gc.compile(graph, fetches, shapes, options=options)
     loop = gc.compile(graph, fetches, shapes, strategy=PIECES, options=options, steps=3)
-    # Parameters go from step to step in pieces too: gathered where a step begins, and at the end.
+    # Parameters are also sharded between steps: gathered at the start of a step and at the end.
     assert exchanges(loop.stages.local) == {"ReduceScatter": 1, "AllGather": 2, "AllReduce": 1}
     a, b = one.init(), loop.init()
     for i in range(3):

@@ -1,4 +1,4 @@
-"""A step in two halves: together they compute the step; and which nodes each half has."""
+"""A step divided in two halves: together they compute the step. Which nodes each half has."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = 8
 
 
 def hand_written():
-    """Momentum, weight decay and counts without any mark, and all kinds of other assignments."""
+    """Unmarked momentum, weight decay and counts, and all kinds of other assignments."""
     graph = gc.Graph(seed=1)
     with graph:
         x = gc.placeholder((None, 4), "float64", name="x")
@@ -45,7 +45,7 @@ def hand_written():
 
 
 def marked():
-    """`minimize` with a schedule, batch norm, a counter that the forward pass reads."""
+    """`minimize` with a schedule, batch norm, and a counter that the forward pass reads."""
     graph = gc.Graph(seed=1)
     with graph:
         x = gc.placeholder((None, 4), name="x")
@@ -143,20 +143,20 @@ def test_products_are_the_workers_and_updates_the_servers() -> None:
     _, found, _ = halves_of(hand_written)
     assert "MatMul" in operators(found.worker) and "Dropout" in operators(found.worker)
     assert not {"MatMul", "Dropout", "FoldIn"} & set(operators(found.server))
-    # The server reads all that it modifies. The worker reads only parameters and draws.
+    # The server reads all variables that it modifies. The worker reads parameters and random state.
     assert names(found.server, "state") == {"w", "m", "average", "seen", RNG_COUNTER}
     assert names(found.worker, "state") == {"w"}
     assert names(found.worker, "feed") == {"x", RNG_KEY, RNG_COUNTER}
     assert found.draws == (RNG_KEY, RNG_COUNTER)
     shapes = [port.tensor.type.shape for port in found.server.ports("feed")]
-    assert sorted(shapes) == [(), (), (4,), (4, 3)]  # loss, a condition, a mean, the gradient
+    assert sorted(shapes) == [(), (), (4,), (4, 3)]  # loss, condition, mean and gradient
 
 
 def test_averages_and_slots_are_read_where_they_are_updated() -> None:
     _, found, _ = halves_of(marked)
     assert {"norm/mean", "step", "train/2/count"} <= names(found.server, "state")
     worker = names(found.worker, "state")
-    assert "step" in worker  # the forward pass has it too, as this worker sees it
+    assert "step" in worker  # the forward pass reads this worker's copy
     assert worker.isdisjoint({"norm/mean", "out/kernel/train/0/mu"})
     assert found.on_server == (False, True, True)
 
@@ -169,7 +169,7 @@ def test_the_gradients_keep_their_mark_for_mixed_precision() -> None:
 
 
 def test_gradients_are_divided_by_the_scale_that_they_have() -> None:
-    """The server's may be another by then."""
+    """The server's scale may have changed by then."""
     _, found, _ = halves_of(marked, precision="f16")
     assert "Reciprocal" in operators(found.worker) and "Reciprocal" not in operators(found.server)
 

@@ -1,4 +1,4 @@
-"""Batches that do not divide by the replicas give the same values as on one device."""
+"""Batches that do not divide by the number of replicas give the same values as on one device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REPLICAS = 4
 
 
 def becomes(before: str, after: str) -> tuple[str, ...]:
-    """The global program becomes the local one of four replicas; gives the notes."""
+    """Checks that the global program becomes the local one of four replicas; returns the notes."""
     local = Replicate(REPLICAS).replicate(program(before))
     verify(local.program, "local")
     found = difference(local.program, parse_program(dedent(after).strip(), CATALOGUE))
@@ -35,9 +35,9 @@ def becomes(before: str, after: str) -> tuple[str, ...]:
 
 
 def agree(graph, fetches, feeds_of, sizes, *, near=1e-9, **options):
-    """Runs with batches of `sizes` rows, one after the other, on one device and on four."""
+    """Runs batches of `sizes` rows, one after the other, on one device and on four."""
     how = gc.CompileOptions(xla_options={"xla_backend_optimization_level": 0}, **options)
-    alone = gc.Session(graph, options=how)  # compiled sooner so
+    alone = gc.Session(graph, options=how)  # it compiles faster this way
     together = gc.Session(graph, strategy=DataParallel(REPLICAS), options=how)
     for rows in sizes:
         wanted = alone.run(fetches, feeds_of(rows))
@@ -106,7 +106,7 @@ def test_what_is_fetched_by_row_comes_back_without_padding() -> None:
 
 
 def test_an_axis_whose_rows_are_several_elements_is_cut_between_rows() -> None:
-    """12 elements would divide by 4; but they are 6 rows of 2."""
+    """12 elements would divide by 4, but they are 6 rows of 2."""
     becomes(
         """
         program p(x: f32[6, 2]) {
@@ -136,7 +136,7 @@ def test_an_axis_whose_rows_are_several_elements_is_cut_between_rows() -> None:
 def test_layouts_of_batches() -> None:
     assert batch_layout(1, 8, 4) == Sharded(1)
     assert batch_layout(1, 2, 4) == Sharded(1, rows=2)
-    assert batch_layout(0, 1, 4) == REPLICATED  # no other replica has anything to do
+    assert batch_layout(0, 1, 4) == REPLICATED  # the other replicas would be idle
     assert str(Sharded(1, rows=2)) == "sharded(1) of 2 rows"
 
 
@@ -159,7 +159,7 @@ def test_training_of_a_perceptron_and_all_that_looks_over_the_batch() -> None:
             gc.matmul(h, h, transpose_a=True), gc.flip(logits, 0), x,
         ]  # fmt: skip
         rows = gc.cast(gc.size(y), "float64") * gc.ones((2,), "float64")
-        inverse = gc.reduce_sum(1.0 / x)  # of padding with zeros it would be infinite
+        inverse = gc.reduce_sum(1.0 / x)  # padding with zeros would make it infinite
         (slope,) = gc.gradients(gc.reduce_max(gc.log(gc.abs(logits))) + inverse, [x])
         train = gc.minimize(loss, optax.adam(1e-2))
 
@@ -172,7 +172,7 @@ def test_training_of_a_perceptron_and_all_that_looks_over_the_batch() -> None:
 
 
 def test_a_network_with_batch_norm_in_a_loop_of_steps() -> None:
-    """Statistics, moving averages and gradients are those of the real rows."""
+    """Statistics, moving averages and gradients use only the real rows."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 4, 4, 2), "float64", name="x")
@@ -217,7 +217,7 @@ def test_rows_of_a_table_are_updated_as_on_one_device(how: str) -> None:
 
 
 def test_loops_over_time_cut_between_rows() -> None:
-    """The batch is the second axis of the scanned values. A branch and a map use rows too."""
+    """The batch is the second axis of the scanned values. A branch and a map also use rows."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((3, None, 2), "float64", name="x", batch_axis=1)
@@ -240,7 +240,7 @@ def test_loops_over_time_cut_between_rows() -> None:
 
 
 def test_feeds_of_several_batch_sizes() -> None:
-    """Pieces of one batch meet those of another, and an even one: one of them is gathered."""
+    """Pieces of two uneven batches and of an even one meet: one of them is gathered."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((5, 2), "float64", name="x", batch_axis=0)
@@ -256,7 +256,7 @@ def test_feeds_of_several_batch_sizes() -> None:
 
 
 def test_operators_that_do_not_say_what_padding_may_hold_are_given_the_whole(monkeypatch) -> None:
-    """Exponentials of zeros would count; this rule does not know of padding at all."""
+    """Exponentials of padding zeros would count, and this rule does not handle padding."""
 
     def rule(ctx, node, x):
         return LayoutPlan([x], [Partial("sum") if isinstance(x, Sharded) else REPLICATED])
@@ -274,7 +274,7 @@ def test_operators_that_do_not_say_what_padding_may_hold_are_given_the_whole(mon
 
 
 def test_what_is_no_number_in_padding_alone_reaches_no_sum() -> None:
-    """The gradient of padding is 0. Divided by its length it is 0 / 0, and becomes an input."""
+    """The gradient of padding is 0. Divided by its length, it is 0 / 0, and becomes an input."""
     after = []
     for strategy, options in (
         (None, None),

@@ -1,4 +1,4 @@
-"""Adjoints by `jax.vjp` on replicas: computed in pieces, where the operator itself is."""
+"""Adjoints by `jax.vjp` on replicas are computed in pieces if the operator itself is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAR = 4 * np.eye(3)
 BATCH = np.random.default_rng(0).uniform(size=(4, 3, 3))
 WHOLE = np.random.default_rng(1).uniform(size=(3, 3))
 
-# What each makes of a batch a [4, 3, 3] and of a whole w [3, 3].
+# What each makes of a batch a [4, 3, 3] and of a replicated w [3, 3].
 CUT = {
     "pieces of both operands": lambda a, w: linalg.solve(a + FAR, a) * w,
     "a whole operand": lambda a, w: linalg.solve(w + FAR, a),

@@ -1,4 +1,4 @@
-"""Passes with a fault in one node, and the networks in which they are planted."""
+"""Passes that plant an error in one node, and the networks for them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -46,12 +46,12 @@ class Plant(Pass):
 
 
 def with_attrs(**attrs: object) -> Change:
-    """Other attributes, such as a wrong epsilon."""
+    """Changes attributes, such as epsilon."""
     return lambda node: [node.replace(attrs={**node.attrs, **attrs})]
 
 
 def with_kernel(function: Callable[..., object]) -> Change:
-    """A broken kernel: `function(correct result)`."""
+    """A wrong kernel: `function(correct result)`."""
 
     def change(node: Node) -> list[Node]:
         lower = node.op.lower
@@ -75,7 +75,7 @@ def rounded_to_bf16(node: Node) -> list[Node]:
 
 
 def shifted(value):  # type: ignore[no-untyped-def]
-    """A layout mistake: the last two axes in another order, for square sizes."""
+    """A wrong layout: the last two axes in another order, for square sizes."""
     return jnp.swapaxes(value, -1, -2)
 
 

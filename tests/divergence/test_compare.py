@@ -1,4 +1,4 @@
-"""`gc.compare` names exactly the planted node, and takes rounding for rounding."""
+"""`gc.compare` names exactly the planted node, and tolerates rounding."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -43,7 +43,7 @@ FAULTS = {
 }
 
 
-# One of each kind of fault and of each network.
+# One of each kind of error and of each network.
 QUICK = ("cnn: layout", "transformer: epsilon", "lstm: bf16 in the loop")
 
 
@@ -57,7 +57,7 @@ def test_a_planted_fault_is_found_at_its_node_only(case: str) -> None:
     assert found.first.node == node
     assert found.first.source.startswith("plants.py:")
     assert found.first.blamed == "plant"
-    # In a loop, each of its results has the fault; elsewhere, no other value has.
+    # In a loop, each result has the error; elsewhere, no other value has it.
     around = {row.node for row in found.faults}
     assert around == ({"lstm"} if network is lstm else {node})
     assert ("lstm" in str(found.first.inside)) == (network is lstm)
@@ -128,8 +128,8 @@ def test_values_of_another_program_are_compared_by_name() -> None:
     values["block0/scores"] = values["block0/scores"] * np.float32(1.0001)
     found = gc.compare(graph, values, feeds, fetches=y)
     assert found.first is not None and found.first.node == "block0/scores"
-    assert "block0/q/MatMul" in found.first.nodes  # which have no value there
-    # The last value is not what the changed one gives.
+    assert "block0/q/MatMul" in found.first.nodes  # these have no value in the record
+    # The last value differs from the one computed from the changed value.
     assert [row.node for row in found.faults] == ["block0/scores", "block0/out"]
 
 
@@ -165,7 +165,7 @@ def test_a_record_is_compared_in_another_run(tmp_path) -> None:  # type: ignore[
     assert gc.compare(graph, gc.Record.open(path), feeds, fetches=y).ok
     assert len(record.values) == 9
     other, others_feeds, z = cnn()
-    assert gc.compare(other, record, others_feeds, fetches=z).ok  # as another process does
+    assert gc.compare(other, record, others_feeds, fetches=z).ok  # in the way of another process
     changed = {x: value + 1 for x, value in others_feeds.items()}
     with pytest.raises(ModelFileError, match="other feeds"):
         gc.compare(other, record, changed, fetches=z)
@@ -187,7 +187,7 @@ def test_a_damaged_record_is_refused(tmp_path) -> None:  # type: ignore[no-untyp
             dict(gc.Record.open(path).values)
         except ModelFileError:
             refused += 1
-    assert refused > 300  # other bits are of names and labels
+    assert refused > 300  # other bits are in names and labels
     for cut in (0, 7, 8, 100, len(good) - 1):
         path.write_bytes(good[:cut])
         with pytest.raises(ModelFileError):

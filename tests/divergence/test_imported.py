@@ -1,4 +1,4 @@
-"""An imported model against its own framework: the planted node is named with its line."""
+"""An imported model compared with its own framework: the error names the node and its line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The examples make many steps, so here programs are compiled as for users."""
+"""The examples make many steps, so their programs are compiled as for users."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.compiling import OPTION, optimised
 
 @pytest.fixture(scope="module", autouse=True)
 def optimised_programs() -> Iterator[None]:
-    """In this process, and in those that the tests start."""
+    """Enables optimizations in this process and in those that the tests start."""
     with optimised(), pytest.MonkeyPatch.context() as patch:
         patch.setenv(OPTION.upper(), "0")
         yield

@@ -23,7 +23,7 @@ def lstm(p, x):
 
 
 def network(params, tokens, layers=2):
-    """The logits of the next token after each of `tokens` [batch, time]."""
+    """The logits of the next token after each token of `tokens` [batch, time]."""
 
     def part(prefix):
         return {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""The comparison of asynchronous and synchronous workers, as a script: all of them learn."""
+"""The script that compares asynchronous and synchronous workers: all of them learn."""
 
 import importlib.util
 import subprocess

@@ -1,4 +1,4 @@
-"""Beam search in a graph against one in Python that runs the model on every beam anew."""
+"""Beam search in a graph, compared with Python code that reruns the model on every beam."""
 
 import beam_search
 import char_lstm
@@ -36,8 +36,8 @@ class InPython:
         self.guess = jax.jit(lambda params, tokens: jax.nn.log_softmax(network(params, tokens)))
 
     def followed(self, prompt, line):
-        """The logarithms of the probabilities of the next token after a line."""
-        # Padded to one size, so that one compilation is enough. The padding has no effect.
+        """The log probabilities of the next token after a line."""
+        # Padding to one size makes one compilation enough. The padding has no effect.
         tokens = np.zeros((1, 32), np.int32)
         known = [char_lstm.NEWLINE, *prompt, *line]
         tokens[0, : len(known)] = known

@@ -1,4 +1,4 @@
-"""A BERT with adapters of peft, trained and brought back, as a script."""
+"""The script trains a BERT with peft adapters and writes it back."""
 
 from __future__ import annotations
 

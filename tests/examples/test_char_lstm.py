@@ -1,4 +1,4 @@
-"""The stacked LSTM with buckets against plain JAX on lines as they are."""
+"""The stacked LSTM with buckets, compared with plain JAX on lines without buckets."""
 
 import char_lstm
 import jax
@@ -16,7 +16,7 @@ SIZES = {"units": 16, "layers": 2, "batch": 4, "lengths": (8, 24)}
 
 
 def loss_of(params, lines, counts):
-    """The mean over the characters of all lines, which are padded far more than in buckets."""
+    """The mean over the characters of all lines, with far more padding than in buckets."""
 
     logits = network(params, before(lines))
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, lines)
@@ -63,7 +63,7 @@ def test_padding_has_no_effect(lines) -> None:
     session = gc.Session(job.graph)
     mask = "mask_batch_time:0"
     for rows in lines[:3]:
-        row = max(rows, key=len)  # on its own it needs no padding
+        row = max(rows, key=len)  # alone, it needs no padding
         plain = session.run("loss", {"lines": row[None], mask: np.ones((1, len(row)), bool)})
         padded = buckets.run(session, "loss", {"lines": [row]})
         assert float(plain) == pytest.approx(float(padded), rel=1e-5)

@@ -1,4 +1,4 @@
-"""Two processes of which one is killed end with the parameters of those that were not disturbed."""
+"""One of two processes is killed: the parameters at the end equal those of an undisturbed run."""
 
 import os
 import subprocess

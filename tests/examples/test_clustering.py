@@ -1,4 +1,4 @@
-"""k-means and EM against NumPy and scikit-learn, from the same start."""
+"""k-means and EM compared with NumPy and scikit-learn, from equal initial values."""
 
 import clustering
 import numpy as np
@@ -11,7 +11,7 @@ from tests.near import assert_near
 
 
 def lloyd(x: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, int]:
-    """k-means in NumPy: the last centres, and the number of iterations until they converged."""
+    """k-means in NumPy: the final centers, and the number of iterations until convergence."""
     for turn in range(1, 300):
         nearest = np.argmin(((x[:, None] - centers) ** 2).sum(-1), axis=1)
         new = centers.copy()
@@ -52,7 +52,7 @@ def test_a_centre_without_rows_stays() -> None:
 
 
 def em(x: np.ndarray, mixture: clustering.Mixture, turns: int) -> clustering.Mixture:
-    """The given number of iterations of EM in NumPy, step by step."""
+    """The given number of EM iterations in NumPy, step by step."""
     for _ in range(turns):
         shares = []
         for weight, mean, covariance in zip(*mixture, strict=True):

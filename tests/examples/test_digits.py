@@ -1,4 +1,4 @@
-"""The examples on real data, on one device and on four."""
+"""The examples on real data, on one device and on four devices."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ EXAMPLES = Path(digits.__file__).parent
 
 
 def comparable(dtype: str = "float32"):
-    """The CNN without dropout, whose streams differ by device, and with plain adam."""
+    """The CNN with plain adam and without dropout, whose streams differ by device."""
     return digits_cnn.build(dtype=dtype, dropout=False, tx=optax.adam(2e-3))
 
 
@@ -53,7 +53,7 @@ def test_one_device_equals_four_in_float32_over_20_steps() -> None:
 
 
 def summed(job):
-    """The same job with the sum of the losses in place of their mean."""
+    """The same job with the sum of the losses instead of their mean."""
     graph = job.graph
     with graph:
         losses = graph.node("loss").inputs[0]
@@ -89,7 +89,7 @@ def test_the_mlp_learns(devices: int) -> None:
 
 
 def run_example(name: str, *arguments: str) -> str:
-    """The output of an example run as a user runs it."""
+    """The output of an example that is run as a user runs it."""
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=EXAMPLES.parent)
     assert done.returncode == 0, done.stderr
@@ -97,7 +97,7 @@ def run_example(name: str, *arguments: str) -> str:
 
 
 def figure(output: str, label: str) -> float:
-    """The number behind `label` in an example's output."""
+    """The number after `label` in an example's output."""
     line = next(line for line in output.splitlines() if label in line)
     return float(line.split(label)[1].split()[0])
 

@@ -1,4 +1,4 @@
-"""Fine-tuning from a partial restore helps where there are few examples."""
+"""Fine-tuning from a partial restore helps if there are few examples."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The grid search over a pipeline with an estimator of graphc."""
+"""The grid search over a pipeline with a graphc estimator."""
 
 import sys
 

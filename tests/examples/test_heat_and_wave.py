@@ -1,4 +1,4 @@
-"""The heat and the wave equation against known properties of their solutions."""
+"""The heat and the wave equation compared with known properties of their solutions."""
 
 import heat_and_wave
 import numpy as np
@@ -20,12 +20,12 @@ def test_a_sine_wave_fades_and_swings_as_it_should() -> None:
 
 
 def furthest(points: int) -> tuple[float, float]:
-    """The errors of the heat and of the wave, from the analytic solutions."""
+    """The errors of the heat and the wave, compared with the analytic solutions."""
     found = heat_and_wave.forward(points, 0.4)
     heat = np.abs(found["heat"] - heat_and_wave.exact_heat(points, 0.04)).max()
     wave = np.abs(found["wave"] - heat_and_wave.exact_wave(points, 0.4)).max()
     energy = found["energy"]
-    assert np.ptp(energy) < 1e-12 * energy[0]  # what leapfrog keeps, it keeps to rounding
+    assert np.ptp(energy) < 1e-12 * energy[0]  # leapfrog conserves it up to rounding
     return heat, wave
 
 

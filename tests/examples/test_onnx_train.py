@@ -1,4 +1,4 @@
-"""An ONNX model that is trained further, as a script."""
+"""The script trains an ONNX model further."""
 
 from __future__ import annotations
 

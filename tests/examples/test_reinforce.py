@@ -16,7 +16,7 @@ SIZES = {"episodes": 6, "steps": 30, "units": 8}
 
 
 def moved(state, right):
-    """The cart as Gymnasium's CartPole-v1 has it, for one state or many, in NumPy or JAX."""
+    """The cart as in Gymnasium's CartPole-v1, for one state or many, in NumPy or JAX."""
     x, v, angle, turning = state.T
     force = jnp.where(right, 10.0, -10.0)
     total, moment = 1.1, 0.05

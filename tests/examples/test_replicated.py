@@ -1,6 +1,6 @@
-"""Training examples on four devices against the same on one, in float64.
+"""Training examples on four devices compared with one device, in float64.
 
-A wrong layout cannot hide in rounding there: the two agree to twelve digits.
+Results agree to twelve digits, so rounding cannot hide a wrong layout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Trained = tuple[Losses, dict[str, np.ndarray]]
 
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Layers, which are of float32 in the examples, have float64 variables."""
+    """Layers that are float32 in the examples get float64 variables."""
     own = gc.nn.Layer.__init__
 
     def init(self: Any, name: str | None = None, dtype: Any = None) -> None:
@@ -44,7 +44,7 @@ def transformer(strategy: Any) -> Trained:
 
 
 def residual(strategy: Any) -> Trained:
-    """With batch norm, whose statistics are those of the whole batch, and its moving averages."""
+    """A network with batch norm: statistics over the whole batch, and moving averages."""
     tx = resnet20.optimizer(STEPS, highest=0.01)
     job = resnet20.build(blocks=1, width=4, size=8, batch=16, tx=tx)
     session = gc.Session(job.graph, strategy=strategy)
@@ -53,7 +53,7 @@ def residual(strategy: Any) -> Trained:
 
 
 def language(strategy: Any) -> Trained:
-    """Lines of many lengths, padded, of which the padding counts for nothing."""
+    """Padded lines of many lengths; the padding does not count."""
     job, _, buckets = char_lstm.make_language(
         units=8, layers=2, batch=8, lengths=(24, 40), tx=char_lstm.optimizer(STEPS)
     )

@@ -1,4 +1,4 @@
-"""ResNet-20 against the same network in plain JAX, and whether it learns."""
+"""ResNet-20 compared with the same network in plain JAX, and whether it learns."""
 
 from functools import partial
 from itertools import islice
@@ -26,7 +26,7 @@ def conv(x, kernel, stride=1):
 
 
 def batch_norm(p, averages, x, name):
-    """Normalised by the batch; the new moving averages are added to `averages`."""
+    """Normalizes with batch statistics; adds the new moving averages to `averages`."""
     mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
     for what, new in (("mean", mean), ("variance", variance)):
         averages[f"{name}/{what}"] = 0.9 * p[f"{name}/{what}"] + 0.1 * new
@@ -35,7 +35,7 @@ def batch_norm(p, averages, x, name):
 
 
 def network(p, x):
-    """Logits, and the moving averages after this batch."""
+    """The logits, and the moving averages after this batch."""
     averages = {}
     h = jax.nn.relu(batch_norm(p, averages, conv(x, p["resnet/conv/kernel"]), "resnet/norm"))
     for stage in range(3):
@@ -59,7 +59,7 @@ def loss_of(trained, averages, x, y):
 
 @pytest.mark.slow
 def test_the_training_step_equals_the_same_in_jax() -> None:
-    tx = resnet20.optimizer(STEPS, highest=0.01)  # larger steps make rounding errors grow
+    tx = resnet20.optimizer(STEPS, highest=0.01)  # larger steps amplify rounding errors
     job = resnet20.build(**SIZES, tx=tx)
     session = gc.Session(job.graph)
     model = {name: v for name, v in job.graph.variables.items() if name.startswith("resnet/")}
@@ -68,7 +68,7 @@ def test_the_training_step_equals_the_same_in_jax() -> None:
     trained = {n: np.array(session.get(n)) for n, v in model.items() if v.trainable}
     opt_state = tx.init(trained)
 
-    @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # quick to compile
+    @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # compiles faster
     def step(trained, averages, opt_state, x, y):
         slope = jax.value_and_grad(loss_of, has_aux=True)
         (loss, averages), slopes = slope(trained, averages, x, y)

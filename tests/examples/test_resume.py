@@ -1,4 +1,4 @@
-"""A job that is killed continues with the same bits."""
+"""A job that is killed resumes with the same bits."""
 
 import subprocess
 import sys

@@ -41,7 +41,7 @@ def test_a_pipeline_waits_less_with_more_micro_batches(capsys: pytest.CaptureFix
     assert float(loss) == pytest.approx(float(other), abs=1e-5)
     assert (theory, less) == ("50.0%", "33.3%")
     assert int(clusters) == int(compiled) == 3
-    # Two micro-batches of three clusters, compiled once, between two clusters on each device.
+    # Two micro-batches of three clusters, compiled once; two more clusters on each device.
     assert (int(more), int(rest)) == (10, 7)
     size = Size(blocks=2, width=16, heads=4, length=8, batch=4)
     graph, text, one, train = pipeline_transformer.build(size, ["/cpu:0"], 1)

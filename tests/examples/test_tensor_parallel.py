@@ -1,4 +1,4 @@
-"""The example of tensor parallelism: on a mesh of four devices, and the same on one."""
+"""The tensor-parallel example on a mesh of four devices, compared with one device."""
 
 from __future__ import annotations
 

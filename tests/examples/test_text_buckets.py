@@ -1,4 +1,4 @@
-"""The model of text files: padding is small and has no effect, and training continues exactly."""
+"""The model of text files: little padding without effect, and training resumes exactly."""
 
 from itertools import islice
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_every_line_comes_once_in_an_epoch(folder: Path) -> None:
     for batch in islice(endless, 50):
         rows = [text_buckets.sources.decode(row) for row in batch["lines"]]
         bound = min(b for b in text_buckets.BOUNDS if b >= max(map(len, rows)))
-        assert min(map(len, rows)) > bound - 16  # all of one bucket
+        assert min(map(len, rows)) > bound - 16  # all lengths of one bucket
         found += rows
     want = {f"{n}{line}\n" for n in range(5) for line in LINES if len(line) < 63}
     assert set(found) <= want and len(set(found)) > 25

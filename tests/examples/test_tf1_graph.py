@@ -1,4 +1,4 @@
-"""The TensorFlow 1 graph learns on, and its artifact predicts the same."""
+"""Training of the TensorFlow 1 graph continues, and its artifact makes equal predictions."""
 
 import sys
 

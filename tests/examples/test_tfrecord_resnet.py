@@ -1,4 +1,4 @@
-"""Records to a trained network, and whether the augmented batches can be repeated and resumed."""
+"""From records to a trained network; augmented batches can be repeated and resumed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_it_learns_on_four_devices(tmp_path: Path, capsys: pytest.CaptureFixture
     assert float(output.split("test accuracy ")[1].split()[0]) > 0.8
     assert len(list(tmp_path.glob("*.tfrecord"))) == 5
     assert len(list(tmp_path.glob("*.index"))) == 4
-    assert len(list(tmp_path.iterdir())) == 9  # nothing half written
+    assert len(list(tmp_path.iterdir())) == 9  # no unfinished file
 
 
 def test_its_batches_are_exact(tmp_path: Path) -> None:

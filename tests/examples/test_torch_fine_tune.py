@@ -1,4 +1,4 @@
-"""A module of torchvision that is trained and goes back, as a script."""
+"""The script trains a torchvision module and writes it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Towers written by hand, a strategy and one device: three ways to the same step."""
+"""Hand-written towers, a strategy and one device compute the same step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_towers_are_data_parallelism_is_one_device() -> None:
 def test_variables_are_shared_and_towers_ask_for_devices() -> None:
     graph = towers.build(towers=3).graph
     kernels = [v for v in graph.variables.values() if v.name.endswith("kernel")]
-    names = ["conv", "hidden", "out"]  # made in the first tower
+    names = ["conv", "hidden", "out"]  # created in the first tower
     assert [v.name for v in kernels] == [f"tower_0/network/{name}/kernel" for name in names]
     assert {v.device for v in kernels} == {"/device:CPU:0"}
     losses = graph.collection("losses", scope="tower_2")

@@ -1,4 +1,4 @@
-"""The transformer against the same model in plain JAX: training steps and generated text."""
+"""The transformer compared with plain JAX: training steps and generated text."""
 
 import math
 from itertools import islice
@@ -25,7 +25,7 @@ def norm(p, x, at):
 
 
 def attend(q, k, v):
-    """Of one head: [batch, time, depth] each."""
+    """Attention of one head: all arguments are [batch, time, depth]."""
     scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
     seen = jnp.tril(jnp.ones(scores.shape[1:], bool))
     return jax.nn.softmax(jnp.where(seen, scores, -jnp.inf)) @ v

@@ -1,4 +1,4 @@
-"""`to_iree`: modules run without JAX, and what IREE does not compile is named."""
+"""`to_iree`: modules run without JAX, and errors name what IREE does not compile."""
 
 from __future__ import annotations
 

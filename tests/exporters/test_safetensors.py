@@ -1,4 +1,4 @@
-"""`gc.to_safetensors`: values and names, refusals before anything is written."""
+"""`gc.to_safetensors`: values and names, and errors before anything is written."""
 
 import numpy as np
 import optax

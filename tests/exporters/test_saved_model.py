@@ -1,4 +1,4 @@
-"""`to_saved_model`: the graph in the file, its program, and what is refused."""
+"""`to_saved_model`: the graph in the file, its program, and errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_program_computes_the_outputs(tmp_path: Path) -> None:
 
 
 def test_an_input_of_which_only_the_size_is_used(tmp_path: Path) -> None:
-    """The program takes it too, so that its arguments are those of the signature."""
+    """The program takes this input too, so that its arguments match the signature."""
     with gc.Graph() as graph:
         x = gc.placeholder(("batch", 3), name="x")
         w = gc.variable(np.float32(2), name="w")

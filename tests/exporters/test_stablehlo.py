@@ -35,7 +35,7 @@ def test_text_and_bytecode_are_the_same_module(tmp_path):
     ]
     with ir.Context():
         code = mlir.deserialize_portable_artifact((tmp_path / "code").read_bytes())
-        line = main_type(code)  # this context now knows the dialects
+        line = main_type(code)  # this context knows the dialects
         assert main_type(ir.Module.parse(text)) == line
     order = [line.index(t) for t in ("tensor<i32>", "tensor<3x2xf32>", "tensor<?x3xf32>")]
     assert order == sorted(order) and "tensor<?x2xf32>" in line

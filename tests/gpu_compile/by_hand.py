@@ -1,4 +1,4 @@
-"""Steps that tests write by hand in JAX, compiled for a GPU that is not here."""
+"""Steps that tests write in JAX, compiled for a GPU that is not present."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shape(*dims: int) -> jax.ShapeDtypeStruct:
 def by_hand(
     step: Callable[..., Any], state: Any, feeds: Sequence[Any], count: int = 1
 ) -> tuple[str, HloCost]:
-    """The HLO of `step(state, *feeds) -> (state, loss)` on H100s, and its cost. The state is
-    donated and whole on each GPU, the feeds are cut along their first axis."""
+    """The HLO and the cost of `step(state, *feeds) -> (state, loss)` on H100s. The state is donated
+    and replicated on each GPU; the feeds are sharded along their first axis."""
     text = str(gpu_hlo.by_hand(step, [state], feeds, count).as_text())
     return text, hlo_cost(text, count)

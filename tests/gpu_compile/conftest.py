@@ -1,5 +1,5 @@
-"""Tests that compile for GPUs that are not here. They need JAX's CUDA plugin (the extra `cuda`) and
-no GPU. `make test-gpu-compile` runs them; without the plugin they are skipped."""
+"""Tests that compile for GPUs that are not present. They need JAX's CUDA plugin (the extra `cuda`),
+but no GPU. `make test-gpu-compile` runs them; without the plugin they are skipped."""
 
 from collections.abc import Iterator
 
@@ -29,5 +29,5 @@ def optimised_programs() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def only_the_processor() -> None:
-    """JAX does not look for a GPU in vain."""
+    """Prevents JAX from searching for a GPU."""
     assert {device.platform for device in jax.devices()} == {"cpu"}

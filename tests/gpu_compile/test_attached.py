@@ -1,4 +1,4 @@
-"""The description of the GPUs of a machine, by the private function that graphc needs for it."""
+"""The description of a machine's GPUs, through the private function that graphc needs for it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which attention goes to cuDNN, on which GPUs: whatever it does not take is computed otherwise."""
+"""Which attention runs in cuDNN, on which GPUs, and that all other attention runs elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def calls(
     """Whether cuDNN's attention is called, forward and backward.
 
     Args:
-        depth: of the values.
+        depth: the depth of the values.
     """
     key = key or query
     with gc.Graph(seed=0) as graph:

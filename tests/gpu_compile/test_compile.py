@@ -23,7 +23,7 @@ BATCH = {"x": np.zeros((128, 784), np.float32), "y": np.zeros(128, np.int32)}
 
 
 def collectives(step: gc.Executable) -> Counter[str]:
-    """How many of each kind there are in the HLO; started ones count once."""
+    """The number of collectives of each kind in the HLO; asynchronous ones count once."""
     kinds = "all-reduce|all-gather|reduce-scatter|collective-permute|all-to-all"
     return Counter(re.findall(rf" ({kinds})(?:-start)?\(", step.hlo()))
 
@@ -116,7 +116,7 @@ def test_what_is_not_here_does_not_run() -> None:
     for attempt in (step.init, lambda: step(state, BATCH), lambda: step.put(BATCH)):
         with pytest.raises(DeviceError, match="compiled for 1 x NVIDIA H100 80GB HBM3"):
             attempt()
-    (_, loss), _ = here(state, BATCH)  # the state is as it was
+    (_, loss), _ = here(state, BATCH)  # the state is unchanged
     assert float(loss) == pytest.approx(np.log(10), rel=1e-5)
 
 
@@ -178,13 +178,13 @@ def test_only_deep_networks_become_loops(blocks: int, rolled: bool) -> None:
     g, fetches = mlp(blocks, units=256)
     step = gc.compile(g, fetches, SHAPES, machine="h100")
     assert (" while(" in step.hlo()) == rolled
-    if not rolled:  # each product once: forward, and both gradients but that of the input
+    if not rolled:  # each product once: forward, and both gradients, except of the input
         products = sum(n for t, n in step.hlo_cost().custom_calls.items() if "matmul" in t)
         assert products == 3 * (blocks + 1) - 1
 
 
 def test_loops_are_made_where_memory_is_short() -> None:
-    """Also with few blocks, because values that loops keep can be recomputed."""
+    """Few blocks become a loop too, because values that loops store can be recomputed."""
     size = transformer.Size(blocks=6, width=256, heads=4, sequence=256, batch=32)
     model = transformer.graphc_model(size)
 

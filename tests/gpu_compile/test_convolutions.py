@@ -1,4 +1,4 @@
-"""Convolutions and batch norms on GPUs, beside the same steps by hand in JAX: no transposes of
+"""Convolutions and batch norms on GPUs, compared with hand-written JAX: no transposes of
 activations, narrow operands, as few kernels, one exchange of moments."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def compiled(
 
 
 def library_dtypes(text: str) -> Counter[str]:
-    """The dtypes of the results of cuDNN's and cuBLAS's calls."""
+    """The dtypes of the results of cuDNN and cuBLAS calls."""
     calls = re.findall(r"= \(?(\w+)\[[^=]*custom-call\(.*\"__cu(?:dnn|blas)", text)
     return Counter(calls)
 
@@ -77,8 +77,8 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 def behind_a_pointwise_one(
     layer: Any, sizes: tuple[int, ...], precision: str | None
 ) -> tuple[str, HloCost]:
-    """The training step of a layer that follows a pointwise convolution, so that the gradient of
-    its input is needed."""
+    """The training step of a layer that follows a pointwise convolution: the gradient of its input
+    is needed."""
     with gc.Graph(seed=0) as graph:
         x = gc.placeholder(sizes, name="x")
         h = layer(gc.nn.Conv2D(sizes[-1], 1, use_bias=False, name="first")(x))
@@ -128,9 +128,9 @@ def test_a_convolution_and_its_gradients(name: str, precision: str | None) -> No
 
 
 def check(ours: HloCost, theirs: HloCost, precision: str | None) -> None:
-    """No more copies, bytes and kernels than by hand; a loss scale takes some small kernels."""
+    """Checks copies, bytes and kernels against hand-written JAX; a loss scale adds a few."""
     scaled = precision == "f16"
-    kernels = 64 * 64 * 25 * 4  # bytes: activations are larger
+    kernels = 64 * 64 * 25 * 4  # in bytes; activations are larger
     assert ours.transposes <= theirs.transposes + kernels
     assert ours.bytes_accessed <= 1.01 * theirs.bytes_accessed + 4 * kernels * (1 + scaled)
     assert ours.kernels <= theirs.kernels + (30 if scaled else 2)
@@ -139,7 +139,7 @@ def check(ours: HloCost, theirs: HloCost, precision: str | None) -> None:
 
 @PRECISIONS
 def test_a_transposed_convolution(precision: str | None) -> None:
-    """JAX makes convolutions with spread inputs of its gradients, and copies activations."""
+    """JAX computes its gradients as convolutions with dilated inputs, and copies activations."""
     n, side, channels, dtype = 16, 28, 32, DTYPES[precision]
     text, ours = behind_a_pointwise_one(
         gc.nn.Conv2DTranspose(64, 3, strides=2, use_bias=False, name="second", padding="same"),
@@ -179,7 +179,7 @@ def test_products_and_their_gradients_stay_narrow(precision: str) -> None:
 
 
 def norm(x: Any, scale: Any, offset: Any, average: Any) -> tuple[Any, Any]:
-    """By hand: batch norm in float32, and its new moving averages."""
+    """Hand-written batch norm in float32; also returns its new moving averages."""
     wide = x.astype(jnp.float32)
     mean = wide.mean((0, 1, 2))
     variance = jnp.square(wide - mean).mean((0, 1, 2))
@@ -247,7 +247,7 @@ def test_a_block_of_a_resnet(precision: str | None, count: int) -> None:
 
 @pytest.mark.parametrize("precision", [None, "bf16"])
 def test_a_block_of_a_unet(precision: str | None) -> None:
-    """Down by a stride, up by a transposed convolution, joined with what was before."""
+    """Down with a stride, up with a transposed convolution, joined with the earlier value."""
     n, side, channels, dtype = 8, 32, 32, DTYPES[precision]
     with gc.Graph(seed=0) as graph:
         x = gc.placeholder((n, side, side, channels), name="x")

@@ -1,5 +1,5 @@
-"""A training step writes each buffer of state over the old one, and moves nothing between host and
-GPU, under each strategy."""
+"""A training step updates each buffer of the state in place, and transfers nothing between host and
+GPU, with each strategy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cut() -> Model:
 
 
 def various(accumulate: int = 1, local: bool = False) -> Model:
-    """Moving averages, dropout (whose counter is state), a table that is updated by rows."""
+    """Moving averages, dropout (whose counter is state), and a table that is updated by rows."""
     graph = gc.Graph(seed=0)
     with graph:
         ids = gc.placeholder((None, 8), "int32", name="ids")

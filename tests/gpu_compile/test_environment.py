@@ -1,4 +1,4 @@
-"""The dependencies of an executable for GPUs outside the program."""
+"""What an executable for GPUs depends on outside the program."""
 
 import os
 
@@ -14,7 +14,7 @@ def test_it_does_not_depend_on_the_processor_of_this_machine() -> None:
     gpu = devices_of(gc.devices.Machine("h100"))[0]
     alone, mixed = environment_of([gpu]), environment_of([jax.devices()[0], gpu])
     assert "cpu" not in alone and "cudnn" in alone["libraries"]
-    assert "cpu" in mixed  # a part of it is code for this processor
+    assert "cpu" in mixed  # a part of it is code for this CPU
 
 
 def test_flags_of_xla_for_processors_do_not_matter(monkeypatch) -> None:

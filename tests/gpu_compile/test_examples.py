@@ -1,4 +1,4 @@
-"""Every example compiles for 1, 4 and 8 GPUs, or for as many as it names."""
+"""Every example compiles for 1, 4 and 8 GPUs, or for the number that it names."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ from tests.gpu_compile.test_compile import collectives
 
 
 class Step(NamedTuple):
-    """What is compiled: a graph's fetches, with the shapes of the feeds for so many devices."""
+    """Fetches of a graph to compile, with the shapes of the feeds for a number of devices."""
 
     graph: gc.Graph
     fetches: Any
@@ -101,7 +101,7 @@ def test_with_the_batch_shared(name: str, count: int) -> None:
     )
     found = collectives(made)
     assert bool(found["all-reduce"]) == (count > 1)
-    assert "S(5)" not in made.hlo()  # nothing is in the memory of the host
+    assert "S(5)" not in made.hlo()  # nothing is in host memory
 
 
 def reinforcement() -> Step:
@@ -184,9 +184,9 @@ def test_no_example_is_forgotten() -> None:
         "two_devices",
     }
     without_a_program = {"digits", "sources", "several_devices", "load_and_predict", "demo"}
-    without_a_program |= {"cluster"}  # that of digits_cnn
+    without_a_program |= {"cluster"}  # it uses that of digits_cnn
     without_a_program |= {"grid_search"}  # scikit-learn builds it
-    here |= {"tfrecord_resnet"}  # the program of resnet20
+    here |= {"tfrecord_resnet"}  # it uses the program of resnet20
     found = {path.stem for path in Path(digits_cnn.__file__).parent.glob("*.py")}
     assert found == {*SHARED, *(name.split()[0] for name in ALONE), *here, *without_a_program}
 

@@ -9,7 +9,7 @@ from tests.gpu_compile.models import mlp
 DataParallel = gc.devices.DataParallel
 BATCH, UNITS = 128, 512
 SHAPES = {"x": (BATCH, 784), "y": (BATCH,)}
-# Forward and the gradient of the weights in each layer, the gradient of the input in all but one.
+# Forward and weight gradient in each layer; input gradient in all layers except the first.
 PRODUCTS = 2 * BATCH * (2 * 784 * UNITS + 3 * UNITS * UNITS + 3 * UNITS * 10)
 PARAMETERS = 784 * UNITS + UNITS + UNITS * UNITS + UNITS + UNITS * 10 + 10
 

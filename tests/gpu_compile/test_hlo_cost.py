@@ -1,5 +1,5 @@
-"""The cost of steps that are written in plain JAX and compiled for GPUs that are not here: FLOPs
-against their formulas, whoever runs the products; collectives; transfers."""
+"""The cost of plain JAX steps that are compiled for absent GPUs: FLOPs compared with formulas,
+whatever library runs the products; collectives; transfers."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -38,7 +38,7 @@ def compiled(
 
 
 def checked(cost: HloCost) -> HloCost:
-    """The cost of a step that stays on the device and is counted in full."""
+    """The cost of a step that stays on the device and is counted completely."""
     assert cost.host_transfers == 0
     assert not cost.notes
     assert cost.transposes <= cost.bytes_accessed
@@ -69,7 +69,7 @@ def mlp_parameters(dtype: Any = f32) -> list[tuple[Any, Any]]:
 
 
 def mlp_flops() -> int:
-    """Three products a layer, two in the first."""
+    """Three products in each layer, two in the first."""
     weights = [m * n for m, n in pairwise(SIZES)]
     return 2 * BATCH * (3 * sum(weights) - weights[0])
 
@@ -89,7 +89,7 @@ def test_an_mlp_step_with_adam(options: dict[str, Any], dtype: Any, unit: str) -
     state = jax.eval_shape(adam.init, parameters)
     found = compiled(step, parameters, state, *data, options=options, donate=(0, 1))
     assert within(found, unit, mlp_flops())
-    # Adam reads the gradient, the parameter and two moments, and writes all but the gradient.
+    # Adam reads the gradient, the parameter and two moments, and writes all except the gradient.
     size = sum(p.size for p in jax.tree.leaves(parameters)) * jnp.dtype(dtype).itemsize
     assert 7 * size < found.bytes_accessed < 20 * size
     gpu = H100.model
@@ -205,7 +205,7 @@ def test_a_scan_of_24_layers_counts_24_times() -> None:
         return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, w)[0].sum()
 
     found = compiled(jax.grad(loss), S((24, 256, 256), f32), S((64, 256), f32))
-    # Forward one product a layer, backward two.
+    # Forward one product per layer, backward two.
     assert within(found, "tf32", 24 * 3 * 2 * 64 * 256 * 256)
 
 
@@ -230,15 +230,15 @@ def test_a_convolutional_step() -> None:
     expected = 0
     for i, (m, n) in enumerate(pairwise(channels)):
         side = size // 2**i
-        # Forward, the gradients of the kernel and, not in the first layer, of the input; the
-        # outermost of 3 taps meets the padding at one place.
+        # Forward, the gradients of the kernel and, except in the first layer, of the input. The
+        # outermost of 3 taps meets the padding at one position.
         expected += (2 if i == 0 else 3) * 2 * batch * m * n * (3 * side - 2) ** 2
     assert within(found, "bf16", expected)
     assert found.custom_calls["__cudnn$convForward"] == 3
     assert found.custom_calls["__cudnn$convBackwardInput"] == 2
     assert found.custom_calls["__cudnn$convBackwardFilter"] == 3
-    # Activations are not transposed: what is, is kernels, which XLA lays out for cuDNN, and their
-    # gradients.
+    # Activations are not transposed. Only kernels, whose layout XLA adapts to cuDNN, and their
+    # gradients are.
     weights = 2 * sum(k.size for k in kernels)
     assert 0 < found.transposes <= 2 * 2 * weights
 
@@ -253,7 +253,7 @@ def test_lookups_and_their_gradients_touch_their_rows_only() -> None:
     found = compiled(step, *given, donate=(0,))
     assert found.matrix_flops == {}
     of_rows = 4 * ids * width
-    # The sum reads rows; the update reads them again with what is added, and writes them.
+    # The sum reads rows. The update reads them again with the added values, and writes them.
     assert 4 * of_rows <= found.bytes_accessed < 5 * of_rows
 
 

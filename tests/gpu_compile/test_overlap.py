@@ -1,5 +1,5 @@
-"""What replicas exchange in steps for 8 GPUs: how many bytes, in which dtype, and how much of it
-the backward pass hides."""
+"""What replicas exchange in steps for 8 GPUs: bytes, dtypes, and the share that the backward pass
+hides."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def step_of(
 
 
 def exchanged(step: Executable) -> int:
-    """Bytes that all collectives carry."""
+    """The bytes of all collectives."""
     return sum(kind.bytes for kind in step.hlo_cost().collectives.values())
 
 
@@ -51,7 +51,7 @@ def trained(make: Any, tx: Any) -> tuple[gc.Graph, list[Any]]:
 def test_gradients_of_repeated_layers_are_exchanged_once(
     tx: optax.GradientTransformation, precision: str | None, width: int
 ) -> None:
-    """Their updates are maps of stacks. The sums of biases and the loss stay float32."""
+    """The updates are maps of stacks. The sums of biases and the loss stay float32."""
 
     def make() -> gc.Tensor:
         h = gc.placeholder((None, 256), name="x")
@@ -91,7 +91,7 @@ def test_buckets_are_what_xla_joins() -> None:
     assert all_reduces(step_of(graph, fetches, feeds, "bf16")) == counts[2]
 
 
-@pytest.mark.parametrize("layers", [8, 30])  # a loop that is compiled without one, and a loop
+@pytest.mark.parametrize("layers", [8, 30])  # 8: compiled without a loop
 def test_the_backward_pass_hides_the_exchange(layers: int) -> None:
     feeds = {"x": (8 * 8192, 784), "y": (8 * 8192,)}
     graph, fetches = mlp(layers=layers, units=2048)

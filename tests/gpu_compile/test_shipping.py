@@ -1,7 +1,7 @@
-"""Executables that were compiled for a machine elsewhere: as the machine itself would find them.
+"""Executables compiled for a machine elsewhere: that machine finds them as its own.
 
-No GPU is here, so `Compilation` sees the machine's devices as those of this process, and XLA's
-loader only records what it is given.
+No GPU is present, so `Compilation` sees the machine's devices as devices of this process, and XLA's
+loader only records its input.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ SHAPES = {"x": (128, 784), "y": (128,)}
 
 
 class OnMachine:
-    """A process on the machine, as far as `gc.compile` looks."""
+    """A process on the machine, as `gc.compile` sees it."""
 
     def __init__(self, machine: str, patch: pytest.MonkeyPatch) -> None:
         self.machine = gc.devices.Machine(machine)
@@ -137,7 +137,7 @@ def test_an_artifact_with_native_code_for_a_machine(tmp_path) -> None:
 
 
 def test_the_memory_of_the_machine_is_the_limit_of_native_code(tmp_path) -> None:
-    """As it is for `gc.compile`."""
+    """`gc.compile` has the same limit."""
     g, _ = mlp()
     x = g.tensor("x")
     sizes = {str(x.type.shape[0]): 10**8}

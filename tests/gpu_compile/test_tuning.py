@@ -1,4 +1,4 @@
-"""`gc.tune` for a machine that is not here: estimates, which nothing uses unasked."""
+"""`gc.tune` for an absent machine: estimates, which are used only on request."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_time_runs_out() -> None:
     assert "nothing is clearly faster" in str(tuning)
 
 
-# jax 0.12 does not have it.
+# jax 0.12 does not have this option.
 PIPELINED = [{"xla_gpu_enable_pipelined_all_reduce": True}]
 
 

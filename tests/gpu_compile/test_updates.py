@@ -1,4 +1,4 @@
-"""Updates in loops, and alike layers without a loop, compiled for GPUs that are not here."""
+"""Updates in loops, and equal layers without a loop, compiled for absent GPUs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 32
 def compiled(
     layers: int, width: int, optimizer: Any, *, gpus: int = 1, rows: int = BATCH, **options: Any
 ) -> gc.Executable:
-    """A training step of alike layers for H100s, `rows` on each."""
+    """A training step of equal layers for H100s, with `rows` rows on each."""
     graph, batch = gc.Graph(seed=0), gpus * rows
     with graph:
         h = x = gc.placeholder((batch, width), name="x", batch_axis=0)
@@ -104,7 +104,7 @@ def test_updates_stay_where_they_would_be_slower_in_a_loop() -> None:
 
 
 def test_small_layers_stay() -> None:
-    """More bytes would move."""
+    """A loop would move more bytes."""
     assert changed(compiled(26, 512, optax.adam(1e-3)), "update-in-loop") == 0
 
 

@@ -1,4 +1,4 @@
-"""What all importers share: calls, names of variables, graphs, refusals."""
+"""What all importers share: calls, names of variables, graphs, errors."""
 
 from __future__ import annotations
 

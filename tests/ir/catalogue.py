@@ -1,4 +1,4 @@
-"""A small catalogue of operators, one for each thing the IR must carry, for the tests here."""
+"""A small catalogue of operators for these tests, one for each feature of the IR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs made at random over the catalogue of these tests, valid at the stage `functional`."""
+"""Random programs over the catalogue of these tests, valid at the stage `functional`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DTYPES = st.sampled_from(list(BY_SHORT.values()))
 
 @st.composite
 def arrays(draw: Any) -> np.ndarray[Any, Any]:
-    """Any bits at all, NaNs with payloads too."""
+    """Arrays with any bits, including NaNs with payloads."""
     dtype = draw(DTYPES)
     shape = draw(st.sampled_from([(), (0,), (3,), (2, 0), (2, 2), (8, 9)]))
     rng = np.random.default_rng(draw(st.integers(0, 1000)))

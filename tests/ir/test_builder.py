@@ -1,4 +1,4 @@
-"""`Builder`: passes write nodes with operator functions."""
+"""`Builder`: passes make nodes with operator functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes that a fetch set selects from a graph."""
+"""The nodes of a graph that a set of fetches needs."""
 
 from __future__ import annotations
 

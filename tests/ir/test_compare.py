@@ -126,8 +126,8 @@ GOLDEN = "76f6ff1940a37f944c535a5eae6a729a9c24796b870a4ecf1210da32ec609208"
 
 
 def test_fingerprints_are_stable_across_versions() -> None:
-    # Another value means that every cache of every user is emptied: raise the recipe's number.
-    # (This also tests that it does not depend on the process: string hashes differ in each.)
+    # Another value would empty the caches of all users: then increase the recipe's number. (This
+    # also tests that it does not depend on the process: string hashes differ in each.)
     assert fingerprint(parse(BASE)) == GOLDEN
     assert fingerprint(clone(parse(BASE))) == GOLDEN
 

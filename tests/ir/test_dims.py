@@ -1,4 +1,4 @@
-"""Equalities between sizes: representatives, and contradictions."""
+"""Equal sizes: representatives, and contradictions."""
 
 import time
 

@@ -66,7 +66,7 @@ graph net(seed=3, draws=2) {
 
 
 def build() -> Graph:
-    """The graph of `TEXT`, built by hand."""
+    """The graph of `TEXT`, built with functions."""
     graph = Graph(3, "net")
     placeholder, read = CATALOGUE["Placeholder"], CATALOGUE["ReadVariable"]
     with graph:
@@ -160,9 +160,9 @@ def test_a_graph_read_back_can_grow(there_and_back: Any) -> None:
     again = there_and_back(build())
     with again:
         node = again.add(CATALOGUE["Relu"], (again.tensor("x"),), name="inner")
-        assert node.name == "inner_1"  # taken in a region
-        assert again.unique_name("w") == "w_1"  # taken by a variable
-        assert str(again.fresh_dim("n")) == "n_1"  # taken by a size
+        assert node.name == "inner_1"  # used in a region
+        assert again.unique_name("w") == "w_1"  # used by a variable
+        assert str(again.fresh_dim("n")) == "n_1"  # used by a size
         assert again.next_draw() == 3
     assert again.producer(node.outputs[0]) is node
 

@@ -1,4 +1,4 @@
-"""The hints of errors that have none of their own."""
+"""The default hints of errors."""
 
 import numpy as np
 import pytest

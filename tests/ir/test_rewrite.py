@@ -138,7 +138,7 @@ def test_bind_sizes_reaches_types_attributes_and_regions() -> None:
 }""",
     )
     verify(bound, "bound")
-    assert bound.nodes[0] is program.nodes[0]  # nothing in it had a size
+    assert bound.nodes[0] is program.nodes[0]  # it contains no size
     assert bound.inputs[1] is program.inputs[1]
     assert bound.nodes[1].source == program.nodes[1].source
     same_as(program, SIZES)

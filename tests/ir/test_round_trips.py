@@ -1,4 +1,4 @@
-"""Laws over random programs: a program that is written and read back is unchanged."""
+"""Laws for random programs: a program that is written and read again is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serialised IR: the contents of the manifest, none of which are trusted."""
+"""Serialized IR: the contents of the manifest, all of which are checked."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_no_mutation_of_a_manifest_escapes_as_another_error(kind: str) -> None:
             except SerialError as error:
                 assert str(error)
                 refused += 1
-    assert refused > 3 * len(paths)  # most junk is refused; a name, say, may be any string
+    assert refused > 3 * len(paths)  # some fields, such as names, accept any string
 
 
 # -- files --------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_a_flipped_bit_in_a_constant_is_found() -> None:
         load(*from_bytes(bytes(data)))
 
 
-# -- what cannot be dumped ----------------------------------------------------------------------
+# -- values that cannot be dumped ---------------------------------------------------------------
 
 
 def test_what_cannot_be_serialised_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Specs, and annotations of variables and programs: read back, compared, part of a cache key."""
+"""Specs, and annotations of variables and programs: round trips, comparison, and cache keys."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_variables_are_read_back() -> None:
 
 
 def test_no_pass_takes_an_annotation_for_an_operator_on_any_piece() -> None:
-    """An update by rows, or of joined parameters, would have sizes that it does not divide."""
+    """An update by rows, or of joined parameters, may have sizes that the mesh does not divide."""
     node = parsed().nodes[0]
     assert not is_elementwise(node)
     assert by_rows(node, [0], 4) is None

@@ -1,4 +1,4 @@
-"""The user's line, through layers of other code."""
+"""The user's source line is found through layers of other code."""
 
 import jax
 import pytest

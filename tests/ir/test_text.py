@@ -161,7 +161,7 @@ ATTRS = [
     ("a", np.zeros((0, 2), np.float16), "f16[0, 2] []"),
     ("a", np.arange(65, dtype=np.uint8), 'u8[65] "AAECAw'),
     ("a", np.array([2**64 - 1], np.uint64), "u64[1] [18446744073709551615]"),
-    # A NaN that is not the usual one keeps its bits.
+    # An unusual NaN keeps its bits.
     ("a", array_of_bytes(b"\x01\x00\xc0\x7f", BY_SHORT["f32"], ()), 'f32[] "AQDAfw=="'),
     ("m", {}, "{}"),
     (
@@ -188,7 +188,7 @@ def test_attributes_of_every_kind(name: str, value: Any, written: str) -> None:
     assert f"Everything(x) {{{name}={written}" in text
     again = parse(text).nodes[0].attrs
     assert same_value(again[name], value)
-    assert same_value({**again, name: None}, {**node.attrs, name: None})  # defaults are not lost
+    assert same_value({**again, name: None}, {**node.attrs, name: None})  # defaults are kept
 
 
 @pytest.mark.parametrize("short", BY_SHORT)
@@ -229,7 +229,7 @@ def test_what_has_no_written_form_is_refused() -> None:
             str(program)
 
 
-# -- bad text -----------------------------------------------------------------------------------
+# -- invalid text -------------------------------------------------------------------------------
 
 
 def body(*lines: str) -> str:

@@ -1,4 +1,4 @@
-"""The verifier catches each kind of fault, names the node and its line, and skips known nodes."""
+"""The verifier finds each kind of error, names the node and its line, and skips known nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of what computed values decide, of primitives without an operator, and of any index."""
+"""Rows of data-dependent control flow, primitives without an operator, and all kinds of indices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = np.array([4, 0, 2**31 - 1, 6], np.uint32)
 
 
 def newton(x: Any) -> Any:
-    """The square root, by as many steps as it takes."""
+    """The square root, by as many steps as necessary."""
     return lax.while_loop(
         lambda s: jnp.any(jnp.abs(s[0] ** 2 - x) > 1e-10),
         lambda s: ((s[0] + x / s[0]) / 2, s[1] + 1),
@@ -29,7 +29,7 @@ def newton(x: Any) -> Any:
 
 
 def keyed(x: Any, key: Any) -> Any:
-    """Draws in a loop of a computed length, and in a branch."""
+    """Draws in a loop with a computed length, and in a branch."""
     start = jax.random.wrap_key_data(key)
 
     def draw(state: Any) -> Any:
@@ -42,7 +42,7 @@ def keyed(x: Any, key: Any) -> Any:
 
 
 def chosen(x: Any, w: Any) -> Any:
-    """Branches in a scan, one of which holds a loop of its own."""
+    """Branches in a scan; one branch contains a loop."""
 
     def step(carry: Any, a: Any) -> Any:
         index = (carry > 0).sum()
@@ -79,7 +79,7 @@ CONTROL = [
         lambda x: jax.vmap(lambda a: lax.cond(a > 0, jnp.sin, jnp.cos, a))(x), (5,)),
     of("pure_callback",
        lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + x,
-       (3,), gradient=False, dtype="float32"),  # JAX itself cuts 64-bit values
+       (3,), gradient=False, dtype="float32"),  # JAX itself truncates 64-bit values
     of("platform_index",
        lambda x: lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos, default=jnp.exp), (3,)),
     row("branches of platforms without a default",

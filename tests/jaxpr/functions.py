@@ -1,4 +1,4 @@
-"""JAX functions whose import must equal themselves: one row a form of a primitive."""
+"""JAX functions whose import must give the same results: one row for each form of a primitive."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jax import numpy as jnp
 
 @dataclass(frozen=True)
 class Row:
-    """`fn` of arrays drawn for `shapes`.
+    """`fn`, called with arrays drawn for `shapes`.
 
     Attributes:
-        shapes: of the arguments, floating in `dtype`; an array stands for itself.
-        primitives: what the row is about; they must be in its jaxpr.
+        shapes: of the arguments, floating in `dtype`; an array is passed unchanged.
+        primitives: what the row tests; the jaxpr must contain them.
         low, high: range of the drawn values.
         gradient: whether the gradient with respect to the drawn arguments is compared too.
     """

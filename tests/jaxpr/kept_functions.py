@@ -1,4 +1,4 @@
-"""Rows for the primitives that `from_jax` does not translate: routines of XLA and LAPACK."""
+"""Rows for the primitives that `from_jax` does not translate: XLA and LAPACK routines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tridiagonal_solve(x: Any, b: Any) -> Any:
     return lax.linalg.tridiagonal_solve(ones, x[0] + 4, ones, b)
 
 
-# Functions of matrices, by the primitive that they test; LAPACK has each for four dtypes.
+# Functions of matrices, by the tested primitive; LAPACK has each for four dtypes.
 _LAPACK: dict[str, tuple[Callable[..., Any], *tuple[tuple[int, ...], ...]]] = {
     "cholesky": (lambda x: lax.linalg.cholesky(spd(x)), (3, 3)),
     "eig": (lambda x: lax.linalg.eig(x, compute_left_eigenvectors=False)[0], (3, 3)),
@@ -70,7 +70,7 @@ _OTHERS = [
 
 KEPT: tuple[Row, ...] = (*LAPACK, *[replace(row, gradient=False) for row in _OTHERS])
 
-# Primitives of which no imported function makes a node, and why.
+# Primitives for which no imported function makes a node, and the reasons.
 NOT_KEPT = {
     **dict.fromkeys(
         ["all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum",

@@ -1,4 +1,4 @@
-"""More rows: loops, random numbers, order, bits, and what jax.grad makes of windows."""
+"""More rows: loops, random numbers, sorting, bits, and gradients of windows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def recurrent(x: Any, y: Any) -> Any:
 
 
 def layers(x: Any, w: Any) -> Any:
-    """A scan over stacked weights, with dropout in each layer and a rematerialised body."""
+    """A scan over stacked weights, with dropout in each layer and a rematerialized body."""
 
     @jax.checkpoint
     def layer(carry: Any, w: Any) -> Any:
@@ -63,7 +63,7 @@ LOOPS = [
 
 
 def draw(label: str, fn: Any, *arrays: Any, **options: Any) -> Any:
-    """A row of a function of a key. Beside it a number of 64 bits: else defaults are narrower."""
+    """A row for a function of a key; one argument has 64 bits, since defaults are else narrower."""
     arrays = arrays or (KEY,)
     count = len(arrays)
     return row(label, lambda *a: fn(*a[:count]), *arrays, (1,), gradient=False, **options)
@@ -112,7 +112,7 @@ RANDOM = [
 
 
 def picked(words: Any) -> Any:
-    """Keys by all the ways that there are."""
+    """Indexes keys in all possible ways."""
     keys = jax.random.split(jax.random.wrap_key_data(words), (2, 3))
     i = words[0].astype(int) - 2
     return [

@@ -1,4 +1,4 @@
-"""Whole training steps as people write them in plain JAX and optax: `step(state, batch, key)`."""
+"""Whole training steps as users write them in JAX and optax: `step(state, batch, key)`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = np.array([5, 17], np.uint32)
 
 
 class Step(NamedTuple):
-    """`fn(*args)` gives new state and losses."""
+    """`fn(*args)` returns the new state and the losses."""
 
     name: str
     fn: Callable[..., Any]
@@ -108,7 +108,7 @@ LSTM = step(
     np.random.default_rng(2).integers(0, 7, (3, 6)).astype(np.int32),
 )
 
-# -- a transformer: scan over rematerialised blocks, dropout, a schedule, masked decay ------------
+# -- a transformer: scan over rematerialized blocks, dropout, a schedule, masked decay ------------
 
 
 def attention(x: Any, w: Any) -> Any:
@@ -184,7 +184,7 @@ VAE = step(
     KEY,
 )
 
-# -- a mixture of experts, routed by the two best --------------------------------------------------
+# -- a mixture of experts, routed to the best two --------------------------------------------------
 
 
 def experts_loss(params: Any, x: Any, y: Any) -> Any:
@@ -205,7 +205,7 @@ EXPERTS = step(
     normal(3, 5, 4),
 )
 
-# -- gradients of each example, clipped, with noise ------------------------------------------------
+# -- gradients per example, clipped, with noise ----------------------------------------------------
 
 
 def private_step(params: Any, x: Any, y: Any, key: Any) -> Any:
@@ -230,7 +230,7 @@ PRIVATE = Step(
                               normal(3, 6), KEY),
 )  # fmt: skip
 
-# -- gradients added up over small batches, in half the precision ----------------------------------
+# -- gradients summed over small batches, in half precision ----------------------------------------
 
 
 def accumulated_step(params: Any, opt_state: Any, x: Any, y: Any) -> Any:
@@ -284,7 +284,7 @@ def meta_step(params: Any, x: Any, y: Any) -> Any:
 META = Step("meta", meta_step, ({"a": normal(0, 4, 3), "b": normal(1, 3)}, normal(2, 2, 5, 4),
                                 normal(3, 2, 5)))  # fmt: skip
 
-# -- a derivative of one's own, averaged weights ---------------------------------------------------
+# -- a custom derivative, averaged weights ---------------------------------------------------------
 
 
 @jax.custom_vjp

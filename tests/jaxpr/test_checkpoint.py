@@ -1,4 +1,4 @@
-"""`jax.checkpoint` is a hint to compute values again for the gradient instead of keeping them."""
+"""`jax.checkpoint` is a hint to recompute values for the gradient instead of storing them."""
 
 import functools
 
@@ -81,7 +81,7 @@ def named(x):
     ],
 )
 def test_policies_say_what_is_computed_again(policy, products):
-    """One product forward and two backward; a fourth where the first is not kept."""
+    """One product forward and two backward; a fourth if the first one is not stored."""
     fn = jax.checkpoint(named, policy=policy)
     with gc.Graph() as graph:
         x = gc.placeholder((4, 4), name="x")

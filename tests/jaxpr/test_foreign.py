@@ -18,7 +18,7 @@ X = np.array([0.5, -1.0, 2.0], "float32")
 
 
 def primitive(name, function):
-    """A primitive of one operand that a JAX function evaluates."""
+    """A primitive with one operand that a JAX function evaluates."""
     made = Primitive(name)
     made.def_impl(function)
     made.def_abstract_eval(lambda x, **params: x)
@@ -26,7 +26,7 @@ def primitive(name, function):
 
 
 doubled = primitive("doubled_for_tests", lambda x, *, by: x * by)
-# On purpose not the derivative of the function: the package's rule counts.
+# Not the function's derivative, on purpose: the package's rule counts.
 ad.defjvp(doubled, lambda t, x, *, by: 10.0 * t)
 opaque = Primitive("opaque_for_tests")
 opaque.def_abstract_eval(lambda x: x)

@@ -135,7 +135,7 @@ def test_arrays_the_function_holds_become_constants_once() -> None:
 
 def test_unused_values_are_left_out() -> None:
     def fn(x: Any) -> Any:
-        jnp.fft.fft(x)  # has no operator, and needs none
+        jnp.fft.fft(x)  # has no operator and needs none
         return jax.jit(lambda y: (jnp.fft.fft(y), jnp.sin(y)))(x)[1]
 
     with Graph() as graph:

@@ -1,4 +1,4 @@
-"""Imported functions against themselves: values, gradients, all in one compilation each."""
+"""Imported functions compared with JAX: values and gradients, in one compilation each."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.jaxpr.functions import Row
 from tests.jaxpr.more_functions import MORE
 from tests.near import assert_near
 
-# The first test that needs them compiles all rows in one program.
+# The first test that needs the rows compiles all of them in one program.
 pytestmark = pytest.mark.xdist_group("imported functions")
 
 Array = np.ndarray[Any, Any]
 ROWS = (*FIRST, *MORE, *ANY)
 
-# Primitives that one of JAX's versions does not make, or only inside other programs.
+# Primitives that some JAX version does not make, or only inside other programs.
 UNSEEN = {
     "add_any", "checkpoint", "empty", "empty2", "pmin",
     "closed_call", "copy_p", "core_call", "expand_dims", "name", "pjit",
@@ -52,7 +52,7 @@ def arguments(row: Row) -> list[Array]:
 
 
 def drawn(row: Row) -> list[int]:
-    """The arguments that gradients are taken with respect to."""
+    """The arguments with respect to which gradients are taken."""
     return [i for i, shape in enumerate(row.shapes) if not isinstance(shape, np.ndarray)]
 
 
@@ -74,7 +74,7 @@ def jax_loss(row: Row) -> Any:
 
 
 def compiled(function: Any, *args: Any) -> Any:
-    """Compiled with little optimisation: there is much to compile and little to run."""
+    """Compiled with little optimization, because most of the time is compilation."""
     lowered = jax.jit(function).lower(*args)
     return lowered.compile({"xla_backend_optimization_level": 0})(*args)
 
@@ -114,7 +114,7 @@ def imported() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def expected() -> dict[str, Any]:
-    """The same by JAX itself."""
+    """The results that JAX computes."""
 
     def everything(values: list[list[Any]]) -> list[Any]:
         found = []

@@ -1,4 +1,4 @@
-"""Primitives that no public JAX function evaluates: they are lowered when they are imported."""
+"""Primitives that no public JAX function evaluates: they are lowered at import."""
 
 import pickle
 

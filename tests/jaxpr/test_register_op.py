@@ -141,7 +141,7 @@ def test_fingerprints_follow_what_the_function_calculates() -> None:
     table = np.arange(3, dtype=np.float32)
     for i in range(2):
         found.append(fingerprint(program_of(gc.register_op(f"Own{i}", function))))
-    assert found[0] != found[1]  # by name
+    assert found[0] != found[1]  # the name differs
 
     def of(fn: Any) -> str:
         CATALOGUE._ops.pop("Own", None)
@@ -241,7 +241,7 @@ def kept_in(folder: Any) -> gc.CompileOptions:
 
 @pytest.mark.parametrize("late", ["value", "slope"])
 def test_what_a_function_closes_over_may_change(tmp_path: Any, late: str) -> None:
-    """The cache key contains the lowered function, not the one traced when the node was made."""
+    """The cache key uses the lowered function, not the one traced when the node was made."""
     scale = [2.0]
     op = gc.register_op("Scaled", lambda x: x * scale[0])
 
@@ -331,7 +331,7 @@ def test_declared_types_of_pieces() -> None:
 
 def test_functions_that_cannot_be_identified_are_not_cached() -> None:
     def opaque(x: Any) -> Any:
-        return x * int(x.shape[0])  # JAX's named sizes are no ints
+        return x * int(x.shape[0])  # JAX's named sizes are not ints
 
     def shapes(x: Any) -> Any:
         return gc.TensorSpec(x.shape, x.dtype)

@@ -1,4 +1,4 @@
-"""Whole training steps, imported, against themselves in JAX; all in one compilation each."""
+"""Whole training steps, imported and in JAX, give the same results; one compilation each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def compiled(function: Any, *args: Any) -> Any:
     return lowered.compile({"xla_backend_optimization_level": 0})(*args)
 
 
-pytestmark = pytest.mark.xdist_group("steps")  # one process runs the dear fixtures
+pytestmark = pytest.mark.xdist_group("steps")  # one process runs the expensive fixtures
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_an_imported_step_equals_itself(step: Step, imported: Any, expected: Any
     changed = 0
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         assert a.dtype == b.dtype
-        tolerance = 1e-5 if step.name == "accumulated" else 1e-12  # that computes in float32
+        tolerance = 1e-5 if step.name == "accumulated" else 1e-12  # this step computes in float32
         assert_near(a, b, rtol=tolerance, atol=tolerance)
         changed += np.size(a)
     assert changed
@@ -67,7 +67,7 @@ def test_an_imported_step_equals_itself(step: Step, imported: Any, expected: Any
 
 @pytest.mark.parametrize("step", [LSTM, VAE], ids=lambda step: step.name)
 def test_an_imported_step_trains(step: Step) -> None:
-    """Parameters and optimizer state as variables, assigned from the results of the step."""
+    """Parameters and optimizer state are variables, assigned from the results of the step."""
     params, opt_state, *batch = step.args
     with gc.Graph() as graph:
         state = jax.tree.map(gc.variable, (params, opt_state))

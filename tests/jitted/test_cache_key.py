@@ -1,4 +1,4 @@
-"""`gc.jit(cache_key=)`: a second start traces nothing; whatever differs is traced."""
+"""`gc.jit(cache_key=)`: a second start traces nothing unless something differs."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_forged_records_are_traced_again() -> None:
         cache.put(key, {**good, "call": {**good["call"], name: value}}, b"")
         _, got = trained(step)
         assert_trees_near(gc.unpack(got), train(jax.jit(step), 3))
-        _, again = trained(forbidden)  # the record is good again
+        _, again = trained(forbidden)  # the record was repaired
         assert_trees_near(gc.unpack(again), gc.unpack(got))
     cache.put(key, {**good, "call": None}, b"")
     trained(step)
@@ -175,7 +175,7 @@ def test_a_wrong_key() -> None:
 
 
 def test_one_process_uses_both_names_of_a_state() -> None:
-    """States that a traced program made are taken by one that was found, and the other way."""
+    """A stored program accepts states from a traced program, and the other way round."""
     jitted, (params, opt_state, _) = trained(step)
     other = gc.jit(forbidden, donate_argnums=(0, 1), cache_key=KEY)
     params, opt_state, _ = other(params, opt_state, X)
@@ -202,7 +202,7 @@ class Scale:
 
 
 class Addressed(Scale):
-    """A static argument whose text is an address, which another object may have later."""
+    """A static argument whose text is an address, which another object may get later."""
 
     __hash__ = Scale.__hash__
     __repr__ = object.__repr__
@@ -287,7 +287,7 @@ def test_named_settings_are_part_of_the_key() -> None:
         got = gc.jit(drawn, cache_key="drawn")(key)
         np.testing.assert_array_equal(np.asarray(got), np.asarray(drawn(key)))
     with jax.default_prng_impl("rbg"):
-        for function in (drawn, forbidden):  # the words of keys belong to threefry
+        for function in (drawn, forbidden):  # a key's words belong to threefry
             split = jax.random.split if function is drawn else function
             new = gc.jit(lambda k, f=split: f(k), cache_key="split")(key)
             assert new.dtype == key.dtype

@@ -1,4 +1,4 @@
-"""`gc.jit` gives the results of `jax.jit`: values, dtypes, weak types, structures, keys."""
+"""`gc.jit` returns the results of `jax.jit`: values, dtypes, weak types, structures, keys."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_call_equals_jax(name: str) -> None:
     function, args = CALLS[name]
     jitted = gc.jit(function)
     want = jax.jit(function)(*args)
-    for _ in range(3):  # the first call, the first direct one, another
+    for _ in range(3):  # the first call, the first direct call, another call
         assert_same(jitted(*args), want)
     assert jitted.notes == []
     assert "1 programs" in repr(jitted)
@@ -144,7 +144,7 @@ def test_it_decorates_functions_and_methods() -> None:
 def test_a_deleted_array_beside_a_number_is_named() -> None:
     step = gc.jit(lambda p, factor, key: p * factor + jax.random.uniform(key), donate_argnums=0)
     key, old = jax.random.key(0), jnp.ones(3)
-    for _ in range(3):  # the later calls take the fast path
+    for _ in range(3):  # later calls take the fast path
         p = old + 0
         step(p, 2.0, key)
     assert p.is_deleted()
@@ -190,7 +190,7 @@ def test_other_arguments_make_other_programs() -> None:
     for value in (X, X.astype(np.int32), X[:1], jnp.asarray(X), X.tolist(), X):
         want = jax.tree.map(lambda leaf: np.asarray(leaf) * 2, value)
         if isinstance(value, list):
-            with pytest.raises(TypeError):  # of the function: a list times two, then a list
+            with pytest.raises(TypeError):  # the function fails for a list
                 jax.jit(lambda x: x + 1)(value)
             continue
         assert_near(np.asarray(jitted(value)), want, 0, 0)
@@ -199,7 +199,7 @@ def test_other_arguments_make_other_programs() -> None:
     assert "0 programs" in repr(jitted)
 
 
-# -- left to JAX ---------------------------------------------------------------------------------
+# -- calls that are left to JAX ------------------------------------------------------------------
 
 
 def test_inside_transformations_jax_runs_it() -> None:
@@ -262,7 +262,7 @@ def test_arrays_decide_the_device() -> None:
         assert jitted(jax.device_put(x, second)).devices() == {second}
         with jax.default_device(second):
             assert jitted(X).devices() == {second}
-    got = jitted(x)  # not committed: it may be used with arrays elsewhere
+    got = jitted(x)  # not committed: other devices may use it too
     assert (got + jax.device_put(x, second)).devices() == {second}
 
 
@@ -354,7 +354,7 @@ def test_large_arrays_that_a_function_holds_are_not_in_the_program() -> None:
 
 
 def test_weakly_typed_leaves_are_updated_in_place() -> None:
-    """The state of flax begins with `step=0`, whose type is weak."""
+    """The state of flax starts with `step=0`, whose type is weak."""
 
     def counted(state: Any) -> Any:
         return {"step": state["step"] + 1, "w": state["w"] * 2}

@@ -1,4 +1,4 @@
-"""Donated pytrees whose arrays are stacked for a loop, and their uses."""
+"""Donated pytrees whose arrays are stacked for a loop, and how they can be used."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_tree_that_was_changed_outside_is_taken() -> None:
     want_params, want_state, _ = train(jax.jit(step))
     want = jax.jit(step)(jax.tree.map(lambda leaf: leaf * 0.5, want_params), want_state, X)
     assert_trees_near(gc.unpack(got), want)
-    # And back in the packed form, without another program.
+    # And back to the packed form, without another program.
     got = jitted(got[0], got[1], X)
     assert_trees_near(gc.unpack(got), jax.jit(step)(want[0], want[1], X))
     assert "1 programs" in repr(jitted)
@@ -191,7 +191,7 @@ def test_a_state_object_is_one_argument() -> None:
     state = {"params": params, "opt": TX.init(params), "step": 0, "key": jax.random.key(1)}
     for _ in range(3):
         state, metrics = jitted(state, X)
-    assert type(state) is gc.PackedTree  # though its step is weakly typed
+    assert type(state) is gc.PackedTree  # although its step is weakly typed
     assert int(state["step"]) == 3
     assert state["step"].weak_type
     assert state["key"].dtype == jax.random.key(1).dtype
@@ -245,7 +245,7 @@ def test_trees_of_two_states_in_one_call() -> None:
     for gone in (first[0], second[1]):
         with pytest.raises(StateError, match="consumed by a call that took it together with"):
             jax.tree.leaves(gone)
-    # The other trees of these states were not given.
+    # The other trees of these states were not donated.
     assert_trees_near(gc.unpack(first[1]), want_first[1])
     got = jitted(second[0], first[1], X)
     assert_trees_near(gc.unpack(got), by_jax(want_second[0], want_first[1], X))
@@ -287,8 +287,8 @@ def test_interrupts_show_no_old_leaves() -> None:
             except Stopped:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 try:
-                    count = int(opt_state[0].count)  # looks into the tree, which keeps the leaves
-                except StateError:  # stopped after the call, before its results had names
+                    count = int(opt_state[0].count)  # looks into the tree, which unpacks the leaves
+                except StateError:  # interrupted after the call, before its results had names
                     params, opt_state, _ = train(jitted, 1)
                     count = steps = 1
                 assert count in (steps, steps + 1)
@@ -312,7 +312,7 @@ def test_a_packed_tree_twice_and_one_that_is_gone() -> None:
     assert_trees_near(gc.unpack((first, second)), want)
     copied = jax.tree.map(jnp.copy, first)
     assert_trees_near(gc.unpack(jitted(first, copied, X)), jax.jit(both)(want[0], want[0], X))
-    for _ in range(2):  # `first` is gone, and `second`, which shared its state, is not
+    for _ in range(2):  # `first` is consumed, but `second`, which shared its state, is not
         with pytest.raises(StateError, match="was consumed"):
             jitted(first, second, X)
     assert_trees_near(gc.unpack(second), want[1])
@@ -339,7 +339,7 @@ def test_arguments_that_are_one_array_stay_arrays() -> None:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class TrainState:
-    """Its fields are called as a packed tree could call what it holds itself."""
+    """A state whose field names could collide with attributes of a packed tree."""
 
     state: Any
     names: Any

@@ -1,4 +1,4 @@
-"""Functions of `gc.jit` in files: loaded without their code, with the same pytrees."""
+"""`gc.jit` functions in files: they load without their code, with the same pytrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gc.jit` is `jax.jit` wherever it is called: JAX's settings, devices, values being traced."""
+"""`gc.jit` equals `jax.jit` in every context: JAX's settings, devices and traced values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def assert_same(got: Any, want: Any) -> None:
 def test_settings_between_calls(
     context: Callable[[], AbstractContextManager[Any]], function: Any, x: Any
 ) -> None:
-    def first(v: Any) -> Any:  # what can be traced
+    def first(v: Any) -> Any:  # a function that can be traced
         return function(v) if _can_branch(v) else v + 1
 
     jitted, by_jax = gc.jit(first), jax.jit(first)
@@ -123,7 +123,7 @@ def test_later_calls_look_at_devices() -> None:
     for _ in range(3):
         assert jitted(there).devices() == {second}
     for _ in range(3):
-        assert jitted(x).devices() == {first}  # not committed: the default device runs it
+        assert jitted(x).devices() == {first}  # not committed: it runs on the default device
     assert jitted(there).devices() == {second}
 
 

@@ -33,9 +33,9 @@ class In:
 
 @dataclass(frozen=True)
 class Bad:
-    """A call that must fail while the graph is built, with an error that teaches.
+    """A call that must fail while the graph is built, with a helpful error.
 
-    `call(*tensors)` is given tensors of `inputs`; `match` is a regex on the error's text.
+    `call(*tensors)` gets tensors of `inputs`; `match` is a regex on the error's text.
     """
 
     call: Callable[..., Any]

@@ -42,7 +42,7 @@ def zeroed(x, i):
 
 
 def added(axis, mode="drop"):
-    """Element by element, in Python."""
+    """Adds element by element, in Python."""
 
     def oracle(x, i, u):
         n = x.shape[axis]

@@ -103,7 +103,7 @@ CASES = (
         lambda q, k, v: ops.attention(q, k, v, dropout=0.5, seed=3),
         [QUERY, KEY, VALUE],
         None,
-        layout=False,  # each device draws its own
+        layout=False,  # each device draws separate numbers
         label="dropout",
         bad=[
             Bad(ops.attention, [QUERY, KEY, In((4, 5, 2))], ShapeError, "value must be .batch, "),

@@ -29,7 +29,7 @@ def table(op, function, oracle):
 
 
 def along(accumulate, x, axis, reverse=False):
-    """`accumulate` as the operators apply it: of all elements, or from the far end."""
+    """`accumulate` as the operators apply it: over all elements, or from the end."""
     if axis is None:
         return accumulate(x.ravel(), 0)
     return np.flip(accumulate(np.flip(x, axis), axis), axis) if reverse else accumulate(x, axis)

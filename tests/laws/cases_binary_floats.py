@@ -36,7 +36,7 @@ CASES = (
             Bad(lambda x: ops.reduce_precision(x, 0, 3), [A], AttributeValueError, "at least 1"),
             Bad(lambda x: ops.reduce_precision(x, 5, -1), [A], AttributeValueError, "at least 0"),
          ]),
-    # Its adjoint is JAX's; a staircase has no differences to compare with.
+    # Its adjoint is JAX's; a step function has no finite differences to compare with.
     Case("ReducePrecision", lambda x: ops.reduce_precision(x, 8, 3), [A], None, FLOATING,
          label="gradient"),
 )  # fmt: skip

@@ -17,7 +17,7 @@ NO_FLOATS = Bad(
 
 
 def shifted(function):
-    """The oracle keeps the dtype: NumPy's own shifts would widen an int8 by an int64."""
+    """The oracle keeps the dtype: NumPy's own shifts would widen an int8 shifted by an int64."""
     return lambda x, n: function(x, n.astype(x.dtype))
 
 

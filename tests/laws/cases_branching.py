@@ -15,7 +15,7 @@ from tests.laws.case import Bad, Case, In
 
 
 def chosen(p, x, w):
-    """A matrix product in one branch, means over the batch in the other."""
+    """A matrix product in one branch, means over the batch in the other branch."""
     return cond(
         p,
         lambda x: (tanh(matmul(x, w)), reduce_sum(x * x, 0)),
@@ -29,7 +29,7 @@ def chosen_oracle(p, x, w):
 
 
 def by_sum(x, y):
-    """The predicate is computed, here from the whole batch; a nest goes in and comes out."""
+    """The predicate is computed from the whole batch; operands and results are nested."""
     found = cond(
         reduce_sum(x) > 0,
         lambda d: {"a": d["a"] * d["b"], "b": d["b"]},

@@ -13,7 +13,7 @@ from tests.laws.case import Bad, Case, In
 
 
 def layered(x, w, v):
-    """One body called twice, with other weights: each call has a mean over the batch."""
+    """One body called twice, with different weights: each call has a mean over the batch."""
 
     @function
     def layer(h, w):
@@ -34,7 +34,7 @@ def layered_oracle(x, w, v):
 
 
 def in_each_other(x, y):
-    """A function that captures, called by another, with nests and keywords."""
+    """A function that captures tensors, called by another function, with nests and keywords."""
 
     @function
     def scaled(nest, by=2.0):

@@ -11,7 +11,7 @@ from tests.laws.case import Bad, Case, In
 ALL = ("bool", "int32", "float16", "bfloat16", "float32", "float64", "complex64")
 REAL = ALL[:-1]
 
-# Few values, so that some are equal.
+# Few different values, so that some are equal.
 X = In((4, 3), values=[[0, 1, 2], [2, 1, 0], [1, 1, 1], [0, 0, 2]], batch_axis=0)
 Y = In((4, 3), values=[[0, 2, 1], [2, 1, 1], [0, 1, 2], [0, 1, 0]], batch_axis=0)
 ROW = In((3,), values=[0, 1, 2])

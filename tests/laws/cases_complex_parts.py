@@ -16,7 +16,7 @@ A = In((4, 3), batch_axis=0)
 
 
 def through(op, function, oracle):
-    """`function` of complex numbers between real ones, so that the gradient law reaches it."""
+    """`function` of complex numbers with real inputs and outputs, so that it has gradients."""
 
     def build(a, b):
         z = function(ops.make_complex(a, b))

@@ -13,7 +13,7 @@ from tests.laws.case import Bad, Case, In
 
 
 def recurrent(w, h0, xs):
-    """A recurrent network over time-major xs: weights and state both carry gradients."""
+    """A recurrent network over time-major xs: weights and state both have gradients."""
 
     def body(h, x):
         h = tanh(matmul(h, w) + x)
@@ -31,7 +31,7 @@ def recurrent_oracle(w, h, xs):
 
 
 def backwards(xs):
-    """A running sum from the end, its carry a nest."""
+    """A running sum from the end, with nested carries."""
     (total, count), ys = scan(
         lambda c, x: ((c[0] + x, c[1] + 1), c[0]), (xs[0] * 0.0, 0), xs, reverse=True
     )
@@ -63,7 +63,7 @@ def nested_oracle(m, x):
 
 
 def unrolled(turns):
-    """The recurrent network with several iterations at once; 5 iterations are no multiple."""
+    """The recurrent network with several iterations unrolled; 5 iterations are no multiple."""
     return lambda w, h, xs: scan(
         lambda h, x: (tanh(matmul(h, w) + x), h * 2.0), h, xs, unroll=turns
     )

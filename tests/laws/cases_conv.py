@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/nn/conv.py. The oracle adds up one tap of the kernel after the other."""
+"""Cases of graphc/ops/nn/conv.py. The oracle adds one tap of the kernel after the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.laws.case import Bad, Case, In
 
 
 def taps(size, kernel, strides, padding, dilation):
-    """For each tap its indices, and those of the padded input that it meets (of a whole batch)."""
+    """For each tap its indices, and the indices of the padded input that it multiplies."""
     out = [
         (n + sum(p) - (k - 1) * d - 1) // s + 1
         for n, k, s, p, d in zip(size, kernel, strides, padding, dilation, strict=True)
@@ -32,7 +32,7 @@ def cut(x, padding, size):
 
 
 def whole_kernel(w, groups):
-    """A grouped kernel as an ordinary one with zeros between groups."""
+    """A grouped kernel as an ordinary kernel with zeros between the groups."""
     *window, inner, filters = w.shape
     full = np.zeros((*window, inner * groups, filters), w.dtype)
     each = filters // groups
@@ -85,7 +85,7 @@ STRIDED = dict(strides=(2, 1), padding=((1, 2), (0, 1)), dilation=(1, 2))
 GROUPED = dict(strides=(1, 2), padding=((0, 1), (1, 0)), dilation=(2, 1), groups=2)
 
 
-TILES = dict(tiles=(2, 3), images=2)  # how; no function of the user has this argument
+TILES = dict(tiles=(2, 3), images=2)  # an internal option
 ROUND = dict(padding=((1, 1), (0, 2)))
 
 

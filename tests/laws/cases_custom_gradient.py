@@ -1,7 +1,7 @@
 """Cases of graphc/ops/control/custom_gradient.py.
 
-The law compares gradients with those of the values, so the rules here are the true derivatives;
-tests/jaxpr has others.
+The law compares gradients with those of the values, so the rules here are the true derivatives.
+tests/jaxpr has other rules.
 """
 
 from __future__ import annotations

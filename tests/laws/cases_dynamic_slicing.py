@@ -10,7 +10,7 @@ from tests.laws.case import Bad, Case, In
 
 ANY = ("bool", "int32", "bfloat16", "float32", "float64", "complex64")
 X = In((4, 5), batch_axis=0)
-# Within, from the end, and out of range on either side: moved inside.
+# Inside, from the end, and out of range on either side: such starts are clamped.
 STARTS = ((1, 2), (0, -2), (0, 7), (-9, 0))
 
 

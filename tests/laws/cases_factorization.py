@@ -1,6 +1,6 @@
 """Cases of graphc/ops/matrices/factorization.py.
 
-Signs and phases of vectors are the routine's choice: results are compared where they cancel.
+Signs and phases of vectors depend on the routine: the compared functions are independent of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from graphc.ops.matrices.matrix_checks import adjoint
 from graphc.ops.matrices.matrix_product import matmul
 from tests.laws.case import Bad, Case, In
 
-FULL = ("float32", "complex128")  # test_dtypes.py has them all
+FULL = ("float32", "complex128")  # test_dtypes.py tests all of them
 FLOATS = ("float32", "float64")
 DIAGONAL = In((2, 2), values=np.diag([4, 1]))
 SQUARES = In((4, 3, 3), batch_axis=0)
@@ -28,7 +28,7 @@ def t(a):
 
 
 def positive(a):
-    """Positive definite matrices made of any, in graphs and in NumPy alike."""
+    """Makes positive definite matrices from any matrices, both in graphs and in NumPy."""
     return matmul(a, adjoint(a)) + np.eye(3, dtype=np.int8)
 
 
@@ -37,7 +37,7 @@ def positive_array(a):
 
 
 def through(function, oracle):
-    """Complex matrices between real inputs, so that the gradient law reaches them."""
+    """Complex matrices with real inputs and outputs, so that the gradient law applies."""
 
     def build(a, b):
         z = function(make_complex(a, b))
@@ -51,7 +51,7 @@ def through(function, oracle):
 
 
 def product_of_qr(a, upper):
-    """The matrix a, from q and r alone. Signs cancel in q r."""
+    """The matrix a, computed from q and r alone. Signs cancel in q r."""
     q, r = ops.qr(a)
     return matmul(q * q, absolute(r) if upper else r * r)
 
@@ -62,7 +62,7 @@ def qr_oracle(a, upper):
 
 
 def eigh_product(a):
-    """A function of the eigenvalues, and one of the vectors that is not simply `a` again."""
+    """A function of the eigenvalues, and one of the eigenvectors that is not simply `a` again."""
     w, v = ops.eigh(a)
     return w, matmul(v * (w**3)[..., None, :], adjoint(v)), matmul(v * w[..., :1, None], adjoint(v))
 

@@ -37,7 +37,7 @@ CASES = (
     Case("Fmod", ops.fmod, [In((4,), values=[7, -7, 7, -7], batch_axis=0),
          In((4,), values=[3, 3, -3, -3])], np.fmod, ("int32", "int8"), label="integers"),
     Case("NextAfter", ops.nextafter, [A, ROW], None, FLOATING),
-    # A sum of zeros has lost its sign: no layouts.
+    # A sum over replicas loses the sign of zero: no layouts.
     Case("SignBit", ops.signbit, [SIGNS], np.signbit, FLOATING, layout=False,
          bad=[Bad(ops.signbit, [In((2,), "bool")], DTypeError, "integer or floating")]),
     Case("SignBit", ops.signbit, [In((4,), values=[-3, 0, 5, -1], batch_axis=0)],

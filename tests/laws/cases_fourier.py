@@ -19,7 +19,7 @@ REAL = ("int32", "bfloat16", "float32", "float64")
 
 
 def parts(z):
-    """Real and imaginary parts with weights of their own: half a loss."""
+    """Combines real and imaginary parts with different weights."""
     return real(z) + 2.0 * imag(z * z)
 
 
@@ -28,7 +28,7 @@ def parts_array(z):
 
 
 def through(name, label, inputs, *args):
-    """A transform of complex numbers between real ones."""
+    """A transform of complex numbers with real inputs and outputs."""
     function, oracle = getattr(ops, name), getattr(np.fft, name)
     return Case(
         "FFT",

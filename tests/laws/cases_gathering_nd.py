@@ -34,14 +34,14 @@ def in_step(x, i):
 
 
 def inside(x, i):
-    """Places of OUTSIDE by hand: one place out of range makes it all so."""
+    """Computes the indices of OUTSIDE by hand: one index out of range makes all of them invalid."""
     places = np.where(i < 0, i + x.shape[:2], i)
     valid = ((places >= 0) & (places < x.shape[:2])).all(-1)
     return np.clip(places, 0, np.array(x.shape[:2]) - 1), valid[:, None]
 
 
 def index(*items):
-    """`x[items]` with i and j for their names."""
+    """`x[items]`, where the names "i" and "j" stand for i and j."""
     return lambda x, i, j=None: x[tuple(i if k == "i" else j if k == "j" else k for k in items)]
 
 

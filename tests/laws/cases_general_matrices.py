@@ -1,7 +1,7 @@
 """Cases of graphc/ops/matrices/general_matrices.py.
 
-The order of eigenvalues and the phases of eigenvectors are the routine's choice: results are
-compared where they cancel.
+The order of eigenvalues and the phases of eigenvectors depend on the routine: functions that do not
+depend on them are compared.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tests.laws.cases_factorization import DIAGONAL, FLOATS, FULL, SQUARES, TALL
 BANDS = In((4, 3), low=0.1, high=0.5, batch_axis=0)
 MAIN = In((4, 3), low=2.0, high=3.0, batch_axis=0)
 
-# Right for bools too, and the routine exchanges no rows.
+# These also work for bools, and the routine exchanges no rows.
 FEW = [In(np.shape(v), values=np.array(v)) for v in ([0, 0], [4, 2], [1, 0], [[1], [2]])]
 
 
 def of_each(function):
-    """A function of one matrix as one of a stack of them."""
+    """Applies a function of one matrix to each matrix of a stack."""
 
     def stacked(a):
         found = [function(m) for m in a.reshape((-1, *a.shape[-2:]))]
@@ -42,12 +42,12 @@ def of_each(function):
 
 
 def apart(a):
-    """Matrices with eigenvalues far from each other."""
+    """Matrices whose eigenvalues are far from each other."""
     return a * 0.25 + np.diag([1.0, 3.0, 6.0]).astype(np.float32)
 
 
 def eig_of(a):
-    """Functions of the eigenvalues, and the matrix back from another function of them."""
+    """Functions of the eigenvalues, and the matrix computed from another function of them."""
     w, v = ops.eig(apart(a))
     back = matmul(v * (w * w)[..., None, :], inv(v))
     return reduce_sum(real(w * w * w), -1), real(back)

@@ -1,6 +1,6 @@
 """Cases of graphc/ops/scipy_api/hypergeometric.py.
 
-They compile for seconds, so one dtype, and the layout rule is that of other elementwise operators.
+They compile for seconds, so there is one dtype. Other elementwise operators test the layout rule.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMPLEX = In((2,), "complex64")
 CASES = (
     Case("Hyp1f1", ops.hyp1f1, [A, B, LINE], special.hyp1f1, ("float64",), layout=False,
          bad=[Bad(ops.hyp1f1, [COMPLEX] * 3, DTypeError, "a must be floating")]),
-    # Its derivatives: see tests/ops/scipy_api/test_special_gradients.py
+    # Derivatives are tested in tests/ops/scipy_api/test_special_gradients.py.
     Case("Hyp2f1", ops.hyp2f1, [A, B, C, UNIT], special.hyp2f1, ("float64",),
          gradient=False, layout=False,
          bad=[Bad(ops.hyp2f1, [COMPLEX] * 4, DTypeError, "a must be floating")]),

@@ -15,7 +15,7 @@ from tests.laws.cases_conv import cut, taps
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 REAL = ("uint8", "int32", *FLOATS)
 
-# -- local response normalisation -------------------------------------------------------------
+# -- local response normalization -------------------------------------------------------------
 
 LRN = dict(radius=2, bias=1.5, alpha=0.3, beta=0.75)
 WIDE = dict(radius=9, bias=2.0, alpha=0.1, beta=0.6)
@@ -85,7 +85,7 @@ K = In((3, 2, 2), low=0, high=1.7, distinct=True)
 
 
 def sums(x, k, strides, padding, dilation):
-    """The value of each tap, with its position in the padded image. Padding never wins."""
+    """The value of each tap, with its position in the padded image. Padding is never a maximum."""
     padded = np.pad(x.astype(float), ((0, 0), *padding, (0, 0)), constant_values=-np.inf)
     every = taps(x.shape[1:-1], k.shape[:2], strides, padding, dilation)
     return [(padded[places] + k[tap], tap, places) for tap, places in every]
@@ -245,7 +245,7 @@ COORDINATES = (
 
 
 def crop(x, boxes, images, size, nearest, fill):
-    """Element by element."""
+    """Computes element by element."""
     height, width = x.shape[1] - 1, x.shape[2] - 1
     result = np.full((len(boxes), *size, x.shape[3]), fill, float)
     for n, i, j in np.ndindex(*result.shape[:3]):
@@ -320,7 +320,7 @@ CROPS = (
         lambda x, b, i: crop(x, b, i, (2, 2), False, 0.0),
         FLOATS,
         label="channels cut",
-        gradient=False,  # the boxes touch the edge
+        gradient=False,  # the boxes touch the border
     ),
 )  # fmt: skip
 

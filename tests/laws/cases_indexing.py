@@ -25,7 +25,7 @@ def take(axis, mode=None):
 
 
 def taken(axis, mode=None):
-    """Out of range by hand: NumPy's own modes treat negative indices in other ways."""
+    """Handles indices out of range itself: NumPy's own modes treat negative indices differently."""
 
     def oracle(x, i):
         n = x.shape[axis]
@@ -39,7 +39,7 @@ def taken(axis, mode=None):
 
 
 def added(axis, mode="drop"):
-    """Row by row, in Python."""
+    """Adds row by row, in Python."""
 
     def oracle(x, i, u):
         n = x.shape[axis]

@@ -1,6 +1,6 @@
 """Cases of graphc/ops/scipy_api/integrals.py.
 
-They take long to compile, so all but Fresnel are tested with one dtype.
+They take long to compile, so all except Fresnel are tested with one dtype.
 """
 
 from __future__ import annotations

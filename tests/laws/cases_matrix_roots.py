@@ -12,15 +12,15 @@ from tests.laws.case import Bad, Case, In
 
 FLOATS = ("float32", "float64")
 FULL = ("float32", "float64", "complex64", "complex128")
-# No eigenvalue is minus another one.
+# No eigenvalue is the negative of another one.
 FEW = np.arange(16).reshape(4, 2, 2) / 16
 A = In((4, 2, 2), values=FEW + np.diag([2, 4]), batch_axis=0)
 B = In((4, 3, 3), values=np.diag([1, 2, 3]) + np.eye(3, k=1) + np.zeros((4, 3, 3)), batch_axis=0)
 C = In((4, 2, 3), batch_axis=0)
-# Of full rank as integers and bools too: of a singular matrix, the factors are not unique.
+# Of full rank, also as integers and bools: the factors of a singular matrix are not unique.
 RANK_2 = np.array([[3, 1], [0, 2], [1, 1]]) + np.arange(4)[:, None, None] * [[1, 0], [0, 0], [0, 0]]
 TALL = In((4, 3, 2), values=RANK_2, batch_axis=0)
-DIAGONAL = In((2, 2), values=np.diag([4, 1]))  # right for bools too
+DIAGONAL = In((2, 2), values=np.diag([4, 1]))  # also works for bools
 SAME = In((2, 2), values=[[1, 0], [0, 1]])  # equal singular values
 
 

@@ -108,7 +108,7 @@ CASES = (
         lambda x: (x.mean(), x.var()),
         dtypes=("float32",),
         gradient=False,
-        layout=False,  # the float32 sums themselves differ in the fourth digit
+        layout=False,  # float32 sums themselves differ in the fourth digit
         rtol=2e-4,
         label="far from zero",
         bad=[

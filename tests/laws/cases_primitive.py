@@ -1,4 +1,4 @@
-"""Law cases of primitives of JAX's that stay as they are."""
+"""Law cases of JAX primitives that are imported unchanged."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _imported(fn: Any) -> Any:
 
 
 def _lower_and_upper(x: Any) -> Any:
-    """One result of integers and one of floats."""
+    """One integer result and one floating result."""
     lu, _, places = lax.linalg.lu(x + 4 * jnp.eye(3, dtype=x.dtype))
     return lu, places
 
 
 def _lu(x: Any) -> Any:
-    lu = x + 4 * np.eye(3)  # its diagonal is the largest: no rows are exchanged
+    lu = x + 4 * np.eye(3)  # its diagonal is the largest: no row exchanges
     for i in range(3):
         lu[i + 1 :, i] = lu[i + 1 :, i] / lu[i, i]
         lu[i + 1 :, i + 1 :] = lu[i + 1 :, i + 1 :] - np.outer(lu[i + 1 :, i], lu[i, i + 1 :])

@@ -32,7 +32,7 @@ def to(dtype):
 
 
 def grid(x, low, high, bits=8, narrow=False):
-    """Jacob et al.'s range, moved so that 0 is a place."""
+    """The range of Jacob et al., shifted so that it represents 0 exactly."""
     first, last = int(narrow), 2**bits - 1
     scale = np.where(high < low, np.nan, high - low) / (last - first)
     step = np.where(scale == 0, 1, scale)
@@ -99,7 +99,7 @@ CASES = (
     Case("FakeQuantize", lambda x, a, b: fake_quantize(x, a, b, bits=4, narrow_range=True, axis=1),
          [X, LOWS, HIGHS], lambda x, a, b: grid(x, a, b, 4, True), gradient=False,
          label="columns"),
-    # The adjoint is that of the range; a staircase has no differences to compare with.
+    # The gradient is that of the range; a step function has no differences to compare with.
     Case("FakeQuantize", fake_quantize, [X, LOW, HIGH], None, ("float64",), label="gradient"),
     Case("FakeQuantize", lambda x, a, b: fake_quantize(x, a, b, axis=0), [X, ROWS_LOW, ROWS],
          None, ("float64",), label="gradient of rows"),

@@ -10,7 +10,7 @@ from graphc.ops.matrices import ragged as ops
 from tests.laws.case import Bad, Case, In
 
 NUMBERS = ("int8", "int32", "float16", "bfloat16", "float32", "float64")
-SIZES = In((3,), "int32", values=[2, 0, 1])  # one group is empty, one row belongs to none
+SIZES = In((3,), "int32", values=[2, 0, 1])  # one group is empty, one row is in no group
 ROWS = In((4, 2), batch_axis=0)
 
 

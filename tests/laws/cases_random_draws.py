@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/draws: random_draws and dropout. Distributions: tests/ops/test_random.py."""
+"""Cases of graphc/ops/draws: random_draws and dropout. tests/ops/test_random.py tests values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Cases of graphc/ops/draws/random_parametric.py.
 
-What they draw is tested in tests/ops/draws/test_distributions.py.
+tests/ops/draws/test_distributions.py tests the distributions.
 """
 
 from __future__ import annotations

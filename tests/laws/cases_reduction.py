@@ -15,7 +15,7 @@ REAL = NUMBERS[:5]
 A = In((4, 3, 2), batch_axis=0)
 DISTINCT = In((4, 3, 2), batch_axis=0, distinct=True)
 FLAGS = In((4, 3), values=[[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]], batch_axis=0)
-# Every axis sharded and not, reduced and not, kept and not.
+# Every axis with and without sharding, reduction and kept dimensions.
 CHOICES = (
     {"axis": None},
     {"axis": 0},
@@ -26,7 +26,7 @@ CHOICES = (
 
 
 def table(op, function, oracle, operand, dtypes=("float32", "float64"), **options):
-    """One case for each choice of axes; the first one in every dtype."""
+    """One case for each choice of axes; the first one with every dtype."""
     return tuple(
         Case(
             op,

@@ -1,6 +1,6 @@
 """Cases of graphc/ops/matrices/reflections.py.
 
-The signs of the reflections are the routine's choice: results are compared where they cancel.
+The signs of the reflections depend on the routine: compared functions are independent of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TAUS = In((4, 2), batch_axis=0)
 
 
 def hessenberg_back(a):
-    """The matrix again, the identity, and what is below the diagonal next below the main one."""
+    """The matrix again, the identity, and the elements below the first subdiagonal."""
     h, q = ops.hessenberg(a)
     return matmul(matmul(q, h), adjoint(q)), matmul(adjoint(q), q), tril(h, -2)
 

@@ -36,7 +36,7 @@ def scatter(op, **attrs):
 
 
 def updated(op, mode="drop"):
-    """Vector by vector, in Python."""
+    """Updates vector by vector, in Python."""
 
     def oracle(x, i, u):
         result = np.array(x)

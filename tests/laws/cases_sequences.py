@@ -81,7 +81,7 @@ DISTANCE = (
 
 
 def labellings(log_p, blank):
-    """The probability of each sequence of labels: the sum over all its alignments."""
+    """The probability of each label sequence: the sum over all its alignments."""
     found = {}
     for steps in itertools.product(range(log_p.shape[1]), repeat=len(log_p)):
         labels = tuple(label for label, _ in itertools.groupby(steps) if label != blank)
@@ -91,7 +91,7 @@ def labellings(log_p, blank):
 
 
 def search(logits, lengths, paths, blank):
-    """The likeliest sequences of all there are."""
+    """The likeliest of all possible sequences."""
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     batch, time, _ = logits.shape
     labels = np.full((batch, paths, time), -1, np.int32)
@@ -118,7 +118,7 @@ DECODING = (
     ),
     Case(
         "CTCBeamSearch",
-        lambda x: ctc_beams.ctc_beam_search(x, beams=64, paths=3)[2],  # paths of few bits may tie
+        lambda x: ctc_beams.ctc_beam_search(x, beams=64, paths=3)[2],  # short dtypes may tie
         [LOGITS],
         lambda x: search(x, [4] * 4, 3, 0)[2],
         ("float16", "float32", "float64"),

@@ -23,7 +23,7 @@ def apply(function, *args, **kwargs):
 
 
 def partial_sum(x):
-    """A sum over the batch: partial in a data-parallel run when it is moved about."""
+    """A sum over the batch: in a data-parallel run, its value is still partial when it is moved."""
     return reduce_sum(x, axis=0)
 
 

@@ -17,7 +17,7 @@ M = In((8, 6), "float32")
 
 
 def at(*index):
-    """`x[index]` for both sides."""
+    """`x[index]`, for the builder and for NumPy."""
     return lambda x: x[index if len(index) != 1 else index[0]]
 
 
@@ -50,7 +50,7 @@ PADS = (
 
 
 def padded(pads):
-    """An oracle that shares nothing with the fold: element by element."""
+    """An oracle that shares no code with the fold: element by element."""
 
     def oracle(x, value):
         sizes = [

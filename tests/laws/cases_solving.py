@@ -13,7 +13,7 @@ from tests.laws.cases_factorization import FLOATS, FULL, SQUARES, positive, posi
 
 TRIANGLE = In((2, 2), values=[[2, 1], [0, 1]])
 A, B = SQUARES, In((4, 3, 2), batch_axis=0)
-FAR = 4 * np.eye(3)  # added: no pivot is near 0
+FAR = 4 * np.eye(3)  # when added, no pivot is near 0
 
 
 def solved(a, b):

@@ -42,7 +42,7 @@ CASES = (
          gradient=False),
     Case("Zeta", ops.zeta, [In((3,), low=1.5, high=4.0)], special.zeta, gradient=False,
          label="Riemann's"),
-    # These compile for seconds each, so one dtype, and the layout rule is that of the others.
+    # These compile for seconds each, so there is one dtype. Others test the same layout rule.
     Case("Igamma", ops.gammainc, [WIDE, WIDE_ROW], special.gammainc, ("float64",), layout=False,
          bad=[Bad(ops.gammainc, [In((2,), "complex64")] * 2, DTypeError, "a must be floating")]),
     Case("Igammac", ops.gammaincc, [WIDE, WIDE_ROW], special.gammaincc, ("float64",),

@@ -9,7 +9,7 @@ from graphc.ops.matrices import symmetric_matrices as ops
 from tests.laws.case import Bad, Case, In
 
 FLOATS = ("float32", "float64")
-FEW = [In((2, 2), values=np.diag([4, 1])), In((2,), values=[1, 0])]  # right for bools too
+FEW = [In((2, 2), values=np.diag([4, 1])), In((2,), values=[1, 0])]  # work for bools too
 FACTOR = In((4, 3, 3), low=0.5, high=2.0, batch_axis=0)
 
 

@@ -22,7 +22,7 @@ def unique(clipped, size=SIZE):
 
 
 def found(clipped, size):
-    """Index by index, in Python."""
+    """Searches index by index, in Python."""
 
     def row(index, clip):
         index = index + size if index < 0 else index

@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/control/while_loops.py. Its gradients, which JAX has not: tests/ops."""
+"""Cases of graphc/ops/control/while_loops.py. tests/ops tests gradients, which JAX lacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VECTOR = In((3,), "float32")
 
 
 def grown(limit):
-    """Doubles the rows until their largest element reaches 20; counts the trips."""
+    """Doubles the rows until their largest element reaches 20, and counts the trips."""
 
     def build(x):
         return while_loop(
@@ -43,7 +43,7 @@ def grown_oracle(limit):
 
 
 def recurrent(w, x):
-    """Outer tensors in the condition and in the body."""
+    """Uses outer tensors in the condition and in the body."""
     return while_loop(
         lambda h: less(reduce_sum(h * h), reduce_sum(w * w) + 40.0),
         lambda h: tanh(h @ w) + x + h,

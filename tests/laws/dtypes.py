@@ -1,4 +1,4 @@
-"""Which dtypes each operator accepts, found by building a case of it with each."""
+"""Which dtypes each operator accepts, found by building one of its cases with each dtype."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.laws.harness import build_case, families
 DTYPES = tuple(dtype.name for dtype in BY_SHORT.values())
 
 
-# Operators around another one: they take what that takes.
+# Operators that wrap another operator: they accept its dtypes.
 AROUND_ANOTHER = {"Lowered", "Primitive", "VJP"}
-Outcomes = dict[str, str | None]  # by dtype: None, or the reason why it is refused
+Outcomes = dict[str, str | None]  # by dtype: None, or the reason for its refusal
 
 
 @cache
@@ -30,7 +30,7 @@ def candidates() -> dict[str, list[Case]]:
 
 @cache
 def representative(op: str) -> tuple[Case, Outcomes] | None:
-    """The first case of an operator that takes the most dtypes, with its outcomes; None if the
+    """The first case of an operator that accepts the most dtypes, with its outcomes; None if the
     operator's dtypes are fixed."""
     found = [
         (case, {dtype: _outcome(case, dtype) for dtype in DTYPES})
@@ -54,6 +54,6 @@ def _outcome(case: Case, dtype: str) -> str | None:
             build_case(case, dtype, "in")
     except GraphcError as error:
         return str(error).splitlines()[0]
-    # Where a builder casts the operand first, the operator itself does not take the dtype.
+    # If a builder casts the operand first, the operator itself does not accept the dtype.
     made = [node for node in graph.nodes if node.op.name == case.op]
     return None if made else f"{case.op} is not made of {dtype}"

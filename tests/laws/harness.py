@@ -1,4 +1,4 @@
-"""Tools of the laws: inputs with a fixed seed, one graph for many cases, evaluation."""
+"""Tools for the laws: inputs with a fixed seed, one graph for many cases, evaluation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def families() -> dict[str, tuple[Case, ...]]:
 
 
 def make_input(spec: In, dtype: str, seed: int) -> Array:
-    """A value for `spec`, its dtype filled in; the same for the same seed."""
+    """Makes a value for `spec`, whose dtype is set; the same seed makes the same value."""
     kind = as_dtype(dtype if spec.dtype == "T" else spec.dtype)
     if spec.values is not None:
         with np.errstate(invalid="ignore"):  # no integer is NaN or infinite
@@ -62,7 +62,7 @@ def make_input(spec: In, dtype: str, seed: int) -> Array:
 
 @dataclass
 class Built:
-    """One case at one dtype, in a graph: its inputs with values, and its results."""
+    """One case with one dtype in a graph: its inputs with values, and its results."""
 
     case: Case
     dtype: str
@@ -76,7 +76,7 @@ class Built:
 
 
 def build_case(case: Case, dtype: str, prefix: str) -> Built:
-    """The case in the graph being built."""
+    """Builds the case in the current graph."""
     tensors, arrays = [], []
     for i, spec in enumerate(case.inputs):
         seed = zlib.crc32(f"{case.op}/{case.label}/{dtype}/{i}".encode())
@@ -92,7 +92,7 @@ def as_list(result: Any) -> list[Tensor]:
 
 
 def real_parts(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The floating tensors, and the real and imaginary parts of the complex ones."""
+    """The floating tensors, and the real and imaginary parts of the complex tensors."""
     parts = []
     for tensor in tensors:
         if is_complex(tensor.dtype):
@@ -123,7 +123,7 @@ def random_state(program: Program) -> list[Array]:
 def evaluate(
     program: Program, feeds: Sequence[Array], xla_options: dict[str, Any] | None = None
 ) -> list[Array]:
-    """The fetches of a program; random state starts at a fixed key."""
+    """The fetched values of a program; the random state starts with a fixed key."""
     values = [*feeds, *random_state(program)]
     count = len(program.ports("fetch"))
     with jax.enable_x64(True):
@@ -132,7 +132,7 @@ def evaluate(
 
 
 def tolerance(case: Case, dtype: Any) -> dict[str, float]:
-    """How near a result must be, by its dtype."""
+    """The tolerance of a result, by its dtype."""
     kind = as_dtype(dtype)
     if not is_inexact(kind):
         return {"rtol": 0.0, "atol": 0.0}

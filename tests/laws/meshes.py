@@ -1,8 +1,8 @@
-"""Cases of the laws on a mesh of devices, with random layouts of their operands and results.
+"""Runs the law cases on a mesh of devices, with random layouts of their operands and results.
 
-An operand whose size the mesh does not divide is a slice of a longer feed that it does divide, as
-in `tokens[:, 1:]`; a result is padded likewise. XLA's partitioner then carries the layout of the
-long tensor to the short one.
+An operand whose size the mesh does not divide is a slice of a longer feed that the mesh divides, as
+in `tokens[:, 1:]`; a result is padded accordingly. XLA's partitioner then propagates the layout of
+the long tensor to the short one.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def spread(
     company: bool = True,
     dtype: str | None = None,
 ) -> Spread:
-    """The graph of `cases` with random layouts.
+    """Builds the graph of `cases` with random layouts.
 
     Args:
         gradient: whether gradients of floating results are compared too.
         company: whether further fetches combine feeds of unrelated cases.
-        dtype: of the inputs that leave it open; by default the first of `DTYPES` that the case
-            takes.
+        dtype: for inputs whose dtype is open; by default the first of `DTYPES` that the case
+            accepts.
     """
     rng = np.random.default_rng(seed)
     made = Spread(axes, Graph(seed=1))
@@ -114,7 +114,7 @@ def _weighted(results: Sequence[Tensor]) -> Tensor:
 def _operand(
     made: Spread, array: Array, given: In, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """A placeholder that the mesh divides, and the operand that is a slice of it."""
+    """A placeholder whose size the mesh divides, and the operand, a slice of it."""
     spec = random_spec(array.shape, made.axes, rng)
     pads = pads_for(array.shape, spec, made.axes, rng)
     fed = padded(array, pads)
@@ -127,14 +127,14 @@ def _operand(
 
 
 def padded(array: Array, pads: Sequence[tuple[int, int]]) -> Array:
-    """The array with its own elements as padding: operators that read them see likely values."""
+    """The array with its own elements as padding: operators then see plausible values."""
     if not any(map(any, pads)):
         return array
     return np.pad(array, pads, mode="wrap" if array.size else "constant")
 
 
 def _result(axes: Mapping[str, int], result: Tensor, rng: np.random.Generator) -> Tensor:
-    """The result unchanged, or with a random layout and the padding that this needs."""
+    """The result unchanged, or with a random layout and the padding for it."""
     if rng.random() < 0.4 or not result.type.shape:
         return result
     spec = random_spec(result.type.shape, axes, rng)
@@ -147,7 +147,7 @@ def _result(axes: Mapping[str, int], result: Tensor, rng: np.random.Generator) -
 
 
 def random_spec(shape: Sequence[int], axes: Mapping[str, int], rng: np.random.Generator) -> Spec:
-    """A random axis of the tensor, or sometimes none, for each axis of the mesh."""
+    """For each axis of the mesh a random axis of the tensor, or sometimes none."""
     entries: list[list[str]] = [[] for _ in shape]
     for name in rng.permutation(list(axes)):
         if shape and rng.random() < 0.8:
@@ -162,7 +162,7 @@ def _entry(names: Sequence[str]) -> Entry:
 def pads_for(
     shape: Sequence[int], spec: Spec, axes: Mapping[str, int], rng: np.random.Generator
 ) -> list[tuple[int, int]]:
-    """How many elements to put before and after each axis, so that the mesh divides it."""
+    """How many elements to add before and after each axis, so that the mesh divides it."""
     return [_pad_for(n, entry, axes, rng) for n, entry in zip(shape, spec, strict=True)]
 
 
@@ -172,7 +172,7 @@ def _pad_for(
     parts = math.prod(axes[name] for name in names_of(entry))
     missing = -size % parts
     if parts > 1 and not missing and rng.random() < 0.3:
-        missing = parts  # already divides, but the operand is still a slice of the feed
+        missing = parts  # divides already, but must still be a slice
     front = int(rng.integers(missing + 1))
     return front, missing - front
 
@@ -213,7 +213,7 @@ def _needed(made: Spread) -> dict[Tensor, Array]:
 
 
 def differing(one: Array, other: Array) -> str:
-    """Why two values are not the same up to rounding; "" if they are."""
+    """Describes how two values differ beyond rounding, or returns ""."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return f"{one.dtype}{one.shape} against {other.dtype}{other.shape}"
     if not is_inexact(one.dtype):

@@ -1,6 +1,6 @@
 """Every layer and function of `gc.nn`, applied to a small batch: one `Case` each.
 
-`test_named_sizes.py` requires a row for each public name, so no new layer or loss is left out.
+`test_named_sizes.py` requires a row for each public name, so that no layer or loss is omitted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.laws.case import Case, In
 
 BATCH = 4
 
-# Public names that compute nothing by themselves.
+# Public names that compute nothing themselves.
 NO_CASE = {
     "ACTIVATIONS", "AttentionCache", "Candidates", "Cell", "L1", "L2", "Layer", "Recurrent",
     "initializers",
@@ -270,7 +270,7 @@ FUNCTIONS = (
     _case("map_coordinates", nn.map_coordinates, _in(5), In((2, 6), "float32", 0, 3)),
 )  # fmt: skip
 
-# The results of these have no gradient: labels, places, masks, tables.
+# The results of these have no gradient: labels, indices, masks, tables.
 WITHOUT_GRADIENT = {
     "UnigramSampler", "ctc_beam_search", "ctc_greedy_decode", "edit_distance", "in_top_k",
     "log_uniform_candidate_sampler", "non_max_suppression", "one_hot", "sequence_mask",

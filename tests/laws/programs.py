@@ -1,4 +1,4 @@
-"""The programs of the law of the second start: compiled in one process, run in a fresh one.
+"""The programs of the second-start law: compiled in one process, run in a new one.
 
 Every operator of the catalogue is in one of them: the cases of the other laws in all their
 dtypes, their gradients, the rows of `from_jax`, and operators that only the compiler makes
@@ -36,17 +36,17 @@ CACHE = ("cache",)
 
 @dataclass(frozen=True)
 class Ready:
-    """A graph, and how it is run.
+    """A graph, and how to run it.
 
     Attributes:
         fetches: tensors and nodes.
         feeds: a value for each placeholder that the fetches need.
         options, strategy: of the session.
         steps: None, or how many steps one call makes.
-        aside: whether it runs in a thread of its own, which is then the first to use JAX.
-        ways: how another process gets it: from the "cache", and from the forms in a file:
-            "native", "stablehlo" and "graph". A file holds no callbacks, meshes, placements or
-            loops of steps.
+        aside: whether it runs in a separate thread, which is then the first to use JAX.
+        ways: how another process obtains it: from the "cache", and from the forms in a file:
+            "native", "stablehlo" and "graph". A file cannot contain callbacks, meshes, placements
+            or loops of steps.
     """
 
     graph: Graph
@@ -60,7 +60,7 @@ class Ready:
 
     @property
     def operators(self) -> set[str]:
-        """The operators of all nodes, also those in bodies; `Primitive[name]` for primitives."""
+        """The operators of all nodes, also in bodies; `Primitive[name]` for primitives."""
         return set(names_of(self.graph.nodes))
 
 
@@ -77,7 +77,7 @@ def names_of(nodes: Iterable[Node]) -> Iterator[str]:
 def ready(
     graph: Graph, fetches: Iterable[Tensor], feeds: dict[Tensor, Array], **more: Any
 ) -> Ready:
-    """A `Ready` with each fetch once, and without feeds that no fetch needs."""
+    """A `Ready` with each fetch once, and without unnecessary feeds."""
     distinct = list(dict.fromkeys(fetches))
     needed: set[Node] = set()
     rest = [tensor.node for tensor in distinct]
@@ -104,7 +104,7 @@ def programs() -> dict[str, Callable[[], Ready]]:
 # -- operators ----------------------------------------------------------------------------------
 
 
-# One of each class that lowers differently; LAPACK has the last four.
+# One dtype of each class that lowers differently; LAPACK has the last four.
 CLASSES = (
     "bool", "int4", "int32", "float8_e4m3fn", "bfloat16",
     "float32", "float64", "complex64", "complex128",
@@ -112,7 +112,7 @@ CLASSES = (
 
 
 def _dtypes(case: Case) -> list[str]:
-    """Every class, for the case of an operator that takes most of them; one dtype for others."""
+    """Every class for the case that accepts most of them; one dtype for other cases."""
     known = representative(case.op)
     if known is None or known[0] is not case:
         return list(case.dtypes[:1])
@@ -121,7 +121,7 @@ def _dtypes(case: Case) -> list[str]:
 
 
 def values(cases: Sequence[Case]) -> Ready:
-    """All cases, and each operator in all classes of dtypes."""
+    """All cases, and each operator with all classes of dtypes."""
     with Graph(seed=1) as graph:
         built = [
             build_case(case, dtype, f"in{i}_{dtype}")
@@ -137,7 +137,7 @@ def _differentiable(case: Case) -> bool:
 
 
 def slopes(cases: Sequence[Case]) -> Ready:
-    """The gradients of all cases; the first of each operator in float32 and float64."""
+    """The gradients of all cases; the first case of each operator in float32 and float64."""
     built, found = [], []
     seen: set[str] = set()
     with Graph(seed=1) as graph:
@@ -166,8 +166,8 @@ def _feeds(built: Sequence[Built]) -> dict[Tensor, Array]:
 
 
 def imported(rows: Sequence[Row]) -> Ready:
-    """The imported functions that keep a primitive of JAX, with their gradients. Other functions
-    become operators, which have cases. Functions with callbacks are not stored anywhere."""
+    """The imported functions that keep a JAX primitive, with their gradients. Other functions
+    become operators, which have cases. Functions with callbacks are never stored."""
     feeds: dict[Tensor, Array] = {}
     fetches: list[Tensor] = []
     with Graph(seed=1) as graph:
@@ -189,7 +189,7 @@ def imported(rows: Sequence[Row]) -> Ready:
     return ready(graph, fetches, feeds)
 
 
-# -- what the compiler makes, and the ways to run -------------------------------------------------
+# -- compiler-made operators, and ways to run -----------------------------------------------------
 
 X = np.random.default_rng(0).normal(size=(8, 6)).astype(np.float32)
 ONE_AT_A_TIME = {"max_in_flight": 1}  # virtual devices share few processors
@@ -222,7 +222,7 @@ def in_a_loop() -> Ready:
 
 
 def local_norm() -> Ready:
-    """Batch norm by the statistics of each device, and its gradient."""
+    """Batch norm with the statistics of each device, and its gradient."""
     with Graph(seed=0) as graph:
         x = gc.placeholder((8, 6), name="x", batch_axis=0)
         y = gc.nn.BatchNorm(local=True)(x, training=True)
@@ -233,7 +233,7 @@ def local_norm() -> Ready:
 
 
 def looping(**more: Any) -> Ready:
-    """A loop, a penalty and rows of a table, for a batch that four devices cannot share evenly."""
+    """A loop, a penalty and rows of a table, for a batch that four devices cannot divide evenly."""
     with Graph(seed=0) as graph:
         x = gc.placeholder((7, 6), name="x", batch_axis=0)
         w = gc.variable(np.ones((6, 6), np.float32), name="w")
@@ -245,7 +245,7 @@ def looping(**more: Any) -> Ready:
 
 
 def deep() -> Ready:
-    """Equal blocks, which are rolled into loops, with their updates rolled into one."""
+    """Equal blocks, which are rolled into loops, and whose updates are rolled into one."""
     with Graph(seed=0) as graph:
         h = x = gc.placeholder((8, 6), name="x")
         for i in range(8):
@@ -256,7 +256,7 @@ def deep() -> Ready:
 
 
 def wide() -> Ready:
-    """A matrix large enough to be updated by blocks of rows."""
+    """A matrix that is large enough to be updated by blocks of rows."""
     with Graph(seed=0) as graph:
         x = gc.placeholder((4, 2048), name="x")
         loss = gc.reduce_mean(gc.square(gc.nn.Dense(4096, name="wide")(x) - 1))
@@ -266,7 +266,7 @@ def wide() -> Ready:
 
 
 def placed() -> Ready:
-    """Parts on several devices, each with calls of LAPACK."""
+    """Parts on several devices, each with LAPACK calls."""
     with Graph() as graph:
         x = gc.placeholder((8, 6), name="x")
         with gc.device("/cpu:1"):

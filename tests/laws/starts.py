@@ -1,10 +1,10 @@
-"""Runs the programs of the law of the second start, in processes of their own.
+"""Runs the programs of the second-start law in separate processes.
 
-    python -m tests.laws.starts first FOLDER NAME...    compiles, stores and runs each
-    python -m tests.laws.starts second FOLDER NAME...   runs each from what the first stored
+    python -m tests.laws.starts first FOLDER NAME...    compiles, stores and runs each program
+    python -m tests.laws.starts second FOLDER NAME...   runs each from the stored form
 
-The second process forks for each program, before JAX has a device or has lowered anything. So each
-run is the first thing that its process does, and does not have to import JAX. A program that calls
+The second process forks for each program, before JAX has a device or has lowered anything. Thus
+each run is the first action of its process, but does not need to import JAX. A program that calls
 external functions gets a process for each way. The results are JSON in FOLDER, by program and by
 way: see `programs.Ready.ways`.
 """
@@ -61,7 +61,7 @@ def session_of(ready: Ready, folder: Path) -> gc.Session:
 
 
 def run(ready: Ready, session: gc.Session) -> list[str]:
-    """One call, and the state after it."""
+    """The results of one call, and the state after it."""
 
     def call() -> Any:
         if ready.steps is not None:
@@ -77,7 +77,7 @@ def run(ready: Ready, session: gc.Session) -> list[str]:
 
 
 def run_file(ready: Ready, folder: Path, name: str, way: str) -> list[str]:
-    """One call of the form `way` of the program in a file."""
+    """The results of one call of the form `way` of the program in a file."""
     path = path_of(folder, name, "graph" if way == "graph" else "whole")
     model = gc.load(path, trust_native=way == "native", strategy=ready.strategy)
     point = model.signatures["run"]
@@ -103,7 +103,7 @@ def save(ready: Ready, session: gc.Session, folder: Path, name: str) -> None:
     gc.save(session, path, signatures={"run": signature}, platforms=("cpu",), native=True)
 
     def without_stablehlo(manifest: dict[str, Any]) -> None:
-        entry(manifest, "run")["convention"] = 10**6  # no JAX reads that
+        entry(manifest, "run")["convention"] = 10**6  # no JAX reads this version
 
     if "graph" in ready.ways:
         forge(path, path_of(folder, name, "graph"), without_stablehlo)
@@ -130,7 +130,7 @@ def first(ready: Ready, folder: Path, name: str) -> dict[str, Any]:
 
 
 def lowered_nodes(step: gc.Executable) -> list[Node]:
-    """The nodes that devices run, after all passes: the compiler alone makes some of them."""
+    """The nodes that devices run after all passes: some operators are made only by the compiler."""
     if step.partition is not None:
         return [node for cluster in step.partition.clusters for node in cluster.program.nodes]
     local, _ = checked(step.stages.local, step.stages.compilation.options, "local")
@@ -152,8 +152,8 @@ def second(ready: Ready, folder: Path, name: str, way: str) -> dict[str, Any]:
 def in_a_process(
     make: Callable[[], Ready], folder: Path, name: str, ways: Sequence[str]
 ) -> dict[str, Any]:
-    """`second` in a fork, for each of `ways`; or the exit status of the fork. Also the program is
-    made there, since JAX lowers some when they are imported, by its own threads."""
+    """Runs `second` in a fork for each of `ways`; returns the results or the fork's exit status.
+    The fork also makes the program, since JAX lowers some at import, in its own threads."""
     answer = folder / "answer"
     answer.unlink(missing_ok=True)
     child = os.fork()
@@ -172,7 +172,7 @@ def in_a_process(
 
 
 def runs(ways: Sequence[str], targets: Sequence[str]) -> list[Sequence[str]]:
-    """The ways for each process: only programs with external calls need one process for each."""
+    """The ways for each process: only programs with external calls need a process for each way."""
     return [[way] for way in ways] if targets else [ways]
 
 
@@ -184,7 +184,7 @@ def main() -> None:
         for name in names:
             found[name] = first(makers[name](), folder, name)
     else:
-        warnings.simplefilter("ignore")  # about forking: no thread of JAX runs yet
+        warnings.simplefilter("ignore")  # about forking: JAX has no threads yet
         was = json.loads((folder / "first.json").read_text())
         for name in names:
             found[name] = {}

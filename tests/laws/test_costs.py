@@ -1,4 +1,4 @@
-"""Every operator's cost: stated where one operation a result is not it, and as XLA counts it."""
+"""Every operator states its cost if it is not one operation per result, and agrees with XLA."""
 
 import jax
 import pytest
@@ -10,7 +10,7 @@ from graphc.passes.core.costs import program_costs, total
 from tests.laws.harness import functional, random_state
 from tests.laws.test_laws import BY_OP, build_all
 
-# Operators that are not elementwise, and do about one operation for each element of their results.
+# Operators that are not elementwise, but do about one operation for each element of their results.
 ONE_PER_RESULT = {
     "OneHot": "a comparison",
     "AllReduce": "a sum",
@@ -23,7 +23,7 @@ ONE_PER_RESULT = {
     "FirstFault": "a mark",
     "KeepFault": "a mark",
 }
-# By what factor a count may differ from XLA's, before fusion.
+# The factor by which a count may differ from XLA's before fusion.
 EXACT, NEAR, FAR = 1.0, 1.6, 4.0
 FACTORS = {
     **dict.fromkeys(("MatMul", "DotGeneral", "Conv", "ConvInputGradient", "Convolve"), EXACT),
@@ -34,7 +34,7 @@ FACTORS = {
     **dict.fromkeys(("SparseSoftmaxCrossEntropy", "LocalResponseNormGradient"), NEAR),
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"), NEAR),
     **dict.fromkeys(("ReduceAny", "ReduceAll", "Switch", "While", "Call"), NEAR),
-    # Routines on tiny matrices that XLA writes out: terms of lower order count.
+    # Routines on tiny matrices, which XLA expands: terms of lower order count.
     **dict.fromkeys(("MatrixExponential", "MatrixSquareRoot", "Hessenberg", "Solve"), NEAR),
     **dict.fromkeys(("Inverse", "EighTridiagonal"), NEAR),
     **dict.fromkeys(("RandomNormal", "RandomUniform", "RandomBits", "Dropout"), 2.0),
@@ -44,7 +44,7 @@ FACTORS = {
     **dict.fromkeys(("Dilation2D", "Dilation2DGradient", "MapCoordinates"), FAR),
     **dict.fromkeys(("AvgPoolGradient", "ConvKernelGradient"), FAR),  # XLA counts the padding too
 }
-# Contractions and decompositions that XLA counts otherwise.
+# Contractions and decompositions that XLA counts differently.
 NOT_AS_XLA = {
     **dict.fromkeys(("RaggedDot", "RaggedOuter"), "on CPU it multiplies with every matrix"),
     **dict.fromkeys(("QR", "SVD", "SingularValues", "Eigh", "LU", "Eig"), "LAPACK, not counted"),

@@ -1,6 +1,6 @@
-"""Every operator with every dtype: it gives what it declares, or refuses with the reason.
+"""Every operator with every dtype: the result has the declared type, or the error states a reason.
 
-What is refused where stands in docs/dtypes.md, which is made by the same `representatives`.
+docs/dtypes.md lists the refused dtypes; it is made from the same `representatives`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "make_dtypes.py"
 
 REPRESENTATIVES = representatives()
 
-# Where the oracle, not the operator, does not hold for a dtype.
+# Dtypes for which the oracle, not the operator, is wrong.
 WITHOUT_ORACLE = {
     ("Cast", "complex64"): "the case goes through a real type",
     ("Cast", "complex128"): "the same",
@@ -40,8 +40,8 @@ WITHOUT_NEGATIVE_ZERO = {"float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fn
 @pytest.mark.slow
 @pytest.mark.parametrize("op", sorted(REPRESENTATIVES))
 def test_every_dtype(op: str) -> None:
-    """One program over all the dtypes that the operator accepts; or two, one of which is compiled
-    as for users, which takes longer."""
+    """One program for all dtypes that the operator accepts; sometimes a second one, which is
+    compiled as for users and takes longer."""
     case, outcomes = REPRESENTATIVES[op]
     accepted = [dtype for dtype, reason in outcomes.items() if reason is None]
     special = [dtype for dtype in accepted if fusions_as_users() and dtype in WITHOUT_NEGATIVE_ZERO]
@@ -68,9 +68,9 @@ def check_dtypes(case: Case, dtypes: Sequence[str], xla_options: dict[str, Any])
 
 
 def check(b: Built, got: list[Array]) -> None:
-    """Against the oracle, in the widest type of the kind."""
+    """Compares with the oracle, in the widest type of the kind."""
     inexact = all(is_inexact(value.dtype) for value in got)
-    with np.errstate(all="ignore"):  # the inputs suit most dtypes, not all
+    with np.errstate(all="ignore"):  # the inputs suit most dtypes, but not all
         inputs = zip(b.arrays, b.case.inputs, strict=True)
         wanted = b.case.oracle(*[fit_for_oracle(a, i.dtype == "T" and inexact) for a, i in inputs])
         wanted = wanted if isinstance(wanted, (tuple, list)) else [wanted]
@@ -85,7 +85,7 @@ def check(b: Built, got: list[Array]) -> None:
 
 
 def fit_for_oracle(array: Array, as_fraction: bool) -> Array:
-    """An input as NumPy computes with it exactly: of int8 it would give float16."""
+    """The input in a dtype in which NumPy computes exactly: from int8, NumPy makes float16."""
     if is_inexact(array.dtype):
         return widened(array)
     if as_fraction:

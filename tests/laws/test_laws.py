@@ -1,6 +1,6 @@
-"""The laws that every operator of the catalogue keeps.
+"""The laws that every operator of the catalogue obeys.
 
-One program an operator over all its cases and dtypes: a compile a case would take hours.
+There is one program per operator, for all its cases and dtypes: one per case would take hours.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ for cases in FAMILIES.values():
     for case in cases:
         BY_OP.setdefault(case.op, []).append(case)
 
-# Operators that no user's function makes alone, with the test that covers them.
+# Operators that no user function makes alone, with the test that covers them.
 ELSEWHERE = {
     "Placeholder": "every law feeds through it",
     "ReadVariable": "tests/runtime: gone after functionalize",
@@ -102,11 +102,11 @@ def test_every_operator_states_its_part_in_mixed_precision() -> None:
 def build_all(
     cases: Sequence[Case], only: str | None = None, once: Case | None = None
 ) -> tuple[Graph, list[Built]]:
-    """A graph of all cases in all their dtypes.
+    """A graph of all cases with all their dtypes.
 
     Args:
-        only: of this dtype alone.
-        once: a case that is built for the first of its dtypes alone.
+        only: use this dtype alone.
+        once: a case that is built only with the first of its dtypes.
     """
     graph = Graph(seed=1)
     with graph:
@@ -121,7 +121,7 @@ def build_all(
 
 @pytest.mark.parametrize("op", sorted(BY_OP))
 def test_values_types_and_round_trips(op: str) -> None:
-    known = REPRESENTATIVES.get(op)  # tests/laws/test_dtypes.py runs it with every dtype
+    known = REPRESENTATIVES.get(op)  # tests/laws/test_dtypes.py runs it with all
     graph, built = build_all(BY_OP[op], once=known and known[0])
     assert any(node.op.name == op for node in graph.nodes), f"no case makes a {op} node"
     fetches = list(dict.fromkeys(t for b in built for t in b.outputs))
@@ -143,7 +143,7 @@ def test_values_types_and_round_trips(op: str) -> None:
 def check_oracle(b: Built, got: Sequence[Array]) -> None:
     if b.case.oracle is None:
         return
-    # The oracle computes in float64, whatever the dtype under test.
+    # The oracle computes in float64, whatever the tested dtype.
     wanted = b.case.oracle(*[widened(a) for a in b.arrays])
     wanted = wanted if isinstance(wanted, (tuple, list)) else (wanted,)
     assert len(wanted) == len(got), b.title
@@ -211,7 +211,7 @@ def test_gradient(op: str) -> None:
             wanted += [(b, i, g) for i, g in zip(xs, found, strict=True)]
     feeds = [t for b in built for t in b.tensors]
     arrays = [a for b in built for a in b.arrays]
-    # The losses too: the gradient of a linear operator needs none of its inputs.
+    # Losses too: the gradient of a linear operator uses none of its inputs.
     program = functional(graph, [*(g for _, _, g in wanted), *losses], feeds)
     verify(program, stage="functional")
     values, expected = and_by_jax(program, functional(graph, losses, feeds), arrays)
@@ -239,7 +239,7 @@ def and_by_jax(
     program: Program, losses: Program, arrays: Sequence[Array]
 ) -> tuple[list[Array], dict[int, Array]]:
     """The fetches of a program, and the gradient of the sum of the losses by `jax.grad`, by input
-    position. Compiled at once: that takes two thirds of the time."""
+    position. One compilation for both takes two thirds of the time."""
     wrt = [i for i, a in enumerate(arrays) if a.dtype == np.float64]
     function = to_function(losses)
     count = len(losses.ports("fetch"))
@@ -291,7 +291,7 @@ LAYOUT_DTYPES = ("float64", "float32", "int32", "bool", "complex64")
 @pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_layout(family: str) -> None:
-    """On four devices a family's program gives what it gives on one; for two, with operands in
+    """A family's program gives the same on four devices as on one. For two devices and operands in
     every layout, see tests/devices/test_layout_rules.py."""
     cases = [
         case
@@ -324,7 +324,7 @@ def test_layout(family: str) -> None:
 CPU_ONLY = {
     name for name in CATALOGUE if CATALOGUE[name].cpu_only
 }  # JAX has no lowering for other devices
-UNPROMISED = [  # calls that JAX may change: fine to lower, not to keep in a file
+UNPROMISED = [  # JAX may change these calls: they may be lowered, but not stored
     jax.export.DisabledSafetyCheck.custom_call(name)
     for name in ("cuhybrid_eig_real", "cuhybrid_eig_comp", "cu_cholesky_update_ffi")
 ]
@@ -333,7 +333,7 @@ UNPROMISED = [  # calls that JAX may change: fine to lower, not to keep in a fil
 @pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_lowers_for_cuda(family: str) -> None:
-    """The lowering for a GPU must succeed without a GPU."""
+    """The lowering for a GPU must work without a GPU."""
     cases = FAMILIES[family]
     graph, built = build_all([c for c in cases if c.dtypes and c.op not in CPU_ONLY])
     fetches = list(dict.fromkeys(t for b in built for t in b.outputs))
@@ -356,7 +356,7 @@ BAD = [
 
 @pytest.mark.parametrize("bad", BAD)
 def test_bad_input(bad: Bad) -> None:
-    """One clear error, which names this file's line and leaves the graph as it was."""
+    """One clear error names this file's line and leaves the graph unchanged."""
     graph = Graph()
     with graph:
         tensors = []

@@ -1,9 +1,9 @@
-"""One batch may have several names: all gradients can be built, and mean the same.
+"""One batch may have several names: all gradients can be built, and the results do not change.
 
 The batches of x: (None, 4) and target: (None, 4) or (8, 4) have two names until an operator needs
-them to be equal. Each operator of the catalogue, each layer and each loss is built with inputs, and
-with weights of its results, that share a name, have names of their own, or have fixed sizes. The
-programs must equal those with one name. They are compared, not run, so little is compiled.
+them to be equal. Each operator of the catalogue, each layer and each loss is built with inputs and
+weights of its results that share a name, have separate names, or have fixed sizes. The programs
+must equal those with one name. They are compared, not run, so that few are compiled.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ OPERATORS = {
 }
 TABLES = {**{name: cases for name, cases in OPERATORS.items() if cases}, "nn": nn_table.CASES}
 
-# How the batch of input i, of n rows, is given.
+# The batch size of input i with n rows.
 NAMINGS: dict[str, Callable[[int, int], Any]] = {
     "one name": lambda i, n: f"b{n}",
     "own names": lambda i, n: None,
@@ -71,13 +71,13 @@ NAMINGS: dict[str, Callable[[int, int], Any]] = {
 
 @dataclass(frozen=True)
 class Variant:
-    """How sizes are named.
+    """How the sizes are named.
 
     Attributes:
         inputs: one of `NAMINGS`.
         weights: the sizes of the weights of the results: "alike" (those of the results), "named"
             (another name where the results have one), "all" named, or all "fixed".
-        first: whether the weights are the first factor, so that their names are taken first.
+        first: whether the weights are the first factor, so that the product takes their names.
     """
 
     inputs: str
@@ -139,7 +139,7 @@ def test_gradients_under_several_names(table: str) -> None:
 
 
 def _built(case: Case, variant: Variant) -> tuple[Program, list[Array]]:
-    """The case's weighted sum and its gradients, with sizes bound, and the feeds."""
+    """The case's weighted sum and its gradients, with bound sizes, and the feeds."""
     graph = Graph(seed=1)
     sizes: dict[str, int] = {}
     feeds: list[Tensor] = []
@@ -199,7 +199,7 @@ def _weight_shape(part: Tensor, static: Sequence[int], how: str) -> list[Any]:
 
 
 def _check_same(title: str, program: Program, plain: Program, arrays: Sequence[Array]) -> None:
-    """Fails unless two bound programs are equal, equal when simplified, or give equal numbers."""
+    """Checks that two bound programs are equal, are equal when simplified, or give equal values."""
     if difference(program, plain) is None:
         return
     if difference(_simplified(program), _simplified(plain)) is None:
@@ -217,7 +217,7 @@ def _simplified(program: Program) -> Program:
 
 
 def _values(program: Program, arrays: Sequence[Array]) -> list[Array]:
-    """The fetches, with initial state that is derived from its name."""
+    """The fetched values; initial state is derived from its name."""
     values = list(arrays)
     for port in program.ports("state"):
         known = RANDOM_STATE.get(port.name)

@@ -1,8 +1,8 @@
-"""The law of meshes: every operator and its gradient compute on a mesh what they compute on one
-device, whatever the layouts are, even if the mesh does not divide the sizes.
+"""The law of meshes: every operator and its gradient compute the same on a mesh as on one device,
+for all layouts, even if the mesh does not divide the sizes.
 
-The cases are those of all laws, so a new operator is included automatically.
-`tests/reliability/meshes.py` continues with other layouts, groups and dtypes.
+The cases are those of the other laws, so a new operator is included automatically.
+`tests/reliability/meshes.py` tries other layouts, groups and dtypes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 
 from tests.laws.meshes import CASES, MESHES, compare, spread
 
-_TOGETHER = 8  # cases in a program: each then takes a fifth of its time alone
-_EACH = 14  # one program in this many is in the normal suite
+_TOGETHER = 8  # cases in a program: they take a fifth of the time
+_EACH = 14  # one of so many programs is in the normal suite
 _ORDER = np.random.default_rng(16).permutation(len(CASES))
 GROUPS = [_ORDER[i : i + _TOGETHER].tolist() for i in range(0, len(CASES), _TOGETHER)]
 

@@ -1,9 +1,9 @@
-"""Rows that are appended change no other row, wherever `devices.row_proof` says so.
+"""Appended rows change no other row wherever `devices.row_proof` holds.
 
-Each case of the catalogue is built with an open size along each axis in turn. Where the proof
-holds, the case runs with its own rows, and with more rows that hold garbage, NaN or the largest
-numbers. The rows of the case must stay the same, also at another position where the proof allows
-that. If only the content of the appended rows differs, every bit must stay the same.
+Each case of the catalogue is built with an open size along each axis in turn. If the proof holds,
+the case runs with its own rows, and with more rows that contain garbage, NaN or the largest
+numbers. The rows of the case must stay the same, also at another position if the proof allows it.
+If only the content of the appended rows differs, every bit must stay the same.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from tests.near import assert_near
 
 SIZE = "rows"
 APPENDED = 3
-# The fewest operators that must be proved for some axis. It can only fail if the proof becomes
-# weaker: add layout rules, not refusals.
+# The minimum number of operators that must be proved for some axis. This fails only if the proof
+# becomes weaker: then add layout rules, not refusals.
 PROVED_AT_LEAST = 200
 # JAX iterates until all elements have converged, so more iterations may change the last bits.
 ITERATES = {"Betainc"}
@@ -67,7 +67,7 @@ class Claim:
         return self.proof.inputs.get(f"in{i}")
 
     def padded(self, fill: str, before: int) -> list[Array]:
-        """The arrays with `before` rows before and the other appended rows after them."""
+        """The arrays with `before` appended rows before them and the others after them."""
         values = []
         for i, array in enumerate(self.arrays):
             axis = self.axis(i)
@@ -83,7 +83,7 @@ class Claim:
         return values
 
     def real(self, results: list[Array], before: int) -> list[Array]:
-        """The rows of the case in results of more rows."""
+        """The rows of the case in results that have more rows."""
         found = []
         for place, value in zip(self.proof.outputs, results, strict=True):
             if place is not None:
@@ -108,7 +108,7 @@ def filling(fill: str, dtype: Any, count: int) -> Array:
         return rng.random(count) < 0.5
     if is_integer(dtype):
         ends = np.iinfo(dtype) if dtype.kind in "iu" else None
-        # Not the smallest number itself: JAX's gcd of it and itself never ends.
+        # Not the smallest number itself: JAX's gcd of it with itself never ends.
         low, high = (ends.min + 1, ends.max) if ends else (-8 * (dtype.name[0] != "u"), 7)
         edge = {"garbage": 1, "nan": low, "largest": high}[fill]
         return np.full(count, edge, dtype)
@@ -119,8 +119,8 @@ def filling(fill: str, dtype: Any, count: int) -> Array:
 
 
 def choices(case: Case) -> Iterator[dict[int, int]]:
-    """Which axis of which inputs gets the open size: the batch axes together, each axis of one
-    input, and equal axes of all inputs that have as many elements there."""
+    """Which axis of which inputs gets the open size: all batch axes together, each axis of one
+    input alone, and equal axes of all inputs that have as many elements there."""
     seen = set()
     shapes = [spec.shape for spec in case.inputs]
     batch = {i: s.batch_axis for i, s in enumerate(case.inputs) if s.batch_axis is not None}
@@ -160,7 +160,7 @@ def claims_of(case: Case) -> Iterator[Claim]:
                 outputs = [t for t in as_list(case.build(*tensors)) if isinstance(t, Tensor)]
                 program = functional(graph, outputs, tensors)
             except (GraphcError, TypeError, ValueError):
-                continue  # it needs the size
+                continue  # the case needs the size
         rows = next(arrays[i].shape[axis] for i, axis in chosen.items())
         for anywhere in (True, False):
             proof = prove_rows(program, SIZE, anywhere=anywhere)
@@ -184,7 +184,7 @@ def found(op: str) -> list[Claim]:
 def test_appended_rows_change_no_other_row(op: str) -> None:
     claims = found(op)
 
-    @jax.jit  # one compilation for an operator
+    @jax.jit  # one compilation per operator
     def compute(feeds: list[tuple[list[Any], list[Any]]]) -> list[Any]:
         results = []
         for claim, (own, more) in zip(claims, feeds, strict=True):
@@ -194,7 +194,7 @@ def test_appended_rows_change_no_other_row(op: str) -> None:
                 results.append(to_function(program)(*values, *random_state(program))[:count])
         return results
 
-    bits: dict[int, list[Array]] = {}  # with the same number of rows, every bit is the same
+    bits: dict[int, list[Array]] = {}  # with the same number of rows, every bit is equal
     for fill, before in (("garbage", 0), ("nan", 0), ("largest", 0), ("garbage", 2)):
         starts = [before if claim.anywhere else 0 for claim in claims]
         with jax.enable_x64(True):

@@ -1,5 +1,5 @@
-"""Row by row: where an operator's record says so, one row of the operands gives that row of the
-result."""
+"""Operators whose record says that they work row by row: one row of the operands gives that row of
+the result."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -23,13 +23,13 @@ from tests.laws.harness import Array, Built, build_case, evaluate, functional, t
 from tests.laws.test_laws import BY_OP
 from tests.near import assert_near
 
-# Operators whose results may be sums over the rows; all others give a row of the result.
+# Operators whose results may be sums over rows. The others return a row of the result.
 SUMS = {"ConvKernelGradient", "DotGeneral", "MatMul", "RaggedDot", "ReduceMean", "ReduceSum"}
 SUMS |= {"Variance"}
 
 
 def claims(node: Node) -> list[tuple[ByRows, Any]]:
-    """The record's answer for the rows along each axis of each operand, and their number."""
+    """What the record says about the rows along each axis of each operand, and their number."""
     found: list[tuple[ByRows, Any]] = []
     for i, operand in enumerate(node.inputs):
         for axis, size in enumerate(operand.type.shape):
@@ -41,7 +41,7 @@ def claims(node: Node) -> list[tuple[ByRows, Any]]:
 
 
 def one_row(node: Node, how: ByRows) -> Node:
-    """The node for one row instead of all."""
+    """The node for one row instead of all rows."""
     attrs = attrs_of(node, how, 1)
     inputs = tuple(
         Tensor(t.type if a is None else t.type._replace(shape=resized(t.type.shape, a, 1)), "")
@@ -53,7 +53,7 @@ def one_row(node: Node, how: ByRows) -> Node:
 
 @dataclass(frozen=True)
 class Claim:
-    """A node that works row by row: how, on how many rows, and the values of its operands."""
+    """A node that works row by row: in which way, on how many rows, and its operands' values."""
 
     built: Built
     node: Node
@@ -82,7 +82,7 @@ class Claim:
 
 
 def claims_of(op: str) -> Iterator[Claim]:
-    """All claims about the cases of an operator, each case at its first dtype."""
+    """All claims for the cases of an operator, each case with its first dtype."""
     with Graph(seed=1) as graph:
         every = [
             (build_case(case, case.dtypes[0], f"in{i}"), len(graph.nodes))
@@ -112,7 +112,7 @@ def test_one_row(op: str) -> None:
     singles = [one_row(claim.node, claim.how) for claim in found]
     functions = [to_function(region("row", n.inputs, [n], n.outputs)) for n in singles]
 
-    @jax.jit  # one compilation an operator: programs are small, and there are many
+    @jax.jit  # one compilation per operator: programs are small, and there are many
     def compute(cuts: list[list[Any]]) -> list[Any]:
         return [f(*cut)[0] for f, cut in zip(functions, cuts, strict=True)]
 

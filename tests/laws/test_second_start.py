@@ -1,4 +1,4 @@
-"""The law of the second start: a fresh process runs what another compiled, with equal results.
+"""The second-start law: a new process runs what another process compiled, with equal results.
 
 It holds for every operator of the catalogue, every primitive that `from_jax` keeps, and their
 gradients, from the executable cache and from native code in an artifact. See `programs` and
@@ -38,7 +38,7 @@ NOT_STORED = {"devices/calling back"}  # a program that calls Python cannot be s
 
 
 def started(folder: Path, names: Sequence[str]) -> tuple[Facts, Facts]:
-    """The results of the first process and of the second, by program."""
+    """The results of the first and of the second process, by program."""
     folder.chmod(0o700)
     for mode in ("first", "second"):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Streaming metrics against scikit-learn and NumPy over the whole data."""
+"""Streaming metrics compared with scikit-learn and NumPy over the whole data."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -27,7 +27,7 @@ HARD = D["p"] >= 0.5
 W = D["weight"]
 Feeds = dict[str, gc.Tensor]
 
-# name -> the metric of feeds, and its value by another library.
+# name -> the metric of the feeds, and its value from another library
 CASES: dict[str, tuple[Callable[[Feeds], Any], Any]] = {
     "mean": (lambda f: M.Mean(f["p"]), D["p"].astype(float).mean()),
     "mean_weighted": (
@@ -114,17 +114,17 @@ def batch(begin: int, end: int) -> dict[str, np.ndarray]:
 
 
 class Found(NamedTuple):
-    """What one session found for a metric."""
+    """The results of one session for a metric."""
 
     by_batches: Any
-    after_reset: list[Any]  # its state
+    after_reset: list[Any]  # the state
     of_all: Any
     read_alone: Any
 
 
 @pytest.fixture(scope="module", params=[1, 4])
 def found(request: pytest.FixtureRequest) -> dict[str, Found]:
-    """What one session on so many devices found for each case: all metrics are in one program."""
+    """The results of one session for each case: all metrics are in one program."""
 
     def makers(feeds: Feeds) -> dict[str, Any]:
         return {name: make(feeds) for name, (make, _) in CASES.items()}

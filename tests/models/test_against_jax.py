@@ -1,6 +1,6 @@
-"""Whole models against the same models in hand-written JAX and optax, on one device and on four.
+"""Whole models compared with hand-written JAX and optax, on one device and on four.
 
-All in float64 over ten steps: a wrong gradient, layout or optimizer cannot hide in rounding.
+All in float64 for ten steps: rounding cannot hide a wrong gradient, layout or optimizer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEPS, ROWS, F64 = 10, 8, "float64"
 
 
 class Model(NamedTuple):
-    """A training step built with graphc, and its loss as people write it in JAX."""
+    """A training step built with graphc, and its loss as users write it in JAX."""
 
     graph: gc.Graph
     train: gc.Node
@@ -283,7 +283,7 @@ def test_a_model_trains_as_in_jax_on_one_device_and_on_four(make):
         assert_near(np.asarray(run), losses, rtol=1e-10)
         for name in trainable:
             assert_near(session.get(name), params[name], rtol=1e-8, atol=1e-9, err_msg=name)
-        assert session.executables[0].notes == []  # nothing had to be gathered
+        assert session.executables[0].notes == []  # no value was gathered
 
 
 @pytest.mark.slow

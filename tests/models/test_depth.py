@@ -1,7 +1,7 @@
-"""Deep models: their repeated blocks run in loops, and nobody can tell but by the time it takes.
+"""Deep models: their repeated blocks run in loops, which change only the time.
 
-Each is trained with the default pipeline and with "O1": in float64 all variables agree to
-1e-8 (adam makes steps of whole learning rates from gradients that are zero but for rounding).
+Each model is trained with the default pipeline and with "O1": in float64 all variables agree to
+1e-8 (adam makes whole steps from gradients that are zero except for rounding).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NORMAL = gc.nn.initializers.Normal(stddev=0.3)
 
 @pytest.fixture(autouse=True)
 def few_turns_are_worth_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On CPU it takes six; the programs without loops compile sooner with four blocks."""
+    """The default on CPU is six; with four blocks, the programs without loops compile faster."""
     monkeypatch.setattr(pipelines, "_FEWEST_TURNS", 3)
 
 
@@ -38,7 +38,7 @@ def dense(x, name, units=WIDTH):
 
 
 def block(x, rate=0.0):
-    """A residual block of 8 variables' worth of work, so that three of them are worth a loop."""
+    """A residual block with as much work as 8 variables, so that three blocks justify a loop."""
     y = gc.nn.LayerNorm(name="norm", dtype=F64)(x)
     y = gc.tanh(dense(y, "up", 2 * WIDTH))
     if rate:
@@ -50,7 +50,7 @@ def block(x, rate=0.0):
 
 
 def built(body: Callable[[gc.Tensor, int], gc.Tensor], tx: Any = None, blocks: int = 4) -> Model:
-    """A model of `blocks` blocks and its training step: adam by default."""
+    """A model of `blocks` blocks and its training step, with adam by default."""
     graph = gc.Graph(seed=3)
     with graph:
         x = gc.placeholder((None, WIDTH), F64, name="x")

@@ -1,4 +1,4 @@
-"""The table of other libraries' names: the suggested names exist and run."""
+"""The table of names from other libraries: the suggested names exist and run."""
 
 import inspect
 import re
@@ -17,10 +17,10 @@ PACKAGES = (gc, gc.nn, gc.random, gc.data, gc.train, gc.linalg, gc.fft, gc.devic
 TABLES = {"attributes": ATTRIBUTES, "functions": FUNCTIONS, **MEMBERS}
 ADVICE = [(kind, name) for kind, table in TABLES.items() for name in table]
 
-# A training job and a loader of data need files and threads; one device cannot be divided.
+# A training job and a data loader need files and threads; one device cannot be divided.
 NOT_RUN = ["gc.train.fit(session, job)", "gc.devices.DataParallel(n)"]
 
-# What may stand between two expressions of an advice.
+# Text between two expressions of a suggestion.
 _BETWEEN = re.compile(
     r", or |; |: |, (?:which|of|then|with)\b| of a variable| or | and the other| as the rate"
     r"| when the | around the | are the | gives |, "
@@ -28,7 +28,7 @@ _BETWEEN = re.compile(
 
 
 def expressions(advice):
-    """The parts of an advice that are Python expressions. `labels=...` means `labels=labels`."""
+    """The parts of a suggestion that are Python expressions. `labels=...` means `labels=labels`."""
     text = re.sub(r"(\w+)=\.\.\.", r"\1=\1", advice)
     depth = start = 0
     parts = []
@@ -53,7 +53,7 @@ def _is_expression(part):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """The values of the names in suggestions."""
+    """The values of the names that suggestions use."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.constant(np.full((4, 4), 0.5, "float32") + np.eye(4, dtype="float32"))
@@ -170,7 +170,7 @@ def test_advice_runs(kind, name, world):
 
 
 def resolve(name):
-    """The object that `gc.nn.relu` names."""
+    """The object that a name like `gc.nn.relu` denotes."""
     thing = gc
     for part in name.split(".")[1:]:
         thing = getattr(thing, part)
@@ -215,7 +215,7 @@ def test_a_foreign_name_is_answered(name):
 
 
 def test_python_adds_no_guess_of_its_own():
-    """For `cho_solve` it would add "Did you mean: 'lu_solve'?" behind the hint."""
+    """For `cho_solve`, Python would add "Did you mean: 'lu_solve'?" after the hint."""
     with pytest.raises(gc.errors.UnknownAttributeError) as caught:
         gc.linalg.cho_solve  # noqa: B018
     text = "".join(traceback.format_exception(caught.value))

@@ -1,4 +1,4 @@
-"""Idioms of NumPy, TensorFlow 1, Keras and PyTorch that work here."""
+"""Idioms from NumPy, TensorFlow 1, Keras and PyTorch that work in graphc."""
 
 import warnings
 
@@ -220,7 +220,7 @@ def test_the_learning_rate_may_be_a_tensor(make, optimizer):
 
 
 def test_optimizers_that_cannot_refer_to_a_tensor():
-    """Its state would begin with the tensor, or it makes a tensor in each step."""
+    """The initial state would depend on the tensor, or each step would make a tensor."""
     with gc.Graph():
         v = gc.variable([1.0], name="v")
         rate = gc.placeholder((), name="rate")

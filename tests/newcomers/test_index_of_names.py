@@ -1,4 +1,4 @@
-"""The index by the names of other libraries is what the errors say."""
+"""The index of names from other libraries agrees with the error messages."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ ENTRIES = {
     if theirs != "title"
 }
 
-# What people import instead of a part of another library.
+# What users import instead of a part of another library.
 MODULES = {
     **{"tf": gc, "torch": gc, "np": gc, "": gc.nn, "tf.nn": gc.nn, "torch.nn": gc.nn},
     **{"torch.nn.functional": gc.nn, "tf.train": gc.train, "np.linalg": gc.linalg},
@@ -34,7 +34,7 @@ def plain(entry):
 
 
 def hint(owner, name):
-    """The hint of the error for `owner.name`; None if there is such a name."""
+    """The error's hint for `owner.name`; None if the name exists."""
     try:
         getattr(owner, name)
     except gc.errors.UnknownAttributeError as error:

@@ -1,4 +1,4 @@
-"""`gc.jacobian` and `gc.hessian` against JAX's."""
+"""`gc.jacobian` and `gc.hessian` compared with JAX."""
 
 import jax
 import jax.numpy as jnp

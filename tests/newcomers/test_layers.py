@@ -383,11 +383,11 @@ def test_spectral_norm_divides_by_the_largest_singular_value(make, shape):
     matrix = before.reshape(-1, before.shape[-1])
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
     session.set(other.name, before / values[0])
-    # Power iteration has taken 150 steps: the ratio of two singular values to this power is left.
+    # After 150 power iterations, the ratio of two singular values to this power remains.
     assert_near(session.run(served), session.run(wanted))
     vector = np.asarray(session.get(next(v.name for v in layer.variables if "vector" in v.name)))
     assert_near(abs(vector @ right[0]), 1)
-    # A multiple of the kernel gives the same, so the gradient has no part along the kernel.
+    # A multiple of the kernel gives the same, so the gradient is orthogonal to the kernel.
     got = np.asarray(session.run(gradient))
     assert abs((got * before).sum()) < 1e-4 * np.linalg.norm(got) * np.linalg.norm(before)
     assert np.abs(got).max() > 1e-3

@@ -1,7 +1,7 @@
-"""Mistakes that newcomers from TensorFlow 1, Keras, PyTorch and NumPy make, and what graphc says.
+"""Mistakes of newcomers from TensorFlow 1, Keras, PyTorch and NumPy, and graphc's errors.
 
-Each row has the mistake, the class of the error, and phrases of its message: what happened, and the
-hint where there is one. A message about code names the line of this file.
+Each row has the mistake, the class of the error, and phrases of its message: the problem, and the
+hint if there is one. A message about code names the line of this file.
 """
 
 import copy
@@ -23,7 +23,7 @@ F = np.float32
 
 
 class Bare(nn.Layer):
-    """Forgets its base."""
+    """Does not call the constructor of its base class."""
 
     def __init__(self):
         self.size = 3
@@ -34,21 +34,21 @@ class Bare(nn.Layer):
 
 
 class Forward(nn.Layer):
-    """As in PyTorch."""
+    """Defines `forward`, as in PyTorch."""
 
     def forward(self, x):
         return x
 
 
 class CallM(nn.Layer):
-    """As in Keras."""
+    """Defines `call`, as in Keras."""
 
     def call(self, x):
         return x
 
 
 def closed(graph):
-    """A session that is closed."""
+    """A closed session."""
     session = gc.Session(graph)
     session.close()
     return session
@@ -63,7 +63,7 @@ def drop(x):
 
 
 class Row(NamedTuple):
-    """One mistake: `make` gets a `World`. `placed` is whether the message names the user's line."""
+    """One mistake: `make` gets a `World`. `placed`: whether the message names the user's line."""
 
     name: str
     make: Callable[[Any], Any]
@@ -73,7 +73,7 @@ class Row(NamedTuple):
 
 
 class World:
-    """A graph being built, with some tensors and variables."""
+    """A graph under construction, with some tensors and variables."""
 
     def __init__(self, folder):
         self.tmp = folder
@@ -92,7 +92,7 @@ class World:
             self.images = gc.placeholder((None, 8, 8, 3), name="images")
 
     def outside(self, f):
-        """Calls `f` where no graph is being built."""
+        """Calls `f` outside of any graph."""
         raised = []
 
         def call():
@@ -3928,7 +3928,7 @@ ROWS = [
 
 
 def check_row(row, world, file):
-    """The error of a row, with its phrases, the line in `file`, and a hint that is no bare list."""
+    """Checks the error of a row: phrases, the line in `file`, and a hint that is no bare list."""
     with pytest.raises(row.error) as caught, world.graph:
         row.make(world)
     message = str(caught.value)

@@ -1,6 +1,6 @@
-"""Mistakes of newcomers, third part: names of other libraries, and the newer objects.
+"""Mistakes of newcomers, third part: names from other libraries, and newer objects.
 
-The rows are read as in tests/newcomers/test_mistakes.py.
+The rows have the form of those in tests/newcomers/test_mistakes.py.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ F = np.float32
 
 
 def loaded(m):
-    """The artifact of a small network."""
+    """The loaded artifact of a small network."""
     with m.graph:
         logits = nn.Dense(2)(m.x)
     signature = gc.Signature({"x": m.x}, {"logits": logits})

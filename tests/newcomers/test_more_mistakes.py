@@ -1,6 +1,6 @@
-"""More mistakes of newcomers from TensorFlow 1, Keras, PyTorch and NumPy, and what graphc says.
+"""More mistakes of newcomers from TensorFlow 1, Keras, PyTorch and NumPy.
 
-The rows are read as in tests/newcomers/test_mistakes.py.
+The rows have the form of those in tests/newcomers/test_mistakes.py.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ F = np.float32
 
 
 class WiderWorld(World):
-    """A graph being built, with some tensors and variables."""
+    """A graph under construction, with some tensors and variables."""
 
     def __init__(self, folder):
         super().__init__(folder)

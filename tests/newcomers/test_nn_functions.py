@@ -1,4 +1,4 @@
-"""Functions of `gc.nn` that TensorFlow has too, against their formulas."""
+"""Functions of `gc.nn` that TensorFlow also has, compared with their formulas."""
 
 import jax
 import numpy as np
@@ -131,7 +131,7 @@ def test_wrong_samples():
 
 
 def candidates_of(labels):
-    """Classes and counts, as a sampler might give them."""
+    """Classes and counts as a sampler might return them."""
     classes = np.array([0, 3, 6, 2], np.int32)
     counts = np.linspace(0.2, 0.9, 7).astype(np.float32)
     return nn.Candidates(classes, counts[labels], counts[classes])

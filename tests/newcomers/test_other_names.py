@@ -1,4 +1,4 @@
-"""TensorFlow's names for functions of NumPy, and functions that NumPy lacks."""
+"""TensorFlow's names for NumPy functions, and functions that NumPy lacks."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def assert_near(got, want):
             lambda: gc.confusion_matrix([0, 1], [0, 0], 2, np.array([0.5, 2], "f")),
             [[0.5, 0], [2, 0]],
         ),
-        (  # the number of the cell, 9998, is no int8
+        (  # 9998, the number of the cell, does not fit int8
             lambda: gc.confusion_matrix(np.int8([99]), np.int8([98]), 100)[99, 98],
             1,
         ),
@@ -104,7 +104,7 @@ def test_gradients_of_norms_at_zero():
         clipped = gc.gradients(gc.clip_by_norm(x, 0.5), x)
         norm = gc.gradients(gc.global_norm([x, 2 * x]), x)
     found = gc.Session(graph).run([clipped, norm], {x: np.zeros(3, "f")})
-    assert_near(found[0], np.ones(3))  # nothing is clipped
+    assert_near(found[0], np.ones(3))  # no value is clipped
     assert_near(found[1], np.zeros(3))
 
 

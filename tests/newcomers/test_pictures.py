@@ -27,7 +27,7 @@ def network():
 
 
 def boxes(picture):
-    """Title -> the text under it."""
+    """Title -> the text below it."""
     root = ET.fromstring(picture.svg)
     return dict([t.text for t in g.findall(f"{SVG}text")] for g in root.findall(f"{SVG}g"))
 
@@ -71,7 +71,7 @@ def test_scopes_in_a_circle_are_drawn():
     assert names == ["a/x", "y", "a/z"]
     picture = graph.show()
     assert list(boxes(picture)) == ["a", "y"] and len(arrows(picture)) == 2
-    assert picture.svg.count("stroke-dasharray") == 1  # the way back
+    assert picture.svg.count("stroke-dasharray") == 1  # the edge back
 
 
 def test_large_graphs_say_what_is_left_out():
@@ -151,7 +151,7 @@ def test_history_shows_its_figures_and_curves(tmp_path):
     assert line.get_label() == "loss" and list(line.get_xdata()) == [1, 2, 3, 4, 5]
     np.testing.assert_array_equal(line.get_ydata(), history.metrics["loss"])
     figure.savefig(tmp_path / "history.png")
-    assert figure._repr_png_().startswith(b"\x89PNG")  # what a notebook shows
+    assert figure._repr_png_().startswith(b"\x89PNG")  # the image in a notebook
     with pytest.raises(UnknownNameError, match="no metric 'los'; it has loss") as caught:
         history.plot("los")
     assert "did you mean 'loss'?" in str(caught.value)

@@ -1,4 +1,4 @@
-"""`gc.vmap` against `jax.vmap`."""
+"""`gc.vmap` compared with `jax.vmap`."""
 
 import jax
 import jax.numpy as jnp
@@ -98,7 +98,7 @@ def test_a_batch_is_shared_among_devices():
     two = parallel.run([loss, slope], {x: ROWS})
     assert_near(two[0], one[0])
     assert_near(two[1], one[1])
-    assert parallel.executables[0].notes == []  # nothing is gathered
+    assert parallel.executables[0].notes == []  # no value is gathered
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Runs a graph node by node on values, in program order: enough to see what layers compute."""
+"""Runs a graph node by node, in program order: enough to test the values of layers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def evaluate(
     state: dict[str, Any] | None = None,
     key: int = 0,
 ) -> list[np.ndarray]:
-    """The values of `fetches`; every node runs, assignments too, which change `state`.
+    """The values of `fetches`. Every node runs; assignments change `state`.
 
-    Sizes must be known, or bound by the feeds: each node is lowered for the values it gets.
+    Sizes must be known or bound by the feeds: each node is lowered for its values.
     """
     state = {} if state is None else state
     for name, variable in graph.variables.items():
@@ -47,7 +47,7 @@ def evaluate(
             context.node = node
             operands = [jax.numpy.asarray(values[t]) for t in node.inputs if t in values]
             if len(operands) < len(node.inputs) or node.op.name == "Placeholder":
-                continue  # depends on what was not fed
+                continue  # depends on a missing feed
             if node.op.name == "ReadVariable":
                 results: Any = state[node.attrs["variable"]]
             elif node.op.name == "Assign":

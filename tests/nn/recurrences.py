@@ -46,5 +46,5 @@ def run(
 
 
 def zeros(step: Callable[..., Any], units: int) -> Any:
-    """The state at the start."""
+    """The initial state."""
     return (np.zeros(units), np.zeros(units)) if step is lstm else np.zeros(units)

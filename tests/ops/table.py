@@ -1,4 +1,4 @@
-"""Composite functions against NumPy: a table of rows, and one program for all of them."""
+"""Compares composite functions with NumPy: a table of rows, and one program for all of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`==` of tensors compares elements: it gives a node, and never silently a Python bool.
+"""`==` of tensors compares elements: it makes a node and never silently returns a Python bool.
 
-That graphc itself never compares tensors with `==`, which would add nodes to users' graphs, is a
-law for the whole suite: `no_comparison_inside` in conftest.py.
+`no_comparison_inside` in conftest.py checks in every test that graphc itself never compares tensors
+with `==`, which would add nodes to users' graphs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_equality_is_a_node() -> None:
 
 
 def test_accuracy_is_what_it_says() -> None:
-    """`argmax(a) == y` used to be False, which gave an accuracy of 0."""
+    """`argmax(a) == y` used to be False, which made the accuracy 0."""
     with gc.Graph() as g:
         logits = gc.placeholder((None, 3), name="logits")
         labels = gc.placeholder((None,), "int32", name="labels")
@@ -108,7 +108,7 @@ def test_hashing_stays_by_identity() -> None:
 
 
 def test_weak_containers_find_tensors() -> None:
-    """They compare a tensor with itself by `==`, and need a bool."""
+    """Weak containers compare a tensor with itself by `==`, and need a bool."""
     with gc.Graph() as g:
         x, y = gc.placeholder((2,), name="x"), gc.placeholder((2,), name="y")
         v = gc.variable(np.zeros(2, "f"), name="v")
@@ -163,7 +163,7 @@ def test_identity_helpers() -> None:
     assert len({Pair((a, 1)), Pair((a, 1)), Pair((b, 1))}) == 2
 
 
-# -- dtypes of values beside a tensor --------------------------------------------------------
+# -- dtypes of values in operations with a tensor --------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_identity_helpers() -> None:
     ],
 )
 def test_numpy_scalars_count_as_python_numbers(dtype, make, wanted: str) -> None:
-    """There is no warning: warnings are errors here."""
+    """No warning is raised: warnings are errors here."""
     with gc.Graph():
         assert make(gc.placeholder((2,), dtype, name="x")).dtype.name == wanted
 
@@ -232,14 +232,14 @@ def test_numpy_scalars_must_fit() -> None:
     ],
 )
 def test_numpy_scalars_alone(make, wanted: str) -> None:
-    """Scalars of NumPy's default dtypes (float64, complex128, int64) count as Python numbers even
-    without a tensor, so that they widen no tensor on a later line. Others keep their dtype."""
+    """Even without a tensor, scalars of NumPy's default dtypes (float64, complex128, int64) count
+    as Python numbers, so that they widen no tensor later. Scalars of other dtypes keep theirs."""
     with gc.Graph():
         assert make().dtype.name == wanted
 
 
 def test_a_bool_on_the_left() -> None:
-    """These used to raise a TypeError."""
+    """These comparisons used to raise a TypeError."""
     mask = np.array([True, False])
     with gc.Graph() as g:
         x = gc.placeholder((2,), "bool", name="x")
@@ -251,7 +251,7 @@ def test_a_bool_on_the_left() -> None:
 
 
 def test_constants_of_bool_are_kept_or_refused() -> None:
-    """`gc.constant([2, 0.5, 0], "bool")` used to give True, True, False."""
+    """`gc.constant([2, 0.5, 0], "bool")` used to be True, True, False."""
     with gc.Graph() as g:
         y = [gc.constant(v, "bool") for v in ([1, 0], [1.0, 0.0], np.array([1, 0]), [True, False])]
         for value in ([2, 0], 2, -1, 0.5, [1, np.nan], np.array([2, 0]), 1j, np.int64(2)):
@@ -265,7 +265,7 @@ def test_constants_of_bool_are_kept_or_refused() -> None:
     [
         lambda x: x * np.array([1.0, 2.0]),
         lambda x: np.array([1.0, 2.0]) - x,
-        lambda x: x / np.array(8.0),  # an array without axes is an array, as in JAX
+        lambda x: x / np.array(8.0),  # a 0-d array is an array, as in JAX
         lambda x: gc.concatenate([x, np.ones(1)]),
         lambda x: gc.einsum("i,i->", x, np.ones(2)),
         lambda x: gc.arctan2(x, np.ones(2)),
@@ -292,13 +292,13 @@ def test_a_variable_that_widens_a_tensor_warns() -> None:
         ) as caught:
             assert (x + b).dtype == np.float64
         assert caught[0].filename == __file__
-        both = gc.variable(np.zeros(2), name="both") * b  # no 32-bit tensor: nothing to say
+        both = gc.variable(np.zeros(2), name="both") * b  # no 32-bit tensor: no warning
         assert both.dtype == np.float64
 
 
 def test_an_array_with_a_dtype_of_another_library_warns() -> None:
     class Foreign(Convertible):
-        dtype = object()  # as those of PyTorch, NumPy cannot read it
+        dtype = object()  # like PyTorch's dtypes, NumPy cannot read it
 
         def __array__(self, dtype=None, copy=None):
             return np.ones(2)
@@ -340,7 +340,7 @@ def test_functions_of_jax_keep_their_own_rules() -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-# -- masks of attention ----------------------------------------------------------------------
+# -- attention masks -------------------------------------------------------------------------
 
 
 def test_a_mask_of_two_axes_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Gradients of composite functions against those of the same functions of JAX."""
+"""Gradients of composite functions, compared with those of JAX's functions."""
 
 from __future__ import annotations
 

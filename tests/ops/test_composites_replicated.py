@@ -1,4 +1,4 @@
-"""Composite functions of a batch: on two devices what they give on one, also of named sizes."""
+"""Composite functions of a batch give the same on two devices as on one, also with named sizes."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_the_record_says_what_the_function_does() -> None:
     doc = record(polygamma).doc
     assert "\n" not in doc and "Args" not in doc and "NaN. Floating dtypes. Source:" in doc
     assert record(gc.clip).doc.count("Raises") == 0
-    assert record(gc.negative).doc == "-x, elementwise; numeric dtypes."  # says it already
+    assert record(gc.negative).doc == "-x, elementwise; numeric dtypes."  # it names them itself
 
 
 def test_a_body_may_give_the_result_of_another_operator() -> None:

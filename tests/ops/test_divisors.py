@@ -1,4 +1,4 @@
-"""Divisors of the least and greatest integers."""
+"""Greatest common divisors of the least and greatest integers."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ assert np.array_equal(multiples, np.lcm(a, b)), (a, b, multiples)
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64"])
 def test_extremes_are_those_of_numpy(dtype: str) -> None:
-    """In another process, because JAX's own gcd of two least integers never ends."""
+    """NumPy runs in another process, because JAX's own gcd of two least integers never ends."""
     subprocess.run([sys.executable, "-c", EXTREMES, dtype], check=True, timeout=300)

@@ -1,4 +1,4 @@
-"""What an operator's `fold` computes on the host equals what its `lower` computes."""
+"""An operator's `fold` computes on the host what its `lower` computes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_fold_equals_lowering(family: str) -> None:
             expected = values[tensor]
             got = np.asarray(result)
             assert got.shape == expected.shape, node
-            if node.op.name not in ("ReduceSum", "ReduceMean"):  # may fold in a wider dtype
+            if node.op.name not in ("ReduceSum", "ReduceMean"):  # these may fold in a wider dtype
                 assert got.dtype == expected.dtype, node
             near = 2e-2 if expected.dtype.itemsize <= 2 else 1e-5
             assert_near(

@@ -1,4 +1,4 @@
-"""Compiled gradients do no more arithmetic and move no more bytes than hand-written JAX's."""
+"""Compiled gradients need no more arithmetic and memory traffic than hand-written JAX."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ CASES = {
     ),
 }
 
-# XLA counts a comparison and a selection of each logit, which stand in the place of a scatter.
+# XLA counts a comparison and a selection for each logit, which replace a scatter.
 COMPARISONS = {"sparse cross-entropy": 2 * 64 * 10}
 
 

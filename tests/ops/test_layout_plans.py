@@ -1,4 +1,4 @@
-"""Layout rules of shape, index and product operators answer without a needless gather."""
+"""Layout rules of shape, index and product operators need no unnecessary gather."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def x_of(call, shape=X):
     return call, [(shape, F)]
 
 
-# operator; layouts of the operands; layouts required; layout of the result; local attributes
+# operator, layouts of the operands, required layouts, layout of the result, local attributes
 PLANS = [
     (x_of(lambda x: ops.reshape(x, (8, 24))), [S0], [S0], S0, {"shape": (2, 24)}),
     (x_of(lambda x: ops.reshape(x, (48, 4))), [S0], [S0], S0, {"shape": (12, 4)}),

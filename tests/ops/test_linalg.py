@@ -1,4 +1,4 @@
-"""The composites of `gc.linalg` against NumPy, and what has no gradient."""
+"""The composites of `gc.linalg` compared with NumPy, and functions without a gradient."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_by_singular_values() -> None:
 def test_least_squares() -> None:
     def oracle(a, b):
         x, squares, rank, s = np.linalg.lstsq(a, b)
-        if not squares.size:  # NumPy gives none for deficient ranks
+        if not squares.size:  # NumPy returns none for deficient ranks
             squares = np.sum((a @ x - b) ** 2, 0).reshape(b.shape[1:] or (1,))
         return x, squares, rank, s
 

@@ -1,4 +1,4 @@
-"""Shape operators on named sizes: types, values once bound, gradients, symbolic export."""
+"""Shape operators on named sizes: types, values for bound sizes, gradients, symbolic export."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.near import assert_near
 B, T = symbol("batch"), symbol("time")
 SIZES = {"batch": 6, "time": 4}
 
-# What to apply to x: f32[batch, time, 8]; the type it gives; the same in NumPy.
+# The call on x: f32[batch, time, 8]; the resulting type; the same call in NumPy.
 CASES = {
     "flatten": (lambda x: ops.flatten(x, 1), "f32[batch, 8*time]", lambda x: x.reshape(6, -1)),
     "merge": (
@@ -169,7 +169,7 @@ def test_gradients(everything) -> None:
 def test_symbolic_export(everything) -> None:
     graph, x, results, _, values = everything
     b, t = jax.export.symbolic_shape("batch, time", constraints=["batch >= 3", "time >= 3"])
-    # What only some sizes allow, JAX does not export.
+    # JAX does not export what only some sizes allow.
     kept = [name for name in CASES if name not in ("uneven", "halves")]
     program = functional(graph, [results[name] for name in kept], [x])
     function = to_function(program, sizes={"batch": b, "time": t})

@@ -45,7 +45,7 @@ def test_same_padding_needs_the_size() -> None:
 
 
 def network(x, w, scale, labels):
-    """A loss through every operator of these families that has a batch."""
+    """A loss through every operator of these families that has a batch axis."""
     y = F.relu(F.conv2d(x, w, padding="same"))
     y = F.batch_norm_training(y, scale, scale)[0]
     y = F.dropout(F.max_pool(y, 2), 0.25, seed=1)
@@ -72,7 +72,7 @@ def build(batch) -> Program:
 
 
 def test_symbolic_export() -> None:
-    """One export serves every batch size, with the values of the program of that size."""
+    """One export serves every batch size, with the values of the program for that size."""
     (n,) = export.symbolic_shape("n")
     specs = [
         jax.ShapeDtypeStruct((n, 8, 8, 3), np.float32),

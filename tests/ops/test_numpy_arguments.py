@@ -1,4 +1,4 @@
-"""Arguments and functions of NumPy's beside the plain ones, against NumPy: one program."""
+"""NumPy's further arguments and functions, compared with NumPy in one program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT = np.array([0.0, 0.5, 2.0, 2.25, 4.0], np.float32)
 
 
 def both(name, *arrays, **options):
-    """A function of the same name and arguments in both."""
+    """A function that graphc and NumPy both have, with the same name and arguments."""
 
     def build(*t):
         return getattr(gc, name)(*t, **options)

@@ -1,4 +1,4 @@
-"""What the random operators draw: distributions, streams, and dropout's gradient."""
+"""The random operators: distributions, streams, and the gradient of dropout."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ N = 20_000
 
 
 def draw(build, count=0, x64=True):
-    """The values of `build()` in run number `count` of a fixed root key."""
+    """The values of `build()` in run number `count` with a fixed root key."""
     graph = Graph(seed=3)
     with graph:
         results = build()
@@ -71,7 +71,7 @@ def test_streams() -> None:
 
     first, second, same, again = draw(build)
     assert not np.any(np.isclose(first, second))
-    assert not np.any(np.isclose(first, same))  # a default seed is never one of the user's
+    assert not np.any(np.isclose(first, same))  # a default seed never equals a user's seed
     np.testing.assert_array_equal(same, again)
     np.testing.assert_array_equal(first, draw(build)[0])
     assert not np.any(np.isclose(first, draw(build, count=1)[0]))
@@ -79,7 +79,7 @@ def test_streams() -> None:
 
 
 def test_generator_is_pinned() -> None:
-    """Other numbers here would make every resumed job diverge from its first half."""
+    """If these numbers changed, a resumed job would diverge from its first half."""
     key = np.array([1, 2], np.uint32)
     graph = Graph()
     with graph:
@@ -90,7 +90,7 @@ def test_generator_is_pinned() -> None:
             fold_in(words, -1),
         ]
     values = jax.jit(to_function(functional(graph, results, [words])))(key)
-    with jax.default_prng_impl("rbg"):  # the user's configuration changes nothing
+    with jax.default_prng_impl("rbg"):  # the user's configuration has no effect
         again = jax.jit(to_function(functional(graph, results, [words])))(key)
     wanted = jax.random.wrap_key_data(key, impl="threefry2x32")
     np.testing.assert_array_equal(values[0], jax.random.normal(wanted, (2,)))
@@ -118,7 +118,7 @@ def test_dropout(rate: float) -> None:
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_dropout_on_replicas(cut: bool) -> None:
-    """Pieces of a batch get masks of their own, whole tensors one mask; so does the gradient."""
+    """Pieces of a batch get separate masks, whole tensors get one mask; so does the gradient."""
     graph = Graph()
     with graph:
         x = placeholder((4, 50), "float32", name="x", batch_axis=0)

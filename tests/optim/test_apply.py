@@ -1,4 +1,4 @@
-"""`apply_gradients`: what `minimize` does with its gradients, for gradients that are given."""
+"""`apply_gradients` does what `minimize` does, for gradients that the user passes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def trained(graph, train, steps=3, fed=True):
 
 
 def test_it_is_minimize_with_the_gradients_in_sight() -> None:
-    """By names and by values, whatever order the pairs come in."""
+    """The variables get the same names and values, for any order of the pairs."""
     tx = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1))
     graph, loss, _ = network()
     with graph:
@@ -81,7 +81,7 @@ def test_only_optimizers_that_use_the_loss_need_it() -> None:
 
 
 def test_float16_gradients_of_ones_own_are_not_taken_for_scaled_ones() -> None:
-    """Only `minimize` scales its loss; both may stand in one program."""
+    """Only `minimize` scales its loss; one program may contain both."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 3), "float32", name="x")

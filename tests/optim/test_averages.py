@@ -1,4 +1,4 @@
-"""Moving averages of parameters, against the formulas and under a strategy."""
+"""Moving averages of parameters, compared with formulas and with a strategy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.near import assert_near
 
 
 def counting(dtype="float64", **options):
-    """w takes 2, 4, 6, ... from 1 on, n counts the steps before; with averages of w."""
+    """w takes the values 2, 4, 6, ... starting at 1, n counts the steps; averages of w."""
     with gc.Graph() as graph:
         w = gc.variable(np.array([1.0, -1.0]).astype(dtype), name="w")
         n = gc.variable(np.int32(0), name="n")
@@ -32,7 +32,7 @@ def counting(dtype="float64", **options):
 
 
 def averaged(steps: int, **options):
-    """The average of w after each of so many steps."""
+    """The average of w after each step."""
     session, w, step, averages = counting(**options)
     found = []
     for _ in range(steps):
@@ -84,7 +84,7 @@ def test_swapped_in_for_evaluation_and_back() -> None:
 
 
 def test_on_four_devices_they_are_those_of_one() -> None:
-    """The batch does not divide, and the decay is the graph's own."""
+    """The batch does not divide evenly, and the decay is a tensor of the graph."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 3), "float64", name="x")

@@ -1,4 +1,4 @@
-"""Optimizers that find the loss at other parameters: all the ways in which a step is run."""
+"""Optimizers that evaluate the loss at other parameters, with all ways to run a step."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def by_hand(
 
         @jax.jit
         def step(params: Any, state: Any, extra: Any) -> Any:
-            def loss(p: Any, obj_fn: Any = None) -> Any:  # line searches hand on what they get
+            def loss(p: Any, obj_fn: Any = None) -> Any:  # line searches pass on their arguments
                 h = between(jnp.tanh(feed["x"] @ p["a"]), extra)
                 return jnp.mean((h @ p["b"] - feed["y"]) ** 2)
 
@@ -132,7 +132,7 @@ def test_the_loss_may_hold_loops_branches_and_functions() -> None:
 
 @pytest.mark.slow
 def test_the_loss_draws_the_same_numbers_wherever_it_is_found() -> None:
-    """With other masks at other rates the search would not follow the loss along one line."""
+    """With other masks at other rates, the search would not see the loss along one line."""
     seen = []
 
     def dropped(h: Any) -> Any:
@@ -250,7 +250,7 @@ def test_unsupported_uses_of_a_loss(change: Any, text: str) -> None:
 
 
 def test_a_loss_evaluated_in_other_ways() -> None:
-    """In a jitted function, forwards, and in a scan: all are the loss where it is asked for."""
+    """A jitted function, forward mode and a scan all evaluate the loss at the given parameters."""
 
     def change(f: Any, p: Any) -> Any:
         value = jax.jit(f)(jax.tree.map(lambda v: 0.5 * v, p))
@@ -270,7 +270,7 @@ def test_a_loss_evaluated_in_other_ways() -> None:
 
 
 def _products(f: Any, p: Any, along: Any) -> list[Any]:
-    """The Hessian times `along`, in the ways that JAX has for it."""
+    """The Hessian times `along`, in each way that JAX offers."""
 
     def slope(q: Any) -> Any:
         return jax.jvp(f, (q,), (along,))[1]
@@ -321,7 +321,7 @@ def test_many_parameters_at_once() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_sophia(replicas: int) -> None:
-    """It estimates the Hessian's diagonal by random signs, in a branch, every second step."""
+    """Sophia estimates the Hessian's diagonal with random signs, in a branch, every second step."""
 
     def sophia() -> Any:
         return optax.contrib.sophia(0.05, update_interval=2)
@@ -344,6 +344,6 @@ def test_a_parameter_without_curvature() -> None:
         step = gc.minimize(loss, optax.GradientTransformationExtraArgs(lambda p: (), update))
     session = gc.Session(graph)
     session.run(step, {})
-    # The Hessian of bent^4 is 12 bent^2, that of a sum nothing.
+    # The Hessian of bent^4 is 12 bent^2, the Hessian of a sum is 0.
     assert float(session.get("bent")) == 2.0 + 12 * 2.0**2 * 2.0
     assert float(session.get("straight")) == 2.0

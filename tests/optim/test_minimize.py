@@ -1,4 +1,4 @@
-"""`minimize` against hand-written optax: every transformation in one program, five steps."""
+"""`minimize` compared with hand-written optax: every transformation in one program, five steps."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def scope_of(label: str) -> str:
 
 
 def build(x: Tensor, label: str) -> tuple[Tensor, Node]:
-    """The network, with its variables under a scope of their own, and its training step."""
+    """The network, whose variables have a separate scope, and its training step."""
     with name_scope(scope_of(label)):
         v = {name: variable(value, name=name) for name, value in start(label).items()}
         hidden = ops.tanh(ops.matmul(x, v["hidden/kernel"]) + v["hidden/bias"])
@@ -73,23 +73,23 @@ def jax_loss(params: Any, x: Any, prefix: str) -> Any:
 
 
 def taken(update: Any, extras: dict[str, Any]) -> dict[str, Any]:
-    """Sharpness-aware minimization takes no other extra arguments than its own."""
+    """Sharpness-aware minimization accepts no further extra arguments."""
     own = inspect.signature(update).parameters
     everything = any(p.kind is p.VAR_KEYWORD for p in own.values())
     return extras if everything else {k: v for k, v in extras.items() if k in own}
 
 
 def value_fn(x: Any, prefix: str, params: Any, grad_fn: Any = None) -> Any:
-    """The loss as line searches want it: they refuse extra arguments that it does not take."""
+    """The loss in the form for line searches, which refuse other extra arguments."""
     return jax_loss(params, x, prefix)
 
 
-# optax computes their warm-up in float32, which XLA rounds otherwise in two programs on JAX 0.12
-# where its optimisations are off (conftest.py): these are compiled as for users.
+# optax computes their warm-up in float32. On JAX 0.12 without optimizations (conftest.py), XLA
+# rounds it differently in two programs, so these are compiled as for users.
 OPTIMISED = ["schedule_free"]
 QUICK = [label for label in TRANSFORMATIONS if label not in OPTIMISED]
 
-pytestmark = pytest.mark.xdist_group("minimize")  # one process runs the dear fixtures
+pytestmark = pytest.mark.xdist_group("minimize")  # one process runs the expensive fixtures
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def train_by_optax(labels: Sequence[str]) -> dict[str, tuple[list[float], Any, A
 
 
 def slot_values(label: str, variables: dict[str, Array]) -> list[Array]:
-    """The slots among the variables, in the order optax flattens its state: that of creation."""
+    """The slots among the variables, in the order in which optax flattens its state."""
     own = {f"{scope_of(label)}/{name}" for name in start(label)}
     return [value for name, value in variables.items() if name not in own]
 
@@ -310,7 +310,7 @@ def test_updates_of_what_the_loss_computes_run_too() -> None:
         apart = variable(np.zeros(3, np.float32), name="apart", trainable=False)
         h = ops.multiply(x, w)
         add_to_collection("updates", related.assign(h * 2.0))
-        add_to_collection("updates", apart.assign(x + 1.0))  # shares the feed alone
+        add_to_collection("updates", apart.assign(x + 1.0))  # shares only the feed
         node = minimize(ops.reduce_sum(h), optax.sgd(0.5))
     session = Session(graph)
     session.run(node, {x: np.array([1, 2, 3], np.float32)})
@@ -410,7 +410,7 @@ def test_a_transformation_that_keeps_a_random_key() -> None:
     params = {"hidden/kernel": jnp.ones((4, 3))}
     state = tx.init(params)
     for _ in range(2):
-        session.run(node, {"x": np.zeros((2, 4), np.float32)})  # the gradient is noise alone
+        session.run(node, {"x": np.zeros((2, 4), np.float32)})  # the gradient is only noise
         updates, state = tx.update(jax.tree.map(jnp.zeros_like, params), state, params)
         params = optax.apply_updates(params, updates)
     assert_near(session.get("hidden/kernel"), params["hidden/kernel"], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""What JAX traced of an optimizer: the same nodes each time, as the transformation is now."""
+"""What JAX traced of an optimizer: equal nodes each time, for its current hyperparameters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def program_of(graph: Graph) -> Program:
 
 @pytest.mark.parametrize("label", TRANSFORMATIONS)
 def test_a_transformation_made_twice_gives_the_same_nodes_names_and_state(label: str) -> None:
-    """Otherwise no later process finds the compiled step."""
+    """Otherwise later processes could not find the compiled step."""
     one, other = (build(TRANSFORMATIONS[label]()) for _ in range(2))
     assert difference(program_of(one), program_of(other)) is None
     assert [n.name for n in one.nodes] == [n.name for n in other.nodes]
@@ -78,7 +78,7 @@ def test_names_of_slots() -> None:
 
 
 def test_pasted_nodes_keep_their_lines() -> None:
-    """Those that have none get the line of the step."""
+    """Nodes without a line get the line of the step."""
     with Graph() as recorded:
         x = recorded.add_input(TensorType(FLOAT32, ()), "x")
         y = ops.tanh(ops.exp(x))
@@ -117,7 +117,7 @@ def _rates() -> Any:
 
 
 def _changes(patch: Any) -> dict[str, tuple[Any, Callable[[], Any]]]:
-    """Of a schedule of 0.1: the schedule, and what makes it one of 0.4."""
+    """A schedule of 0.1, and functions that change it to 0.4."""
     listed, array, called = [0.1], np.array([0.1]), Rate()
     rates = _rates()
     return {

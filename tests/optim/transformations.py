@@ -60,7 +60,7 @@ TRANSFORMATIONS: Mapping[str, Any] = {
     ),
     "value": lambda: optax.polyak_sgd(0.5),
     "orthogonal": lambda: optax.contrib.muon(0.01, ns_steps=2),
-    # -- what decides by values, or keeps other state
+    # -- transformations that branch on values or keep other state
     "accumulated": lambda: optax.MultiSteps(optax.adam(0.01), 2),
     "accumulated by a schedule": lambda: optax.MultiSteps(optax.sgd(0.1), lambda step: step + 1),
     "skipping": lambda: optax.MultiSteps(
@@ -95,7 +95,7 @@ TRANSFORMATIONS: Mapping[str, Any] = {
             [optax.constant_schedule(0.1), optax.linear_schedule(0.1, 0.01, 3)], [2]
         )
     ),
-    # -- what finds the loss at other parameters
+    # -- transformations that evaluate the loss at other parameters
     "line search": lambda: optax.lbfgs(),
     "backtracking": lambda: optax.chain(
         optax.sgd(1.0), optax.scale_by_backtracking_linesearch(10, decrease_factor=0.3)

@@ -1,4 +1,4 @@
-"""How tests of passes read: a program before, the pass, the program expected after."""
+"""Helpers for tests of passes: a program before the pass, and the expected program after it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SOURCE = "model.py"
 
 
 def program(text: str) -> Program:
-    """The program that `text` describes, found valid; each node's line is its line of the text."""
+    """Parses and verifies the program `text`; each node's source line is its line in the text."""
     parsed = parse_program(dedent(text).strip(), CATALOGUE, source_file=SOURCE)
     verify(parsed, "functional")
     return parsed
 
 
 def check(a_pass: Pass, before: str, after: str, *, prune: bool = True) -> None:
-    """`a_pass` makes of the program `before` the program `after`.
+    """Checks that `a_pass` turns the program `before` into the program `after`.
 
     Unused nodes are removed first, unless `prune` is False.
     """
@@ -38,7 +38,7 @@ def check(a_pass: Pass, before: str, after: str, *, prune: bool = True) -> None:
 
 
 def check_stays(a_pass: Pass, text: str) -> None:
-    """`a_pass` finds nothing to do, and gives the very program back."""
+    """Checks that `a_pass` changes nothing and returns the same program object."""
     start = program(text)
     result = a_pass.run(start)
     assert result.program is start, print_program(result.program, sources=False)
@@ -46,9 +46,9 @@ def check_stays(a_pass: Pass, text: str) -> None:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """The two programs of a short form: inputs, nodes before, `=>`, nodes after.
+    """Returns the two programs of a short form: inputs, nodes before, `=>`, nodes after.
 
-    For rules of one or two lines. `=> stays` gives the same program twice.
+    This form suits rules of one or two lines. `=> stays` returns the same program twice.
     """
     inputs, _, rest = dedent(text).strip().partition("\n")
     before, _, after = rest.partition("=>")
@@ -58,7 +58,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def check_pair(a_pass: Pass, text: str) -> None:
-    """`check` or `check_stays` of a short form."""
+    """Calls `check` or `check_stays` with the programs of a short form."""
     before, after = pair(text)
     if before == after:
         check_stays(a_pass, before)

@@ -1,4 +1,4 @@
-"""Evaluates a program in NumPy: node by node by the `fold` of each operator, and loops iteration by
+"""Evaluates a program in NumPy, node by node with each operator's `fold`, and loops iteration by
 iteration."""
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def evaluate(
     path: Path = (),
     start: int = 0,
 ) -> list[Array]:
-    """The outputs of a program without named sizes. Operators need a `fold` or an entry below.
+    """The outputs of a program without named sizes. Operators need a `fold` or a function below.
 
     Args:
-        look: is shown each node without bodies as it runs: its place, and for each body that it
-            lies in the iteration and the place there; what it takes; what it gives.
-        path: where the program is a body, its node's place and the iteration, and so on.
-        start: the place of its first node.
+        look: is called for each node without bodies, with its path, operands and results. The
+            path is its position, after the position and iteration of each enclosing body.
+        path: the path of this program if it is a body: a node's position and iteration, and so on.
+        start: the position of the program's first node.
     """
     values = dict(zip(program.input_tensors(), inputs, strict=True))
     for place, node in enumerate(program.nodes, start):
@@ -50,14 +50,14 @@ def evaluate(
 
 
 class _Bodies(NamedTuple):
-    """The bodies of a node, to be run."""
+    """The bodies of a node, ready to run."""
 
     node: Node
     look: Look | None
     path: Path
 
     def __call__(self, values: Sequence[Any], turn: int = 0, number: int = 0) -> list[Array]:
-        """The results of one body. Places count on from one branch to the next."""
+        """The results of one body. Positions continue from one branch to the next."""
         bodies = self.node.regions
         start = sum(len(body.nodes) for body in bodies[:number])
         given = [
@@ -88,7 +88,7 @@ def _scan(node: Node, operands: Sequence[Array], inside: _Bodies) -> Sequence[An
 
 
 def _while(node: Node, operands: Sequence[Array], inside: _Bodies) -> Sequence[Any]:
-    """Without xs and ys."""
+    """A loop without xs and ys."""
     consts = list(operands[: node.attrs["consts"]])
     carry, turn = list(operands[len(consts) :]), 0
     assert node.attrs["length"] is None, "not known here"
@@ -115,7 +115,7 @@ def _call(node: Node, operands: Sequence[Array], inside: _Bodies) -> Sequence[An
 
 
 def _scatter_nd(node: Node, operands: Sequence[Array]) -> Sequence[Any]:
-    """Windows set along one axis, each at another place: as passes write rows."""
+    """Sets windows along one axis, each at another position, in the form that passes write."""
     operand, indices, updates = operands
     assert node.attrs["op"] == "set" and not node.attrs["batch"], "not known here"
     (axis,) = node.attrs["axes"]
@@ -135,12 +135,12 @@ def _variance(node: Node, operands: Sequence[Array]) -> Sequence[Any]:
 
 
 def _as_it_is(node: Node, operands: Sequence[Array]) -> Sequence[Any]:
-    """The last operands: of marks and fences."""
+    """The last operands: for marks and fences, which return them unchanged."""
     return operands[len(operands) - len(node.outputs) :]
 
 
 def level(values: Sequence[Array]) -> int:
-    """2 where a value has a NaN, else 1 where one has an infinity, else 0."""
+    """2 if a value has a NaN, else 1 if one has an infinity, else 0."""
     floats = [value for value in values if is_floating(value.dtype)]
     if any(np.isnan(value).any() for value in floats):
         return NAN

@@ -1,6 +1,6 @@
 """Random valid programs for the property tests of passes: a hypothesis strategy.
 
-They are rich in what passes look for: zeros, ones and other constants, moves of elements that
+The programs contain what passes look for: zeros, ones and other constants, moves of elements that
 undo each other, copies of earlier nodes, named sizes, and parts that no output needs. Every
 operator has a `fold`, and no value depends on the sign of a zero.
 """
@@ -61,7 +61,7 @@ class _Builder:
             self.tensors.append(
                 self.graph.add_input(TensorType(dtype, self.one_of(SHAPES)), f"x{i}")
             )
-        # A size must be one of an input's: a program cannot know others.
+        # A size must be the size of an input: a program cannot know others.
         self.size_of_inputs = N if any(N in t.shape for t in self.tensors) else 3
         moves = (
             self.constant, self.binary, self.with_number, self.negated, self.unary, self.power,
@@ -69,7 +69,7 @@ class _Builder:
             self.broadcast, self.slice, self.pad, self.reverse, self.concatenate, self.split,
             self.reduce, self.matmul, self.again, self.size,
         )  # fmt: skip
-        # A few kinds of steps for each program: so they meet each other, and themselves.
+        # Few kinds of steps for each program, so that equal kinds meet.
         few = [self.one_of(moves) for _ in range(self.draw(st.integers(2, 6)))]
         for _ in range(self.draw(st.integers(1, nodes))):
             self.one_of(few)()
@@ -82,7 +82,7 @@ class _Builder:
         )
 
     def outputs(self) -> list[Tensor]:
-        """What no node uses, but for a part that is left to be dead; and any one tensor."""
+        """Any tensor, and most tensors that no node uses; the others are dead code."""
         used = {t for node in self.graph.nodes for t in node.inputs}
         unused = [t for t in self.tensors if t not in used and self.draw(st.integers(0, 3))]
         return [self.any(), *unused]
@@ -260,7 +260,7 @@ class _Builder:
             self.add(matrix_product.MATMUL, *pair)
 
     def again(self) -> None:
-        """A copy of an earlier node, perhaps with its operands exchanged."""
+        """A copy of an earlier node, sometimes with exchanged operands."""
         if self.graph.nodes:
             node = self.one_of(self.graph.nodes[::-1])
             inputs = node.inputs
@@ -274,6 +274,6 @@ class _Builder:
 
 
 def _broadcast(a: Shape, b: Shape) -> bool:
-    """Whether the shapes broadcast together without a size having to equal another."""
+    """Whether the shapes broadcast together without the assumption that two sizes are equal."""
     pairs = zip(reversed(a), reversed(b), strict=False)
     return all(x == y or x == 1 or y == 1 for x, y in pairs)

@@ -1,8 +1,8 @@
-"""Random programs with bodies in bodies: loops, branches, functions, maps; a hypothesis strategy.
+"""Random programs with nested bodies (loops, branches, functions, maps): a hypothesis strategy.
 
-They are rich in what passes look for: flags and numbers that are constants, state and what is
-made of it alone, functions with one caller and with two. All values are finite, but for what
-faults that are asked for make.
+The programs contain what passes look for: constant flags and numbers, state and values of state
+alone, functions with one caller and with two. All values are finite, except those from requested
+faults.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ T = TypeVar("T")
 TURNS = 3
 VECTOR, STACK = (TensorType(as_dtype("f32"), dims) for dims in ((2,), (TURNS, 2)))
 FLAG, NUMBER = TensorType(as_dtype("bool"), ()), TensorType(as_dtype("i32"), ())
-PLANTED = "planted"  # the name of nodes that make a NaN or an infinity
+PLANTED = "planted"  # the name of nodes that produce a NaN or an infinity
 
 
 @st.composite
 def with_bodies(draw: Any, faults: int = 0) -> Program:
-    """A program of state and feeds; `faults` nodes, some in bodies, make a NaN or an infinity."""
+    """A program of state and feeds. `faults` nodes, some in bodies, make a NaN or an infinity."""
     return _Builder(draw, faults).build()
 
 
@@ -50,9 +50,9 @@ class _Known:
     """The values that can be used at a position.
 
     Attributes:
-        frozen: vectors of state and constants alone.
-        rows: vectors that hold the number of the iteration.
-        functions: of two vectors.
+        frozen: vectors that depend on state and constants alone.
+        rows: vectors that contain the number of the iteration.
+        functions: functions of two vectors.
     """
 
     vectors: list[Tensor]
@@ -122,7 +122,7 @@ class _Builder:
     # -- steps ------------------------------------------------------------------------------
 
     def steps(self, known: _Known, depth: int, most: int = 3) -> None:
-        """Several steps. Each adds to the values that can be used."""
+        """Makes several steps. Each adds to the values that can be used."""
         plain = (self.binary, self.frozen, self.constants, self.chosen, self.compared)
         for _ in range(1 + self.some(most - 1)):
             if self.faults and not self.some(3):
@@ -133,7 +133,7 @@ class _Builder:
                 self.one_of(plain)(known)
 
     def block(self, known: _Known, depth: int) -> Tensor:
-        """The steps of a body, and its result, which does not grow with the iterations."""
+        """Makes the steps of a body; the result does not grow with the iterations."""
         if self.faults and not self.some(2):
             self.plant(known)
         self.steps(known, depth)
@@ -147,7 +147,7 @@ class _Builder:
         known.vectors.append(self.mixed(known.vectors[-1], self.one_of(known.vectors)))
 
     def frozen(self, known: _Known) -> None:
-        """Of state and constants alone; perhaps a number repeated."""
+        """A value of state and constants alone; sometimes one number, repeated."""
         made = self.mixed(tanh(self.one_of(known.frozen)), self.one_of(known.frozen))
         if not self.some(2):
             made = shape.broadcast_to(reduction.reduce_max(made), (2,))
@@ -171,7 +171,7 @@ class _Builder:
         known.flags.append(comparison.greater(a, b))
 
     def plant(self, known: _Known) -> None:
-        """A fault, in each iteration or in a later one."""
+        """Makes a fault, in each iteration or from a later one on."""
         self.faults -= 1
         if known.rows and self.some(2):
             made = powers.sqrt(arithmetic.subtract(0.5, known.rows[-1]), name=PLANTED)
@@ -239,7 +239,7 @@ class _Builder:
         known.vectors.append(made)
 
     def function(self, known: _Known, depth: int) -> None:
-        outer = known.inside()  # it may be called again where other values are known
+        outer = known.inside()  # another call of this body may know other values
 
         def f(x: Tensor, y: Tensor) -> Tensor:
             return self.block(outer.inside(x, y), depth)
@@ -248,7 +248,7 @@ class _Builder:
         self.again(known, depth)
 
     def again(self, known: _Known, depth: int) -> None:
-        """A call of a function that there is."""
+        """Calls an existing function."""
         if known.functions:
             operands = [known.vectors[-1], self.one_of(known.vectors)]
             known.vectors.append(known.functions[-1](*operands))

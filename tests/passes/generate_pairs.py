@@ -1,4 +1,4 @@
-"""Random programs with a loop and a second one the other way over what the first one stacked."""
+"""Random programs with a loop and a second, reverse loop over the stacks of the first one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Builder:
             stack = TensorType(as_dtype("f32"), (self.turns, *MATRIX.shape))
             consts = [self.input(f"w{i}", MATRIX) for i in range(self.draw(st.integers(1, 2)))]
             xs = [self.input(f"x{i}", stack) for i in range(self.draw(st.integers(1, 2)))]
-            if self.flag():  # a stack that is there for these loops alone
+            if self.flag():  # a stack that only these loops use
                 xs.append(STEPS[2](xs[0], xs[-1]))
             carries = [self.input(f"c{i}", MATRIX) for i in range(self.draw(st.integers(1, 2)))]
             reverse = self.flag()
@@ -55,7 +55,7 @@ class _Builder:
         results: int,
         reverse: bool,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """A loop with a random body; its final carries, and `results` stacks of values in it."""
+        """A loop with a random body: its final carries, and `results` stacks of values in it."""
 
         def body(carry: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             values = [*consts, *x, *carry]

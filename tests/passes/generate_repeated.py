@@ -1,8 +1,8 @@
-"""Random programs that hold repeated blocks, forward and backward, with near misses.
+"""Random programs that contain repeated blocks, forward and backward, with near misses.
 
-They resemble deep networks: a chain of blocks with parameters, constants and shared values; in some
-programs, more chains over all or some of the same blocks, forward or backward, that use values of
-the earlier ones; then an update of each parameter. Blocks may differ, or two kinds may alternate.
+They resemble deep networks: a chain of blocks with parameters, constants and shared values. Some
+programs have more chains over all or some of these blocks, forward or backward, that use values of
+the earlier chains. Then each parameter is updated. Blocks may differ, or two kinds may alternate.
 Values of single blocks may be fetched.
 """
 
@@ -33,13 +33,13 @@ ZEROS = np.zeros(2, np.float32)
 
 
 def _halves(a: Tensor, b: Tensor) -> Tensor:
-    """Both results of a node used."""
+    """Uses both results of a node."""
     top, bottom = joining.split(a, 2, 0)
     return joining.concatenate([bottom, arithmetic.add(top, reduction.reduce_max(b))], 0)
 
 
 def _half(a: Tensor, b: Tensor) -> Tensor:
-    """The second result alone."""
+    """Uses the second result alone."""
     return arithmetic.add(a, joining.split(b, 2, 0)[1])
 
 
@@ -49,7 +49,7 @@ def _loop(a: Tensor, b: Tensor) -> Tensor:
     return arithmetic.subtract(a, total)
 
 
-# The operations of a step on values of one type; all of them keep the type.
+# The operations of a step on values of one type; all of them preserve the type.
 STEPS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
     arithmetic.add,
     arithmetic.subtract,
@@ -64,7 +64,7 @@ STEPS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
     _loop,
 )
 Plan = list[tuple[int, int, int]]
-Row = dict[int, Tensor]  # another tensor in each block that has one
+Row = dict[int, Tensor]  # for each block that has one, another tensor
 
 
 @st.composite
@@ -80,7 +80,7 @@ class _Builder:
         self.turns = draw(st.integers(3, 6))
         self.inputs: list[Port] = []
         self.outputs: list[Port] = []
-        self.rows: list[Row] = []  # what later chains may take
+        self.rows: list[Row] = []  # what later chains may use
         self.slopes: Row = {}
         self.made: list[Tensor] = []
 
@@ -104,7 +104,7 @@ class _Builder:
         return Program("repeated", tuple(self.inputs), nodes, tuple(self.outputs))
 
     def chain(self, carries: list[Tensor], shared: list[Tensor], number: int) -> list[Tensor]:
-        """Blocks in order, over some of the existing blocks, forward or backward."""
+        """Blocks in order, over some or all of the parameters, forward or backward."""
         order = list(range(self.turns))
         if number:
             first = self.one_of((0, 0, 1))
@@ -136,7 +136,7 @@ class _Builder:
         return carries
 
     def taken(self, order: list[int], number: int) -> list[Row]:
-        """The operands that differ between blocks: rows, sometimes in reverse order."""
+        """The operands that differ between blocks: rows, some of them reversed."""
         whole = [row for row in reversed(self.rows) if row.keys() >= set(order)]
         rows = [self.one_of(whole) for _ in range(self.draw(st.integers(1, 2 + bool(number))))]
         for i in range(len(rows)):
@@ -150,7 +150,7 @@ class _Builder:
         return rows
 
     def update(self) -> None:
-        """In another order, as optimizers sort parameters by name."""
+        """Updates in another order, as optimizers sort parameters by name."""
         rate = emit.constant(self.matrix())
         slopes = self.slopes or dict(enumerate(self.parameters))
         if self.one_of((True, False)):
@@ -166,7 +166,7 @@ class _Builder:
             self.output(f"block{turn}/w", "state", new)
 
     def plan(self, values: int) -> Plan:
-        """The steps of a block: the operation and the operands of each, mostly the latest value."""
+        """The steps of a block: each step's operation and operands, mostly the latest value."""
         steps: Plan = []
         latest = 0  # a carry
         for place in range(values, values + self.draw(st.integers(2, 6))):

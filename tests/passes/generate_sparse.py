@@ -1,6 +1,6 @@
 """Random programs that update tables by sums of looked-up rows: a hypothesis strategy.
 
-They are rich in what optimizers do: slots, factors for each row, sums over all rows, conditions.
+The programs contain what optimizers do: slots, factors per row, sums over all rows, conditions.
 Every value stays finite, since the pass counts a product with 0 as 0.
 """
 
@@ -82,7 +82,7 @@ class _Builder:
         return self.add(CONSTANT, value=np.asarray(value, dtype))
 
     def gradient(self) -> Tensor:
-        """Rows added up: at indices below 0, out of range, and named twice."""
+        """A sum of rows, at indices that may be below 0, out of range or repeated."""
         count = self.draw(st.integers(1, 4))
         moved = self.number([self.draw(st.integers(-9, 9)) for _ in range(count)], INT32)
         indices = self.add(ADD, self.feed((count,), INT32), moved)
@@ -98,7 +98,7 @@ class _Builder:
         return self.add(BROADCAST_TO, self.number(value), shape=shape)
 
     def table(self) -> Tensor:
-        """A value of every shape that goes with a table."""
+        """A value of any shape that fits a table."""
         found = self.one_of(self.tables)
         return found if found.type.shape == TABLE else self.add(BROADCAST_TO, found, shape=TABLE)
 
@@ -139,18 +139,18 @@ class _Builder:
         self.keep(self.add(WHERE, every, self.table(), self.table()))
 
     def turned(self) -> None:
-        """Columns as rows, and back."""
+        """Transposes columns to rows, and back."""
         turned = self.add(NEGATIVE, self.add(TRANSPOSE, self.table(), perm=(1, 0)))
         self.keep(self.add(TRANSPOSE, turned, perm=(1, 0)))
 
     def looked_up(self) -> None:
-        """Rows of a new value are looked up. Their gradient is sparse too."""
+        """Looks up rows of a new value, whose gradient is sparse too."""
         indices = self.feed((2,), INT32)
         rows = self.add(TAKE, self.table(), indices, axis=0, mode="clip")
         self.keep(self.add(SCATTER_ADD, self.filled(0.0), indices, rows, axis=0, mode="clip"))
 
     def update(self, state: Tensor) -> Tensor:
-        """A new value of a state, as a rule the old one but for rows."""
+        """A new value of a state; usually it changes the old one only in rows."""
         fits = [t for t in self.tables if t.type == state.type]
         change = self.one_of(fits)
         way = self.draw(st.integers(0, 3))

@@ -1,8 +1,8 @@
-"""Random programs that read a sequence window by window, in steps, and write the results back.
+"""Random programs that read a sequence in windows, step by step, and write the results back.
 
-As unrolled recurrent networks come: slices or constant indices of an array at regular places (or
-nearly regular ones), a chain of equal steps, and results that are stacked, concatenated, written
-one by one or, as gradients are, padded and added up in any order.
+They resemble unrolled recurrent networks: slices or constant indices of an array at regular (or
+almost regular) positions, a chain of equal steps, and results that are stacked, concatenated,
+written one by one or, as gradients are, padded and added in any order.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Builder:
         return Program("windowed", tuple(self.inputs), nodes, tuple(self.outputs))
 
     def places(self) -> tuple[list[int], int]:
-        """Where the windows begin, and how long the sequence is."""
+        """The positions of the windows, and the length of the sequence."""
         step = self.width + self.draw(st.sampled_from([0, 0, 0, 1, -1]))
         step = max(step, 1)
         first = self.draw(st.integers(0, 2))
@@ -117,7 +117,7 @@ class _Builder:
         return slicing.pad_with(piece, 0, pads)
 
     def summed(self, parts: list[Tensor], size: int) -> Tensor:
-        """In a chain or another tree, with up to two other operands."""
+        """Added in a chain or in another tree, with up to two other operands."""
         for _ in range(self.draw(st.integers(0, 2))):
             other = self.input(f"other{len(self.inputs)}", self.whole(size))
             parts.insert(self.draw(st.integers(0, len(parts))), other)

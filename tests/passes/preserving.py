@@ -1,4 +1,4 @@
-"""How property tests of passes read: the pass, programs for it, in how many it finds its work."""
+"""Helpers for property tests: a pass, programs for it, and in how many programs it must act."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from graphc.passes.core.validate import check_meaning
 from tests.passes import evaluate as by_numpy
 
 Evaluator = Callable[[Program, Sequence[Any]], Sequence[Any]]
-EXAMPLES = 60  # by hand: thousands
+EXAMPLES = 60  # for manual runs: thousands
 
 
 def for_all(
     strategy: st.SearchStrategy[Any], run: Callable[[Any, int], Any], examples: int = EXAMPLES
 ) -> None:
-    """Has `run` look at examples, each with a seed for its inputs; the same ones each time."""
+    """Calls `run` with examples and a seed for their inputs; the examples are always the same."""
 
     @settings(
         max_examples=examples,
@@ -50,11 +50,11 @@ def check_preserving(
     settled: bool = True,
     compared: Callable[[Program, Program], None] = lambda before, after: None,
 ) -> None:
-    """`a_pass` preserves the meaning of `programs`, and changes something in many.
+    """Checks that `a_pass` preserves the results of `programs`, and changes many of them.
 
     Args:
         least: the fraction of programs that must change.
-        exactly: results must be equal bit by bit; otherwise up to rounding, as in `check_meaning`.
+        exactly: results must be equal bit by bit; otherwise they may differ by rounding.
         settled: a second run of the pass must change nothing.
         compared: called with each changed program, before and after.
     """
@@ -77,12 +77,12 @@ def check_preserving(
 def preserved(
     a_pass: Pass, before: Program, seed: int, evaluate: Evaluator, exactly: bool
 ) -> tuple[Program, int]:
-    """The result of `a_pass`, after a check that it is valid and has the same meaning."""
+    """The result of `a_pass`, after a check that it is valid and computes the same."""
     verify(before, "functional")
     after, changed = a_pass.run(before)
     text = f"{print_program(before)}\n{print_program(after)}"
     assert (after is before) == (changed == 0), text
-    if after is before:  # it means what it meant: nothing to compute
+    if after is before:  # the same program: nothing to compare
         return after, changed
     verify(after, "functional")
     found: list[Sequence[Any]] = []

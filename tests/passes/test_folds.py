@@ -1,7 +1,7 @@
-"""Every operator's `fold` against the oracle of its law cases: what folding puts into programs.
+"""Every operator's `fold` against the expected results of its law cases.
 
-Only what `fold-constants` itself would accept counts: a fold may decline, and where NumPy
-reports a doubtful value (a division by zero) the node stays.
+Only folds that `fold-constants` itself would accept count: a fold may decline, and if NumPy reports
+a doubtful value (a division by zero), the node stays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDED = sorted({c.op for c in CASES if c.oracle and CATALOGUE[c.op].fold is not
 
 
 def folded(program: Program, inputs: Sequence[np.ndarray]) -> list[Any] | None:
-    """The outputs by folding every node; None where one of them stays."""
+    """The outputs after every node was folded; None if a node stays."""
     values = dict(zip(program.input_tensors(), inputs, strict=True))
     for node in program.nodes:
         results = fold_node(node, [values[t] for t in node.inputs])

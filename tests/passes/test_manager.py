@@ -1,4 +1,4 @@
-"""The manager: order, counting, and the three ways in which a pass is found out."""
+"""The pass manager: order, counting, and the three ways in which it detects a wrong pass."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ program model(x: f32[n, 3], y: f32[n, 3]) {
 
 @dataclass(frozen=True)
 class SwapSign(Pass):
-    """Wrong: it makes sums differences."""
+    """Wrong: changes sums to differences."""
 
     def run(self, program: Program) -> PassResult:
         rules: Rules = {ADD: lambda rw, node: change(node, SUBTRACT, node.inputs)}
@@ -44,7 +44,7 @@ class SwapSign(Pass):
 
 @dataclass(frozen=True)
 class DropAxis(Pass):
-    """Wrong: it leaves a node whose type its operands do not give."""
+    """Wrong: leaves a node whose type does not follow from its operands."""
 
     def run(self, program: Program) -> PassResult:
         rules: Rules = {ADD: lambda rw, node: change(node, REDUCE_SUM, node.inputs[:1], axes=(1,))}
@@ -53,7 +53,7 @@ class DropAxis(Pass):
 
 @dataclass(frozen=True)
 class Stumble(Pass):
-    """Wrong: it fails at sums."""
+    """Wrong: fails at sums."""
 
     def run(self, program: Program) -> PassResult:
         def rule(rw: Rewriter, node: Any) -> None:
@@ -64,7 +64,7 @@ class Stumble(Pass):
 
 @dataclass(frozen=True)
 class LoseOutput(Pass):
-    """Wrong: it drops a port."""
+    """Wrong: drops an output."""
 
     def run(self, program: Program) -> PassResult:
         return PassResult(program.replace(outputs=program.outputs[:1]), 1)
@@ -72,7 +72,7 @@ class LoseOutput(Pass):
 
 @dataclass(frozen=True)
 class Explode(Pass):
-    """Wrong: it fails outside any node."""
+    """Wrong: fails outside any node."""
 
     def run(self, program: Program) -> PassResult:
         raise KeyError("nothing here")

@@ -1,4 +1,4 @@
-"""Every pass preserves the meaning of generated programs, and leaves them valid."""
+"""Every pass preserves the results of generated programs, and leaves them valid."""
 
 from __future__ import annotations
 

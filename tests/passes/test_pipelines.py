@@ -44,7 +44,7 @@ def test_every_pipeline_of_the_options_is_there(name: str) -> None:
 def test_the_least_number_of_iterations_of_a_loop(
     target: Target, limit: str | None, unroll: int | None, turns: int
 ) -> None:
-    """A few iterations are faster without a loop. With little memory, loops are needed."""
+    """A few iterations are faster without a loop. If memory is short, loops are needed."""
     passes = after_binding(CompileOptions(memory_limit=limit, unroll=unroll), target)
     (rolling,) = (a_pass for a_pass in passes if isinstance(a_pass, RollRepeats))
     assert rolling.turns == turns
@@ -64,7 +64,7 @@ def test_o1_makes_no_loops_of_its_own() -> None:
 
 
 def test_what_the_default_makes_of_a_deep_network_and_its_update() -> None:
-    """Once sizes are bound: a loop each way, and one update for all parameters."""
+    """After sizes are bound: a loop in each direction, and one update for all parameters."""
     before = program(repeated_layers(16))
     bound = bind_sizes(PassManager(pipeline(CompileOptions())).run(before)[0], {"n": 4})
     got, report = PassManager(
@@ -72,7 +72,7 @@ def test_what_the_default_makes_of_a_deep_network_and_its_update() -> None:
     ).run(bound)
     kinds = [node.op.name for node in got.nodes]
     assert kinds == ["Constant", "Stack", "Scan", "Scan", "Map", "Unstack"]
-    # One that found nothing, and could find nothing since, is not run again.
+    # A pass that changed nothing is not run again unless another pass changed something since.
     assert {row.name for row in report.rows} == {
         p.name for p in after_binding(CompileOptions(), Target())
     }
@@ -84,7 +84,7 @@ def test_what_the_default_makes_of_a_deep_network_and_its_update() -> None:
 
 
 def repeated_layers(depth: int) -> str:
-    """y = y + tanh(y * w) for each w, the gradients of it, and w - 0.5 * dw."""
+    """y = y + tanh(y * w) for each w, the gradients, and w - 0.5 * dw."""
     lines, y = ["%half = Constant() {value=f32[] 0.5} : f32[]"], "x"
     for i in range(depth):
         lines += [
@@ -116,7 +116,7 @@ def repeated_layers(depth: int) -> str:
 
 
 def test_what_the_default_makes_of_a_gradient() -> None:
-    """The adjoints of mean(square(x @ w)) from the rules, and after simplification."""
+    """The adjoints of mean(square(x @ w)) as the rules write them, and after simplification."""
     before = program(
         """
         program p(x: f32[n, 4], w: f32[4, 1]) {
@@ -174,7 +174,7 @@ def common_program(nodes: int) -> Program:
 
 
 def test_a_deep_program_goes_through_all_passes() -> None:
-    """No recursion over its depth; how long it takes stands in benchmarks/."""
+    """No pass recurses over the depth; the benchmarks measure the time."""
     start = common_program(5000)
     program, report = PassManager(pipeline(CompileOptions())).run(start)
     assert len(program.nodes) < len(start.nodes)

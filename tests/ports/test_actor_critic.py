@@ -1,5 +1,5 @@
-"""An actor with a critic learns to catch falling balls with a paddle, from a reward at the end of
-each game: it catches over 90 % of them, and a paddle that moves at random less than half."""
+"""An actor-critic learns to catch falling balls with a paddle, from a reward at the end of each
+game. It catches over 90 % of them; a paddle that moves randomly catches less than half."""
 
 import numpy as np
 import optax
@@ -24,7 +24,7 @@ class Games:
         return np.concatenate([places[self.ball], places[self.paddle], height], axis=1)
 
     def step(self, action):
-        """The rewards, and whether the games go on."""
+        """The rewards, and whether the games continue."""
         self.paddle = np.clip(self.paddle + action - 1, 0, WIDTH - 1)
         self.height -= 1
         if self.height > 0:
@@ -37,7 +37,7 @@ def test_learns_to_catch():
     with gc.Graph(seed=SEED) as graph:
         seen = gc.placeholder((None, 2 * WIDTH + 1), name="seen")
         action = gc.placeholder((None,), "int32", name="action")
-        target = gc.placeholder((None,), name="target")  # of the critic
+        target = gc.placeholder((None,), name="target")  # for the critic
         h = gc.nn.Dense(48, activation="relu")(seen)
         logits = gc.nn.Dense(3, name="actor")(h)
         value = gc.nn.Dense(1, name="critic")(h)[:, 0]

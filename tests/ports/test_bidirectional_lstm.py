@@ -1,6 +1,6 @@
-"""A bidirectional LSTM learns whether the first and the last symbol of a sequence are the same:
-over 95 % of new sequences. Noise follows the last symbol, so that without the lengths it cannot be
-known which one is the last."""
+"""A bidirectional LSTM learns whether the first and the last symbol of a sequence are equal: over
+95 % of new sequences. Noise follows the last symbol, so only the lengths show which symbol is
+the last."""
 
 import numpy as np
 import optax
@@ -13,7 +13,7 @@ SYMBOLS, TIME = 4, 12
 
 
 def sequences(count, rng):
-    """Sequences of 2 to TIME symbols, filled up with noise; half of them end as they begin."""
+    """Sequences of 2 to TIME symbols, padded with noise; half of them have equal ends."""
     lengths = rng.integers(2, TIME + 1, count)
     words = rng.integers(0, SYMBOLS, (count, TIME))
     same = rng.integers(0, 2, count)

@@ -1,5 +1,5 @@
-"""Two words for a picture, by a convolution and a GRU with greedy decoding in a loop, as in
-TensorFlow 1: over 95 % of the words of pictures that it has not seen."""
+"""A convolution and a GRU with greedy decoding in a loop, as in TensorFlow 1, write two words for a
+picture: over 95 % of the words of new pictures are right."""
 
 import numpy as np
 import optax
@@ -12,7 +12,7 @@ START, PAD, END = 1, 2, 3
 
 
 def pictures(rng, count):
-    """Pictures with a bright quarter, and its two words: top or bottom, left or right."""
+    """Pictures with a bright quarter, and two words for it: top or bottom, left or right."""
     places = rng.integers(0, 4, count)
     images = rng.normal(0, 0.1, (count, 8, 8, 1)).astype("float32")
     for image, place in zip(images, places, strict=True):

@@ -1,5 +1,5 @@
-"""A denoising autoencoder with tied weights finds codes of three numbers, on which k-means (Lloyd's
-steps as an assignment) separates the four classes of the data: each cluster holds one class."""
+"""A denoising autoencoder with tied weights learns codes of three numbers. k-means (Lloyd's steps
+as assignments) on these codes separates the four classes: each cluster contains one class."""
 
 import numpy as np
 import optax

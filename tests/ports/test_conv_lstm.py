@@ -1,5 +1,5 @@
-"""A convolutional LSTM sees a blob move and predicts the next frame: its error on new
-films is less than a fifth of that of showing the last frame again."""
+"""A convolutional LSTM sees a moving blob and predicts the next frame: its error on new films is
+less than a fifth of the error of repeating the last frame."""
 
 import numpy as np
 import optax
@@ -35,7 +35,7 @@ def test_predicts_the_next_frame():
         session.run(train, {film: films(rng, 16)})
 
     test = films(rng, 200)
-    moved = abs(test[:, -1] - test[:, -2]).max(axis=(1, 2, 3)) > 0.1  # one in nine stands still
+    moved = abs(test[:, -1] - test[:, -2]).max(axis=(1, 2, 3)) > 0.1  # one in nine does not move
     error = np.mean((session.run(last, {film: test}) - test[:, -1])[moved] ** 2)
     of_last = np.mean((test[:, -2] - test[:, -1])[moved] ** 2)
     assert error < 0.2 * of_last

@@ -1,6 +1,6 @@
-"""An LSTM with a conditional random field tags each character of lines of Python as part of a name,
-a keyword, a number, a string, an operator, a comment or nothing: over 90 % of the characters of a
-module that it has not seen, and better than each character's most frequent tag."""
+"""An LSTM with a conditional random field tags each character of Python lines as part of a name, a
+keyword, a number, a string, an operator, a comment or nothing: over 90 % of the characters of a
+new module, and better than each character's most frequent tag."""
 
 import collections
 import dataclasses
@@ -43,7 +43,7 @@ def tagged_lines(modules):
                 tag = TAGS.get(token.type, NOTHING)
             if first == last and tag:
                 tags[first - 1][left:right] = [tag] * (right - left)
-            elif tag:  # a text of several lines cannot be known from one of them
+            elif tag:  # one line does not show that it is inside a multi-line string
                 for row in range(first - 1, last):
                     rows[row] = ""
         for row, kinds in zip(rows, tags, strict=True):

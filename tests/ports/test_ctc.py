@@ -1,6 +1,6 @@
 """A network reads strings of three to five digits from noisy frames (each digit shows its pattern
-for two to four frames, with pauses of any length) by the CTC loss, which never sees where a digit
-stands: over 90 % of new strings are read without an error."""
+for two to four frames, with pauses of any length). The CTC loss does not know the positions of
+the digits. Over 90 % of new strings are read without an error."""
 
 import numpy as np
 import optax
@@ -10,7 +10,7 @@ import graphc as gc
 
 SEED, RATE = 0, 1e-2
 FRAMES, FEATURES, LONGEST = 28, 12, 5
-BLANK = 10  # the class behind the digits
+BLANK = 10  # the class after the digits
 
 
 def strings(rng, patterns, count):
@@ -24,7 +24,7 @@ def strings(rng, patterns, count):
         for digit in digits[i, : digit_counts[i]]:
             shown = rng.integers(2, 5)
             frames[i, time : time + shown] += patterns[digit]
-            time += shown + rng.integers(1, 3)  # a pause, so that two equal digits are two
+            time += shown + rng.integers(1, 3)  # a pause separates two equal digits
         frame_counts[i] = min(time, FRAMES)
     return frames.astype("float32"), digits, frame_counts, digit_counts.astype("int32")
 

@@ -1,5 +1,5 @@
-"""A DCGAN is trained on handwritten digits. What it draws then lies as near to real digits that it
-has not seen as its bound says, far nearer than noise, and looks like at least six of the ten."""
+"""A DCGAN is trained on handwritten digits. Its images are closer to unseen real digits than the
+test's bound, far closer than noise, and resemble at least six of the ten digits."""
 
 import numpy as np
 import optax
@@ -14,7 +14,7 @@ BATCH, NOISE = 64, 16
 
 
 def nearest(images, real):
-    """The squared distance of each image to the nearest real one, and the number of that one."""
+    """The squared distance of each image to the nearest real one, and the index of that one."""
     images, real = images.reshape(len(images), 64), real.reshape(len(real), 64)
     distances = ((images[:, None] - real[None]) ** 2).sum(-1)
     return distances.min(1), distances.argmin(1)

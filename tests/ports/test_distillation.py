@@ -1,6 +1,6 @@
-"""A student with few labels of the digits learns from a teacher's soft answers on images without
-labels: it reads over 90 % of the test digits, and makes half the errors of the same network
-trained on its labels alone."""
+"""A student network with few labels learns digits from a teacher's soft predictions on unlabeled
+images. It reads over 90 % of the test digits, and makes half the errors of the same network
+trained only on its labels."""
 
 import numpy as np
 import optax

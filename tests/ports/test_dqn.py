@@ -1,5 +1,5 @@
 """Deep Q-learning with a replay memory and a target network learns to cross a grid with walls. From
-every free cell its greedy walk reaches the goal, in as few steps as the shortest path."""
+every free cell, its greedy path reaches the goal in as few steps as the shortest path."""
 
 from collections import deque
 
@@ -16,7 +16,7 @@ GOAL, DISCOUNT, BATCH = (0, 4), 0.9, 64
 
 
 def move(cell, action):
-    """The next cell, the reward, and whether the walk has ended."""
+    """The next cell, the reward, and whether the episode has ended."""
     row, column = cell[0] + MOVES[action][0], cell[1] + MOVES[action][1]
     if 0 <= row < 5 and 0 <= column < 5 and GRID[row][column] != "#":
         cell = row, column

@@ -1,6 +1,6 @@
-"""Gaussian process regression: length scale, amplitude and noise are fitted by the marginal
-likelihood of 40 noisy points of a sine; the noise is found to 50 %, and the mean of the prediction
-is nearer to the sine than the noise."""
+"""Gaussian process regression fits length scale, amplitude and noise by the marginal likelihood of
+40 noisy points of a sine. It finds the noise within 50 %, and the predicted mean differs from
+the sine by less than the noise."""
 
 import numpy as np
 import optax

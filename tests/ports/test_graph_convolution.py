@@ -1,5 +1,5 @@
-"""A graph convolution network knows the groups of twelve of 150 people and who knows whom: it finds
-the group of over 90 % of the others, far more than the same network without the graph."""
+"""A graph convolution network knows the groups of twelve of 150 people, and their acquaintances. It
+finds the group of over 90 % of the others, far more than the same network without the graph."""
 
 import numpy as np
 import optax
@@ -24,7 +24,7 @@ def test_finds_groups_from_a_few_labels():
     rng = np.random.default_rng(SEED)
     x, group, first, second = community(rng)
     known = np.zeros(PEOPLE, bool)
-    known[:12] = True  # four of each group
+    known[:12] = True  # four in each group
 
     with gc.Graph(seed=SEED) as graph:
         people = gc.placeholder((PEOPLE, FEATURES), name="people")
@@ -32,10 +32,10 @@ def test_finds_groups_from_a_few_labels():
         target = gc.placeholder(("edges",), "int32", name="target")
         training = gc.placeholder((), "bool", name="training")
         ones = gc.ones_like(gc.cast(source, "float32"))
-        degree = 1 + gc.segment_sum(ones, target, num_segments=PEOPLE)  # and oneself
+        degree = 1 + gc.segment_sum(ones, target, num_segments=PEOPLE)  # including oneself
 
         def spread(h):
-            """D^-1/2 (A + I) D^-1/2 h (Kipf and Welling, 2017)."""
+            """Computes D^-1/2 (A + I) D^-1/2 h (Kipf and Welling, 2017)."""
             h = h / gc.sqrt(degree)[:, None]
             sums = h + gc.segment_sum(gc.take(h, source, axis=0), target, num_segments=PEOPLE)
             return sums / gc.sqrt(degree)[:, None]

@@ -1,7 +1,7 @@
-"""A network is meta-trained on sinusoids of any amplitude and phase (MAML: the gradient goes
-through an inner gradient step): one step on ten points of a new sinusoid then removes over
-two thirds of its error, and is far better than a network that
-is trained on all sinusoids alike."""
+"""A network is meta-trained on sinusoids of any amplitude and phase (MAML: the gradient passes
+through an inner gradient step). One step on ten points of a new sinusoid then removes over two
+thirds of its error, and gives a far smaller error than a network trained on all sinusoids
+together."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ INNER_RATE, TASKS, POINTS, UNITS = 0.05, 5, 10, 40
 
 
 def sinusoids(rng, count):
-    """x and y [count, 2 * POINTS, 1]: first the points to learn from, then those to be tested."""
+    """x and y [count, 2 * POINTS, 1]: first the points to learn from, then the test points."""
     x = rng.uniform(-3, 3, (count, 2 * POINTS, 1))
     amplitude, phase = rng.uniform(0.5, 5, (count, 1, 1)), rng.uniform(0, np.pi, (count, 1, 1))
     return x.astype("float32"), (amplitude * np.sin(x + phase)).astype("float32")
@@ -28,7 +28,7 @@ def network(x, w):
 
 
 def build(through_the_step):
-    """The graph, and its training step: MAML, or the same network trained on all tasks alike."""
+    """The graph and its training step: MAML, or the same network trained on all tasks together."""
     sizes = [1, UNITS, UNITS, 1]
     with gc.Graph(seed=SEED) as graph:
         x = gc.placeholder((None, 2 * POINTS, 1), name="x")
@@ -56,7 +56,7 @@ def build(through_the_step):
 
 
 def train(graph):
-    """The errors on new sinusoids before and after the inner step, once `graph` is trained."""
+    """Trains `graph`; returns the errors on new sinusoids before and after the inner step."""
     rng = np.random.default_rng(SEED)
     session = gc.Session(graph)
     for _ in range(25):

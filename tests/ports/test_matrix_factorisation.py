@@ -1,5 +1,5 @@
-"""Embeddings and biases of users and items are trained on a third of generated ratings (rank 4, a
-noise of 0.2): hidden ratings are predicted to less than 0.35, and twice as well as from biases."""
+"""Embeddings and biases of users and items are trained on a third of generated ratings (rank 4,
+noise 0.2). Hidden ratings are predicted within 0.35, twice as well as from biases alone."""
 
 import numpy as np
 import optax
@@ -11,7 +11,7 @@ USERS, ITEMS, RANK, NOISE = 120, 90, 4, 0.2
 
 
 def ratings(rng):
-    """Users, items and ratings, in any order."""
+    """Users, items and ratings, in random order."""
     users = rng.normal(size=(USERS, RANK))
     items = rng.normal(size=(ITEMS, RANK)) / np.sqrt(RANK)
     table = 3 + 0.5 * rng.normal(size=(USERS, 1)) + 0.5 * rng.normal(size=ITEMS) + users @ items.T
@@ -21,7 +21,7 @@ def ratings(rng):
 
 
 def error_of_biases(train, test):
-    """The error of `test` where each rating is a mean, a user's bias and an item's bias."""
+    """The error of `test` if each rating is a mean plus a user's bias and an item's bias."""
     columns = np.zeros((len(train[0]), USERS + ITEMS))
     columns[np.arange(len(columns)), train[0]] = 1
     columns[np.arange(len(columns)), USERS + train[1]] = 1

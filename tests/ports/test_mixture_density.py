@@ -1,6 +1,6 @@
 """A mixture density network is trained on the inverse sinusoid, which has up to three values at one
-place: its likelihood is far above that of a network with one Gaussian, and what is drawn from it
-lies on the curve."""
+point. Its likelihood is far above that of a network with one Gaussian, and its samples are close
+to the curve."""
 
 import numpy as np
 import optax
@@ -16,7 +16,7 @@ def curve(t):
 
 
 def points(rng, count):
-    """x [count, 1], and the t [count, 1] that it came from."""
+    """x [count, 1], and the t [count, 1] from which x was computed."""
     t = rng.uniform(0, 1, (count, 1))
     return curve(t) + NOISE * rng.normal(size=t.shape), t
 

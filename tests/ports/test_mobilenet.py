@@ -1,5 +1,5 @@
-"""A small MobileNet (depthwise separable convolutions, batch norm, a placeholder that says whether
-it is training) learns handwritten digits: over 90 % of those that it has not seen."""
+"""A small MobileNet (depthwise separable convolutions, batch norm, a placeholder for the training
+mode) learns handwritten digits: over 90 % of unseen digits are right."""
 
 import numpy as np
 import optax

@@ -1,6 +1,6 @@
-"""A restricted Boltzmann machine is trained on the digits by contrastive divergence, with updates
-written by hand: it restores new digits with less than a third of the error of the mean image, and
-gives over 95 % of them a lower energy than their pixels in another order."""
+"""A restricted Boltzmann machine is trained on digits by contrastive divergence, with hand-written
+updates. It restores new digits with less than a third of the mean image's error, and gives over
+95 % of them a lower energy than their shuffled pixels."""
 
 import numpy as np
 from sklearn.datasets import load_digits

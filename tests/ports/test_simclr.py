@@ -1,6 +1,6 @@
 """Features of digits are learned without labels, by a contrastive loss on two shifted and noisy
-views of each image (SimCLR): with five labels of each digit, the nearest neighbour in these
-features is right for many more shifted test digits than in random features or in the pixels."""
+views of each image (SimCLR). With five labels per digit, nearest neighbors in these features
+classify many more shifted test digits than in random features or in pixels."""
 
 import numpy as np
 import optax
@@ -13,7 +13,7 @@ TEMPERATURE, BATCH = 0.3, 128
 
 
 def view(rng, images):
-    """Each image [8, 8] in a border of two, shifted by up to a pixel, with noise: [count, 144]."""
+    """Each image [8, 8] with a border of two, shifted by up to a pixel, noisy: [count, 144]."""
     moved = np.zeros((len(images), 12, 12), "float32")
     places = rng.integers(1, 4, (len(images), 2))
     for image, wide, (i, j) in zip(images, moved, places, strict=True):
@@ -22,7 +22,7 @@ def view(rng, images):
 
 
 def nearest(features, labels, known, known_labels):
-    """How many of the labels are those of the most similar known features."""
+    """How many labels equal those of the most similar known features."""
 
     def unit(x):
         return x / np.linalg.norm(x, axis=1, keepdims=True)
@@ -50,7 +50,7 @@ def test_contrast_gives_better_features():
         views = gc.nn.l2_normalize(views)
         similar = views @ views.T / TEMPERATURE
         count = first.shape[0]
-        similar = gc.where(gc.eye(2 * count, dtype="bool"), -1e9, similar)  # not to itself
+        similar = gc.where(gc.eye(2 * count, dtype="bool"), -1e9, similar)  # not similar to itself
         partner = gc.concatenate([gc.arange(count) + count, gc.arange(count)], axis=0)
         losses = gc.nn.sparse_softmax_cross_entropy(logits=similar, labels=partner)
         train = gc.minimize(gc.reduce_mean(losses), optax.adam(RATE))

@@ -1,6 +1,6 @@
-"""An image is changed until the products of its features (Gram matrices, after fixed random
-convolutions) are those of another photograph, while its own features stay (neural style): the
-distance in style falls below a fiftieth, and it stays nearer to the first photograph."""
+"""An image is changed until the Gram matrices of its features (after fixed random convolutions)
+match those of another photograph, while its own features stay close (neural style). The style
+distance falls below a fiftieth, and the image stays closer to the first photograph."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ SIZE = 32
 
 
 def photograph(name):
-    """A part of one of the two photographs of scikit-learn, [1, SIZE, SIZE, 3] from 0 to 1."""
+    """A part of one of scikit-learn's two photographs, [1, SIZE, SIZE, 3] from 0 to 1."""
     pixels = load_sample_image(name)[100:420:10, 100:420:10]
     return pixels[None].astype("float32") / 255
 

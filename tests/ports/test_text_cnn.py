@@ -1,5 +1,5 @@
-"""A convolutional network that reads characters tells lines of docstrings from lines of code: over
-88 % of the lines of two modules of the standard library that it has not seen."""
+"""A convolutional network on characters distinguishes lines of docstrings from lines of code: over
+88 % of the lines of two unseen modules of the standard library."""
 
 import argparse
 import ast
@@ -21,7 +21,7 @@ OWNERS = (ast.Module, ast.ClassDef, ast.FunctionDef)
 
 
 def lines(modules):
-    """Lines [count, LENGTH] of characters, and 1 for those of docstrings; as many of each kind."""
+    """Lines [count, LENGTH] of characters, and 1 for docstrings; equally many of both kinds."""
     kinds = [], []
     for module in modules:
         source = Path(module.__file__).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""A small transformer is trained on source text of the standard library: on a module that it has
-not seen it is better than the frequencies of pairs of characters, and it writes the same text with
-a cache of keys and values, one step in each run, as without."""
+"""A small transformer is trained on source text of the standard library. On an unseen module, it is
+better than the frequencies of character pairs. It writes the same text with a cache of keys and
+values, one step per run, as without a cache."""
 
 import textwrap
 import threading
@@ -30,7 +30,7 @@ def windows(text, count, rng):
 
 
 def pair_loss(training, test):
-    """The cross entropy of `test`, if each character is guessed from the one before it."""
+    """The cross entropy of `test` if each character is predicted from the previous one."""
     counts = np.full((CHARACTERS, CHARACTERS), 0.1)
     np.add.at(counts, (training[:-1], training[1:]), 1)
     chances = counts / counts.sum(1, keepdims=True)
@@ -57,7 +57,7 @@ class Model:
         return [block.empty_cache(batch, room) for block in self.blocks]
 
     def step(self, tokens, caches):
-        """Logits of the next token after `tokens` [batch, 1], and the caches with them."""
+        """The logits of the next token after `tokens` [batch, 1], and the updated caches."""
         x, after = self.embedding(tokens), []
         for block, cache in zip(self.blocks, caches, strict=True):
             x, cache = block.with_cache(x, cache)
@@ -81,7 +81,7 @@ def test_learns_and_writes_the_same_text_with_and_without_a_cache():
         optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(RATE))
         train = gc.minimize(loss, optimizer)
 
-        # Writing: the whole text so far, or one character and the caches of those before it.
+        # Writing: with the whole previous text, or with one character and the caches.
         so_far = gc.placeholder((3, LENGTH), "int32", name="so_far")
         all_logits = model(so_far)
         character = gc.placeholder((3, 1), "int32", name="character")
@@ -96,7 +96,7 @@ def test_learns_and_writes_the_same_text_with_and_without_a_cache():
     test_loss = float(session.run(loss, {text: windows(test, 400, rng)}))
     assert test_loss < pair_loss(training, test)
 
-    # The same Gumbel noise makes both ways draw alike.
+    # With the same Gumbel noise, both methods draw the same characters.
     noise = rng.gumbel(size=(LENGTH, 3, CHARACTERS))
     begin = windows(test, 3, rng)[:, :8]
 

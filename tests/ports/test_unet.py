@@ -1,5 +1,5 @@
-"""A U-Net is trained to find discs and squares in noisy images. On new images the mean
-intersection over union of both kinds of shape is over 80 %."""
+"""A U-Net is trained to find discs and squares in noisy images. On new images, the mean
+intersection over union of both shapes is over 80 %."""
 
 import numpy as np
 import optax
@@ -24,7 +24,7 @@ def scenes(count, rng):
             inside = np.hypot(across, down) if kind == DISC else np.maximum(across, down)
             mask[inside <= radius] = kind
     images = (masks != BACKGROUND) + 0.2 * rng.normal(size=masks.shape)
-    images -= 0.5 * (masks == SQUARE) * ((rows + columns) % 2)  # squares are chequered
+    images -= 0.5 * (masks == SQUARE) * ((rows + columns) % 2)  # squares are checkered
     return images[..., None].astype("float32"), masks.astype("int32")
 
 

@@ -1,6 +1,6 @@
-"""A variational autoencoder is trained on handwritten digits. It rebuilds digits that it has not
-seen with less than half the error of the mean digit, at a lower bound that beats coding each pixel
-by itself, and what it draws from its prior is as near to real digits."""
+"""A variational autoencoder is trained on handwritten digits. It reconstructs unseen digits with
+less than half the mean digit's error, at a lower bound better than coding each pixel separately.
+Its samples from the prior are as close to real digits."""
 
 import numpy as np
 import optax

@@ -1,5 +1,5 @@
-"""Sentences of three classes, one of them rare, with class weights, a penalty, validation and early
-stopping, as in Keras: a macro recall of over 90 % on sentences that it has not seen."""
+"""Text classification with three classes, one of them rare, with class weights, a penalty,
+validation and early stopping, as in Keras: over 90 % macro recall on unseen sentences."""
 
 import numpy as np
 import optax
@@ -11,7 +11,7 @@ WORDS, LENGTH, CLASSES = 50, 12, 3
 
 
 def sentences(rng, count):
-    """Numbers of words [count, LENGTH]; a word in each tells its class. 0 is padding."""
+    """Indices of words [count, LENGTH]; one word in each sentence shows its class. 0 is padding."""
     classes = rng.choice(CLASSES, count, p=[0.8, 0.15, 0.05]).astype("int32")
     rows = rng.integers(20, WORDS, (count, LENGTH))
     lengths = rng.integers(4, LENGTH + 1, count)

@@ -1,5 +1,5 @@
-"""A Wasserstein GAN with a gradient penalty learns a ring of eight Gaussians. What it draws visits
-all eight, and most points lie near one of them."""
+"""A Wasserstein GAN with a gradient penalty learns a ring of eight Gaussians. Its samples cover all
+eight, and most points are close to one of them."""
 
 import numpy as np
 import optax
@@ -17,7 +17,7 @@ def points(count, rng):
 
 
 def near(drawn):
-    """The share of points near a centre, and the share of all points near each."""
+    """The share of points close to a center, and the share of all points close to each center."""
     distances = np.linalg.norm(drawn[:, None] - CENTRES, axis=-1)
     close = distances.min(1) < 0.5
     return close.mean(), np.bincount(distances.argmin(1)[close], minlength=8) / len(drawn)

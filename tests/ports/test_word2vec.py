@@ -1,6 +1,6 @@
 """word2vec (skip-gram with noise-contrastive estimation) is trained on the help texts of Python.
-For pairs of words that it has not seen, the neighbour is among its ten best guesses at least 1.5
-times as often as among the ten most frequent words."""
+For unseen pairs of words, the neighbor is among its ten best guesses at least 1.5 times as often
+as among the ten most frequent words."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ WORDS, FEATURES, BATCH = 1000, 32, 512
 
 
 def skip_grams(words, window=2):
-    """Pairs (word, neighbour)."""
+    """Pairs (word, neighbor)."""
     pairs = []
     for step in range(1, window + 1):
         pairs += [(words[:-step], words[step:]), (words[step:], words[:-step])]
@@ -26,7 +26,7 @@ def skip_grams(words, window=2):
 def test_guesses_neighbours():
     text = " ".join(topics[name] for name in sorted(topics)).lower()
     words = re.findall(r"[a-z_]{2,}", text)[:80_000]
-    # Without the most frequent words, as in the paper, and without the rare ones.
+    # Without the most frequent words, as in the paper, and without rare words.
     common = [word for word, _ in Counter(words).most_common(WORDS + 20)[20:]]
     number = {word: n for n, word in enumerate(common)}
     number_of = np.array([number[word] for word in words if word in number], np.int32)
@@ -45,7 +45,7 @@ def test_guesses_neighbours():
             shape=(WORDS, FEATURES),
             name="weights",
         )
-        # Estimated are logarithms of probabilities, which are about 1 / WORDS at first.
+        # The estimates are log probabilities, which are about 1 / WORDS at first.
         biases = gc.variable(gc.full((WORDS,), -np.log(WORDS)), name="biases")
         embedded = gc.nn.embedding_lookup(table, centre)
         losses = gc.nn.nce_loss(

@@ -1,4 +1,4 @@
-"""Malformed calls over gRPC, each with the codes that are right."""
+"""Malformed gRPC calls, each with its correct status codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Caller:
 
     Args:
         child: the server.
-        random: decides.
+        random: the source of random numbers.
     """
 
     def __init__(self, child: Child, random: random.Random) -> None:
@@ -52,7 +52,7 @@ class Caller:
         return found
 
     def attack(self) -> tuple[str, str, bool]:
-        """A random call: its kind, the code, and whether the code is right."""
+        """Makes a random call: returns its kind, the code, and whether the code is correct."""
         kinds = [kind for _, kind in KINDS]
         (kind,) = self._random.choices(kinds, [weight for weight, _ in KINDS])
         code, allowed = kind(self)
@@ -183,7 +183,7 @@ class Caller:
         )
 
     def raw_bytes(self) -> tuple[str, tuple[str, ...]]:
-        """Bytes that are not HTTP/2, or frames at random; the server must close the connection."""
+        """Bytes that are not HTTP/2, or random frames; the server must close the connection."""
         data = self._random.randbytes(self._random.randrange(1, 400))
         if self._random.random() < 0.7:
             data = PREFACE + b"\0\0\0\x04\0\0\0\0\0" + data

@@ -1,4 +1,4 @@
-"""Malformed requests over HTTP, each with the outcomes that are right."""
+"""Malformed HTTP requests, each with its correct outcomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.reliability.model_server import WIDTH, http
 PREDICT = "/v1/models/m:predict"
 GOOD = {"instances": [[0.5] * WIDTH] * 2}
 ADD = {"signature_name": "add", "inputs": {"a": [1, 2], "b": [3, 4]}}
-LIMIT = 1 << 20  # bytes of a body, in the server under attack
+LIMIT = 1 << 20  # bytes of a body, in the attacked server
 CLIENT = frozenset({400, 404, 405, 408, 413, 415, 431})
 
 
@@ -22,10 +22,10 @@ class Case(NamedTuple):
 
     Attributes:
         parts: the bytes to send, one part after the other.
-        allowed: the status of each answer; the sets of all of them if one set stands alone.
-        end: what the client does then: "keep" reads the answers and keeps the connection, "close"
-            reads until the server closes it, "half" sends the end of the stream first, "reset"
-            resets it at once, "leave" leaves it for later.
+        allowed: for each answer, the set of its allowed statuses.
+        end: what the client does then: "keep" reads the answers and keeps the connection,
+            "close" reads until the server closes it, "half" sends the end of the stream first,
+            "reset" resets it at once, "leave" leaves it open for later.
     """
 
     parts: list[bytes]
@@ -58,7 +58,7 @@ def cut(random: random.Random, data: bytes) -> list[bytes]:
 
 
 def good(random: random.Random) -> bytes:
-    """A valid request of some kind."""
+    """A valid request of a random kind."""
     return http(PREDICT, random.choice([GOOD, ADD]))
 
 
@@ -209,7 +209,7 @@ def slow(random: random.Random) -> Case:
 
 
 def texts(random: random.Random) -> Case:
-    """Bodies that are not JSON, or JSON of another form."""
+    """Bodies that are not JSON, or JSON of a wrong form."""
     body = json.dumps(random.choice([GOOD, ADD])).encode()
     bad = random.choice(
         [
@@ -224,7 +224,7 @@ def texts(random: random.Random) -> Case:
 
 
 def values(random: random.Random) -> Case:
-    """Values that the signature does not take."""
+    """Values that the signature does not accept."""
     number = random.choice(
         [
             True,
@@ -254,7 +254,7 @@ def integers(random: random.Random) -> Case:
 
 
 def literals(random: random.Random) -> Case:
-    """Numbers as they are written. NaN and Infinity are values, as in TensorFlow Serving."""
+    """Numbers in various notations. NaN and Infinity are valid, as in TensorFlow Serving."""
     text, status = random.choice(
         [("NaN", 200), ("-Infinity", 200), ("1e999", 400), ("-1e99999999999", 400), ("1e-999", 200),
          ("0x1", 400), ("01", 400), ("+1", 400), ("1.", 400), (".5", 400), ("1e", 400)]

@@ -2,18 +2,18 @@
 
     python -m tests.reliability.cluster_faults ROUNDS SEED FOLDER     writes FOLDER/tally.json
 
-Two processes train the network of `cluster_job`. Then they train it again, and each time that all
-have made some steps, one fault comes, in turn:
+Two processes train the network of `cluster_job`. Then they train it again. Whenever all processes
+have made some steps, one of these faults occurs, in turn:
 
-- kill: a process gets SIGKILL, the one with the coordinator of JAX or the other;
+- kill: a process gets SIGKILL: either the one with JAX's coordinator or the other;
 - stop: a process gets SIGSTOP;
 - raise: a callback of a process raises an error;
 - full: no file of the chief may grow, as on a full disk, so that the next checkpoint fails;
-- slow: a process is slow, until the supervisor has named it. Nothing is started again.
+- slow: a process is slow until the supervisor names it. Nothing is restarted.
 
-At the end, the parameters and the log must be those of the first run, bit by bit. The tally has the
-seconds from a failure to the next step of all processes, as the supervisor says, and the largest
-number of steps that were repeated.
+At the end, the parameters and the log must equal those of the first run, bit by bit. The tally
+contains the seconds from a failure to the next step of all processes, as the supervisor reports
+them, and the largest number of repeated steps.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SILENCE = 5
 
 
 class Launched:
-    """A launch of the job, and what its supervisor has said."""
+    """A launch of the job, and the output of its supervisor."""
 
     def __init__(self, folder: Path, steps: int, *options: object) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class Launched:
             lines.extend(line.rstrip() for line in stream)
 
     def result(self) -> set[str]:
-        """What the workers print at the end; one text if they agree."""
+        """The final output of the workers: one text if they agree."""
         status = self.process.wait()
         for reader in self._readers:
             reader.join()
@@ -74,7 +74,7 @@ class Launched:
         return {line.partition("result ")[2] for line in self.results if "result " in line}
 
     def wait_for(self, text: str, since: int) -> None:
-        """Waits until the supervisor says something new that has this text."""
+        """Waits for a new line of the supervisor that contains this text."""
         end = time.monotonic() + PATIENCE
         while not any(text in line for line in self.said[since:]):
             if time.monotonic() > end or self.process.poll() is not None:
@@ -93,7 +93,7 @@ class Launched:
 
 
 def attack(launched: Launched, kind: str, rank: int) -> None:
-    """One fault, until all processes make steps again."""
+    """Causes one fault, and waits until all processes make steps again."""
     said = len(launched.said)
     asked = launched.folder / f"{kind}-{rank}"
     if kind in ("kill", "stop"):
@@ -109,7 +109,7 @@ def attack(launched: Launched, kind: str, rank: int) -> None:
 
 
 def attack_all(rounds: int, seed: int, folder: Path) -> dict[str, object]:
-    """So many faults in one job; the tally."""
+    """Causes faults in one job; returns the tally."""
     rng, tally = random.Random(seed), Counter()
     steps = 3 * BETWEEN * (rounds + 2) // 2  # more than the faults need
     undisturbed = Launched(folder / "undisturbed", steps)

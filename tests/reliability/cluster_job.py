@@ -1,5 +1,5 @@
-"""The job of `cluster_faults`: a network that two processes train, with accidents that files in its
-folder ask for.
+"""The job of `cluster_faults`: two processes train a network. Files in the job's folder request
+faults.
 
     cluster_job.py FOLDER STEPS
 """
@@ -18,12 +18,12 @@ import optax
 import graphc as gc
 
 EVERY = 20  # steps between two checkpoints
-PAUSE = 0.01  # seconds after each step, so that accidents hit any part of the job
-SLOW = 0.2  # seconds after a step of a process that is told to be slow
+PAUSE = 0.01  # seconds after each step, so that faults hit any part of the job
+SLOW = 0.2  # seconds after a step of a slow process
 
 
 class Accidents(gc.train.Callback):
-    """Does to this process what a file such as "raise-1" asks for, and notes its steps."""
+    """Causes the fault that a file such as "raise-1" requests, and records the steps."""
 
     session_every = None
 

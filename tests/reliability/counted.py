@@ -1,4 +1,4 @@
-"""A program whose state shows whether it is whole: each step adds one to every variable."""
+"""A program whose state shows a partial update: each step adds one to every variable."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NAMES = [f"v{i}" for i in range(len(SHAPES))]
 
 
 class Counted:
-    """The graph: `x` must be fed with ones.
+    """The graph of the program: `x` must be fed with ones.
 
     Args:
-        partitioned: whether the variables lie on four devices, and each step goes through all.
+        partitioned: whether the variables are on four devices, and each step uses all devices.
     """
 
     def __init__(self, partitioned: bool = False) -> None:
@@ -46,12 +46,12 @@ class Counted:
             self.step = gc.group(*more, name="step")
             variables = list(self.graph.variables.values())
             self.checks = [gc.reduce_max(v) + self.one - 1 for v in variables]
-            if not partitioned:  # the layout puts these two variables into one buffer
+            if not partitioned:  # the layout puts these two variables in one buffer
                 self.checks.append(gc.reduce_max(gc.stack(variables[2:4])) + self.one - 1)
         self.feeds: dict[Any, Any] = {self.x: FEED}
 
     def saved(self, session: gc.Session) -> list[float]:
-        """The checks, computed by a model that is saved from a session and loaded."""
+        """The checks, computed by a model that was saved from a session and loaded."""
         outputs = {f"c{i}": check for i, check in enumerate(self.checks)}
         signature = gc.Signature({"x": self.x}, outputs)
         with tempfile.TemporaryDirectory() as folder:
@@ -62,22 +62,22 @@ class Counted:
 
 
 def count_in(values: Mapping[str, Any]) -> int | None:
-    """How many steps the values of all variables have seen; None if they do not agree."""
+    """The number of steps in the values of all variables; None if they do not agree."""
     numbers = np.concatenate([np.ravel(values[name]) for name in NAMES])
     return int(numbers[0]) if (numbers == numbers[0]).all() else None
 
 
 def shared_out(rounds: int, shares: Mapping[str, float], least: int) -> dict[str, int]:
-    """How many of the rounds each form of an attack gets."""
+    """Divides the rounds of an attack among its forms."""
     whole = sum(shares.values())
     return {form: max(least, round(rounds * part / whole)) for form, part in shares.items()}
 
 
 def in_children(module: str, forms: Mapping[str, int], seed: int, *, each: bool) -> Counter[str]:
-    """The sum of the tallies of the forms of an attack, which run in other processes.
+    """Runs the forms of an attack in other processes, and sums their tallies.
 
     Args:
-        module: of the attack; it calls `print_total` when it is run.
+        module: the module of the attack; it calls `print_total` when it is run.
         forms: form -> its number of rounds.
         each: whether each form runs in a separate process, or all forms in one.
     """
@@ -91,7 +91,7 @@ def in_children(module: str, forms: Mapping[str, int], seed: int, *, each: bool)
 
 
 def _in_a_child(module: str, forms: Mapping[str, int], seed: int) -> Counter[str]:
-    """The tally that an attack prints in a process of its own. A process that fails counts as a
+    """Runs an attack in a separate process and reads its tally. A process that fails counts as a
     crash, and one that takes too long as a hang."""
     flags = "--xla_force_host_platform_device_count=4"
     command = [sys.executable, "-X", "faulthandler", "-m", f"tests.reliability.{module}"]
@@ -115,7 +115,7 @@ def _in_a_child(module: str, forms: Mapping[str, int], seed: int) -> Counter[str
 
 
 def print_total(attack: Callable[[str, int, int], Counter[str]]) -> None:
-    """Runs the forms of an attack that the command line names, and prints the sum of the tallies.
+    """Runs the forms of an attack that the command line names, and prints the sum of their tallies.
 
     Args:
         attack: takes a form, its number of rounds and a seed; returns the tally.

@@ -1,4 +1,4 @@
-"""Attacks on feeds: values that may not fit, and memory that is written to after the call.
+"""Attacks on feeds: values that may not fit, and memory that is changed after the call.
 
 Each attack takes the number of rounds and a seed, and returns its counts.
 """
@@ -24,8 +24,8 @@ from graphc.runtime.feeds.feeds import FeedSpec
 
 @dataclass
 class ValueTally:
-    """Counts of `attack_values`: `silent` values became other numbers, `raw` errors were not
-    graphc's, `needless` refusals were of values that fit."""
+    """Counts of `attack_values`. `silent`: values that became other numbers; `raw`: errors that are
+    not graphc's; `needless`: refused values that fit."""
 
     rounds: int = 0
     kept: int = 0
@@ -36,7 +36,7 @@ class ValueTally:
 
 
 def attack_values(rounds: int, seed: int) -> ValueTally:
-    """Random integers in random containers, for feeds of random integer dtypes."""
+    """Feeds random integers in random containers, with random integer dtypes."""
     rng = random.Random(seed)
     tally = ValueTally()
     dtypes = [dtype for dtype in SHORT if is_integer(dtype)]
@@ -64,7 +64,7 @@ def attack_values(rounds: int, seed: int) -> ValueTally:
 
 
 def _integer(rng: random.Random) -> int:
-    """An integer near the end of some dtype's range, or a small one."""
+    """An integer near a limit of some dtype's range, or a small one."""
     bits = rng.choice([0, 0, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 70])
     return rng.choice([-1, 1]) * (1 << bits) + rng.randint(-2, 2)
 
@@ -99,14 +99,14 @@ def _holds(dtype: Any, values: list[int]) -> bool:
 
 @dataclass
 class MemoryTally:
-    """Counts of `attack_memory`: `wrong` results changed with a write after the call."""
+    """Counts of `attack_memory`. `wrong`: results that changed with a write after the call."""
 
     rounds: int = 0
     wrong: int = 0
 
 
 def attack_memory(rounds: int, seed: int) -> MemoryTally:
-    """Feeds over memory that is written to as soon as `run` has returned."""
+    """Feeds memory that is overwritten as soon as `run` has returned."""
     rng = random.Random(seed)
     tally = MemoryTally()
     size = 1 << 14

@@ -1,15 +1,15 @@
-"""The attack "forged files": artifacts changed in many ways, most with checksums that fit.
+"""The attack "forged files": artifacts changed in many ways, most with correct checksums.
 
-Each round changes one file by its own random numbers, and loads and runs it in a worker process, so
-that a crash of that process is counted and its round reported. Outcomes:
+Each round changes one file with its own random numbers, and loads and runs it in a worker process,
+so that a crash of that process is counted and its round is reported. Outcomes:
 
 - `refused`: one of graphc's errors that `gc.load` and entry points document;
-- `same`: it loaded, and gave what the original file gives;
-- `another`: it loaded and consistently gave something else: a file with other weights, another
-  program or another manifest, and checksums that fit, is a valid file of another model;
+- `same`: it loaded and returned the results of the original file;
+- `another`: it loaded and consistently returned something else. A file with other weights, another
+  program or another manifest, and with correct checksums, is a valid file of another model;
 - `late`: XLA's own error when the results are read (a device out of memory);
-- `silent`: it loaded and gave a wrong result: another one although everything that it ran is
-  unchanged (the change was in bytes without their checksums, in a form that did not run, or in the
+- `silent`: it loaded and returned a wrong result: another result although all that it ran is
+  unchanged (the change was in bytes without checksums, in a form that did not run, or in the
   container), or values without the names, dtypes and shapes that the file states;
 - `undocumented`: another exception;
 - `crash`, `hang`: the process ended, or did not answer.
@@ -53,11 +53,11 @@ from tests.artifacts import hostile, mutations
 from tests.artifacts.forge import forge, member, write_zip
 from tests.artifacts.mutations import GRAPH, STABLEHLO, WEIGHTS, edit, scramble
 
-# What loading and running may raise; the last two if the file now has another name or type.
+# The errors that loading and running may raise; the last two if a name or a type has changed.
 DOCUMENTED = (ArtifactError, DeviceError, ExecutionError, FeedError, UnknownNameError)
 LIMITS = gc.Limits(operations=5_000, memory=2**28)
 _ROOT = Path(__file__).parents[2]
-_SECONDS = 180.0  # for one round, and for a worker to start
+_SECONDS = 180.0  # for one round, and for the start of a worker
 _OUTCOMES = ("refused", "same", "another", "late", "silent", "undocumented", "crash", "hang")
 
 
@@ -66,10 +66,10 @@ class Tally:
     """Counts of an attack.
 
     Attributes:
-        rounds: how many files were tried.
+        rounds: the number of tried files.
         outcomes: how often each outcome occurred.
         kinds: the same for each kind of change.
-        told: one line for each round that failed.
+        told: one line for each failed round.
     """
 
     rounds: int = 0
@@ -86,7 +86,7 @@ class Tally:
 
 
 def attack(rounds: int, seed: int) -> Tally:
-    """Tries `rounds` files. The same numbers give the same files."""
+    """Tries `rounds` files. Equal numbers make equal files."""
     tally = Tally()
     first, end = seed * 1_000_000, seed * 1_000_000 + rounds
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ def attack(rounds: int, seed: int) -> Tally:
 
 
 class _Worker:
-    """A process that tries rounds one after the other and reports each outcome."""
+    """A process that runs rounds one after the other and reports each outcome."""
 
     def __init__(self, folder: Path, first: int, end: int) -> None:
         path = [str(_ROOT), *filter(None, sys.path)]
@@ -150,7 +150,7 @@ class _Worker:
             return "hang"
 
 
-# -- changes: each writes a file, and returns what must not have changed ----------------------
+# -- changes: each writes a file, and returns what must stay equal ----------------------------
 
 Change = Callable[[random.Random, Path, Path], str]
 """Makes a changed file from a whole one. Returns what a run must give: "same" if any form runs;
@@ -179,7 +179,7 @@ def container_tricks(rng: random.Random, whole: Path, path: Path) -> str:
             path.mkdir()
             with zipfile.ZipFile(whole) as archive:
                 archive.extractall(path)
-        case 2:  # a bomb: small in the file, large when it is taken out
+        case 2:  # a bomb: small in the file, large after extraction
             contents[rng.choice([*contents, "bomb"])] = bytes(rng.choice([10, 10**7]))
             write_zip(path, text, contents)
             with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
@@ -187,7 +187,7 @@ def container_tricks(rng: random.Random, whole: Path, path: Path) -> str:
         case 3:
             contents[rng.choice(["../x", "/etc/x", "a/../../x", "a\\x", "x/", "."])] = b"x"
             write_zip(path, text, contents)
-        case 4:  # a member that claims to be a link
+        case 4:  # a member that is marked as a link
             write_zip(path, text, contents)
             with zipfile.ZipFile(path, "a") as archive:
                 info = zipfile.ZipInfo(rng.choice([*contents, "link"]))
@@ -236,7 +236,7 @@ def damaged_program(rng: random.Random, whole: Path, path: Path) -> str:
 def damaged_weights(rng: random.Random, whole: Path, path: Path) -> str:
     data = scramble(rng, member(whole, WEIGHTS))
     if rng.random() < 0.5:
-        forge(whole, path, replaced={WEIGHTS: data})  # each value's checksum fits too
+        forge(whole, path, replaced={WEIGHTS: data})  # each value's checksum is correct too
         return "any"
     manifest, members = container.read(whole)
     contents = {name: bytes(part) for name, part in members.items()} | {WEIGHTS: data}
@@ -259,7 +259,7 @@ def swapped_members(rng: random.Random, whole: Path, path: Path) -> str:
         replaced[other] = member(whole, name)
     try:
         forge(whole, path, replaced=replaced)
-    except (ValueError, KeyError):  # members that are no weights have no checksums to repair
+    except (ValueError, KeyError):  # other members have no checksums to repair
         contents = {n: bytes(d) for n, d in container.read(whole)[1].items()} | replaced
         write_zip(path, json.dumps(container.read(whole)[0]).encode(), contents)
     if WEIGHTS in replaced:
@@ -270,20 +270,20 @@ def swapped_members(rng: random.Random, whole: Path, path: Path) -> str:
 
 
 def hostile_program(rng: random.Random, whole: Path, path: Path) -> str:
-    """A valid but hostile program, in a file of its own."""
+    """A valid but hostile program, in a separate file."""
     plain = whole.with_name("plain.gcx")
     while True:
         try:
             hostile.forge_program(plain, path, hostile.random_program(rng))
             return "same from graph"
-        except Exception:  # MLIR takes no such text: try another
+        except Exception:  # MLIR refuses this text: try another
             continue
 
 
 def edited_program(rng: random.Random, whole: Path, path: Path) -> str:
-    """A model's own program with words changed, or with another record of it by JAX.
+    """A model's own program with changed words, or with another record of it by JAX.
 
-    The model has no loop: a changed one may never end, which nothing here prevents.
+    The model has no loop: a changed loop may never end, and this test does not prevent that.
     """
     whole = whole.with_name("straight.gcx")
     record: dict[str, Any] = {}
@@ -305,7 +305,7 @@ def edited_program(rng: random.Random, whole: Path, path: Path) -> str:
             changed = hostile.with_other_words(rng, text)
             hostile.forge_program(whole, path, changed, **(record if tried < 30 else {}))
             break
-        except Exception:  # MLIR takes no such text, or JAX no such record: try another
+        except Exception:  # MLIR refuses this text, or JAX this record: try another
             continue
     return "same from graph"
 
@@ -393,9 +393,9 @@ _ORIGINAL: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
 
 
 def _work(folder: Path, first: int, end: int) -> None:
-    """Tries rounds, and reports each in a line of JSON."""
+    """Runs rounds, and reports each in a line of JSON."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no reply
+    os.dup2(2, 1)  # output of libraries is no reply
     whole = folder / "whole.gcx"
     if not whole.exists():
         hostile.plain_model(folder / "plain.gcx")
@@ -421,7 +421,7 @@ def _remove(path: Path) -> None:
 
 
 def _compile_once() -> None:
-    """Compiles each program once, and shortens the wait for programs that cannot be read."""
+    """Compiles each program once, and shortens the time to wait for unreadable programs."""
     known: dict[str, Any] = {}
 
     def compiled(key: dict[str, str], *arguments: Any) -> Any:

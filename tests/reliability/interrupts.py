@@ -1,17 +1,17 @@
-"""Ctrl-C at random moments: the variables are always those of a whole step.
+"""Ctrl-C at random moments: the variables always hold the state after a whole step.
 
     python -m tests.reliability.interrupts '{FORM: ROUNDS, ...}' SEED     prints a tally as JSON
 
-A form is a loop over some way of running or changing a session: see `FORMS`. In each round the loop
-is interrupted at a random moment, by SIGINT that another thread sends or, in `limit` and
-`parallel_limit`, by a timer whose handler raises TimeoutError; then the values of all variables
-are compared with each other and with the number of steps that had returned, the session is used
-further, and sometimes it is saved and loaded. A tally counts:
+A form is a loop over one way to run or change a session: see `FORMS`. In each round, the loop is
+interrupted at a random moment, by SIGINT from another thread or, in `limit` and `parallel_limit`,
+by a timer whose handler raises TimeoutError. Then the values of all variables are compared with
+each other and with the number of completed steps. Then the session is used again, and sometimes it
+is saved and loaded. A tally counts:
 
-    rounds, steps       what was done
-    lost                values that are not those of the last whole step, or cannot be read
-    told                in `executable`: StateError said that the call took the state
-    late                interrupts that were sent again, because Python had dropped the exception
+    rounds, steps       the work that was done
+    lost                values that are not those after the last whole step, or unreadable values
+    told                in `executable`: StateError reported that the call consumed the state
+    late                interrupts that were sent again, because Python dropped the exception
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Loop = Callable[[], None]
 
 
 class Interrupter:
-    """Sends SIGINT to this process after a delay, and again until it is noticed."""
+    """Sends SIGINT to this process after a delay, and repeats it until it is noticed."""
 
     def __init__(self) -> None:
         self.late = 0
@@ -79,7 +79,7 @@ class Interrupter:
 
 
 class Timer:
-    """A time limit: SIGALRM after a delay, and again until it is noticed."""
+    """A time limit: SIGALRM after a delay, repeated until it is noticed."""
 
     late = 0
 
@@ -103,7 +103,7 @@ def _time_is_up(number: int, frame: Any) -> None:
 
 
 class Attack:
-    """One form: a session, its loop, and the range of counts that are right when the loop stops."""
+    """One form: a session, its loop, and the range of correct counts when the loop stops."""
 
     def __init__(self, form: str) -> None:
         self.model = Counted(partitioned=form == "partition")
@@ -147,7 +147,7 @@ class Attack:
         gc.train.fit(self.session, job, progress=False)
 
     def _workers(self) -> None:
-        self.begun = 10**9  # each of several workers takes batches as it can
+        self.begun = 10**9  # workers take batches in any order
         self.session.run_workers(self.model.step, itertools.repeat(self.model.feeds))
 
     def _tune(self) -> None:
@@ -167,7 +167,7 @@ class Attack:
             self.ended += 1
 
     def _compile(self) -> None:
-        """Each fetch set is compiled by its first run, and may move the state."""
+        """The first run of each fetch set compiles it, and may move the state."""
         model = self.model
         for rows in itertools.count(1):
             feeds = {model.x: np.ones((rows, 4), np.float32)}
@@ -177,7 +177,7 @@ class Attack:
             self.ended += 1
 
     def look(self) -> int | None:
-        """How many steps the variables have seen; None if that number cannot be right."""
+        """The number of steps in the variables; None if that number cannot be correct."""
         values = self.session.values()
         count = count_in(values)
         got = np.asarray(self.session.get(NAMES[4]))
@@ -187,12 +187,12 @@ class Attack:
         return count
 
     def go_on(self, count: int) -> None:
-        """Makes one step more, and counts from it."""
+        """Makes one more step, and counts from there."""
         self.session.run(self.model.step, self.model.feeds)
         self.begun = self.ended = count + 1
 
     def warm_up(self, interrupter: Interrupter | Timer) -> float:
-        """Interrupts the loop until it has compiled its programs; returns the seconds of a step."""
+        """Interrupts the loop until its programs are compiled; returns the seconds of a step."""
         for delay in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
             before = self.begun
             interrupter.during(self.loop, delay)
@@ -207,7 +207,7 @@ class Attack:
         return (time.perf_counter() - start) / 8
 
     def is_saved(self, count: int) -> bool:
-        """Whether a saved and loaded model has seen this number of steps."""
+        """Whether a saved and loaded model contains this number of steps."""
         return all(value == count for value in self.model.saved(self.session))
 
 
@@ -222,7 +222,7 @@ LOOPS = {
 
 
 def attack(form: str, rounds: int, seed: int) -> Counter[str]:
-    """Interrupts one form, in this process, which a fault of JAX may end."""
+    """Interrupts one form in this process, which an error in JAX may crash."""
     rng, tally = random.Random(seed), Counter[str](lost=0, crashes=0, hangs=0)
     if form == "executable":
         return attack_executable(rounds, rng, tally)
@@ -254,7 +254,7 @@ def attack(form: str, rounds: int, seed: int) -> Counter[str]:
 
 
 def attack_executable(rounds: int, rng: random.Random, tally: Counter[str]) -> Counter[str]:
-    """`fetched, state = step(state, feeds)`: the old state has the values, or reports the loss."""
+    """`fetched, state = step(state, feeds)`: the old state has its values, or reports the loss."""
     model, interrupter = Counted(), Interrupter()
     options = gc.CompileOptions(cache=None)
     step = gc.compile(model.graph, model.step, {model.x: FEED.shape}, options=options)
@@ -285,7 +285,7 @@ def attack_executable(rounds: int, rng: random.Random, tally: Counter[str]) -> C
     return tally
 
 
-# The share of all rounds that each form gets.
+# Each form's share of all rounds.
 FORMS = {
     "run": 0.28,
     "parallel": 0.28,
@@ -305,14 +305,14 @@ FORMS = {
 
 
 def attack_all(rounds: int, seed: int, *, each: bool) -> Counter[str]:
-    """All forms, each in a separate process or all in one: see `in_children`."""
+    """Attacks all forms, each in a separate process or all in one: see `in_children`."""
     forms = shared_out(rounds, FORMS, least=2)
     return in_children("interrupts", forms, seed, each=each)
 
 
 def main() -> None:
     """Prints the total of the forms that the command line names."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     print_total(attack)
 
 

@@ -1,19 +1,19 @@
-"""Processes killed (SIGKILL) at random moments while they write: what the next process finds.
+"""Processes are killed (SIGKILL) at random moments while they write: what the next process finds.
 
     python -m tests.reliability.kills ROUNDS SEED FOLDER     writes FOLDER/tally.json
 
-Three kinds of victims, in one folder each, which several processes share:
+There are three kinds of victims, each with a folder that several processes share:
 
-- store: two processes put entries of known bytes into the cache, one after the other;
+- store: two processes put entries with known bytes into the cache, one after the other;
 - process: two processes compile programs with calls of LAPACK into the cache, and run them;
-- save: one process saves an artifact again and again at one path, each time with other weights.
+- save: one process saves an artifact repeatedly at one path, each time with other weights.
 
-After each kill, a fresh process checks: each entry of the cache is whole and has the right content,
-or is missing; the program runs and gives the right numbers; the artifact is whole, and is one that
-was saved.
+After each kill, a new process checks: each cache entry is either whole with the right content, or
+missing; the program runs and returns the right numbers; the artifact is whole and was saved by the
+victim.
 
 Victims and checking processes are forks of one process that has imported JAX and has no device yet,
-which makes 200 rounds affordable. They share nothing but the folder.
+so that 200 rounds do not take too long. They share only the folder.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _graph(size: int) -> tuple[gc.Graph, Any]:
 
 
 def _compile(folder: Path, seed: int) -> None:
-    for size in count(1):  # to the end: sizes of earlier rounds come from the cache, in no time
+    for size in count(1):  # endless: sizes of earlier rounds come quickly from the cache
         if size == 2:
             (folder / "begun").touch()
         graph, total = _graph(size)
@@ -87,7 +87,7 @@ def _save(folder: Path, seed: int) -> None:
     for number in count(1):
         session.set("w", np.full(WEIGHTS, number, np.float32))
         gc.save(session, folder / "m.gcx", signatures=signatures, platforms=("cpu",))
-        (folder / "saved").touch()  # from here on there is an artifact
+        (folder / "saved").touch()  # from here on, the artifact exists
         (folder / "begun").touch()
 
 
@@ -132,8 +132,8 @@ def _artifact_is_whole(folder: Path) -> str:
 
 # -- rounds -------------------------------------------------------------------------------------
 
-# For each kind: its share of all rounds, the number of victims at once, the seconds within which
-# they are killed after one has begun to write, what they do, and the check.
+# For each kind: its share of all rounds, the number of concurrent victims, the seconds until they
+# are killed after one has started to write, their work, and the check.
 KINDS: dict[str, tuple[float, int, float, Callable[[Path, int], None], Callable[[Path], str]]] = {
     "store": (0.7, 2, 0.1, _put, _entries_are_whole),
     "process": (0.15, 2, 1.0, _compile, _programs_run),
@@ -184,12 +184,12 @@ def _round(folder: Path, kind: str, rng: random.Random) -> Counter[str]:
 
 
 def attack(rounds: int, seed: int, folder: Path) -> dict[str, dict[str, int]]:
-    """Kills victims in that many rounds; returns the counts by kind.
+    """Kills victims in this number of rounds; returns the counts by kind.
 
     Counts:
         killed: victims that were killed.
-        killed in mid-write: rounds that left a half-written file.
-        whole, nothing: rounds after which the next process found whole files, or none.
+        killed in mid-write: rounds that left a partly written file.
+        whole, nothing: rounds after which the next process found whole files, or no file.
         torn, wrong, lost, blocked, crashed: rounds after which it found anything else.
     """
     rng = random.Random(seed)
@@ -204,6 +204,6 @@ def attack(rounds: int, seed: int, folder: Path) -> dict[str, dict[str, int]]:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # about forking: no thread of JAX runs in this process
+    warnings.simplefilter("ignore")  # about forking: JAX runs no thread in this process
     where = Path(sys.argv[3])
     (where / "tally.json").write_text(json.dumps(attack(int(sys.argv[1]), int(sys.argv[2]), where)))

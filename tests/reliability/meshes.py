@@ -1,9 +1,9 @@
-"""An attack on meshes: random programs of the laws' cases with random layouts, compared with one
+"""An attack on meshes: random programs of the law cases with random layouts, compared with one
 device.
 
-Each program has one to eight cases, in a random dtype, on one of four meshes. Half of the programs
-have gradients, and half have unrelated fetches too. Programs run in child processes, since XLA's
-partitioner may abort the process.
+Each program has one to eight cases, with a random dtype, on one of four meshes. Half of the
+programs have gradients, and half have unrelated fetches. Programs run in child processes, since
+XLA's partitioner may abort the process.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import numpy as np
 
 from tests.laws.meshes import CASES, MESHES, compare, spread
 
-_AT_ONCE = 50  # programs that one child process runs, so that its memory stays bounded
+_AT_ONCE = 50  # programs per child process, which bounds its memory
 
 
 @dataclass
 class Tally:
-    """The findings of an attack.
+    """The results of an attack.
 
     Attributes:
-        programs: how many were compiled for a mesh and for one device.
+        programs: how many programs were compiled for a mesh and for one device.
         compared: how many of their results and gradients were compared.
         wrong: values that differ, each with its program.
         refused: programs that raised an error, each with its text.
@@ -43,7 +43,7 @@ class Tally:
 
 
 def attack(rounds: int, seed: int) -> Tally:
-    """Runs that many programs. The same seed gives the same programs."""
+    """Runs this number of programs. Equal seeds give equal programs."""
     tally = Tally()
     start = 0
     while start < rounds:
@@ -75,7 +75,7 @@ def _in_a_child(start: int, end: int, seed: int) -> list[dict[str, Any]]:
 
 
 def rows(start: int, end: int, seed: int) -> Iterator[dict[str, Any]]:
-    """The findings of each round of a range."""
+    """The results of each round of a range."""
     for number in range(start, end):
         rng = np.random.default_rng([seed, number])
         chosen = [CASES[i] for i in rng.choice(len(CASES), int(rng.integers(1, 9)), replace=False)]
@@ -90,7 +90,7 @@ def rows(start: int, end: int, seed: int) -> Iterator[dict[str, Any]]:
             tally.compared = len(made.fetches)
             where = f"seed {seed}, round {number}, {dict(axes)}, {dtype}: "
             tally.wrong = [where + text for text in compare(made)]
-        except Exception as error:  # of any kind: it is counted
+        except Exception as error:  # any kind of error is counted
             tally.refused = [f"seed {seed}, round {number}: {type(error).__name__}: {error}"[:300]]
         row = asdict(tally)
         yield {"round": number, **{key: row[key] for key in ("compared", "wrong", "refused")}}

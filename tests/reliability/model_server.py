@@ -1,5 +1,5 @@
-"""`graphc serve` in a process of its own, for the attacks on it: its model, valid requests whose
-answers are compared bit by bit, and what the process uses."""
+"""`graphc serve` in a separate process, for attacks on it: its model, valid requests whose answers
+are compared bit by bit, and the resources that the process uses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ X = (np.arange(3 * WIDTH, dtype=np.float32).reshape(3, WIDTH) - 7) / 3
 
 
 def save(path: Path, head: float = 1.0, width: int = WIDTH) -> np.ndarray:
-    """Saves a model; its answer for `X`. Models of one width differ in the head alone.
+    """Saves a model and returns its result for `X`. Models of one width differ only in the head.
 
     Its signatures: `serving_default` (x -> scores), `add` (a, b -> sum, diff), `value` (age ->
     outputs).
@@ -56,7 +56,7 @@ def inputs(width: int = WIDTH) -> np.ndarray:
 
 
 def rest_request(width: int = WIDTH) -> bytes:
-    """A valid request over HTTP."""
+    """A valid HTTP request."""
     return http("/v1/models/m:predict", {"instances": inputs(width).tolist()})
 
 
@@ -70,7 +70,7 @@ def grpc_request(width: int = WIDTH) -> bytes:
 
 
 def http(path: str, body: Any = b"", head: str = "", method: str = "POST") -> bytes:
-    """The bytes of a request; a body that is not bytes is written as JSON."""
+    """The bytes of a request; a body that is not bytes is encoded as JSON."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     start = f"{method} {path} HTTP/1.1\r\nhost: x\r\n{head}content-length: {len(data)}\r\n\r\n"
     return start.encode() + data
@@ -88,7 +88,7 @@ def scores_of_message(data: bytes) -> tuple[int, np.ndarray]:
 
 
 class Uses(NamedTuple):
-    """What a process uses: MB of memory, open files, threads."""
+    """The resources of a process: MB of memory, open files, threads."""
 
     mb: float
     files: int
@@ -96,14 +96,14 @@ class Uses(NamedTuple):
 
 
 class Child:
-    """`graphc serve` of the model `m`, in a process of its own.
+    """`graphc serve` of the model `m`, in a separate process.
 
     Args:
         base: the folder of the model.
         flags: further flags.
 
     Attributes:
-        rest_port, grpc_port: where it listens.
+        rest_port, grpc_port: the ports of the server.
         process: the process.
     """
 
@@ -111,9 +111,7 @@ class Child:
         command = [sys.executable, "-m", "graphc.cli", "serve", "--model_base_path", str(base)]
         command += ["--model_name", "m", "--port", "0", "--rest_api_port", "0", *flags]
         environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
-        environment["GRPC_VERBOSITY"] = (
-            "NONE"  # it writes a line for each connection without HTTP/2
-        )
+        environment["GRPC_VERBOSITY"] = "NONE"  # it logs each connection without HTTP/2
         self.errors = base / "stderr"
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
@@ -140,17 +138,17 @@ class Child:
         self.process.communicate()
 
     def connect(self, port: int) -> socket.socket:
-        """A connection whose reads fail after a minute."""
+        """A connection whose reads time out after a minute."""
         return socket.create_connection(("127.0.0.1", port), timeout=60)
 
     def uses(self) -> Uses:
-        """What it uses now."""
+        """The resources that it uses now."""
         folder = Path(f"/proc/{self.process.pid}")
         resident = int((folder / "statm").read_text().split()[1]) * PAGE
         files, threads = (len(os.listdir(folder / name)) for name in ("fd", "task"))
         return Uses(round(resident / 1e6, 1), files, threads)
 
     def stop(self) -> int:
-        """Ends it with SIGTERM; its exit status."""
+        """Ends it with SIGTERM; returns its exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(120)

@@ -1,9 +1,9 @@
-"""Malformed requests against `graphc serve`, over HTTP and gRPC.
+"""Malformed requests to `graphc serve`, over HTTP and gRPC.
 
     python -m tests.reliability.server_attack REQUESTS SEED FOLDER
 
-Prints a tally as JSON: each kind with its outcomes, those that are not right, and what the server
-uses. Every twentieth request is valid, and its answer is compared bit by bit.
+Prints a tally as JSON: each kind with its outcomes, the wrong outcomes, and the resources of the
+server. Every twentieth request is valid, and its answer is compared bit by bit.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tests.reliability.bad_requests import LIMIT, Case
 from tests.reliability.model_server import Child
 
 CLIENTS = 3
-GRPC = 0.3  # the part of the requests that goes over gRPC
+GRPC = 0.3  # the share of gRPC requests
 VALID = 0.05
-LEFT = 30  # connections of a client that wait for the server to give up
-SECONDS = 2  # after which it does
+LEFT = 30  # open connections of a client that the server must close
+SECONDS = 2  # until it does
 
 
 class Response(NamedTuple):
-    """A response over HTTP."""
+    """An HTTP response."""
 
     status: int
     body: bytes
@@ -56,7 +56,7 @@ class Connection:
 
     @property
     def is_old(self) -> bool:
-        """Whether the server may soon close it, because no request came."""
+        """Whether the server may soon close it because no request has arrived."""
         return time.monotonic() - self._made > SECONDS / 2
 
     def response(self) -> Response:
@@ -88,7 +88,7 @@ class Connection:
 
 
 class Client:
-    """Sends random cases. Its connection is used again as long as the server keeps it open."""
+    """Sends random cases. It reuses its connection as long as the server keeps it open."""
 
     def __init__(self, child: Child, expected: np.ndarray, seed: int) -> None:
         self.seen: Counter[tuple[str, str]] = Counter()
@@ -102,7 +102,7 @@ class Client:
         self._left: list[tuple[Case, Connection]] = []
 
     def run(self, rounds: int) -> None:
-        """So many requests."""
+        """Sends this number of requests."""
         for _ in range(rounds):
             try:
                 if self._connection.is_old:
@@ -146,11 +146,11 @@ class Client:
         try:
             for number, part in enumerate(case.parts):
                 if number:
-                    time.sleep(0.0005)  # so that the server reads the parts one by one
+                    time.sleep(0.0005)  # so that the server reads the parts separately
                 connection.socket.sendall(part)
             if case.end == "half":
                 connection.socket.shutdown(socket.SHUT_WR)
-        except OSError:  # the server may refuse before all is sent
+        except OSError:  # the server may refuse early
             if case.end == "keep":
                 raise
         if case.end == "leave":
@@ -168,7 +168,7 @@ class Client:
                 self._connect()
 
     def _read(self, kind: str, case: Case, connection: Connection) -> None:
-        """Reads the answers, and the end of the stream where the server must close it."""
+        """Reads the answers, and the end of the stream if the server must close it."""
         seen = []
         body = b""
         try:
@@ -184,14 +184,14 @@ class Client:
             return
         except (ConnectionError, OSError):
             seen.append(0)
-        closed = case.end == "half" and 0 in seen  # nobody reads what it would answer
+        closed = case.end == "half" and 0 in seen  # the client did not wait for an answer
         right = all(s in allowed for s, allowed in zip(seen, case.allowed, strict=False))
         right = closed or (right and len(seen) == len(case.allowed))
         shown = " ".join("closed" if status == 0 else str(status) for status in sorted(set(seen)))
         self._note(kind, shown, right, body, case)
 
     def _check_left(self) -> None:
-        """The oldest slow connection: the server has answered it, or does so soon."""
+        """Checks the oldest slow connection: the server has answered it, or will do so soon."""
         case, connection = self._left.pop(0)
         self._read("slow", case, connection)
         connection.socket.close()
@@ -221,7 +221,7 @@ def series(child: Child) -> int:
 
 
 def attack(number: int, seed: int, folder: Path, parts: int = 10) -> dict[str, Any]:
-    """The attack; the tally. What the server uses is measured after each of the parts."""
+    """Runs the attack and returns the tally. Resources are measured after each of the parts."""
     expected = model_server.save(folder / "m" / "1" / "model.gcx")
     flags = ["--max_body_bytes", str(LIMIT), "--rest_api_timeout_in_ms", str(1000 * SECONDS)]
     begin = time.monotonic()
@@ -251,7 +251,7 @@ def attack(number: int, seed: int, folder: Path, parts: int = 10) -> dict[str, A
 
 
 def _settled(child: Child) -> model_server.Uses:
-    """What the server uses when it has noticed that the connections are closed."""
+    """The resources of the server after it has noticed the closed connections."""
     before = child.uses()
     for _ in range(50):
         time.sleep(0.1)

@@ -1,9 +1,9 @@
-"""The model server for many minutes, with requests over REST and gRPC, new versions, and versions
-that cannot be loaded.
+"""The model server runs for many minutes, with requests over REST and gRPC, new versions, and
+versions that cannot be loaded.
 
     python -m tests.reliability.server_soak MINUTES FOLDER
 
-Prints a tally as JSON. Each answer must be that of the model bit by bit, and none may fail.
+Prints a tally as JSON. Each answer must equal the model's result bit by bit; none may fail.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import numpy as np
 from tests.reliability import model_server
 from tests.reliability.model_server import Child
 
-WIDTH = 1024  # 4 MB of weights, of which versions share all but 16 KB
+WIDTH = 1024  # 4 MB of weights; versions share all but 16 KB
 HEADS = (1.0, 2.0, 3.0, 4.0)
 KEPT = 3  # versions in the folder
 
 
 class Load:
-    """A client with one connection, that sends valid requests until it is told to stop."""
+    """A client with one connection that sends valid requests until it is stopped."""
 
     def __init__(self, child: Child, expected: list[np.ndarray], pause: float) -> None:
         self.sent = 0
@@ -89,7 +89,7 @@ class Load:
 
 
 def _body(connection: socket.socket) -> bytes:
-    """The body of a response 200."""
+    """The body of a response with status 200."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += _some(connection)
@@ -110,7 +110,7 @@ def _some(connection: socket.socket) -> bytes:
 
 
 class Versions:
-    """Puts new versions into the folder of the model, and every third one damaged."""
+    """Puts new versions into the folder of the model; every third one is damaged."""
 
     def __init__(self, folder: Path, files: list[Path]) -> None:
         self._folder, self._files = folder, files
@@ -119,7 +119,7 @@ class Versions:
         self.damaged = 0
 
     def put(self, damaged: bool) -> int:
-        """The number of the new version."""
+        """Adds a version and returns its number."""
         self._number += 1
         number = self._number
         folder = self._folder / str(number)
@@ -143,7 +143,7 @@ class Versions:
 
 
 def state(child: Child, number: int) -> str:
-    """The state of a version, "" if it has none yet."""
+    """The state of a version; "" if it has none yet."""
     connection = child.connect(child.rest_port)
     with connection:
         connection.sendall(model_server.http("/v1/models/m", method="GET"))
@@ -152,7 +152,7 @@ def state(child: Child, number: int) -> str:
 
 
 def wait_for(child: Child, number: int, wanted: str) -> None:
-    """Returns when a version has the state."""
+    """Waits until a version has the state."""
     end = time.monotonic() + 120
     while state(child, number) != wanted:
         if time.monotonic() > end:
@@ -161,7 +161,7 @@ def wait_for(child: Child, number: int, wanted: str) -> None:
 
 
 def attack(minutes: float, folder: Path, pause: float = 0.01, rest: float = 5.0) -> dict[str, Any]:
-    """The soak; the tally.
+    """Runs the soak test and returns the tally.
 
     Args:
         pause: seconds between two requests of a client.

@@ -1,9 +1,9 @@
-"""A training job for many minutes, with checkpoints, validation and TensorBoard, that is ended by
-SIGTERM and SIGKILL at random moments and resumes each time; then the same number of steps at once.
+"""A training job runs for many minutes, with checkpoints, validation and TensorBoard. SIGTERM and
+SIGKILL end it at random moments, and it resumes each time. Then the same steps run at once.
 
     python -m tests.reliability.soak MINUTES SEED FOLDER
 
-Prints a tally as JSON: how often it was ended, whether the parameters at the end have the same
+Prints a tally as JSON: how often the job was ended, whether its final parameters have the same
 bits, and how the memory of the longest process grew.
 """
 
@@ -26,12 +26,12 @@ import graphc as gc
 from tests.checkpoints.jobs import DATA, batches, everything, network
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-WARM = 20.0  # seconds until a process has all of its memory
-FEWEST = 3  # ends, also if the machine is so slow that the minutes are over before
+WARM = 20.0  # seconds until memory use has settled
+FEWEST = 3  # minimum number of ends, also if the machine is slow
 
 
 class Watch(gc.train.Callback):
-    """Notes the memory of the process, and ends the run when the file `stop` is there."""
+    """Records the memory of the process, and ends the run when the file `stop` exists."""
 
     session_every = 100
 
@@ -57,7 +57,7 @@ class Watch(gc.train.Callback):
 
 
 def train(folder: Path, steps: int) -> None:
-    """Trains or continues: `steps` steps, or until the file `stop` is there."""
+    """Trains or resumes, for `steps` steps or until the file `stop` exists."""
     graph, step, loss = network()
     held_out = gc.data.from_arrays(DATA).batch(16)
     validation = gc.train.Validation(held_out, {"loss": loss}, every_steps=5_000)
@@ -84,13 +84,13 @@ def train(folder: Path, steps: int) -> None:
 
 
 def started(folder: Path, steps: int) -> subprocess.Popen[bytes]:
-    """A process that trains."""
+    """Starts a process that trains."""
     command = [sys.executable, "-m", "tests.reliability.soak", "train", str(folder), str(steps)]
     return subprocess.Popen(command, stderr=open(folder / "errors.txt", "a"))
 
 
 def disturbed(folder: Path, minutes: float, seed: int) -> dict[str, int]:
-    """Runs the job and ends it again and again; how often, by signal."""
+    """Runs the job and ends it repeatedly; returns how often, by signal."""
     draw, ends = random.Random(seed), {"SIGTERM": 0, "SIGKILL": 0}
     deadline = time.monotonic() + 60 * minutes
     while time.monotonic() < deadline or sum(ends.values()) < FEWEST:
@@ -111,7 +111,7 @@ def disturbed(folder: Path, minutes: float, seed: int) -> dict[str, int]:
 
 
 def growth(folder: Path) -> dict[str, float]:
-    """For the longest process: seconds, and the growth of its memory in MB since it was warm."""
+    """For the longest process: seconds, and the growth of its memory in MB after warm-up."""
     rows = [json.loads(line) for line in (folder / "memory.jsonl").read_text().splitlines()]
     age, longest = max((row[1], row[0]) for row in rows)
     own = [row for row in rows if row[0] == longest and row[1] >= min(WARM, age / 2)]
@@ -119,7 +119,7 @@ def growth(folder: Path) -> dict[str, float]:
 
 
 def is_one_curve(folder: Path) -> bool:
-    """Whether the file of the CSV logger contains each logged step once, in order."""
+    """Whether the CSV file contains each logged step once, in order."""
     rows = (folder / "log.csv").read_text().splitlines()[1:]
     steps = [int(row.split(",")[0]) for row in rows if row.split(",")[0].isdigit()]
     return len(steps) > 1 and all(a < b for a, b in pairwise(steps))
@@ -132,7 +132,7 @@ def same(one: Path, other: Path) -> bool:
 
 
 def attack(minutes: float, seed: int, folder: Path) -> dict[str, Any]:
-    """The whole soak; the tally."""
+    """Runs the soak test and returns the tally."""
     ended, straight = folder / "disturbed", folder / "straight"
     ended.mkdir()
     straight.mkdir()

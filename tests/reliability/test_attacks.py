@@ -68,7 +68,7 @@ def test_killed_writers_leave_whole_files_or_none(rounds: Rounds, tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.one_jax
 def test_a_job_that_is_ended_again_and_again(rounds: Rounds, tmp_path: Path) -> None:
-    """30 seconds, or 30 minutes: nothing is lost, and memory does not grow."""
+    """The job runs for 30 seconds, or 30 minutes: no data is lost, and memory does not grow."""
     done = subprocess.run(
         [sys.executable, soak.__file__, str(rounds(1, 60) / 2), "7", str(tmp_path)],
         cwd=REPOSITORY,

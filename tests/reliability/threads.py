@@ -1,12 +1,12 @@
-"""Eight threads on one session: results are as if the calls had been made one after the other.
+"""Eight threads on one session: results are as if the calls had run one after the other.
 
     python -m tests.reliability.threads '{FORM: ROUNDS, ...}' SEED     prints a tally as JSON
 
-Each thread makes calls drawn at random: `run` and `run_steps` of a step that adds one to every
-variable and fetches them all, `get`, `values`, `state`, reading runs, `set_all`, `compile` of
-shapes that nobody has run (which may move the state), and sometimes `save`. A tally counts:
+Each thread makes random calls: `run` and `run_steps` of a step that adds one to every variable and
+fetches them all, `get`, `values`, `state`, reading runs, `set_all`, `compile` of new shapes (which
+may move the state), and sometimes `save`. A tally counts:
 
-    rounds              calls that were made
+    rounds              calls
     torn                calls whose results come from two states
     lost                steps whose numbers occurred twice or out of order
     errors              exceptions
@@ -42,10 +42,10 @@ STEPS = 3  # of one `run_steps`
 
 
 class Attack:
-    """One session that threads call, and the counts that its steps returned, by thread.
+    """A session that threads call, and the counts that its steps returned, by thread.
 
     Args:
-        sets: whether `set_all` is among the calls; counts then do not number the steps.
+        sets: whether calls include `set_all`; then the counts do not number the steps.
     """
 
     def __init__(self, form: str, sets: bool) -> None:
@@ -70,7 +70,7 @@ class Attack:
         if sets:
             self.calls[self.set] = 10
 
-    # Each call returns the counts that it saw; None for one that was torn.
+    # Each call returns the counts that it saw; None for a torn result.
 
     def run(self, thread: int, rng: random.Random) -> list[int | None]:
         _, values = self.session.run(self.fetches, self.model.feeds)
@@ -128,7 +128,7 @@ class Attack:
         return [int(values[0]) if len(set(values)) == 1 else None]
 
     def work(self, thread: int, calls: int, seed: int) -> None:
-        """The calls of one thread."""
+        """Makes the calls of one thread."""
         rng = random.Random(seed + thread)
         for _ in range(calls):
             (call,) = rng.choices(list(self.calls), list(self.calls.values()))
@@ -147,7 +147,7 @@ class Attack:
                 self.tally["torn"] += counts.count(None)
 
     def judge(self, final: int) -> None:
-        """Steps are numbered without gaps, and each thread sees its own in order."""
+        """Checks that steps are numbered without gaps, and in order within each thread."""
         every = sorted(count for counts in self.given for count in counts)
         self.tally["steps"] = len(every)
         if every != list(range(1, final + 1)):
@@ -156,7 +156,7 @@ class Attack:
 
 
 def attack(form: str, calls: int, seed: int) -> Counter[str]:
-    """Calls from eight threads, in this process, which a fault of JAX may end."""
+    """Makes calls from eight threads in this process, which an error in JAX may crash."""
     if form in ("executable", "fresh"):
         return {"executable": attack_executable, "fresh": attack_fresh}[form](calls, seed)
     attacked = Attack(form.removesuffix("_sets"), sets=form.endswith("_sets"))
@@ -171,8 +171,8 @@ def attack(form: str, calls: int, seed: int) -> Counter[str]:
 
 
 def attack_fresh(calls: int, seed: int) -> Counter[str]:
-    """Threads that use a new session at once, each with another program: all compile together (or
-    load from a cache after the first round), and each may need the state in other buffers."""
+    """Threads use a new session at once, each with another program: all compile at the same time
+    (or load from a cache after the first round), and each may need the state in other buffers."""
     model = Counted()
     tally = Counter[str](torn=0, lost=0, errors=0, crashes=0, hangs=0)
     lock, each = threading.Lock(), 4
@@ -208,8 +208,8 @@ def attack_fresh(calls: int, seed: int) -> Counter[str]:
 
 
 def attack_executable(calls: int, seed: int) -> Counter[str]:
-    """Executables on one device and on four; each thread has states of its own, made by either,
-    and moves them from one to the other."""
+    """Executables on one device and on four. Each thread has its own states, made by either
+    executable, and moves them between both."""
     model = Counted()
     options = gc.CompileOptions(cache=None, max_in_flight=1)
     shape = {model.x: FEED.shape}
@@ -258,7 +258,7 @@ def in_threads(work: Callable[[int], None]) -> None:
         thread.join()
 
 
-# The share of all calls that each form gets.
+# Each form's share of all calls.
 FORMS = {
     "one": 0.3,
     "one_sets": 0.2,
@@ -272,7 +272,7 @@ FORMS = {
 
 
 def attack_all(calls: int, seed: int, *, each: bool) -> Counter[str]:
-    """All forms, each in a separate process or all in one: see `in_children`."""
+    """Attacks all forms, each in a separate process or all in one: see `in_children`."""
     forms = shared_out(calls, FORMS, least=2 * THREADS)
     return in_children("threads", forms, seed, each=each)
 

@@ -74,14 +74,14 @@ class Page:
         if event.get("method") == "Network.requestWillBeSent":
             self.requests.append(event["params"]["request"]["url"])
 
-    # -- what a user does ------------------------------------------------------------------------
+    # -- actions of a user -----------------------------------------------------------------------
 
     def open(self, path: Path) -> None:
         self.send("Page.navigate", url=path.resolve().as_uri())
         self.wait('document.readyState === "complete"')
 
     def eval(self, script: str) -> Any:
-        """The value of an expression, after a promise; exceptions of the page are raised."""
+        """The value of an expression, or of its promise; exceptions in the page are raised here."""
         answer = self.send(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
@@ -150,7 +150,7 @@ class Page:
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Page]:
-    """A browser that ends with the block. `folder` is for its profile.
+    """A browser that ends with the `with` block. `folder` is for its profile.
 
     It reads commands at its file descriptor 3 and writes answers at 4.
     """

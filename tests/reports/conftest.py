@@ -1,4 +1,4 @@
-"""A browser for the tests of pages."""
+"""A fixture with a browser for the tests of pages."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Actions of a user on the page of a graph, for tests in a browser."""
+"""A user's actions on the page of a graph, for tests in a browser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.reports.chromium import Page
 
-# The item of a name: a unit of the program that is shown, or else a group by its key.
+# Finds the item with a name: a unit of the shown program, or else a group by its key.
 _FIND = """name => [...app.code.all()].find(u => u.name === name && u.row)
   ?? app.code.byKey.get(name) ?? app.tree.groups.get(name)"""
 
@@ -17,7 +17,7 @@ class GraphPage:
     """The page of a graph in a browser.
 
     Args:
-        page: where it is open.
+        page: the browser page that shows it.
     """
 
     def __init__(self, page: Page) -> None:
@@ -35,7 +35,7 @@ class GraphPage:
     # -- the graph ---------------------------------------------------------------------------
 
     def point(self, name: str, dx: float | None = None, dy: float | None = None) -> list[float]:
-        """The position of an item in the window: its middle, or a point relative to its corner."""
+        """The position of an item in the window: its center, or a point relative to its corner."""
         at = f"[{json.dumps(dx)}, {json.dumps(dy)}]"
         script = f"""(() => {{
           const item = app.layouts.visible(({_FIND})({json.dumps(name)}));
@@ -49,11 +49,11 @@ class GraphPage:
         self.page.click_at(*self.point(name), count=count)
 
     def click_sign(self, name: str) -> None:
-        """The + or - of a group."""
+        """Clicks the + or - of a group."""
         self.page.click_at(*self.point(name, 12, 12))
 
     def visible(self) -> set[str]:
-        """The names of the nodes, and the keys of the groups, that have a box or a frame."""
+        """The names of visible nodes, and the keys of visible groups."""
         script = """(() => { const found = [];
           (function walk(group) { for (const child of group.children) {
             found.push(child instanceof Group ? child.key : child.name || child.op);
@@ -62,7 +62,7 @@ class GraphPage:
         return set(self.eval(script))
 
     def names(self) -> list[str]:
-        """The names of the nodes of the program that is shown, sorted."""
+        """The names of the nodes of the shown program, sorted."""
         return sorted(self.eval("[...app.code.all()].filter(u => u.row).map(u => u.name)"))
 
     def selected(self) -> str | None:
@@ -72,7 +72,7 @@ class GraphPage:
     def details(self) -> str:
         return self.text("#details")
 
-    # -- the rest ----------------------------------------------------------------------------
+    # -- other parts of the page -------------------------------------------------------------
 
     def text(self, selector: str) -> str:
         return str(self.eval(f"document.querySelector({json.dumps(selector)}).innerText"))
@@ -89,7 +89,7 @@ class GraphPage:
         self.page.type(text)
 
     def colours(self) -> int:
-        """How many different colours the picture of the graph has."""
+        """The number of different colors in the picture of the graph."""
         script = """(() => { const found = new Set(), { width, height } = view.canvas;
           const { data } = view.context.getImageData(0, 0, width, height);
           for (const pixel of new Uint32Array(data.buffer)) found.add(pixel);

@@ -1,4 +1,4 @@
-"""Small models whose steps are profiled: each as a session, its fetches and its feeds."""
+"""Small models whose steps are profiled: each is a session, its fetches and its feeds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mlp(width: int = 64, batch: int = 32) -> Model:
 
 
 def transformer(width: int = 16, blocks: int = 6, length: int = 8, batch: int = 4) -> Model:
-    """Its blocks are alike, so that graphc makes a loop of them."""
+    """A transformer with equal blocks, so that graphc makes a loop of them."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder(("batch", length, width), name="x")
@@ -72,7 +72,7 @@ SMALL: dict[str, Callable[[], Model]] = {
     "transformer": transformer,
     "convnet": convnet,
 }
-# Large enough that the time in which nothing runs is a small part of the step.
+# Large enough that idle time is a small part of the step.
 LARGE: dict[str, Callable[[], Model]] = {
     "mlp": lambda: mlp(1024, 512),
     "transformer": lambda: transformer(128, 6, 64, 16),
@@ -85,6 +85,6 @@ def _normal(*shape: int) -> np.ndarray:
 
 
 def line_of(text: str, file: Path = Path(__file__)) -> int:
-    """The number of the first line of a file, by default this one, that contains a text."""
+    """The number of the first line in a file (by default this file) that contains a text."""
     lines = enumerate(file.read_text().splitlines(), 1)
     return next(number for number, line in lines if text in line)

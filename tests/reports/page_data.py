@@ -1,4 +1,4 @@
-"""The data inside a report's page, as tests read it."""
+"""Reads the data inside a report's page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def numbers(program: Data) -> list[int]:
 
 
 def rows(data: Data, program: Data) -> Iterator[Data]:
-    """The rows of a program's nodes, with those of bodies after their own."""
+    """The rows of a program's nodes; the rows of a body follow its node."""
     for number in numbers(program):
         row = data["nodes"][number]
         yield row

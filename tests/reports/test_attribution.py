@@ -1,4 +1,4 @@
-"""Each moment is shared by the instructions that run in it."""
+"""The instructions that run at the same time share this time."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The page of a graph in headless Chromium: clicks, folding, search, passes and the other tabs."""
+"""The page of a graph in headless Chromium: clicks, folding, search, passes and other tabs."""
 
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ def test_links_of_a_node_go_to_its_neighbours(mlp_page: GraphPage) -> None:
 
 def test_nodes_of_a_rolled_block_name_what_they_stand_for(rolled_page: GraphPage) -> None:
     rolled_page.eval("showStep(DATA.steps.length - 1)")
-    rolled_page.search("block5/query/matmul")  # the loop has no node of this name
+    rolled_page.search("block5/query/matmul")  # in the loop, no node has this name
     rolled_page.page.key("Enter")
     text = rolled_page.details()
     assert "Stands for" in text and "block5/query/MatMul" in text
@@ -133,7 +133,7 @@ def test_scopes_fold(rolled_page: GraphPage) -> None:
     assert rolled_page.visible() == folded and rolled_page.selected() == "block0/"
     assert "Operators" in rolled_page.details()
     rolled_page.page.key("u")
-    assert "block0/query/MatMul" in rolled_page.visible()  # as it was when it was folded
+    assert "block0/query/MatMul" in rolled_page.visible()  # as before it was folded
     rolled_page.page.key("u")
     assert rolled_page.visible() == folded
 
@@ -278,7 +278,7 @@ def test_colours_of_boxes_and_of_the_page(mlp_page: GraphPage) -> None:
 def test_nodes(mlp_page: GraphPage) -> None:
     mlp_page.tab("nodes")
     first = mlp_page.text("#tab-nodes tbody tr")
-    assert "MatMul" in first  # the costliest is first
+    assert "MatMul" in first  # the most expensive is first
     mlp_page.page.click("#tab-nodes th")
     assert mlp_page.text("#tab-nodes tbody tr") != first
     mlp_page.page.click("#node-filter")

@@ -1,4 +1,4 @@
-"""Pages of odd graphs in headless Chromium: forged names, and 5,000 nodes."""
+"""Pages of unusual graphs in headless Chromium: forged names, and 5,000 nodes."""
 
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ _FRAMES = """(async () => { const times = []; let last = performance.now();
 
 
 def test_long_graph_begins_at_its_top(graph_page: GraphPage, tmp_path: Path) -> None:
-    """A part whose nodes have many users is above them, and not among nodes without edges."""
+    """A node with many users is above them, and not among nodes without edges."""
     graph = gc.Graph()
     with graph:
         x = h = gc.placeholder((2,), name="x")
@@ -106,7 +106,7 @@ def test_long_graph_begins_at_its_top(graph_page: GraphPage, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [scoped, flat], ids=["scoped", "flat"])
 def test_five_thousand_nodes(graph_page: GraphPage, tmp_path: Path, build: Any) -> None:
-    """The limits are several times what was measured, because test machines are busy."""
+    """The limits are several times the measured times, because test machines are busy."""
     graph, fetches, feeds = build()
     assert len(graph.nodes) >= 5000
     gc.report(graph, tmp_path / "r.html", fetches, feeds)

@@ -85,7 +85,7 @@ def test_passes_that_change_nothing_have_no_program_of_their_own(data: Data) -> 
 
 
 def test_a_node_is_one_row_in_all_programs(data: Data) -> None:
-    """The file must not grow with the number of passes."""
+    """The size of the file must not grow with the number of passes."""
     used = [set(numbers(program)) for program in data["programs"]]
     assert sum(map(len, used)) > 2 * len(set().union(*used))
     texts = [json.dumps(row, sort_keys=True) for row in data["nodes"]]
@@ -124,7 +124,7 @@ def test_memory_over_the_step_has_the_peak_of_the_pass_report(
 
 
 def test_values_in_memory_explain_the_live_bytes(data: Data) -> None:
-    """They are at least the live bytes: a value that is written over an operand counts once."""
+    """The values add up to at least the live bytes: a value written over an operand counts once."""
     memory = data["memory"]
     for i, (live, inside) in enumerate(zip(memory["live"], memory["inside"], strict=True)):
         held = [size for start, end, size, _ in memory["values"] if start <= i <= end]
@@ -259,7 +259,7 @@ def test_installed_package_has_the_files_of_the_page() -> None:
     assert len(found) > 14
     for path in found:
         name = path.relative_to(root)
-        depth = [p for p in patterns if p.count("/") == len(name.parts) - 1]  # * has no slash
+        depth = [p for p in patterns if p.count("/") == len(name.parts) - 1]  # * matches no slash
         assert any(fnmatch(name.as_posix(), pattern) for pattern in depth), name
 
 

@@ -1,4 +1,4 @@
-"""Wrong uses of `gc.report`: one clear error, and no file or the old one."""
+"""Wrong uses of `gc.report`: one clear error, and no file or the old file remains."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""From the instructions of an HLO text to nodes."""
+"""Maps the instructions of an HLO text to nodes."""
 
 import numpy as np
 import pytest

@@ -28,8 +28,8 @@ def profiled(model: Model, devices: int = 1, steps: int = 5) -> Profile:
 
 
 def undisturbed(made: Callable[[], Profile], holds: Callable[[Profile], bool]) -> Profile:
-    """The first of some profiles for which a comparison of times holds: other processes may stop
-    this one at any instruction, but not at the same one each time."""
+    """Returns the first profile for which a comparison of times holds. Other processes may
+    interrupt this one at any instruction, but not always at the same one."""
     for _ in range(6):
         profile = made()
         check_sums(profile)
@@ -39,14 +39,14 @@ def undisturbed(made: Callable[[], Profile], holds: Callable[[Profile], bool]) -
 
 
 def nearly_all_known(profile: Profile) -> bool:
-    """Whether nearly all time is of nodes, and the host's time is most of the step."""
+    """Whether nodes account for nearly all time, and the host's time for most of the step."""
     host = profile.host.feeds + profile.host.dispatch + profile.host.wait
     known = profile.unattributed_seconds < 0.02 * profile.device_seconds
     return known and host > 0.5 * profile.step_seconds
 
 
 def check_sums(profile: Profile) -> None:
-    """The parts of a step are the whole."""
+    """Checks that the parts of a step add up to the whole."""
     nodes = sum(node.seconds for node in profile.nodes.values())
     assert nodes + profile.unattributed_seconds == pytest.approx(profile.device_seconds)
     assert profile.device_seconds + profile.idle_seconds == pytest.approx(profile.step_seconds)
@@ -79,7 +79,7 @@ def test_nearly_all_instructions_belong_to_nodes(name: str, devices: int) -> Non
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.slow
 def test_sums_agree_with_the_step(name: str, devices: int) -> None:
-    """Within 10 %: what remains is the host's work and the runtime's. Other processes disturb."""
+    """Within 10 %: the rest is work of the host and the runtime. Other processes add noise."""
     model = LARGE[name]()
     undisturbed(
         lambda: profiled(model, devices),
@@ -107,7 +107,7 @@ def test_tensorboard_takes_the_times(name: str, devices: int, tmp_path: Path) ->
 
 
 def metadata_in(folder: Path) -> Any:
-    """The run metadata in the only file of events."""
+    """The run metadata in the only event file."""
     (file,) = folder.iterdir()
     for record in gc.data.read_tfrecords(file):
         event = protos().event.Event.FromString(record)
@@ -196,7 +196,7 @@ def test_batches_of_several_shapes_are_used_again() -> None:
         assert session.compile_count == 2
     assert list(profile.nodes) == ["y"]
     assert profile.nodes["y"].count == 1
-    assert profile.nodes["y"].flops in (8, 12)  # of one of the shapes
+    assert profile.nodes["y"].flops in (8, 12)  # for one of the shapes
     assert profile.steps == 4
 
 
@@ -354,7 +354,7 @@ SCRIPT = textwrap.dedent("""
 
 @pytest.mark.slow
 def test_executable_from_the_cache_has_the_names_of_this_graph(tmp_path: Path) -> None:
-    """Equal programs share an executable, whose text has the names of the first."""
+    """Equal programs share an executable, whose text has the names of the first program."""
     (tmp_path / "script.py").write_text(SCRIPT)
     found = []
     for names in (("a", "b"), ("a", "b"), ("c", "d"), ("b", "a")):

@@ -1,4 +1,4 @@
-"""A profile as text, as a page and as a trace: made of a recording that is written here."""
+"""A profile as text, as a page and as a trace, made from a recording that the test writes."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def test_page_is_one_file_without_network(profile: Profile, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 def test_page_in_a_browser(profile: Profile, tmp_path: Path) -> None:
-    """Its script fills the table of nodes, and a click on a line opens its nodes."""
+    """The page's script fills the table of nodes, and a click on a line opens its nodes."""
     page = tmp_path / "p.html"
     profile.html(page)
     click = (

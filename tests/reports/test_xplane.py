@@ -1,4 +1,4 @@
-"""The form of JAX's profiles. If it fails after an update of JAX: graphc/reports/xplane.py."""
+"""The format of JAX's profiles. If a new JAX breaks this test, fix graphc/reports/xplane.py."""
 
 import threading
 from itertools import pairwise
@@ -51,7 +51,7 @@ def test_marks_and_runs_have_one_clock(recorded: Recording) -> None:
 
 
 def test_large_products_last_until_their_work_has_ended() -> None:
-    """Their start is a short event in one thread; the work goes on in others."""
+    """The start of such a product is a short event in one thread; other threads do the work."""
     with optimised():
         product = jax.jit(lambda x: jnp.sin(x) @ x)
         x = jax.device_put(np.ones((1024, 1024), "float32"))

@@ -1,4 +1,4 @@
-"""A program whose state shows whether it is whole, and a way to stop it at an exact moment."""
+"""A program whose state shows a partial update, and a way to interrupt it at an exact moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("a", "b", "c")
 
 
 def counting() -> tuple[gc.Graph, gc.Node, gc.Tensor]:
-    """Each step adds one to each of three variables; two of them are in one buffer."""
+    """Each step adds one to each of three variables; two of them share a buffer."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((None, 4), name="x")
@@ -48,7 +48,7 @@ def handled(number: int, handler: Any) -> Iterator[None]:
 
 
 class Meddled:
-    """A compiled program that does something just before it returns, when the old state is gone."""
+    """A compiled program that calls a function after it has consumed the old state."""
 
     def __init__(self, compiled: Any, meddle: Callable[[], None]) -> None:
         self._compiled, self._meddle = compiled, meddle
@@ -60,7 +60,7 @@ class Meddled:
 
 
 def meddle(executable: gc.Executable, what: Callable[[], None]) -> Callable[[], None]:
-    """Calls `what` in each run of the executable, until the returned function is called."""
+    """Calls `what` in each run of the executable until the returned function is called."""
     executor = executable.executor
     compiled = executor.compiled
     executor._compiled = Meddled(compiled, what)

@@ -1,4 +1,4 @@
-"""HLO texts for tests: shortened output of XLA for an H100, and the frame of a module."""
+"""HLO texts for tests: shortened output of XLA for an H100, and a module to put them in."""
 
 # ruff: noqa: E501  (lines of HLO are long)
 
@@ -10,17 +10,17 @@ HEADER = "HloModule test, is_scheduled=true, entry_computation_layout={()->()}"
 
 
 def module(entry: str, computations: str = "", header: str = HEADER) -> str:
-    """A module whose ENTRY computation has these instructions."""
+    """A module whose ENTRY computation contains these instructions."""
     return f"{header}\n\n{computations}\n\nENTRY %main (p: f32[]) -> f32[] {{\n{entry}\n}}\n"
 
 
 def lines(text: str) -> str:
-    """Instructions, one a line, with the indentation of HLO text."""
+    """Instructions, one per line, with the indentation of HLO text."""
     return "\n".join("  " + line.strip() for line in text.strip().splitlines())
 
 
 def cost(entry: str, computations: str = "", **options: Any) -> HloCost:
-    """The cost of a module of these instructions."""
+    """The cost of a module that contains these instructions."""
     return hlo_cost(module(lines(entry), computations, **options))
 
 
@@ -30,7 +30,7 @@ GEMM_PARAMETERS = """
 %b = f32[1024]{0} parameter(2)
 """
 
-# bias + x @ w with float32 operands: jax 0.10.2, the workspace as its second result.
+# bias + x @ w with float32 operands, from jax 0.10.2. The second result is the workspace.
 CUBLAS_LT = (
     "%cublas-lt-matmul.3 = (f32[128,1024]{1,0}, s8[33554432]{0}) custom-call(%x, %w, %b), "
     'custom_call_target="__cublas$lt$matmul", metadata={op_name="jit(step)/dot_general" '
@@ -42,7 +42,7 @@ CUBLAS_LT = (
     '"force_earliest_schedule":false,"reification_cost":[]}'
 )
 
-# The same product without autotuning of cuBLAS: 512 contracted elements in 8 parts of 64.
+# The same product without cuBLAS autotuning: 512 contracted elements in 8 parts of 64.
 TRITON_GEMM = """
 %gemm_fusion_dot_computation (parameter_0: f32[256,8,64], parameter_1: f32[8,64,128]) -> f32[8,256,128] {
   %parameter_0 = f32[256,8,64]{2,1,0} parameter(0)
@@ -57,7 +57,7 @@ TRITON_CALL = (
     '[{"sizes":["1","16","8"]}],"num_ctas":1,"num_stages":1}}}'
 )
 
-# A product with a slice of stacked weights: jax 0.12.0.
+# A product with a slice of stacked weights, from jax 0.12.0.
 SLICED_GEMM = """
 %dynamic-slice-fusion.12 (p0.12: bf16[12,256,1024], p1.12: s32[], p2.12: bf16[1024,256]) -> (bf16[1024,1024], s8[33554432]) {
   %p2.12 = bf16[1024,256]{1,0} parameter(2)
@@ -79,7 +79,7 @@ CONVOLUTIONS = """
 %cudnn-conv-bw-filter.4 = (bf16[128,3,3,64]{3,2,1,0}, u8[0]{0}) custom-call(%x, %dy), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, custom_call_target="__cudnn$convBackwardFilter", backend_config={"cudnn_conv_backend_config":{"activation_mode":"kNone"}}
 """
 
-# Grouped queries: 8 heads of queries, 2 of keys and values, 512 x 512 weights of depth 64.
+# Grouped-query attention: 8 query heads, 2 key-value heads, 512 x 512 logits of depth 64.
 ATTENTION = """
 %q = bf16[4,512,8,64]{3,2,1,0} parameter(0)
 %k = bf16[4,512,2,64]{3,2,1,0} parameter(1)
@@ -113,7 +113,7 @@ SCATTER = """
 }
 """
 
-# One trip of a recurrent network writes its gates into the stack of all trips.
+# One iteration of a recurrent network writes its gates into the stack of all iterations.
 UPDATE_IN_PLACE = """
 %fused_dynamic_update_slice (param_0.2: f32[50,64,256], param_1.3: s32[], param_2.52: f32[64,1024]) -> f32[50,64,256] {
   %param_0.2 = f32[50,64,256]{2,1,0} parameter(0)

@@ -1,8 +1,8 @@
-"""Keeps results of 27 MiB until the memory is full, and prints the outcome of each use.
+"""Keeps results of 27 MiB until memory is exhausted, and prints the outcome of each operation.
 
     python -m tests.runtime.kept_results KIND
 
-KIND: "session" on all devices, "partition" on two of them, "artifact" that is loaded.
+KIND: "session" on all devices, "partition" on two of them, or "artifact" for a loaded artifact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ kept: list[Any] = []
 
 
 def built(kind: str) -> tuple[gc.Graph, gc.Tensor, gc.Node]:
-    """A graph, its large result, and the step that adds one to all of `w`."""
+    """Returns a graph, its large result, and the step that adds one to all of `w`."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((None, 16), name="x")
@@ -85,7 +85,7 @@ def of_artifact(kind: str) -> Uses:
 
 
 def main(kind: str) -> None:
-    """Each use again and again, until it finds no memory."""
+    """Repeats each operation until it runs out of memory."""
     found = (of_artifact if kind == "artifact" else of_session)(kind)
     leave(LEFT)
     uses: dict[str, Callable[[], Any]] = {

@@ -1,10 +1,10 @@
-"""A step that runs out of memory, in a separate process: prints the outcome of each use as JSON.
+"""Runs a step that exhausts memory, in a separate process; prints each operation's outcome as JSON.
 
     python -m tests.runtime.out_of_memory DEVICES HOW
 
-HOW: "asked": the check before the run finds that there is no room; "waited": that check passes, and
-`run` waits for the step; "late": neither, so the failure appears after `run` has returned; "state":
-likewise, with an executable of `gc.compile`.
+HOW: "asked": the check before the run finds too little memory. "waited": that check passes, and
+`run` waits for the step. "late": neither, so the failure appears after `run` has returned.
+"state": as "late", with an executable of `gc.compile`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEFT = 300 * 2**20  # bytes of address space
 
 
 def main(devices: int, how: str) -> None:
-    """Runs a small batch, then one that is too large, and then all other uses."""
+    """Runs a small batch, then one that is too large, and then all other operations."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((None, 16), name="x")
@@ -70,14 +70,14 @@ def main(devices: int, how: str) -> None:
 
 
 def leave(more: int) -> None:
-    """Limits the address space of this process to its present size plus this many bytes."""
+    """Limits the address space of this process to its current size plus `more` bytes."""
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + more,) * 2)
 
 
 def say(uses: Mapping[str, Callable[[], Any]]) -> NoReturn:
-    """Prints the outcome of each use as JSON, and ends the process."""
+    """Prints the outcomes as JSON and ends the process."""
     said = {}
     for name, use in uses.items():
         try:
@@ -86,7 +86,7 @@ def say(uses: Mapping[str, Callable[[], Any]]) -> NoReturn:
         except Exception as error:
             said[name] = f"{type(error).__name__}: {error}"
     print(json.dumps(said), flush=True)
-    os._exit(0)  # does not wait for threads that found no memory for their stacks
+    os._exit(0)  # does not wait for threads that could not allocate their stacks
 
 
 if __name__ == "__main__":

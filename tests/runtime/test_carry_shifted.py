@@ -1,4 +1,4 @@
-"""Activations that are stacked once: states are those without the pass, and memory is less."""
+"""Activations are stacked once: states equal those without the pass, and memory use is lower."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def layers(activation: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def loop(x: Any) -> Any:
-    """The same layers as a loop that the user wrote."""
+    """The same layers as a loop that the user writes."""
     start = np.random.default_rng(0).standard_normal((LAYERS, WIDTH, WIDTH)) / WIDTH**0.5
     kernels = gc.variable(start.astype(np.float32), name="kernels")
 
@@ -42,7 +42,7 @@ NETS = {"tanh": layers(gc.tanh), "relu": layers(gc.nn.relu), "a loop": loop}
 
 
 def trained(name: str, strategy: Any = None, **options: Any) -> tuple[dict[str, Any], int]:
-    """All variables after some steps, and the bytes of temporaries."""
+    """Returns all variables after some steps, and the bytes of temporaries."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder(("batch", WIDTH), name="x")
@@ -68,7 +68,7 @@ def test_one_stack_less(name: str) -> None:
 
 
 def test_replicas() -> None:
-    """The pass saves memory on each replica, which has its part of the activations."""
+    """The pass saves memory on each replica, which holds its part of the activations."""
     got, taken = trained("tanh", gc.devices.DataParallel(2))
     want, before = trained("tanh", gc.devices.DataParallel(2), without_passes=WITHOUT)
     assert before - taken > 0.7 * STACK / 2

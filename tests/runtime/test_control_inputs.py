@@ -1,4 +1,4 @@
-"""Control dependencies, in loops and around them: nodes that they add, and other nodes."""
+"""Control dependencies inside and outside loops: the nodes that they add to a run."""
 
 import numpy as np
 import pytest

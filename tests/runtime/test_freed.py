@@ -1,4 +1,4 @@
-"""Compiled programs go with the sessions that made them, and unused arguments are no matter."""
+"""Sessions free their compiled programs, and unused arguments do no harm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import graphc as gc
 
 
 def use(strategy: Any, cache: Any) -> Any:
-    """Trains with a feed and a state that passes find to be of no use."""
+    """Trains with a feed and a state that passes remove as unused."""
     with gc.Graph(seed=0) as graph:
         x = gc.placeholder((None, 3), name="x")
         nothing = gc.placeholder((None,), name="nothing")
@@ -33,8 +33,8 @@ def use(strategy: Any, cache: Any) -> Any:
 
 @pytest.mark.parametrize("replicas", [1, 4])
 def test_what_was_compiled_is_freed(replicas: int, tmp_path: Any) -> None:
-    """JAX 0.12 never frees a program that was lowered with `keep_unused`. A process may map memory
-    65,530 times on Linux, a dozen times a program: then compiling the next one crashes."""
+    """JAX 0.12 never frees a program that was lowered with `keep_unused`. Each program maps memory
+    about a dozen times, and Linux allows 65,530 maps per process: then compilation crashes."""
     strategy = gc.devices.DataParallel(replicas) if replicas > 1 else None
     client = jax.devices()[0].client
     alive, losses = [], []

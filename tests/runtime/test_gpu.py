@@ -1,4 +1,4 @@
-"""The same paths on a GPU, where one is present."""
+"""Important paths on a GPU, where one is present."""
 
 import jax
 import numpy as np

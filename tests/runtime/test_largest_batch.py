@@ -1,4 +1,4 @@
-"""The search for the largest batch, over devices whose memory is a formula."""
+"""The search for the largest batch, on devices whose memory use is a formula."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ LIMIT = 10**9
 
 @pytest.fixture
 def compiler(monkeypatch) -> Callable[[Callable[[int], int]], Callable[[int], SimpleNamespace]]:
-    """Makes `compile_for` of a formula for the bytes of a batch."""
+    """Makes a `compile_for` function from a formula for the bytes of a batch."""
     monkeypatch.setattr(searching, "taken_by", lambda size: size)
 
     def make(formula: Callable[[int], int]) -> Callable[[int], SimpleNamespace]:

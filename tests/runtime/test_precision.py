@@ -1,4 +1,4 @@
-"""Training in mixed precision: results; loops, devices, imports and files."""
+"""Training in mixed precision: results, loops, devices, imported models and files."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_blocks_stay_alike_and_loops_stack_narrow_values() -> None:
         loops[precision] = [n for n in step.program.nodes if n.op.name == "Scan"]
     assert [len(found) for found in loops.values()] == [2, 2]
     forward, _ = loops["bf16"]
-    assert {t.type.dtype.itemsize for t in forward.outputs} == {2}  # on CPU stacks are bits
+    assert {t.type.dtype.itemsize for t in forward.outputs} == {2}  # CPU stacks are integers
     assert [t.type.shape for t in forward.outputs] == [t.type.shape for t in loops[None][0].outputs]
 
 

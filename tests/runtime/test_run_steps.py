@@ -1,4 +1,4 @@
-"""`run_steps`: n steps in one loop, with the numbers of n single runs."""
+"""`run_steps` runs n steps in one loop, with the results of n single runs."""
 
 import jax
 import numpy as np
@@ -64,7 +64,7 @@ def test_the_numbers_are_those_of_single_runs(devices: int) -> None:
     # The next run continues the same random stream.
     again = {"x": feeds[0]["x"]}
     assert_near(together.run(h, again), single.run(h, again), rtol=1e-10)
-    assert together.compile_count == 3  # n = 3, n = 1, one run
+    assert together.compile_count == 3  # n = 3, n = 1 and a single run
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ def test_an_executable_of_several_steps() -> None:
     assert_near(losses, singles, rtol=1e-10)
     for name, value in state.items():
         assert_near(after[name], value, rtol=1e-10, atol=1e-15)
-    (_, value), _ = one(after, feeds[0])  # one state serves both
+    (_, value), _ = one(after, feeds[0])  # both programs accept one state
     assert np.isfinite(value)
     with pytest.raises(FeedError, match=r"feed 'x' must be f64\[3, 8, 6\]"):
         three(three.init(), feeds[0])
@@ -215,7 +215,7 @@ def test_a_closed_session_says_so() -> None:
         session.run_steps(train, batches(1), 1)
 
 
-# Blocks stored side by side stay so in the loop, small variables come out of their buffer.
+# Blocks that are stored together stay so in the loop. Small variables leave their buffer.
 STEP = """
 program p(
   x: f32[3], w0: state f32[3], w1: state f32[3], a: state f32[2], b: state f32[], c: state f32[2]

@@ -1,4 +1,4 @@
-"""Ways of calling a session: orders and nests that are one program, and feeds of all kinds."""
+"""Ways to call a session: orders and nestings that share one program, and feeds of all kinds."""
 
 import collections
 import dataclasses
@@ -51,7 +51,7 @@ def test_nests_of_a_class_that_jax_knows(graph) -> None:
     x = gc.placeholder((), name="x")
     y = x * 2
     session = gc.Session(graph)
-    for _ in range(3):  # each is another object, and unhashable
+    for _ in range(3):  # each call gets a new, unhashable object
         assert session.run(Both(x, y), {x: 1.0}) == Both(1, 2)
         assert session.run(Both(y, x), {x: 1.0}) == Both(2, 1)
     assert len(session._programs.plans) == 2
@@ -84,7 +84,7 @@ def test_a_read_only_view_of_an_array_that_is_written_to(graph) -> None:
     session.run(x, {x: base})
     (spec,) = next(iter(session._programs.plans.values())).specs
     assert spec.convert(view) is not view
-    base.flags.writeable = False  # its owner can make it writeable again
+    base.flags.writeable = False  # its owner can make it writeable again, so views are copied
     assert spec.convert(view) is not view
     same = np.frombuffer(base.tobytes(), np.float32)
     assert spec.convert(same) is same
@@ -124,7 +124,7 @@ def test_a_run_that_is_refused_does_not_finalize_the_graph(graph) -> None:
     session = gc.Session(graph)
     with pytest.raises(FeedError):
         session.run(y, {x: np.ones(3, np.float32)})
-    z = y + 1  # the graph has not run: it may grow
+    z = y + 1  # no run has started, so the graph may grow
     np.testing.assert_array_equal(session.run(z, {x: np.ones(2, np.float32)}), [3, 3])
 
 

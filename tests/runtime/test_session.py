@@ -96,7 +96,7 @@ def test_one_compile_per_fetch_set_and_feed_shapes() -> None:
     for rows in (3, 3, 4, 3):
         s.run([y, z], {x: np.ones((rows, 2), np.float32)})
     assert s.compile_count == 2
-    s.run([y, z], {"x": np.ones((3, 2), np.float64)})  # cast within the kind: the same program
+    s.run([y, z], {"x": np.ones((3, 2), np.float64)})  # converted within the kind: the same program
     assert s.compile_count == 2
     s.run(y, {x: np.ones((3, 2), np.float32)})
     assert s.compile_count == 3
@@ -128,7 +128,7 @@ def test_a_reused_feed_buffer_never_changes_a_result(devices: int) -> None:
     for i in range(50):
         buffer[...] = i
         results.append(s.run(y, {x: buffer}))
-        buffer[...] = -1  # at once, while the run may still be under way
+        buffer[...] = -1  # immediately, while the run may still be in progress
     wanted = [512.0**3 * i * i for i in range(50)]
     assert_near([float(r) for r in results], wanted, rtol=1e-6)
 

@@ -1,4 +1,4 @@
-"""Training with embeddings: sparse updates against dense ones, one device and several, loops."""
+"""Training with embeddings: sparse updates against dense ones, on one and several devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Built = tuple[gc.Graph, list[Any], Any, Any]
 
 
 def build(optimizer: Any, lookups: int = 1, dtype: str = "float64") -> Built:
-    """The mean of some rows of a table, through a dense layer, to a target."""
+    """A graph that trains: the mean of some rows of a table goes through a dense layer."""
     graph = gc.Graph(seed=0)
     with graph:
         ids = gc.placeholder((None, 4), "int32", name="ids")
@@ -39,7 +39,7 @@ def build(optimizer: Any, lookups: int = 1, dtype: str = "float64") -> Built:
 
 
 def batches(steps: int = STEPS) -> tuple[Any, Any]:
-    """Indices below 0, out of range and several times; targets."""
+    """Batches of indices (below 0, out of range and repeated) and targets."""
     rng = np.random.default_rng(1)
     ids = rng.integers(-ROWS - 9, ROWS + 9, (steps, BATCH, 4)).astype(np.int32)
     ids[:, 0] = ids[:, 1]
@@ -81,7 +81,7 @@ def compiled(built: Built, mode: str) -> Executable:
 
 
 def of_tables(program: Program) -> list[str]:
-    """The operators that make something as large as the table."""
+    """The operators whose result is as large as the table."""
     nodes = [node for node in program.walk() if not node.regions]
     return [n.op.name for n in nodes for t in n.outputs if t.type.shape == TABLE]
 
@@ -121,7 +121,7 @@ def test_several_lookups_of_one_table() -> None:
 @pytest.mark.parametrize("at_once", [False, True])
 def test_on_several_devices_only_rows_travel(at_once: bool) -> None:
     built = build(EXACT["adagrad, clipped by the global norm"])
-    strategy = gc.devices.DataParallel(4, bucket_bytes=None)  # the text shows what each carries
+    strategy = gc.devices.DataParallel(4, bucket_bytes=None)  # shows each exchange separately
     same(trained(built, "exact", strategy=strategy, at_once=at_once), trained(built, "off"))
     graph, fetches, ids, y = built
     feeds = {ids: (BATCH, 4), y: (BATCH,)}
@@ -152,7 +152,7 @@ def test_nothing_as_large_as_the_table_is_made_besides_it() -> None:
     size = ROWS * WIDTH * 4
     sparse, dense = compiled(built, "exact").memory(), compiled(built, "off").memory()
     assert sparse["temporaries"] < size / 4 < size < dense["temporaries"]
-    assert sparse["aliased"] >= 2 * size  # table and slot are written in place
+    assert sparse["aliased"] >= 2 * size  # the table and its slot are updated in place
 
 
 @pytest.mark.parametrize("steps", [None, 3])
@@ -187,7 +187,7 @@ LAZY = {
 @pytest.mark.one_jax
 @pytest.mark.parametrize("name", LAZY)
 def test_lazy(name: str) -> None:
-    """The rows used are updated as optax updates them, and the others stand still."""
+    """Used rows are updated as optax updates them; the other rows do not change."""
     optimizer, slots = LAZY[name]
     built = build(optimizer)
     got = trained(built, "lazy")
@@ -200,7 +200,7 @@ def test_lazy(name: str) -> None:
 
 
 def by_hand(built: Built, optimizer: Any) -> tuple[list[float], Any]:
-    """Dense updates by optax, after which the rows that were not used are put back."""
+    """Dense updates by optax; afterwards the rows that were not used are restored."""
     session = gc.Session(built[0])
     names = ("emb/table", "out/kernel", "out/bias")
     with jax.enable_x64(True):
@@ -229,8 +229,8 @@ def by_hand(built: Built, optimizer: Any) -> tuple[list[float], Any]:
 
 
 def test_tied_weights_and_averages() -> None:
-    """The table is the last layer's kernel too, so its gradient is dense; and with an average of
-    a table that is not tied, that is computed whole."""
+    """A tied table is also the last layer's kernel, so its gradient is dense. An average of a table
+    that is not tied is computed as a whole."""
     ids, targets = batches(1)[0][0] % ROWS, np.arange(BATCH, dtype=np.int32)
     results = {}
     for tied in (True, False):
@@ -276,7 +276,7 @@ def test_a_fetched_gradient_is_there_and_the_update_the_same() -> None:
         assert_near(one, other, rtol=1e-6, atol=1e-8)
 
 
-# -- from JAX, and in loops --------------------------------------------------------------------
+# -- programs imported from JAX, and loops -----------------------------------------------------
 
 
 def loss_in_jax(params: Any, ids: Any, y: Any) -> Any:
@@ -284,7 +284,7 @@ def loss_in_jax(params: Any, ids: Any, y: Any) -> Any:
 
 
 def steps_in_jax(params: Any, state: Any, ids: Any, y: Any) -> Any:
-    """A training loop as one writes it in JAX."""
+    """A training loop as users write it in JAX."""
 
     def step(carry: Any, batch: Any) -> Any:
         params, state = carry
@@ -339,7 +339,7 @@ def test_a_loop_of_steps_from_jax_carries_the_table() -> None:
 
 
 def recurrent(optimizer: Any) -> Built:
-    """A recurrence that looks up its inputs in each iteration."""
+    """A recurrent network that looks up its inputs in each iteration."""
     graph = gc.Graph(seed=0)
     with graph:
         ids = gc.placeholder((None, 4), "int32", name="ids")

@@ -1,4 +1,4 @@
-"""Steps after the first: nothing is compiled any more, and nothing is left behind."""
+"""Steps after the first compile nothing and leak no memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphc.devices import DataParallel
 from graphc.runtime.core.counters import COUNTERS
 
 STATM = Path("/proc/self/statm")
-ROWS, COLUMNS = 8, 512  # 16 kB of floats: if one is left behind in each step, it shows
+ROWS, COLUMNS = 8, 512  # 16 kB of floats: a leak of one array per step is visible
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def session_on(graph: gc.Graph, devices: int) -> gc.Session:
 
 
 def batches(count: int) -> Iterator[dict[str, Any]]:
-    """Batches with different numbers and learning rates, as numbers of Python or NumPy."""
+    """Batches with different numbers and learning rates; the rates are Python or NumPy numbers."""
     rng = np.random.default_rng(0)
     some = rng.normal(size=(4, ROWS, COLUMNS)).astype(np.float32)
     for i in range(count):
@@ -56,7 +56,7 @@ def stream(session: gc.Session, count: int, prefetch: bool) -> Any:
 
 
 class Lines(logging.Handler):
-    """JAX's messages about tracing and compilation."""
+    """Collects JAX's messages about tracing and compilation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,12 +97,12 @@ def test_only_the_first_step_compiles(graph: gc.Graph, devices: int, prefetch: b
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """The resident memory of this process in bytes."""
     return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def held() -> tuple[int, int, int]:
-    """Bytes in memory, JAX arrays, and Python objects that can be part of a cycle."""
+    """Resident bytes, JAX arrays, and Python objects that the garbage collector tracks."""
     garbage.collect()
     return resident(), len(jax.live_arrays()), len(garbage.get_objects())
 
@@ -121,13 +121,13 @@ def test_a_thousand_steps_leave_nothing_behind(
 
     train(200)
     grown = []
-    for _ in range(3):  # a leak grows with each repetition; the rest is malloc's
+    for _ in range(3):  # a leak grows in each repetition; malloc's reserve does not
         memory, arrays, objects = held()
         train(1000)
         memory_after, arrays_after, objects_after = held()
         assert arrays_after - arrays <= 0
-        assert objects_after - objects < 500  # an object a step would be 1,000
+        assert objects_after - objects < 500  # one object per step would be 1,000
         grown.append(memory_after - memory)
-        if grown[-1] < 8 * 2**20:  # 16 kB a step would be 16 MB
+        if grown[-1] < 8 * 2**20:  # 16 kB per step would be 16 MB
             return
     raise AssertionError(f"memory grew by {grown} bytes in a thousand steps each")

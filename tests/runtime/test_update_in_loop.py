@@ -1,4 +1,4 @@
-"""Optimizers in the backward loop: states are those without the pass, and memory is less."""
+"""Optimizer updates in the backward loop: states equal those without the pass; memory is lower."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def batches(number: int, width: int = WIDTH, dtype: str = "float32") -> np.ndarr
 
 
 def in_loops(session: gc.Session) -> list[Node]:
-    """The loops that write over stacks."""
+    """The loops that update stacks in place."""
     local = session.executables[-1].stages.local
     return [
         node
@@ -68,7 +68,7 @@ def in_loops(session: gc.Session) -> list[Node]:
 def trained(
     graph: gc.Graph, fetches: Fetches, steps: int = 3, strategy: Any = None, **options: Any
 ) -> tuple[dict[str, Any], list[Node]]:
-    """All variables after some steps, and the loops that write over stacks."""
+    """Returns all variables after some steps, and the loops that update stacks in place."""
     made = gc.CompileOptions(cache=None, **options)
     dtype = str(fetches[1].dtype)  # type: ignore[union-attr]
     with gc.Session(graph, options=made, strategy=strategy) as session:
@@ -103,7 +103,7 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
 
 @cache
 def without_the_pass(name: str) -> dict[str, Any]:
-    """What an optimizer trains on one device."""
+    """The variables that this optimizer trains on one device, without the pass."""
     graph, fetches = deep(OPTIMIZERS[name](), dtype="float64")
     values, none = trained(graph, fetches, without_passes=WITHOUT)
     assert not none
@@ -185,7 +185,7 @@ def test_what_stays_and_why(name: str) -> None:
     "name, replicas", [("momentum", 2), ("adam", 2), ("adam", 4), ("lion", 2), ("a schedule", 2)]
 )
 def test_replicas(name: str, replicas: int) -> None:
-    """The sum of a layer's gradient over the replicas is applied in the iteration."""
+    """The loop exchanges the gradient of a layer and updates the layer in the same iteration."""
     graph, fetches = deep(OPTIMIZERS[name](), dtype="float64")
     strategy = gc.devices.DataParallel(replicas)
     got, loops = trained(graph, fetches, strategy=strategy)
@@ -202,8 +202,8 @@ REPLICATED: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "bf16": ({}, {"precision": "bf16"}, 1),
     "O3": ({}, {"pipeline": "O3"}, 1),
     "a penalty": ({"penalty": 1e-3}, {}, 1),
-    "norms of the old kernels": ({"norms": True}, {}, 0),  # nor on one device
-    "micro-batches": ({"accumulate": 2}, {}, 1),  # the loop writes sums
+    "norms of the old kernels": ({"norms": True}, {}, 0),  # one device has no such loop either
+    "micro-batches": ({"accumulate": 2}, {}, 1),  # the loop updates the gradient sums in place
     "no loops of exchanges": ({}, {"without_passes": ("exchange-in-loops",)}, 0),
     "clipping": (
         {"optimizer": optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))},
@@ -276,7 +276,7 @@ def test_stacks_of_replicas_are_written_in_place(replicas: int) -> None:
 
 
 def test_a_memory_limit_of_replicas() -> None:
-    """The recomputation pass takes into account that the gradients of all layers are not kept."""
+    """The recomputation pass knows that the gradients of all layers are not kept together."""
     graph, fetches = deep(optax.adam(1e-3), layers=12)
     shape, strategy = {"x": (512, WIDTH)}, gc.devices.DataParallel(2)
 
@@ -336,8 +336,8 @@ SHARED: dict[str, Callable[[], tuple[gc.Graph, Fetches]]] = {
 
 @pytest.mark.parametrize("name", SHARED)
 def test_maps_that_compute_what_the_loop_needs_too(name: str) -> None:
-    """A map with one result that the loop waits for and another that waits for the loop must not
-    be left: programs have no circles."""
+    """One result of a map is needed by the loop, and another result of it needs the loop. The pass
+    must split such a map, because programs have no cycles."""
     got, _ = trained(*SHARED[name]())
     want, _ = trained(*SHARED[name](), without_passes=WITHOUT)
     same(got, want, rtol=1e-5)
@@ -354,8 +354,8 @@ def test_a_fetched_gradient_stays() -> None:
 
 
 def test_micro_batches() -> None:
-    """Gradients are summed over micro-batches: their sums are written in the loop, and the update
-    comes after."""
+    """Gradients are summed over micro-batches. The loop updates the sums in place, and the
+    optimizer runs after the last micro-batch."""
     graph, fetches = deep(optax.adam(1e-3), accumulate=2)
     got, loops = trained(graph, fetches)
     want, _ = trained(graph, fetches, without_passes=WITHOUT)
@@ -366,7 +366,7 @@ def test_micro_batches() -> None:
 
 
 def test_several_steps_in_a_call() -> None:
-    """The step is itself in a loop, whose carries are overwritten."""
+    """The step itself is in a loop, whose carries are overwritten."""
     graph, fetches = deep(optax.adam(1e-3))
     found, taken = [], []
     for without in ((), WITHOUT):
@@ -384,7 +384,7 @@ def test_several_steps_in_a_call() -> None:
 
 
 def test_the_state_goes_on_without_the_pass() -> None:
-    """And back: the layout of the state does not depend on the pass."""
+    """A session with the pass and one without it can exchange states: the layouts are equal."""
     graph, fetches = deep(optax.adam(1e-3))
     values: dict[str, Any] = {}
     data = batches(4)
@@ -418,7 +418,7 @@ def test_a_saved_step_trains_as_the_session(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("optimizer", [optax.sgd(0.1), optax.adam(1e-3), optax.lion(1e-4)])
 def test_stacks_are_written_in_place(optimizer: Any) -> None:
-    """Without gradients of all layers, and without copies of stacks."""
+    """The program keeps no gradients of all layers and no copies of stacks."""
     layers, width = 12, 512
     graph, fetches = deep(optimizer, layers=layers, width=width)
     parameters = layers * width * width * 4
@@ -435,7 +435,7 @@ def test_stacks_are_written_in_place(optimizer: Any) -> None:
 
 
 def test_a_memory_limit() -> None:
-    """The recomputation pass takes into account the memory that the updates save."""
+    """The recomputation pass takes the memory that the updates save into account."""
     graph, fetches = deep(optax.adam(1e-3), layers=12)
     shape = {"x": (512, WIDTH)}
     free = gc.compile(graph, fetches, shape, options=gc.CompileOptions(cache=None))

@@ -1,4 +1,4 @@
-"""Authorities and certificates for tests of TLS."""
+"""Certificate authorities and certificates for TLS tests."""
 
 import datetime
 import ipaddress
@@ -32,7 +32,7 @@ class Authority:
         self.path, _ = self._write(name, self._key, authority=True)
 
     def sign(self, name: str) -> Pair:
-        """A certificate and its key."""
+        """Makes a certificate and its key."""
         return self._write(name, ec.generate_private_key(ec.SECP256R1()), authority=False)
 
     def _write(self, name: str, key: ec.EllipticCurvePrivateKey, authority: bool) -> Pair:
@@ -63,7 +63,7 @@ def _named(name: str) -> x509.Name:
 
 
 def client_context(authority: Authority, client: Pair | None = None) -> ssl.SSLContext:
-    """What a client needs that trusts an authority, and has a certificate or none."""
+    """The SSL context of a client that trusts an authority and may have a certificate."""
     context = ssl.create_default_context(cafile=authority.path)
     if client is not None:
         context.load_cert_chain(client.certificate, client.key)

@@ -1,4 +1,4 @@
-"""A small decoder whose hidden state is a variable, saved, and run here step by step."""
+"""A small decoder whose hidden state is a variable: saves it, and runs it step by step."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _loaded(scale: float) -> Any:
 
 
 def put(base: Path, version: int = 1, scale: float = 1.0) -> Path:
-    """Saves a version in a folder; it appears at once."""
+    """Saves a version in a folder; the file appears atomically."""
     folder = base / str(version)
     folder.mkdir(parents=True)
     shutil.copy(_file(scale), folder / ".writing")
@@ -61,8 +61,8 @@ def put(base: Path, version: int = 1, scale: float = 1.0) -> Path:
 def local(
     signature: str, tokens: Sequence[int], scale: float = 1.0, seed: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The outputs of a signature for these tokens, and then for its own `next`, without a
-    server."""
+    """The outputs of a signature without a server: first for these tokens, then for the previous
+    output `next`."""
     model = _loaded(scale)
     state = model.state() if seed is None else model.state().seeded(seed)
     given, outputs = list(tokens), {}

@@ -1,4 +1,4 @@
-"""A manager without artifacts: the endpoints are tested with it, alone and fast."""
+"""A manager without artifacts, for isolated and fast tests of the endpoints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Entry:
 
 
 def typed(text: str) -> TensorType:
-    """A type; `string[batch]` too, which artifacts do not have yet."""
+    """Parses a type; also `string[batch]`, which artifacts do not support yet."""
     if text.startswith("string"):
         return parse_type(text.replace("string", "f32"))._replace(dtype=np.dtype(object))
     return parse_type(text)
@@ -39,7 +39,7 @@ class Status(NamedTuple):
 
 
 class FakeServable:
-    """Signatures and the functions that compute them; a function may return a Future."""
+    """A model that computes its signatures by functions; a function may return a Future."""
 
     def __init__(self, version: int, signatures: Mapping[str, tuple[Entry, Callable]]) -> None:
         self.version = version
@@ -163,7 +163,7 @@ def ask(
     headers: Mapping[str, str] | None = None,
     chunks: int = 1,
 ) -> Reply:
-    """Sends one request to an ASGI application, its body in so many chunks."""
+    """Sends one request to an ASGI application, with the body in this number of chunks."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     fields = [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()]
     scope = {

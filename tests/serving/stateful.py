@@ -1,4 +1,4 @@
-"""A model with a state, without artifacts: sessions are tested with it, alone and fast."""
+"""A model with a state, without artifacts, for isolated and fast tests of sessions."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Clock:
 
 
 class CountingState:
-    """`add` and `twice` add x, or 2 x, to a total of the client. 8 bytes for each signature.
+    """`add` and `twice` add x or 2 x to the client's total. Each signature takes 8 bytes.
 
-    A sum of 1001 is a failure.
+    A total of 1001 makes the run fail.
 
     Attributes:
-        held: if it is a list, runs wait there until the test calls them.
+        held: if it is a list, runs wait in it until the test calls them.
     """
 
     def __init__(self, seed: int | None) -> None:
@@ -93,7 +93,7 @@ class CountingServable:
 
 
 class CountingManager:
-    """Serves `counter`, in sessions of its own."""
+    """Serves `counter` with sessions."""
 
     def __init__(self, **limits: Any) -> None:
         self.clock = Clock()

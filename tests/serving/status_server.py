@@ -1,4 +1,4 @@
-"""A server with the status page, over models that do not exist: what the page shows is set here."""
+"""A server with the status page for invented models: tests define what the page shows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ HOSTILE = "<script>document.title='hacked'</script><img src=x onerror=\"document
 
 
 class Models(FakeManager):
-    """Models with states, labels and shares.
+    """Models with states, labels and traffic shares.
 
     Args:
         rows: name -> its states and its overview.
@@ -42,7 +42,7 @@ def model(*versions: VersionStatus, **overview: Any) -> tuple[list[VersionStatus
 
 
 def several() -> Models:
-    """A usual model, one that fails, and one whose names and texts are HTML."""
+    """A normal model, a failing one, and one whose names and texts contain HTML."""
     error = "the artifact is damaged: model.gcx: checksum of 'kernel' differs\nhint: save it again"
     return Models(
         {
@@ -64,7 +64,7 @@ def several() -> Models:
 
 @contextmanager
 def serving(models: Models, **config: Any) -> Iterator[Server]:
-    """A server with some requests behind it."""
+    """A server that has already answered some requests."""
     with Server(ServerConfig((), port=None, rest_port=0, **config), manager=models) as server:
         for name in models.names():
             for version, seconds in ((4, 0.002), (3, 0.003), (3, 0.004), (3, 1.5)):

@@ -1,4 +1,4 @@
-"""The Dockerfile and the Kubernetes example: valid, and in agreement with the server."""
+"""The Dockerfile and the Kubernetes example are valid and match the server."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_the_resources_are_valid(version: str) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path) -> ServerConfig:
-    """What the container's arguments mean, with the files that it mounts."""
+    """The server configuration from the container's arguments and mounted files."""
     files = resource("ConfigMap")["data"] | resource("Secret")["stringData"]
     arguments = CONTAINER["args"]
     for name, text in files.items():
@@ -99,7 +99,7 @@ def test_names_agree() -> None:
 
 
 def instructions() -> list[dict[str, str]]:
-    """The instructions of each stage: name -> text; the texts of a repeated one are joined."""
+    """The instructions of each stage: name -> text. The texts of a repeated one are joined."""
     text = (DEPLOY / "Dockerfile").read_text()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     stages: list[dict[str, str]] = []
@@ -128,7 +128,7 @@ def test_the_image_is_built_from_files_that_exist() -> None:
     for stage in (build, final):
         assert re.match(r"python:3\.\d+-slim( AS build)?$", stage["FROM"])  # never `latest`
     for path in re.findall(r"--from=build (\S+) (\S+)", final["COPY"]):
-        assert path[0] == path[1] and path[0] in build["RUN"]  # the scripts name their interpreter
+        assert path[0] == path[1] and path[0] in build["RUN"]  # scripts name their interpreter
 
 
 def test_the_image_runs_the_server_as_nobody_in_particular() -> None:
@@ -136,7 +136,7 @@ def test_the_image_runs_the_server_as_nobody_in_particular() -> None:
     user = POD["spec"]["securityContext"]["runAsUser"]
     assert final["USER"] == f"{user}:{user}" and f"--uid {user} " in final["RUN"]
     assert final["STOPSIGNAL"] == "SIGTERM"
-    assert json.loads(final["ENTRYPOINT"])[:2] == ["graphc", "serve"]  # no shell before it
+    assert json.loads(final["ENTRYPOINT"])[:2] == ["graphc", "serve"]  # no shell around it
     assert final["EXPOSE"].split() == ["8500", "8501"]
     assert f"XDG_CACHE_HOME={CONTAINER['volumeMounts'][3]['mountPath']}" in final["ENV"]
     assert parse(["serve", *json.loads(final["ENTRYPOINT"])[2:], "m.gcx"]).host == "0.0.0.0"

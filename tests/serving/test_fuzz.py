@@ -1,4 +1,4 @@
-"""Malformed requests: each gets the status of a client's mistake, and nothing breaks."""
+"""Malformed requests: each gets a client-error status, and the server keeps working."""
 
 import asyncio
 import gzip
@@ -45,7 +45,7 @@ verbs = st.sampled_from(["predict", "classify", "regress"])
 
 
 def flipped(data: bytes, flips: list[tuple[int, int]]) -> bytes:
-    """The bytes with these bits of these bytes flipped."""
+    """The bytes with the given bits of the given bytes flipped."""
     changed = bytearray(data)
     for place, bit in flips:
         if changed:

@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "serving-sessions.md").re
 
 @pytest.fixture
 def port(tmp_path, monkeypatch) -> Iterator[int]:
-    """The port of a server with the model of the page, which is trained for one step."""
+    """The port of a server with the model of the page, trained for one step."""
     monkeypatch.chdir(tmp_path)
     block = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
     assert "range(100)" in block

@@ -1,4 +1,4 @@
-"""Clients that are slow, greedy or broken, and a full disk: others get their answers."""
+"""Slow, greedy or broken clients, and a full disk: other clients still get their answers."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ def connect(server: Server) -> socket.socket:
 
 
 def until_closed(connection: socket.socket) -> bytes:
-    """What the server sends before it closes the connection."""
+    """The bytes that the server sends before it closes the connection."""
     parts = []
     try:
         while part := connection.recv(1 << 16):
@@ -60,7 +60,7 @@ def until_closed(connection: socket.socket) -> bytes:
 
 
 def until_answered(connection: socket.socket) -> bytes:
-    """What the server sends until the end of the answer to VALID."""
+    """The bytes that the server sends up to the end of its answer to VALID."""
     data = b""
     while not data.endswith(ANSWER):
         found = connection.recv(1 << 16)
@@ -88,8 +88,8 @@ def test_heads_without_an_end(parts: list[bytes]) -> None:
                 for part in parts:
                     connection.sendall(part)
             except ConnectionError:
-                pass  # refused before all was sent
-            assert until_closed(connection)[:13] in (b"HTTP/1.1 431 ", b"")  # lost with a reset
+                pass  # refused before everything was sent
+            assert until_closed(connection)[:13] in (b"HTTP/1.1 431 ", b"")  # lost by a reset
         with Client(f"http://127.0.0.1:{server.rest_port}") as client:
             assert client.status("double") == {3: "AVAILABLE"}
 
@@ -118,7 +118,7 @@ def test_upgrades(protocol: bytes) -> None:
 
 @pytest.mark.parametrize("sent", [b"\r\n", b"P"], ids=["empty line", "next request"])
 def test_idle_connections_that_sent_something(sent: bytes) -> None:
-    """After an answer, a line or a byte does not keep the connection open for ever."""
+    """After an answer, a line or a byte does not keep the connection open forever."""
     with serving(request_seconds=0.2) as server, connect(server) as connection:
         connection.sendall(VALID)
         assert until_answered(connection).startswith(b"HTTP/1.1 200 ")
@@ -166,7 +166,7 @@ def test_slow_bodies_keep_no_others_out() -> None:
 def test_bodies_together(monkeypatch) -> None:
     monkeypatch.setattr(service, "_MOST_HELD", len(BODY) + 10)
     with serving() as server, connect(server) as connection:
-        for _ in range(3):  # each is released
+        for _ in range(3):  # each body is released
             connection.sendall(VALID)
             assert until_answered(connection).startswith(b"HTTP/1.1 200 ")
         large = START + b"connection: close\r\ncontent-length: %d\r\n\r\n" % (len(BODY) + 11)
@@ -191,7 +191,7 @@ def test_too_many_connections(monkeypatch) -> None:
 
 
 def test_a_full_disk() -> None:
-    """Requests do not fail because their lines cannot be written."""
+    """Requests do not fail if their log lines cannot be written."""
     with serving(access_log="/dev/full", port=0) as server:
         for address in (f"http://127.0.0.1:{server.rest_port}", f"grpc://127.0.0.1:{server.port}"):
             with Client(address) as client:
@@ -201,7 +201,7 @@ def test_a_full_disk() -> None:
 
 @pytest.mark.parametrize("length", [10, 20_000])
 def test_long_names_over_grpc(length: int) -> None:
-    """A message that quotes them would exceed what gRPC's clients take."""
+    """An error message that quotes the name would exceed the limit of gRPC clients."""
     request = messages().PredictRequest()
     request.model_spec.name = "é" * length
     with (
@@ -223,7 +223,7 @@ def test_messages_are_cut(code: str) -> None:
 
 
 def test_reloads_take_one_thread() -> None:
-    """The others are for large requests."""
+    """The other threads are for large requests."""
     most = running = 0
 
     class Slow(FakeManager):

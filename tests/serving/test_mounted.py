@@ -18,10 +18,10 @@ BODY = json.dumps({"instances": X[:2].tolist()}).encode()
 
 
 class Router:
-    """As Starlette routes: its own paths, a mounted application, and a lifespan of its own.
+    """A router like Starlette: its own paths, a mounted application and its own lifespan.
 
     Args:
-        strips: whether the mounted application gets the rest of the path only, as in Starlette
+        strips: whether the mounted application gets only the rest of the path, as in Starlette
             before 0.33.
     """
 

@@ -1,4 +1,4 @@
-"""What whoever runs the server relies on: readiness, draining, cancellation, logs and limits."""
+"""What operators of the server rely on: readiness, draining, cancellation, logs and limits."""
 
 import asyncio
 import http.client
@@ -32,7 +32,7 @@ PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits; a test that hangs is ended by its own limit."""
+    """Waits for a condition; the test's time limit ends a hanging test."""
     for _ in range(6000):
         if condition():
             return
@@ -68,7 +68,7 @@ def slow() -> Iterator[Slow]:
 
 @contextmanager
 def asked_by_grpc(slow: Slow, timeout: float) -> Iterator[Any]:
-    """A call of the slow model that is in progress."""
+    """A gRPC call of the slow model that is in progress."""
     request = messages().PackedRequest()
     request.model_spec.name = "slow"
     encode(np.float32([1]), request.inputs["x"])
@@ -78,7 +78,7 @@ def asked_by_grpc(slow: Slow, timeout: float) -> Iterator[Any]:
         yield call
 
 
-# -- deadlines and clients that go ----------------------------------------------------------------
+# -- deadlines and clients that disconnect --------------------------------------------------------
 
 
 def test_a_client_of_grpc_cancels(slow: Slow) -> None:
@@ -92,7 +92,7 @@ def test_a_client_of_grpc_cancels(slow: Slow) -> None:
 def test_the_deadline_of_grpc(slow: Slow) -> None:
     with asked_by_grpc(slow, timeout=0.3) as call:
         assert call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    until(slow.future.cancelled)  # the server does not compute it any more
+    until(slow.future.cancelled)  # the server stops the computation
     until(lambda: slow.model.in_use == 0)
 
 
@@ -105,7 +105,7 @@ def test_a_client_of_rest_closes_its_connection(slow: Slow) -> None:
 
 
 def test_a_full_queue(slow: Slow) -> None:
-    """Back-pressure: the client may try another server, or later."""
+    """Back-pressure: the client may try another server, or try later."""
     slow.future.set_exception(Failure("UNAVAILABLE", "the queue is full"))
     with slow.connect() as connection:
         connection.sendall(HEAD % len(BODY) + BODY)
@@ -120,7 +120,7 @@ def test_a_full_queue(slow: Slow) -> None:
 
 
 def test_draining_with_open_connections(slow: Slow) -> None:
-    """Idle connections are closed, running requests finish, further ones find nobody."""
+    """Idle connections are closed, running requests finish, and new requests are not accepted."""
     idle, kept, running = slow.connect(), slow.connect(), slow.connect()
     with idle, kept, running, asked_by_grpc(slow, timeout=60) as call:
         kept.sendall(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -149,7 +149,7 @@ def test_draining_takes_one_limit_in_all(monkeypatch) -> None:
     monkeypatch.setattr(Manager, "close", noting)
     with Server(ServerConfig((), port=None, rest_port=0, drain_seconds=20.0)):
         pass
-    assert given and given[0] < 20.0  # the endpoints have used some of it
+    assert given and given[0] < 20.0  # the endpoints used a part of it
 
 
 def test_a_server_that_is_stopped_while_it_loads(tmp_path: Path, monkeypatch) -> None:
@@ -199,7 +199,7 @@ def test_a_later_model_that_fails_does_not_end_readiness() -> None:
         states.pop(0)
         assert get(server, "/health/ready")[0] == 200
     with Server(ServerConfig((), port=None, rest_port=0), manager=models) as server:
-        assert get(server, "/health/ready")[0] == 503  # it never was
+        assert get(server, "/health/ready")[0] == 503  # it never became ready
         states[0] = True
         assert get(server, "/health/ready")[0] == 200
 
@@ -228,7 +228,7 @@ def test_refused_tokens_are_logged_and_counted(tmp_path: Path) -> None:
     assert [(row["protocol"], row["status"]) for row in rows] == [
         ("REST", "UNAUTHENTICATED"), ("GRPC", "UNAUTHENTICATED"),
     ]  # fmt: skip
-    assert "no-such-token" not in log.read_text()  # a token is not written
+    assert "no-such-token" not in log.read_text()  # the token is not logged
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_the_path_of_the_metrics(tmp_path: Path, text: str | None, path: str | N
     ],
 )  # fmt: skip
 def test_no_path_leads_out(slow: Slow, path: str) -> None:
-    """The bytes are sent as they are: a client library would tidy them up."""
+    """The bytes are sent as they are: a client library would normalize the path."""
     with slow.connect() as connection:
         head = f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
         connection.sendall(head.encode())
@@ -284,4 +284,4 @@ def test_folders_that_clients_may_configure(tmp_path: Path) -> None:
     assert roots("/models/flowers") == ("/models",)
     assert roots("/models") == ("/models",)  # not all files
     (tmp_path / "link").symlink_to("/")
-    assert roots(str(tmp_path / "link")) == ("/",)  # who serves / serves all files
+    assert roots(str(tmp_path / "link")) == ("/",)  # if the link leads to /, all files are served

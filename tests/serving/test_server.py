@@ -74,7 +74,7 @@ def addresses(server: Server) -> tuple[str, str]:
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_client(server: Server, number: int) -> None:
     with Client(addresses(server)[number]) as client:
-        for _ in range(3):  # over one connection
+        for _ in range(3):  # on one connection
             found = client.predict("double", x=np.float32([1, 2]))
             assert found["y"].dtype == np.float32 and found["y"].tolist() == [2.0, 4.0]
         assert client.predict("double", {"x": np.float32([3])}, version=1)["y"].tolist() == [6.0]
@@ -140,7 +140,7 @@ def test_half_closed_connections_are_answered(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.rest_port)) as connection:
         connection.sendall(head + b"content-length: 100\r\n\r\n{")
         connection.shutdown(socket.SHUT_WR)
-        assert connection.recv(100) == b""  # the body cannot arrive any more
+        assert connection.recv(100) == b""  # the rest of the body cannot arrive
     assert status(server) == {1: "AVAILABLE"}
 
 
@@ -179,7 +179,7 @@ def test_tokens() -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory) -> tuple[str, str]:
-    """A certificate for 127.0.0.1, signed by itself, and its key."""
+    """A self-signed certificate for 127.0.0.1, and its key."""
     folder = tmp_path_factory.mktemp("tls")
     path = Authority(folder, "localhost").path
     return str(path), str(folder / "localhost.key")
@@ -256,7 +256,7 @@ def test_concurrent_requests_join_a_batch(model: Path) -> None:
         assert asyncio.run(several(server)) == [[2.0 * k for k in range(n)] for n in range(1, 9)]
         text = server.metrics.text().decode()
     rows = re.search(r'batch_rows_sum\{model="double",signature="predict"\} (\d+)', text)
-    assert rows is not None and int(rows[1]) >= sum(range(9))  # and those of the warm-up, if any
+    assert rows is not None and int(rows[1]) >= sum(range(9))  # warm-up requests may count too
 
 
 def test_replicas_on_devices(model: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_session_has_the_bits_of_local_decoding(client) -> None:
     with pytest.raises(Failure, match="it was closed") as caught:
         session.predict(token=ONE)
     assert caught.value.code == "NOT_FOUND"
-    session.close()  # once more
+    session.close()  # a second time
 
 
 def test_two_streams_at_once(client) -> None:
@@ -166,7 +166,7 @@ def test_a_stream_that_is_closed_leaves_whole_steps(counting) -> None:
                 runs.pop()()
         total = int(results[0]["total"][0])
         assert total == models.servable.states[0].total == only(models).steps
-        # Of the stream, two steps, and those that had begun when the server knew.
+        # Two steps of the stream, and the steps that began before the server knew.
         assert 3 <= total < 10**6
 
 

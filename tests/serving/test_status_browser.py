@@ -45,7 +45,7 @@ def post(server: Server, path: str, body: bytes) -> int:
 
 
 def row(page: Page, place: int, number: int) -> list[str]:
-    """The cells of a row of a model's versions."""
+    """The cells of a table row that shows a model's version."""
     rows = f"document.querySelectorAll('.model')[{place}].querySelector('tbody').rows"
     return list(page.eval(f"[...{rows}[{number}].cells].map(cell => cell.innerText)"))
 
@@ -87,7 +87,7 @@ def test_hostile_texts_are_only_texts(page: Page) -> None:
         page.wait("id('errors').children.length === 2")
         assert "<img src=x onerror=alert(1)>" in text(page, "#errors")
         assert "document.title='hacked'" in text(page, "#models")
-        page.wait(f"id('facts').innerText !== {text(page, '#facts')!r}")  # it refreshed
+        page.wait(f"id('facts').innerText !== {text(page, '#facts')!r}")  # the page refreshed
         assert page.eval("document.title") == "Model server"
         assert page.eval("document.querySelectorAll('img, main script, main a').length") == 0
 
@@ -100,7 +100,7 @@ def test_it_refreshes_and_counts_a_second(page: Page) -> None:
         del models.rows["broken"]
         titles = "[...document.querySelectorAll('.model h3')].slice(1).map(e => e.textContent)"
         page.wait(f"{titles}.join() === 'flowers,new'")
-        assert row(page, 1, 0)[4] == "0"  # requests a second
+        assert row(page, 1, 0)[4] == "0"  # requests per second
         for _ in range(3000):
             server.metrics.request("flowers", 4, "Predict", "OK", 0.001, "REST")
             page.frame()
@@ -123,7 +123,7 @@ def test_a_click_reloads_a_model(page: Page) -> None:
 
 
 def test_another_site_cannot_reload(page: Page) -> None:
-    """A page of another origin sends what it can; the browser and the server refuse it."""
+    """A page of another origin sends every request it can; the browser and the server refuse it."""
     models = several()
     with serving(models) as server, serving(Models({})) as other:
         page.send("Page.navigate", url=f"http://127.0.0.1:{other.rest_port}/health/live")
@@ -188,7 +188,7 @@ def test_a_server_that_ends(page: Page) -> None:
         visit(page, server)
     page.wait("id('problem').innerText.includes('The server does not answer.')")
     assert page.eval("document.body.classList.contains('stale')")
-    assert "flowers" in text(page)  # what was known stays
+    assert "flowers" in text(page)  # known data stays
 
 
 def test_light_and_dark(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""TLS by files and by TensorFlow Serving's SSLConfig, with certificates of clients."""
+"""TLS with files and with TensorFlow Serving's SSLConfig, and client certificates."""
 
 import http.client
 import ssl
@@ -32,7 +32,7 @@ def own(authority: Authority) -> Pair:
 
 
 def ssl_config(own: Pair, authority: Authority | None = None) -> str:
-    """The text of an SSLConfig, as for TensorFlow Serving: PEM with its line breaks written \\n."""
+    """The text of an SSLConfig as for TensorFlow Serving: PEM with line breaks written as \\n."""
 
     def line(name: str, path: Path) -> str:
         text = path.read_text().replace("\n", "\\n")
@@ -53,7 +53,7 @@ def served(tmp_path: Path, text: str, *more: Any) -> Server:
 
 
 def status(server: Server, authority: Authority, client: Pair | None = None) -> Any:
-    """The answer of gRPC to GetModelStatus."""
+    """The answer to GetModelStatus over gRPC."""
     key, certificate = (None, None) if client is None else client.texts()
     credentials = grpc.ssl_channel_credentials(
         authority.path.read_bytes(), key and key.encode(), certificate and certificate.encode()
@@ -81,7 +81,7 @@ def test_an_ssl_config_is_for_grpc_alone(tmp_path: Path, authority: Authority, o
 
 @pytest.fixture
 def verifying(tmp_path: Path, authority: Authority, own: Pair) -> Iterator[Server]:
-    """A server whose endpoints both ask for certificates of clients."""
+    """A server whose two endpoints require client certificates."""
     files = "--tls_certificate", own.certificate, "--tls_key", own.key
     files += "--tls_client_ca", authority.path
     with served(tmp_path, ssl_config(own, authority), *files) as server:

@@ -14,13 +14,13 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
 class Server:
-    """A server with one connection after the other.
+    """A server that handles one connection after the other.
 
     Args:
-        plan: the answers of each connection; b"" reads a request, and closes without an answer.
+        plan: the answers on each connection; b"" reads a request and closes without an answer.
 
     Attributes:
-        requests: how many were read.
+        requests: how many requests were read.
     """
 
     def __init__(self, *plan: Sequence[bytes]) -> None:
@@ -69,7 +69,7 @@ def test_a_prediction_is_sent_once_more() -> None:
 
 
 def test_a_step_of_a_session_is_not_sent_twice() -> None:
-    """The server may have made it."""
+    """The server may already have run it."""
     with serving([OK, b""]) as (server, client):
         assert client.step("m", "id", b"", 60.0) == b"{}"
         with pytest.raises(Failure, match="UNAVAILABLE"):

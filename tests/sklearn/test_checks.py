@@ -1,11 +1,11 @@
-"""scikit-learn's own checks of estimators, all of them."""
+"""All of scikit-learn's own estimator checks."""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from graphc.sklearn import Classifier, Regressor, Transformer
 
-pytestmark = pytest.mark.slow  # most checks compile programs of their own
+pytestmark = pytest.mark.slow  # most checks compile separate programs
 
 ESTIMATORS = [
     Classifier(learning_rate=0.01, epochs=60),

@@ -1,4 +1,4 @@
-"""What the estimators compute: training, weights, validation, and the functions of users."""
+"""What the estimators compute: training, weights, validation, and functions of users."""
 
 import copy
 import pickle
@@ -68,7 +68,7 @@ def test_a_step_is_the_one_that_optax_takes():
 
 
 def test_batches_cover_each_row_once_an_epoch():
-    """If a gradient does not depend on the variable, an epoch adds the mean of each batch."""
+    """The gradient does not depend on the variable, so an epoch adds the mean of each batch."""
     x = np.arange(10.0)[:, None]
     model = Transformer(
         lambda x, outputs: gc.nn.Dense(
@@ -83,7 +83,7 @@ def test_batches_cover_each_row_once_an_epoch():
     slope = model.transform([[1.0]])[0, 0] - bias
     assert bias == pytest.approx(3.0)  # three batches, each of mean 1
     means = 3 * slope / 3
-    # two batches of four rows and one of two: the sum of all rows in those proportions
+    # two batches of four rows and one of two: their means have weights in this proportion
     assert 4.5 < means < 22.5
 
 
@@ -248,7 +248,7 @@ def test_an_invalid_parameter_is_named_at_fit(option, value, text):
         classifier().set_params(**{option: value}).fit(X, Y)
 
 
-# -- functions of users that do not fit ----------------------------------------------------------
+# -- user functions that do not fit --------------------------------------------------------------
 
 OUTSIDE = gc.Graph()
 with OUTSIDE:
@@ -351,7 +351,7 @@ def test_a_pickle_predicts_and_goes_on():
     np.testing.assert_array_equal(copied.predict_proba(X), model.predict_proba(X))
 
 
-@pytest.mark.slow  # a process of its own
+@pytest.mark.slow  # runs a separate process
 def test_a_pickle_predicts_where_the_build_function_is_missing(tmp_path):
     (tmp_path / "lost_module.py").write_text(
         "import graphc as gc\n"

@@ -1,4 +1,4 @@
-"""scikit-learn's searches and scores in two processes, with each backend of joblib."""
+"""scikit-learn's searches and scores in two processes, with each joblib backend."""
 
 import os
 import subprocess

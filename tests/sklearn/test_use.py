@@ -1,4 +1,4 @@
-"""Estimators in the hands of users: odd data, threads, interruption, several devices, pickles."""
+"""How users use estimators: unusual data, threads, interrupts, several devices, pickles."""
 
 import pickle
 import subprocess
@@ -157,7 +157,7 @@ def test_four_devices_give_the_predictions_of_one(kind):
     assert_near(predicted(strategy=gc.devices.DataParallel(4)), predicted(), rtol=1e-9)
 
 
-@pytest.mark.slow  # a process of its own
+@pytest.mark.slow  # runs a separate process
 def test_a_fresh_process_predicts_the_same_bits(tmp_path):
     build = lambda x, outputs: gc.nn.Dense(outputs, dtype=x.dtype, name="d")(x)  # noqa: E731
     models = [
@@ -174,7 +174,7 @@ def test_a_fresh_process_predicts_the_same_bits(tmp_path):
         "for number, model in enumerate(models):\n"
         "    use = model.transform if number == 2 else model.predict\n"
         "    np.save(f'{number}.npy', use(X))\n"
-        "models[0].fit(X, np.arange(len(X)) % 3)\n"  # the lambda came along
+        "models[0].fit(X, np.arange(len(X)) % 3)\n"  # pickled with the lambda
     )
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
     for number, model in enumerate(models):

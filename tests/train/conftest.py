@@ -8,7 +8,7 @@ import graphc as gc
 
 
 class Small:
-    """A scalar `w` that moves towards the fed `x`, so that steps are cheap and order matters."""
+    """A scalar `w` moves towards the fed `x`, so that steps are cheap and their order matters."""
 
     def __init__(self, optimizer=None):
         self.graph = gc.Graph(seed=0)

@@ -1,4 +1,4 @@
-"""The callbacks that graphc has."""
+"""The callbacks of graphc."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from tests.train.conftest import Small, batches
 
 
 def checks(values):
-    """A validation whose figures are the values, one after the other."""
+    """A validation whose results are these values, one after the other."""
     graph = gc.Graph(seed=0)
     with graph:
         w = gc.variable(0.0, name="w")
@@ -210,7 +210,7 @@ def test_logs_continue_after_a_kill(small, tmp_path):
         )
 
     run(4)
-    with paths[0].open("a") as file:  # what was written after the checkpoint, and half a line
+    with paths[0].open("a") as file:  # written after the checkpoint, with half a line
         file.write("5,0,lost\n3")  # of 30
     with paths[1].open("a") as file:
         file.write('{"step": 5}\n{"st')
@@ -221,7 +221,7 @@ def test_logs_continue_after_a_kill(small, tmp_path):
 
 
 def test_an_interrupted_validation_leaves_one_row(small, tmp_path):
-    """The last checkpoint has written the row of the step, and the validation is repeated."""
+    """The last checkpoint already wrote the row of the step, and the validation is repeated."""
     paths = tmp_path / "log.csv", tmp_path / "log.jsonl"
     held_out = [{"x": np.full(2, 1, "f4")}]
 

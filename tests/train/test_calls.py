@@ -1,4 +1,4 @@
-"""Several steps in a call: the same results as single steps."""
+"""Several steps per call: the same results as with single steps."""
 
 import numpy as np
 import pytest
@@ -100,7 +100,7 @@ def test_a_wrong_batch_in_a_call_is_named(small):
 
 def test_auto_uses_calls_that_pay(small, counted):
     plain = small.session()
-    for _ in range(5):  # if the machine is busy, calls of several steps may look slower
+    for _ in range(5):  # on a busy machine, several steps per call may look slower
         session = small.session()
         auto = gc.train.fit(session, small.job(batches(3000)), steps=3000)
         if counted:
@@ -148,7 +148,7 @@ def test_auto_rejects_other_bits(small, monkeypatch):
 
 @pytest.mark.parametrize("steps_per_call", [1, 5])
 def test_a_long_history_is_thinned_out(small, monkeypatch, steps_per_call):
-    """Memory of a job of weeks must not grow with its steps."""
+    """The memory of a job that runs for weeks must not grow with its steps."""
     n = 203
     job = small.job(batches(n), epochs=1)
     whole = gc.train.fit(small.session(), job, steps_per_call=steps_per_call)

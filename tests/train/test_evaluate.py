@@ -56,7 +56,7 @@ def test_metrics_are_exact_for_uneven_batches(made, devices, size):
     expected = np.mean(np.asarray(losses, np.float64))
     assert found["mean"] == pytest.approx(expected, rel=1e-7)
     assert found["loss"] == pytest.approx(expected, rel=1e-6)
-    assert gc.train.evaluate(session, batches(size), made.metrics) == found  # it begins anew
+    assert gc.train.evaluate(session, batches(size), made.metrics) == found  # the metrics restart
 
 
 @pytest.mark.parametrize("devices", [1, 2])

@@ -1,4 +1,4 @@
-"""`fit`: steps, epochs, validation, the order of the callbacks' methods, and failures."""
+"""`fit`: steps, epochs, validation, the order of callback methods, and failures."""
 
 import threading
 
@@ -10,7 +10,7 @@ from tests.train.conftest import Small, batches
 
 
 class Calls(gc.train.Callback):
-    """Records the calls; raises an error in one of them."""
+    """Records the calls, and raises an error in one of them."""
 
     def __init__(self, fail=None, log=None):
         self.fail, self.log = fail, [] if log is None else log
@@ -76,7 +76,7 @@ def test_an_exception_in_each_method_tells_all_callbacks(small, fail):
             validation=check,
             callbacks=[first, second],
         )
-    if fail == "start":  # the second has not begun
+    if fail == "start":  # the second callback has not started
         assert second.log == []
     else:
         told = [call for call in second.log if call[0] in ("exception", "end")]

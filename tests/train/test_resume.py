@@ -1,4 +1,4 @@
-"""`fit` with checkpoints: a resumed run gives the bits of an undisturbed one."""
+"""`fit` with checkpoints: a resumed run gives the same bits as an undisturbed run."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import graphc as gc
 
 
 def made(metrics=True):
-    """A net with dropout and Adam, and a job over its batches."""
+    """A network with dropout and Adam, and a job over its batches."""
     graph = gc.Graph(seed=3)
     with graph:
         x = gc.placeholder((None, 4), name="x")
@@ -42,7 +42,7 @@ SOURCES = {
 
 
 class Stop(gc.train.Callback):
-    """Does something at a step."""
+    """Calls a function at a step."""
 
     session_every = 1
 
@@ -155,7 +155,7 @@ class Record(gc.train.Callback):
 
 
 def interrupt(number):
-    """An interrupt at a call of something, by number."""
+    """Raises an interrupt at a call of a method, selected by number."""
     return lambda *_: os.kill(os.getpid(), number)
 
 
@@ -248,7 +248,7 @@ def test_a_second_signal_is_not_delayed(tmp_path):
     session, job = fresh(SOURCES["pipeline"]())
     with pytest.raises(KeyboardInterrupt):
         gc.train.fit(session, job, steps=9, callbacks=[Stop(4, twice)], checkpoint=tmp_path)
-    assert gc.train.Checkpointer(tmp_path).latest() is None  # on_step was torn
+    assert gc.train.Checkpointer(tmp_path).latest() is None  # on_step was interrupted
 
 
 def test_resuming_past_the_end_runs_nothing(tmp_path):
@@ -346,7 +346,7 @@ def test_the_metrics_of_checkpoints(tmp_path):
             checkpoint_steps=5,
         )
         assert saver.restore(session).metrics.keys() == {"loss", "validation/loss"}
-        saver.save(session, 11)  # it stays open
+        saver.save(session, 11)  # the saver stays open
 
 
 @pytest.mark.parametrize("strategy", [1, 2, 4])

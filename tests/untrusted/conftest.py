@@ -1,3 +1,3 @@
-"""These tests share the model of the tests of artifacts."""
+"""These tests use the model of the tests of artifacts."""
 
 from tests.artifacts.conftest import plain as plain

@@ -75,7 +75,7 @@ _ALLOWED = [jax.export.DisabledSafetyCheck.custom_call(target) for target in CHA
 
 
 def calls(platform: str, dtypes: Sequence[str]) -> list[dict[str, Any]]:
-    """The calls in all programs for a platform, as `findings` gives them; each once."""
+    """The calls in all programs for a platform, as `findings` returns them, each once."""
     found: dict[str, dict[str, Any]] = {}
     for dtype in dtypes:
         functions = tuple(PROGRAMS[platform].values())

@@ -1,4 +1,4 @@
-"""XLA trusts comparators of sorts and element types: those that JAX does not write are refused."""
+"""XLA trusts sort comparators and element types: those that JAX does not write are refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LARGE = (
 
 
 def sorting(comparison: str) -> str:
-    """Sorts 4096 numbers by `comparison`, which gives `%r` from `%p` and `%q`."""
+    """Sorts 4096 numbers by `comparison`, which computes `%r` from `%p` and `%q`."""
     return module(
         f'{_LARGE}%s = "stablehlo.sort"(%a) ({{\n^bb0(%p: {_S}, %q: {_S}):\n{comparison}\n'
         "stablehlo.return %r : tensor<i1>\n}) {dimension = 2 : i64, is_stable = false} : "
@@ -63,7 +63,7 @@ def searching(comparison: str) -> str:
 
 
 def of_type(name: str) -> str:
-    """Sorts values of a type that no array of JAX or graphc has."""
+    """Sorts values of a type that no JAX or graphc array has."""
     wide, one = f"tensor<2x2x{name}>", f"tensor<{name}>"
     return module(
         f"%a = stablehlo.convert %x : ({_X}) -> {wide}\n"
@@ -164,9 +164,9 @@ def honest() -> dict[str, Any]:
 
 
 def test_another_operand_anywhere_in_a_comparator_is_refused(honest: dict[str, Any]) -> None:
-    """Every operand of every operation matters: none may be another value."""
+    """Every operand of every operation matters, so none may be another value."""
     rows, first = honest["rows"], len(honest["arguments"])
-    # Constants of the same text are the same; orders of fewer keys are orders.
+    # Constants with equal text are equal; an order by fewer keys is still an order.
     texts = [
         *range(first),
         *(str(r) if r[0].endswith("constant") else i for i, r in enumerate(rows, first)),

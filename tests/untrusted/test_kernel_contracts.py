@@ -52,11 +52,11 @@ def test_every_kernel_of_the_table_is_one_that_jax_calls() -> None:
     assert seen == set(KERNELS)
 
 
-# -- what differs from JAX's call -----------------------------------------------------------
+# -- changes of JAX's call ------------------------------------------------------------------
 
 
 def with_sizes(call: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The call with one size of one array changed."""
+    """The call with one changed size of one array."""
     for side in ("operands", "results"):
         for place, text in enumerate(call[side]):
             dtype, shape = array(text)
@@ -114,7 +114,7 @@ def with_other_attributes(call: dict[str, Any]) -> Iterator[tuple[str, dict[str,
         changes += [("mhlo.backend_config", None), ("mhlo.backend_config", "unit")]
         changes += [("operand_layouts", None), ("result_layouts", None)]
         changes += [(n, call["attributes"][n].replace("[1, 2", "[2, 1")) for n in LAYOUTS]
-        for number in re.findall(r"= (\d+) : ui8", config):  # characters that LAPACK lacks
+        for number in re.findall(r"= (\d+) : ui8", config):  # characters that LAPACK refuses
             changes.append(("mhlo.backend_config", config.replace(f"= {number} :", "= 79 :")))
             changes.append(("mhlo.backend_config", config.replace("ui8", "i8")))
         if "high" in config:
@@ -132,7 +132,7 @@ LAYOUTS = ("operand_layouts", "result_layouts")
 
 
 def fits(call: dict[str, Any]) -> bool:
-    """Whether a change of one size gave another call that its kernel takes."""
+    """Whether a change of one size made another call that the kernel accepts."""
     name = call["target"]
     if "orgqr" in name or "ungqr" in name or name.startswith("Product"):
         (*batch, m, n), (*same, k) = [array(text).shape for text in call["operands"]]
@@ -143,7 +143,7 @@ def fits(call: dict[str, Any]) -> bool:
         return 0 < (k or 0) <= (n or 0)
     if "gesdd" in name and "mode = 78" in call["attributes"]["mhlo.backend_config"]:
         u, v = [array(text).shape for text in call["results"][2:4]]
-        return v == (2, 3, 3) and u in ((2, 4, 3), (2, 4, 4))  # not touched, thin or full
+        return v == (2, 3, 3) and u in ((2, 4, 3), (2, 4, 4))  # unchanged, thin or full
     return False
 
 
@@ -170,7 +170,7 @@ def matrix(n: int) -> Any:
 
 
 def ffi(target: str, *results: Any, aliases: Any = None, **config: Any) -> Any:
-    """A call with LAPACK's layouts, of any shapes."""
+    """A call with LAPACK's layouts and any shapes."""
     columns = {2: (0, 1), 3: (1, 2, 0)}
 
     def call(*operands: Any) -> Any:
@@ -216,7 +216,7 @@ LIES: dict[str, Any] = {
 
 @pytest.mark.parametrize("kernel", LIES)
 def test_a_hostile_call_never_reaches_its_kernel(plain: Path, tmp_path: Path, kernel: str) -> None:
-    """Each of these wrote past its buffers; the graph runs instead."""
+    """Each of these calls wrote past its buffers; the graph runs instead."""
 
     def lie(x: Any) -> list[Any]:
         found = [jax.numpy.sum(part) for part in LIES[kernel]()]

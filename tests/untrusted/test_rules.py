@@ -22,9 +22,9 @@ from tests.laws.test_laws import CPU_ONLY, FAMILIES, UNPROMISED, build_all
 X = np.ones((2, 2), np.float32)
 
 
-# Odd programs that are honest: they run, and return what they state.
+# Unusual but honest programs: they run, and return what they declare.
 HARMLESS = {"bits", "dynamic broadcast", "large constant", "nested", "partitions"}
-# Calls of functions that are in no library of XLA.
+# Calls of functions that no XLA library contains.
 CODE = {"callback", "custom layout", "unknown composite"}
 
 
@@ -108,7 +108,7 @@ stablehlo.return %x : tensor<2x2xf32>
 
 
 def test_devices_that_would_wait_forever() -> None:
-    """XLA ends the process when some devices never reach a collective where others wait."""
+    """XLA ends the process if some devices never reach a collective where others wait."""
 
     def reduce(groups: list[int]) -> str:
         return ALL_REDUCE.replace("GROUPS", str([groups])).replace("1xN", f"1x{len(groups)}")
@@ -140,10 +140,10 @@ def test_devices_that_would_wait_forever() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_every_operator_may_be_in_a_file(family: str) -> None:
-    """The rules allow what JAX lowers each operator to: files do not fall back to their graph.
+    """The rules allow JAX's lowering of each operator, so files do not fall back to their graph.
 
-    Operators without a lowering for CUDA are in `test_kernel_contracts`. JAX lowers the Sylvester
-    equation for one platform at a time.
+    `test_kernel_contracts` tests operators without a lowering for CUDA. JAX lowers the Sylvester
+    equation for only one platform at a time.
     """
     left_out = CPU_ONLY | {"Sylvester"}
     cases = [case for case in FAMILIES[family] if case.dtypes and case.op not in left_out]

@@ -1,4 +1,4 @@
-"""The process that reads programs finds graphc, however this one has found it."""
+"""The process that reads programs finds graphc in the same way as this process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from graphc.untrusted import safe_reading
 def test_graphc_is_found_that_was_imported_from_the_current_folder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in `python -c` in a checkout: "" is an entry of `sys.path`, and the child's folder may be
-    another."""
+    """For example `python -c` in a checkout: "" is an entry of `sys.path`, and the child's current
+    folder may be another."""
     given: dict[str, Any] = {}
 
     class Stopped(Exception):
@@ -36,7 +36,7 @@ def test_graphc_is_found_that_was_imported_from_the_current_folder(
 
 
 def test_the_child_runs_from_another_folder(tmp_path: Path) -> None:
-    """Files of the folder that have the names of modules are not imported."""
+    """Files in this folder that have the names of modules are not imported."""
     for name in ("json.py", "graphc.py", "jax.py"):
         (tmp_path / name).write_text("raise SystemExit(7)")
     code = (

@@ -1,4 +1,4 @@
-"""Networks and training steps of flax: linen and nnx."""
+"""Networks and training steps of flax, linen and nnx."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.zoo.programs import labels, program, rows
 
 
 def train(loss, tx, params, steps=2):
-    """`steps` training steps; `loss(params, key, *batch)`."""
+    """Makes `steps` training steps with `loss(params, key, *batch)`."""
 
     def run(params, key, *batch):
         state = tx.init(params)

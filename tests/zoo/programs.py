@@ -1,4 +1,4 @@
-"""The records of the zoo: programs of other packages, as functions of arrays."""
+"""The records of the zoo: programs of other packages as functions of arrays."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ import numpy as np
 
 import graphc as gc
 
-# Checks of equinox give NaNs instead of calling Python, since no file can hold such a call. It
-# reads this when it is imported.
+# Checks of equinox return NaNs instead of calling Python, since files cannot contain such calls.
+# equinox reads this setting when it is imported.
 os.environ.setdefault("EQX_ON_ERROR", "nan")
 
-# The modules that hold the programs. They import the packages only when a program is made.
+# The modules with the programs. They import the packages only when a program is made.
 MODULES = ("networks", "flax_networks", "probability", "solvers", "structures")
 _REGISTERED: dict[str, Program] = {}
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program: `make()` gives a function and its arguments (nests of arrays and keys).
+    """A program: `make()` returns a function and its arguments (nests of arrays and keys).
 
     Attributes:
         wrt: the arguments whose gradients are compared; none for programs without gradients.
-        rtol: of results and gradients, relative to the largest value.
+        rtol: tolerance of results and gradients, relative to the largest value.
         max_trips: see `gc.from_jax`.
         saved: whether it can be saved and cached; programs that call Python cannot.
         ordered: whether each process traces the same program. A package that iterates over sets
-            gives equations in an order that depends on PYTHONHASHSEED.
+            orders equations depending on PYTHONHASHSEED.
     """
 
     name: str
@@ -78,9 +78,9 @@ def all_programs() -> list[Program]:
 
 
 def prepared_cache(folder: Path) -> dict[str, Any]:
-    """Keeps what JAX compiles while programs are made, for the fresh process. Making a model takes
-    JAX longer than running it. graphc's executables are not affected: they have a cache of their
-    own.
+    """Caches what JAX compiles while programs are made, for the new process. Making a model takes
+    JAX longer than running it. This does not affect graphc's executables, which have a separate
+    cache.
 
     Returns:
         The settings of JAX as they were.
@@ -109,7 +109,7 @@ def is_floating(x: Any) -> bool:
 
 
 class Prepared:
-    """A program as a function of flat arrays, where keys are given and returned as their words."""
+    """A program as a function of flat arrays; keys are passed and returned as their words."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -138,7 +138,7 @@ class Prepared:
         self.fn = flat
 
     def want(self) -> list[Any]:
-        """The results and gradients of JAX."""
+        """The results and gradients that JAX computes."""
         results = jax.jit(self.fn)(*self.values)
         if not self.moving:
             return results
@@ -169,7 +169,7 @@ class Prepared:
 
 
 def weighted(y: Any) -> Any:
-    """A scalar in which each element of `y` has another weight, so no term hides."""
+    """A scalar in which each element of `y` has another weight, so that no term is hidden."""
     weights = jnp.cos(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)
     return jnp.sum(jnp.real(y) * weights).astype(jnp.float32)
 

@@ -2,9 +2,9 @@
 
     python -m tests.zoo.restart FOLDER NAME...
 
-For each program: loads its file and runs it, imports the program again and runs it from the
-executable cache. The answers are JSON in FOLDER/answers.json: how far the results are from those of
-the first process, and what was compiled.
+For each program: loads its file and runs it, then imports the program again and runs it from the
+executable cache. The answers are JSON in FOLDER/answers.json: the difference of the results from
+those of the first process, and what was compiled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.zoo.programs import Prepared, all_programs, prepared_cache
 
 
 def distance(got: Any, want: Any) -> float:
-    """The largest difference, relative to the largest value; infinite for another shape or NaNs."""
+    """The largest difference relative to the largest value; infinite for other shapes or NaNs."""
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape or got.dtype != want.dtype:
         return float("inf")
@@ -67,7 +67,7 @@ def main(folder: Path, names: list[str]) -> None:
     for name in names:
         try:
             answers[name] = answer(Prepared(known[name]), folder)
-        except Exception:  # the test shows it
+        except Exception:  # the test reports it
             answers[name] = {"error": traceback.format_exc()}
     (folder / "answers.json").write_text(json.dumps(answers))
 

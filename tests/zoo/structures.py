@@ -1,4 +1,4 @@
-"""Graph networks, equivariant networks, optimizers, corners of JAX: jraph, e3nn, optax, jax."""
+"""Graph and equivariant networks, optimizers, unusual uses of JAX: jraph, e3nn, optax, jax."""
 
 from __future__ import annotations
 

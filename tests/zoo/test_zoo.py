@@ -1,7 +1,7 @@
 """Programs of other packages (the extra `zoo`): they equal JAX, can be saved, and start again.
 
-`test_it_equals_jax` compiles each program, compares it with JAX, and leaves a file and an entry of
-the executable cache. `test_it_starts_again` looks at what a fresh process made of these.
+`test_it_equals_jax` compiles each program, compares it with JAX, and writes a file and an entry of
+the executable cache. `test_it_starts_again` checks what a new process made of these.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ pytestmark = [
 
 @cache
 def missing(package: str) -> str:
-    """Why a package cannot be imported; "" if it can be."""
+    """Why a package cannot be imported; "" if it can."""
     try:
         importlib.import_module(package)
     except Exception as error:  # absent, or not yet for this JAX
@@ -46,7 +46,7 @@ def missing(package: str) -> str:
 
 
 def by_module(test: Any) -> Any:
-    """Runs a test for each program. Those of a module run in one process, in order."""
+    """Runs a test for each program. The programs of a module run in one process, in order."""
     rows = [
         pytest.param(p, id=p.name, marks=pytest.mark.xdist_group(f"zoo_{p.module}"))
         for p in sorted(PROGRAMS, key=lambda p: MODULES.index(p.module))
@@ -56,8 +56,8 @@ def by_module(test: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where files and compiled programs are kept. Afterwards JAX has no cache of its own again:
-    what it takes from there, graphc does not keep, so other tests would miss their entries."""
+    """The folder of files and compiled programs. Afterwards JAX has no cache again: graphc does not
+    store what comes from JAX's cache, so other tests would miss their entries."""
     found = tmp_path_factory.mktemp("zoo")
     settings = prepared_cache(found)
     yield found
@@ -78,7 +78,7 @@ def test_it_equals_jax(program: Program, folder: Path) -> None:
     got = [np.asarray(y) for y in session.run(ys, feeds)]
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
         assert a.dtype == b.dtype
-        # Some gradients are zero but for rounding: that of the bias of an attention's keys.
+        # Some gradients are zero except for rounding: that of the bias of an attention's keys.
         assert_near(a, b, program.rtol, 1e-5, err_msg=f"result {i} of {len(want)}")
 
     signature = gc.Signature(
@@ -102,7 +102,7 @@ def needed(x: Any, graph: gc.Graph, ys: list[Any]) -> bool:
 
 @cache
 def answers(folder: Path, module: str) -> dict[str, Any]:
-    """The output of a new process for the programs of a module that this one has compiled."""
+    """The output of a new process for the programs of a module that this process has compiled."""
     names = [p.name for p in PROGRAMS if p.module == module and (folder / f"{p.name}.npz").exists()]
     subprocess.run(
         [sys.executable, "-m", "tests.zoo.restart", str(folder), *names],
@@ -131,7 +131,7 @@ def test_it_starts_again(program: Program, folder: Path) -> None:
 
 @by_module
 def test_gc_jit_equals_jax(program: Program, folder: Path) -> None:
-    """The same pytrees in and out, in one word; and the gradient of it, which JAX takes."""
+    """The inputs and outputs are the same pytrees. JAX also takes its gradient."""
     if why := missing(program.package):
         pytest.skip(why)
     fn, args = program.make()

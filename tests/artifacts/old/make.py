@@ -1,10 +1,10 @@
-"""Writes an artifact with the present graphc, and its results, for future tests.
+"""Writes an artifact with the current graphc, and its results, for future tests.
 
     python tests/artifacts/old/make.py v2-jax0.10 --parallel
 
-writes `v2-jax0.10.gcx` and `v2-jax0.10.json` beside this file. Files that are here already are
-never written again: that they go on loading is the test. Those of version 1 were written by this
-script too, at the commit that closed issue 2 (without `--parallel`, which came later).
+writes `v2-jax0.10.gcx` and `v2-jax0.10.json` to this folder. It never overwrites existing files:
+the tests check that they still load. The files of version 1 were also written by this script, at
+the commit that closed issue 2 (without `--parallel`, which is newer).
 """
 
 import argparse
@@ -44,7 +44,7 @@ def model() -> tuple[gc.Graph, dict[str, gc.Signature]]:
 
 
 def batch(size: int, step: int) -> dict[str, np.ndarray]:
-    """Feeds, made of sines so that no generator has to stay as it is."""
+    """Feeds that are made of sines, so that they do not depend on a random generator."""
     x = np.sin(np.arange(size * 3, dtype=np.float32) + step).reshape(size, 3)
     return {"x": x, "t": x.sum(axis=1, keepdims=True)}
 

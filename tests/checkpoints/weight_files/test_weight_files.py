@@ -11,11 +11,11 @@ import graphc as gc
 from graphc.errors import CheckpointError, ModelFileError, UnknownNameError
 
 GGUF = Path(__file__).with_name("small.gguf")  # written by the package gguf
-EXPECTED = Path(__file__).with_name("small.npz")  # what the package gguf reads
+EXPECTED = Path(__file__).with_name("small.npz")  # read by the package gguf
 
 
 def write_safetensors(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """As the package safetensors writes them."""
+    """Writes a file as the package safetensors does."""
     names = {"float32": "F32", "bfloat16": "BF16", "int64": "I64", "bool": "BOOL"}
     header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, value in arrays.items():

@@ -1,3 +1,3 @@
-"""The scripts are run by jobs; collecting them for docstring examples would run them here."""
+"""Excludes the scripts from collection: jobs run them, and collection would run them here."""
 
 collect_ignore = ["scripts"]

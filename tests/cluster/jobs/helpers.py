@@ -1,4 +1,4 @@
-"""Queues in temporary folders whose jobs are small shell scripts: they start in milliseconds."""
+"""Queues in temporary folders whose jobs are small shell scripts, which start in milliseconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USERS = {User("ann"): ANN, User("bob"): BOB, User("root", admin=True): ROOT}
 
 
 def use_shell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the `program` of a job be a shell script, without `graphc launch` before it."""
+    """Lets the `program` of a job be a shell script, without `graphc launch`."""
 
     def command(self: RunFolder, spec: JobSpec, program: Path, inputs: Any) -> list[str]:
         return ["/bin/sh", str(program), *spec.command_arguments]
@@ -31,7 +31,7 @@ def use_shell(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def script(folder: Path, text: str, name: str = "job.py") -> str:
-    """A script of a job. Its text is for the shell."""
+    """Writes the script of a job; its text is for the shell."""
     (folder / name).write_text(text)
     return name
 
@@ -54,7 +54,7 @@ def serving(folder: Path, **more: Any) -> Iterator[JobService]:
 
 
 def until(service: JobService, condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Ticks until the condition holds."""
+    """Calls `tick` until the condition holds."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, [vars(record) for record in service.store.jobs()]
@@ -68,7 +68,7 @@ def submit(service: JobService, user: str = "ann", **value: Any) -> int:
 
 
 def ended(service: JobService, number: int) -> Any:
-    """The job, once it has ended."""
+    """Waits for the job to end, and returns it."""
     until(service, lambda: service.store.get(number).ended is not None)
     return service.store.get(number)
 

@@ -152,7 +152,7 @@ def test_the_queue_of_another_folder(tmp_path: Path, capsys) -> None:
     run(capsys, "submit", "job.py", "--queue", "other")
     assert "no jobs" in run(capsys, "jobs", "list")[1]
     assert "1 queued" in run(capsys, "jobs", "list", "--queue", "other")[1]
-    service = service_of(tmp_path)  # of the first folder
+    service = service_of(tmp_path)  # the service of the first folder
     service.store.submit("x", JobSpec.of({"script": "job.py"}), time.time())
     assert "no service runs" not in run(capsys, "jobs", "list")[2]
     service.close()

@@ -1,4 +1,4 @@
-"""The examples of docs/jobs.md are valid, and its table has each key of a job."""
+"""The examples of docs/jobs.md are valid, and its table contains every key of a job."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_users(tmp_path: Path) -> None:
     path = tmp_path / "users.toml"
     path.write_text(text)
     with pytest.raises(AttributeValueError, match="is not a file of users"):
-        Users.read(path)  # nobody's token is the one of the page
+        Users.read(path)  # the placeholder on the page is no valid token
     path.write_text(re.sub('"at least.*"', lambda found: found[0].replace(" ", "-"), text))
     users = Users.read(path)
     assert users.quotas["bob"].memory == 64 << 30

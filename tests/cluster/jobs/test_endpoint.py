@@ -1,4 +1,4 @@
-"""The REST interface over real connections: who may do what, and what is refused."""
+"""The REST interface over real connections: permissions, and requests that are refused."""
 
 import http.client
 import json
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 class Asker:
-    """A server, and requests to it."""
+    """A server, and a function that sends requests to it."""
 
     def __init__(self, server: JobsServer, service: Any, folder: Path) -> None:
         self.server, self.service, self.folder = server, service, folder
@@ -88,7 +88,7 @@ def test_a_job_from_its_submission_to_its_log(ask: Asker) -> None:
     made = ask.submit(parameters={"rate": 0.1})
     assert made.status == 201 and made.value["state"] == "queued"
     number = made.value["id"]
-    job = ask.until(number, "failed")  # --rate=0.1 is not a number of seconds
+    job = ask.until(number, "failed")  # the shell refuses --rate=0.1 as a time
     assert job["spec"]["parameters"] == {"rate": 0.1} and job["user"] == "ann"
     log = ask("GET", f"/v1/jobs/{number}/log")
     assert log.data.startswith(b"hello --rate=0.1\n")
@@ -271,7 +271,7 @@ def test_the_server_ends_while_clients_watch(tmp_path: Path, monkeypatch) -> Non
     assert time.monotonic() - began < 10
     watcher.join(5)
     assert not watcher.is_alive()
-    with JobsServer(service_of(tmp_path), Users(USERS)) as server:  # and the job is still there
+    with JobsServer(service_of(tmp_path), Users(USERS)) as server:  # and the job still exists
         ask = Asker(server, service, tmp_path)
         ask.until(number, "running")
         ask.act(number, "stop")
@@ -316,4 +316,4 @@ def test_a_port_that_is_taken(ask: Asker, tmp_path: Path) -> None:
     server = JobsServer(service_of(folder), Users(USERS), port=ask.server.port)
     with pytest.raises(ClusterError, match="cannot listen"):
         server.run()
-    service_of(folder).close()  # its queue is free again
+    service_of(folder).close()  # this releases the queue

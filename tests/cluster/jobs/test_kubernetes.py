@@ -1,5 +1,5 @@
 """Jobs for Kubernetes: valid manifests, an environment that `join` understands, and a small server
-of the API. No real cluster was asked."""
+of the API. These tests use no real cluster."""
 
 import json
 import threading
@@ -77,7 +77,7 @@ def test_the_validation_finds_mistakes() -> None:
 
 
 def test_each_pod_finds_the_others() -> None:
-    """What Kubernetes sets in pod `i` of an indexed Job, and what JobSet calls the Job."""
+    """The test sets what Kubernetes sets in pod `i` of an indexed Job, with JobSet's Job name."""
     jobset, service = manifests_of(JobSpec.of(LARGE))
     name, pod = jobset["metadata"]["name"], pod_of(jobset)
     (replicated,) = jobset["spec"]["replicatedJobs"]
@@ -86,7 +86,7 @@ def test_each_pod_finds_the_others() -> None:
         host = f"{name}-{replicated['name']}-0-{index}"
         member = detected(given | {"JOB_COMPLETION_INDEX": str(index), "HOSTNAME": host})
         assert member is not None and (member.rank, member.size) == (index, 4)
-        # A pod has an address <hostname>.<subdomain>, if a service of that name selects it.
+        # A pod has the address <hostname>.<subdomain> if a service of that name selects it.
         port = service["spec"]["ports"][0]["port"]
         assert member.spec.address("worker", index) == f"{host}.{pod['subdomain']}:{port}"
         assert len(host) <= 63
@@ -179,12 +179,12 @@ def test_manifests_of_any_job_are_valid(kubernetes, processes, devices, name, ar
 
 
 class Api(ThreadingHTTPServer):
-    """Creates JobSets and Services as Kubernetes does, and refuses what is set in `refused`."""
+    """Creates JobSets and Services as Kubernetes does, and refuses the paths in `refused`."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.objects: dict[str, Any] = {}
-        self.refused: dict[str, int] = {}  # a part of a path -> status
+        self.refused: dict[str, int] = {}  # part of a path -> status
         self.tokens: set[str | None] = set()
 
 

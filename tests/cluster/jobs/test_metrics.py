@@ -1,4 +1,4 @@
-"""Curves from logs, and parts of logs."""
+"""Metric curves from log files, and parts of log files."""
 
 import asyncio
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_rows_without_steps(tmp_path: Path) -> None:
 
 
 def test_odd_steps(tmp_path: Path) -> None:
-    """JSON has no numbers for those that are not finite."""
+    """Steps that are not finite are replaced, because JSON has no such numbers."""
     (tmp_path / "log.csv").write_text("step,epoch,loss\n0,5,1\nnan,3,2\ninf,,3\n")
     assert curves_of(tmp_path) == {"loss": [(0.0, 1.0), (3.0, 2.0), (3.0, 3.0)]}
 
@@ -49,7 +49,7 @@ def test_what_is_no_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_long_files_are_thinned(tmp_path: Path, monkeypatch, form: str) -> None:
-    """Also those of which only some lines are read: the curve has its beginning and its end."""
+    """Long files that are read only in part are included; the curve keeps its start and its end."""
     rows = [(step, step / 10) for step in range(1, 5000)]
     text = "step,loss\n" + "".join(f"{a},{b}\n" for a, b in rows)
     if form == "jsonl":
@@ -80,7 +80,7 @@ def test_parts_of_logs(tmp_path: Path) -> None:
 
 
 def test_events_of_a_log(tmp_path: Path, monkeypatch) -> None:
-    """What is added, a character that is written in two parts, another run, and the end."""
+    """New text, a character that is written in two parts, another run, and the end."""
     monkeypatch.setattr("graphc.cluster.jobs.logs._TURN", 0.0)
     first, second = tmp_path / "1.txt", tmp_path / "2.txt"
     first.write_bytes("grü".encode()[:-1])

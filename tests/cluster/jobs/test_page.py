@@ -1,4 +1,4 @@
-"""The page in headless Chromium: a real service, jobs that are shell scripts, real clicks."""
+"""The web page in headless Chromium: a real service, jobs that are shell scripts, real clicks."""
 
 import time
 from collections.abc import Iterator
@@ -215,7 +215,7 @@ def test_a_service_that_ends_and_returns(page: Page, tmp_path: Path) -> None:
     page.wait("id('problem').innerText.includes('The service does not answer.')")
     (tmp_path / "go").touch()
     with JobsServer(service_of(tmp_path), Users(USERS), port=port):
-        page.wait("id('log').textContent === 'one\\ntwo\\n'")  # nothing twice
+        page.wait("id('log').textContent === 'one\\ntwo\\n'")  # no line is shown twice
         page.wait("id('problem').hidden && id('state').textContent === 'succeeded'")
 
 

@@ -1,4 +1,4 @@
-"""Processes of runs: found by whoever looks, ended with all that they have started."""
+"""Processes of runs: any process can find them, and they end together with all their children."""
 
 import os
 import signal
@@ -45,13 +45,13 @@ def test_a_later_start_has_files_of_its_own(tmp_path: Path) -> None:
 
 
 def test_somebody_else_finds_it(tmp_path: Path) -> None:
-    """An object that has not started it, as after the service's end."""
+    """An object that did not start the process finds it, as a new service does."""
     process, token = start(tmp_path, "sleep 60")
     other = RunProcess(tmp_path, 1)
     assert other.was_started and other.is_alive() and other.exit_status() is None
     assert not RunProcess(tmp_path, 2).was_started
     wait(lambda: (tmp_path / "pid-1").exists())
-    # Again until it ends: the first may come before the command has begun.
+    # Sends the signal again until the process ends: the first may arrive before the command starts.
     wait(lambda: not (other.send(signal.SIGTERM) and process.is_alive()))
     assert other.exit_status() == 128 + signal.SIGTERM and not members([token])[token]
 
@@ -79,7 +79,7 @@ def test_what_has_left_the_group_is_killed(tmp_path: Path) -> None:
 
 
 def test_processes_with_a_variable(tmp_path: Path) -> None:
-    """The memory of a launcher is not that of its job."""
+    """The test distinguishes a launcher's process from the processes of its job."""
     _, token = start(tmp_path, "GRAPHC_LAUNCHER=1 sleep 60")
     # A new process has the variables of its parent until its program starts.
     wait(lambda: len(members([token], having="GRAPHC_LAUNCHER")[token]) == 1)
@@ -89,7 +89,7 @@ def test_processes_with_a_variable(tmp_path: Path) -> None:
 
 
 def test_signals_to_what_has_ended_go_nowhere(tmp_path: Path) -> None:
-    """Its number may belong to somebody else now."""
+    """Another process may have its number by now."""
     process, _ = start(tmp_path, "exit 0")
     wait(lambda: not process.is_alive())
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:

@@ -1,5 +1,5 @@
-"""A real service and real training: killed services, lost processes, stopped and resumed jobs all
-end with the parameters of the undisturbed job, bit by bit."""
+"""A real service and real training: after killed services, lost processes, stops and resumes, a job
+ends with the parameters of the undisturbed job, bit by bit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STEPS = 40
 
 
 class Tried:
-    """A queue and its service, which is started and killed."""
+    """A queue and its service, which can be started and killed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "queue"
@@ -87,7 +87,7 @@ class Tried:
         self.until(number, lambda: f"step {step}\n" in self.log(number))
 
     def result(self, number: int) -> tuple[int, str]:
-        """The step from which the job has continued at last, and its parameters."""
+        """The step from which the job continued last, and its parameters."""
         self.until(number, lambda: self.job(number)["ended"] is not None)
         assert self.job(number)["state"] == "succeeded", (self.job(number), self.log(number))
         start, digest = re.findall(r"result from (\d+) (\w+)", self.log(number))[-1]
@@ -104,7 +104,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tried]:
 
 @pytest.fixture(scope="module")
 def killed(tried: Tried) -> tuple[int, str, int]:
-    """A job whose service is killed. Its processes are not disturbed by that."""
+    """A job whose service is killed. This does not disturb the job's processes."""
     number = tried.submit()
     tried.until_step(number, 5)
     assert tried.end(signal.SIGKILL) == -signal.SIGKILL
@@ -128,13 +128,13 @@ def test_the_next_service_finds_the_jobs(tried: Tried, killed: tuple[int, str, i
 
 
 def test_the_processes_are_lost_while_no_service_runs(tried: Tried, undisturbed: str) -> None:
-    """As when the machine is restarted: the job continues from its last checkpoint."""
+    """After a restart of the machine, for example, a job continues from its last checkpoint."""
     number = tried.submit(restarts=1)
     tried.until_step(number, 15)
     tried.end(signal.SIGKILL)
     token = f"{RunFolder(tried.folder.resolve(), number, 1).path}:1"
     pids = members([token])[token]
-    assert len(pids) >= 4  # the shell, the launcher and two workers
+    assert len(pids) >= 4  # shell, launcher and two workers
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     tried.serve()
@@ -155,7 +155,7 @@ def test_a_job_is_stopped_and_resumed(tried: Tried, undisturbed: str) -> None:
 
 
 def test_a_job_of_graphc_train_and_its_restart(tried: Tried, tmp_path: Path) -> None:
-    """A script with `build()`: checkpoints, curves and the saved model without further code."""
+    """A script with `build()` gets checkpoints, curves and the saved model without further code."""
     file = tmp_path / "job.yaml"
     file.write_text(f"train: {SCRIPTS / 'line.py'}\nsave: true\narguments: [7]\n")
     done = tried.graphc("submit", file, "--queue", tried.folder, "--wait")
@@ -170,4 +170,4 @@ def test_a_job_of_graphc_train_and_its_restart(tried: Tried, tmp_path: Path) -> 
     assert Path(tried.job(number)["folder"]).name == "run-2"
     model = folder / "outputs/model.gcx"
     refused = tried.graphc("submit", model, "--queue", tried.folder, "--wait")
-    assert refused.returncode != 0 and "no file" in refused.stderr  # it is in none of the roots
+    assert refused.returncode != 0 and "no file" in refused.stderr  # the file is in no root

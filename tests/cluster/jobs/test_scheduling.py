@@ -74,7 +74,7 @@ def test_short_jobs_pass_a_large_one_that_cannot_start_yet() -> None:
     running = [runs(9, 2, started=0.0, limit=100.0)]
     short, long = job(2, time_limit=50.0), job(3, time_limit=120.0)
     assert to_start([job(1, 4, since=-0.5), short, long], running, FOUR, 10.0) == [2]
-    unlimited = [runs(9, 2)]  # nobody knows when it ends, so each start may delay
+    unlimited = [runs(9, 2)]  # its end is unknown, so any start may delay job 1
     assert to_start([job(1, 4, since=-0.5), short], unlimited, FOUR, 10.0) == []
     assert to_start([job(1, 4, since=-0.5), job(2)], unlimited, FOUR, 10.0) == []
 
@@ -107,7 +107,7 @@ def test_what_can_never_start() -> None:
 
 @dataclass
 class Day:
-    """A queue over time. Jobs that have started end after their durations."""
+    """A queue over time. Started jobs end after their durations."""
 
     limits: Limits
     durations: dict[int, float]
@@ -129,14 +129,14 @@ class Day:
         self.check_order(now)
 
     def check(self) -> None:
-        """Limits hold at all times."""
+        """Checks that the limits hold."""
         assert total(self.running).fits(self.limits.capacity)
         for user, quota in self.limits.quotas.items():
             own = [r for r in self.running if r.job.user == user]
             assert quota.allows(total(own), len(own))
 
     def check_order(self, now: float) -> None:
-        """The first job of the queue waits only if it does not fit or its quota forbids it."""
+        """Checks that the first job waits only if it does not fit or its quota forbids it."""
         if self.waiting:
             first = min(self.waiting, key=lambda each: each.order)
             own = [r for r in self.running if r.job.user == first.user]
@@ -176,7 +176,7 @@ def days(draw) -> tuple[Limits, list[tuple[Waiting, float]]]:
 @settings(max_examples=50, deadline=None)
 @given(days())
 def test_random_days(day) -> None:
-    """Limits and order hold at each moment, and each job starts."""
+    """Limits and order hold at every moment, and every job starts."""
     limits, jobs = day
     simulated = Day(limits, {each.id: duration for each, duration in jobs})
     now = 0.0
@@ -189,12 +189,12 @@ def test_random_days(day) -> None:
 
 @pytest.mark.parametrize("limit", [None, 10.0])
 def test_a_large_job_starts_under_a_stream_of_small_ones(limit: float | None) -> None:
-    """Each second brings small jobs of a higher priority, more than the machine can run."""
+    """Every second brings small jobs with a higher priority, more than the machine can run."""
     durations = dict.fromkeys(range(100_000), 10.0) | {0: 5.0}
     day = Day(FOUR, durations, [job(0, 4, since=0.0, time_limit=limit)])
     for second in range(3000):
         now = float(second)
-        # The rule costs time for each waiting job: no more than needed for the stream.
+        # The rule costs time for each waiting job, so the stream is only as long as necessary.
         if len(day.waiting) < 40:
             base = second * 2 + 1
             day.waiting += [job(base + i, 1, since=now, priority=2, time_limit=limit)
@@ -203,4 +203,4 @@ def test_a_large_job_starts_under_a_stream_of_small_ones(limit: float | None) ->
         if 0 in day.started:
             break
     assert day.started[0] <= 2 * AGING + 200
-    assert len(day.started) > 300  # the small ones did run before
+    assert len(day.started) > 300  # the small ones ran before

@@ -1,4 +1,4 @@
-"""The service of a queue, with real processes of the shell."""
+"""The service of a queue, with real shell processes."""
 
 import os
 import signal
@@ -71,7 +71,7 @@ def test_jobs_wait_for_each_other(tmp_path: Path) -> None:
         until(service, lambda: service.store.get(first).state == "running")
         for _ in range(5):
             service.tick()
-        # The third passes the second, which fits beside it when the first has ended.
+        # The third job passes the second one: both fit once the first job has ended.
         assert service.store.get(second).state == "queued"
         assert service.store.get(third).state == "running"
         go.touch()
@@ -88,7 +88,7 @@ def test_each_job_has_gpus_of_its_own(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
         assert all(ended(service, number).state == "succeeded" for number in jobs)
         first, second, third = (log_of(service, number).strip() for number in jobs)
-        assert (first, second) == ("4,5", "6,GPU-7") and third in ("4", "6")  # of what ended first
+        assert (first, second) == ("4,5", "6,GPU-7") and third in ("4", "6")  # from the first ended
 
 
 def test_stopping(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_what_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_what_a_job_leaves_behind_is_killed(tmp_path: Path) -> None:
-    """It may hold devices."""
+    """A leftover process may hold devices."""
     script(tmp_path, "setsid sleep 61 & sleep 0.1; exit 0")
     with serving(tmp_path) as service:
         number = submit(service)
@@ -240,7 +240,7 @@ def test_jobs_that_ended_meanwhile(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_jobs_that_were_lost(tmp_path: Path, restarts: int) -> None:
-    """As after a restart of the machine: nothing is left of the processes."""
+    """After a restart of the machine, for example, none of the processes exists."""
     script(tmp_path, 'if [ -e "$GRAPHC_CHECKPOINT_DIR/x" ]; then exit 0; fi; '
            'touch "$GRAPHC_CHECKPOINT_DIR/x"; kill -9 $PPID; kill -9 $$')  # fmt: skip
     with serving(tmp_path) as service:
@@ -255,7 +255,7 @@ def test_a_service_that_ended_between_deciding_and_starting(tmp_path: Path) -> N
     script(tmp_path, "exit 0")
     with serving(tmp_path) as service:
         number = submit(service)
-        service.store.start(number, "", time.time())  # and nothing else happened
+        service.store.start(number, "", time.time())  # the service ended before it started the job
         job = ended(service, number)
         assert (job.state, job.losses) == ("succeeded", 0)
 
@@ -266,7 +266,7 @@ def test_one_service_runs_a_queue(tmp_path: Path) -> None:
     service_of(tmp_path).close()
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- refused jobs ----------------------------------------------------------------------------------
 
 
 def test_programs_outside_of_the_roots(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_programs_outside_of_the_roots(tmp_path: Path) -> None:
 
 
 def test_a_program_that_has_gone_or_moved_outside(tmp_path: Path) -> None:
-    """Roots are checked when a job starts, too: it may have been submitted without a service."""
+    """Roots are also checked when a job starts: it may have been submitted without a service."""
     with serving(tmp_path) as service:
         for name in ("missing.py", "/etc/../etc/hosts.py"):
             job = ended(service, submit(service, script=name))
@@ -324,7 +324,7 @@ def test_the_folder_is_private(tmp_path: Path) -> None:
 
 
 def test_the_real_command(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.undo()  # not the shell
+    monkeypatch.undo()  # use the real launcher, not the shell
     folder = RunFolder(tmp_path, 1, 1)
     program = tmp_path / "a.py"
     spec = JobSpec.of({"script": "a.py", "processes": 2, "devices": 3, "restarts": 4,

@@ -1,4 +1,4 @@
-"""What a job is, and how mistakes in it are told."""
+"""The specification of a job, and the errors for mistakes in it."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The store: transitions, order, several processes, damage."""
+"""The store of jobs: transitions, order, several processes, damage."""
 
 import sqlite3
 import subprocess
@@ -56,7 +56,7 @@ def test_restart_and_resume(store: Store) -> None:
         store.finish(number, state, "why", 2.0, 1)
         store.again(number, 3.0, fresh=fresh)
         found = store.get(number)
-        starts = 0 if fresh else 1  # a start that is resumed has had files of its own
+        starts = 0 if fresh else 1  # a resumed start already has its files
         assert (found.state, found.run, found.starts, found.reason) == (QUEUED, run, starts, "")
         assert (found.ended, found.exit, found.queued) == (None, None, 3.0)
 
@@ -167,7 +167,7 @@ def test_files_that_are_not_stores(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.one_jax
 def test_accepted_jobs_survive_kill_9(tmp_path: Path) -> None:
-    """A process that is killed while it submits: each job that it has announced is there."""
+    """A process is killed while it submits: every job that it announced is in the store."""
     code = (
         "import sys, pathlib\n"
         "from graphc.cluster.jobs.spec import JobSpec\n"

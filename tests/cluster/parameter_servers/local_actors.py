@@ -1,4 +1,4 @@
-"""What the actors of Ray do, in this process: for tests of everything but Ray."""
+"""Does in this process what Ray's actors do, so that most code can be tested without Ray."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphc.cluster.parameter_servers.worker import Worker
 
 
 class LocalActors:
-    """Takes the place of `Actors`. `restart` does what happens when a server is killed."""
+    """Replaces `Actors`. `restart` does what happens when a server is killed."""
 
     def __init__(
         self, workers, shards, worker_options, server_options, folder, options, checkpoint_every
@@ -26,8 +26,8 @@ class LocalActors:
         self.workers = {i: Worker(self) for i in range(workers)}
         self._lock = Lock()  # an actor answers one call at a time
         self.closed = False
-        self.rows = 0  # that were looked up
-        self.pushed = 0  # bytes
+        self.rows = 0  # the number of looked-up rows
+        self.pushed = 0  # the number of pushed bytes
 
     def have(self, count: int) -> None:
         self.workers = {i: self.workers.get(i) or Worker(self) for i in range(count)}

@@ -1,4 +1,4 @@
-"""Parameter servers without Ray: what the processes do, all in this one."""
+"""Parameter servers without Ray: everything runs in this process."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_without_staleness_it_is_sequential(shards: int) -> None:
     values = sequential.values()
     for name, value in session.values().items():
         assert_near(value, values[name], rtol=1e-9, atol=1e-12, err_msg=name)
-    # The session continues with the values of the servers, and they with those of the session.
+    # The session continues with the servers' values, and the servers with the session's values.
     feed = next(batches(1, seed=1))
     assert_near(session.run(FETCHES, feed)[1], sequential.run(FETCHES, feed)[1], rtol=1e-9)
     more = session.run_workers(FETCHES, batches(3, seed=2), keep=True)
@@ -83,7 +83,7 @@ def test_variables_are_divided_by_size_and_stay_with_their_slots() -> None:
     holders = session._workers._assignment.holders
     assert {holders[name] for name in ("w", "w/update/0/mu", "w/update/0/nu")} == {(0,)}
     assert {holders[name] for name in ("v", "v/update/0/mu", "mean")} == {(1,)}
-    assert holders["update/0/count"] == (0, 1)  # both optimizers' steps read it
+    assert holders["update/0/count"] == (0, 1)  # the steps of both optimizers read it
 
 
 def test_staleness_is_bounded_and_counts_are_exact() -> None:
@@ -116,7 +116,7 @@ def test_an_update_that_arrives_twice_is_applied_once(monkeypatch: pytest.Monkey
     def twice(self, worker, number, sent, values):
         first = push(self, worker, number, sent, values)
         if number == 4:
-            self.restart(0)  # the answer was lost with the process
+            self.restart(0)  # the process ended before its answer arrived
         again = push(self, worker, number, sent, values)
         for a, b in zip(first, again, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -291,7 +291,7 @@ def test_workers_join_and_leave_while_they_run() -> None:
 
     def on_step(step: WorkerStep) -> None:
         seen[min(step.update // 40, 2)].add(step.worker)
-        if step.update >= 90:  # those that left have finished their steps
+        if step.update >= 90:  # workers that left have finished their steps
             late.add(step.worker)
         if step.update == 39:
             session.resize_workers(3)
@@ -301,10 +301,10 @@ def test_workers_join_and_leave_while_they_run() -> None:
     run = session.run_workers(FETCHES, batches(160), on_step=on_step)
     assert run.updates == sum(run.steps) == 160 == session.get("count")
     assert len(run.steps) == 3 and seen[0] == {0}
-    assert len(seen[1]) > 1  # others have joined
+    assert len(seen[1]) > 1  # other workers have joined
     assert len(late) == 1
     actors = session._workers._actors
-    assert len(actors.workers) == 1  # the processes of those that left have ended
+    assert len(actors.workers) == 1  # the processes of workers that left have ended
     more = session.run_workers(FETCHES, batches(5))
     assert more.steps == (5,)
     session.resize_workers(2)

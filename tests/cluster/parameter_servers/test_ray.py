@@ -1,4 +1,4 @@
-"""Parameter servers as processes of Ray, which are killed at random. Skipped without Ray."""
+"""Parameter servers as Ray processes, which are killed at random. Skipped without Ray."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_same_bits_as_one_at_a_time_in_this_process() -> None:
 
 
 class Killer(threading.Thread):
-    """Kills one of the processes after another, each when a few more updates were applied."""
+    """Kills the processes one after another, each after a few more updates."""
 
     def __init__(self, session: gc.Session, count: int, seed: int) -> None:
         super().__init__(daemon=True)
@@ -100,7 +100,7 @@ def test_an_error_of_a_worker_arrives_with_its_type() -> None:
 
 
 def test_workers_join_and_leave() -> None:
-    """Batches come until two workers that joined have made steps, and then left."""
+    """Batches continue until two workers have joined, made steps, and left."""
     with gc.Session(model(), strategy=gc.cluster.ParameterServers(1, staleness=3)) as session:
         steps: dict[int, int] = {}
 

@@ -1,5 +1,5 @@
-"""What the actors of Ray do, in this process: for tests of everything but Ray. Like those of Ray,
-calls return references, and errors are raised where their values are asked for."""
+"""Does in this process what Ray's actors do, so that most code can be tested without Ray. As with
+Ray, calls return references, and reading a reference raises the errors of its call."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ENDED = ClusterError("a task of RemoteTasks has failed: it was killed")
 
 
 class LocalTasks:
-    """Takes the place of `Actors`. `ended` is a task whose process has ended."""
+    """Replaces `Actors`. `ended` is a task whose process has ended."""
 
     made: LocalTasks
 
     def __init__(self, tasks: Sequence[str], options: Sequence[Mapping[str, Any]]) -> None:
         self.stations = {task: Station() for task in tasks}
         self.ran: dict[str, int] = dict.fromkeys(tasks, 0)
-        self.sent = 0  # bytes of values that were returned by calls
+        self.sent = 0  # bytes of values that calls returned
         self.ended = ""
         self.closed = False
         LocalTasks.made = self

@@ -1,4 +1,4 @@
-"""One program on several tasks, with tasks in this process."""
+"""One program on several tasks; here all tasks are in this process."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def replicated(dtype: str = "float64", where: bool = True) -> tuple[gc.Graph, list[Any]]:
-    """The classic form: variables on a server, a copy of the model on each worker, and one update
-    with the mean of their gradients."""
+    """The classic form: a server has the variables, each worker has a copy of the model, and one
+    update uses the mean of the workers' gradients."""
 
     def on(name: str) -> Any:
         return gc.device(name if where else "")
@@ -51,7 +51,7 @@ def replicated(dtype: str = "float64", where: bool = True) -> tuple[gc.Graph, li
         with on("/job:ps/task:0"):
             hidden = gc.nn.Dense(16, activation="tanh", dtype=dtype, name="hidden")
             out = gc.nn.Dense(1, dtype=dtype, name="out")
-            hidden(x[:1]), out(gc.zeros((1, 16), dtype))  # the variables
+            hidden(x[:1]), out(gc.zeros((1, 16), dtype))  # creates the variables
             steps = gc.variable(0, name="steps", trainable=False)
         losses = []
         for i in range(2):
@@ -62,7 +62,7 @@ def replicated(dtype: str = "float64", where: bool = True) -> tuple[gc.Graph, li
         with on("/job:ps/task:0"):
             loss = (losses[0] + losses[1]) / 2
         train = gc.minimize(loss, optax.adam(1e-2), name="train")
-        with on("/job:worker/task:1"):  # is not where the variable is
+        with on("/job:worker/task:1"):  # not on the variable's device
             count = steps.assign(steps + 1)
     return graph, [train, loss, count, losses[1]]
 
@@ -73,7 +73,7 @@ def data(count: int = 20) -> list[dict[str, Any]]:
 
 
 def check_steps(session: gc.Session, fetches: list[Any]) -> None:
-    """The steps of a session of `replicated()` are those of one process."""
+    """Checks that the steps of a session of `replicated()` equal those of one process."""
     graph, own = replicated(where=False)
     with gc.Session(graph) as alone:
         want = [alone.run(own, feeds)[1:] for feeds in data()]
@@ -91,12 +91,12 @@ def test_steps_are_those_of_one_process() -> None:
     graph, fetches = replicated()
     with gc.Session(graph, strategy=RemoteTasks(JOBS)) as session:
         check_steps(session, fetches)
-        assert min(LocalTasks.made.ran.values()) >= 20  # each task has computed
+        assert min(LocalTasks.made.ran.values()) >= 20  # every task has run programs
     assert LocalTasks.made.closed
 
 
 def test_the_optimizer_computes_in_float32() -> None:
-    """The processes see a part of the step, so the precision is chosen before it is divided."""
+    """A process sees a part of the step, so the precision is chosen before the step is divided."""
     graph, fetches = replicated("float32")
     options = gc.CompileOptions(precision="bf16")
     feeds = {name: value.astype(np.float32) for name, value in data(1)[0].items()}
@@ -156,7 +156,7 @@ def test_variables_stay_on_their_tasks_until_they_are_read() -> None:
         ]
         asked.clear()
         session.run(fetches, data(1)[0])
-        assert asked == []  # reading has changed nothing
+        assert asked == []  # reading changed nothing
         session.set("steps", 100)
         session.run(fetches, data(1)[0])
         assert any(each.startswith("set /job:ps") for each in asked)
@@ -164,7 +164,7 @@ def test_variables_stay_on_their_tasks_until_they_are_read() -> None:
 
 
 def test_only_what_another_task_needs_is_sent() -> None:
-    """Per step: the variables to both workers, gradients back, a loss, and the counter."""
+    """Each step sends the variables to both workers, gradients back, a loss, and the counter."""
     graph, fetches = replicated()
     with gc.Session(graph, strategy=RemoteTasks(JOBS)) as session:
         session.run(fetches, data(1)[0])
@@ -175,7 +175,7 @@ def test_only_what_another_task_needs_is_sent() -> None:
 
 
 def test_a_variable_is_read_before_it_changes() -> None:
-    """The value that another task, or a later cluster of the same, uses is the old one."""
+    """Another task, or a later cluster of the same task, uses the old value."""
     graph = gc.Graph()
     with graph:
         with gc.device("/job:ps/task:0"):
@@ -242,7 +242,7 @@ def test_what_names_no_task_runs_on_the_first() -> None:
 
 
 def test_micro_batches_and_devices_of_a_task() -> None:
-    """Four virtual devices in each task."""
+    """Each task has four virtual devices."""
 
     def loss_of(places: list[str]) -> tuple[gc.Graph, list[Any]]:
         graph = gc.Graph(seed=0)
@@ -362,7 +362,7 @@ def test_a_step_that_fails() -> None:
     with gc.Session(graph, strategy=RemoteTasks(JOBS), options=options) as session:
         with pytest.raises(NumericsError, match="made a NaN"):
             session.run(y, {x: [-1.0, 1.0]})
-        assert session.run(y, {x: [1.0, 1.0]}).tolist() == [0.0, 0.0]  # nothing was lost
+        assert session.run(y, {x: [1.0, 1.0]}).tolist() == [0.0, 0.0]  # the state was not lost
         with pytest.raises(StateError, match="made a NaN"):
             session.run(add, {x: [-1.0, 1.0]})
 

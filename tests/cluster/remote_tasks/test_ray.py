@@ -1,4 +1,4 @@
-"""One program on several processes of Ray. Skipped without Ray."""
+"""One program on several Ray processes. Skipped without Ray."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class KillsServer(gc.train.Callback):
 
 
 def train(folder: Path, callbacks: Sequence[gc.train.Callback] = ()) -> dict[str, Any]:
-    """The variables after 30 steps, with a checkpoint every 5."""
+    """The variables after 30 steps, with a checkpoint every 5 steps."""
     graph, (step, loss, *_) = replicated()
     rows = {name: np.concatenate([each[name] for each in data(10)]) for name in "xy"}
     batches = gc.data.from_arrays(rows).repeat().batch(8)

@@ -1,4 +1,4 @@
-"""The times of collectives, against simulations that send each message."""
+"""The predicted times of collectives, compared with simulations of each message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HARDWARE = Hardware("test", 1e9, 1e12, {}, 1e12, 4, LINK, NETWORK)
 
 
 def simulated_ring(size: float, ranks: int, link: Link) -> float:
-    """When every rank has the sum of all pieces, if each sends one piece at a time to the next."""
+    """The time when every rank has the sum of all pieces; each rank sends one piece at a time."""
     ready = [[0.0] * ranks for _ in range(ranks)]  # by rank and piece
     free = [0.0] * ranks
     for turn in range(2 * (ranks - 1)):

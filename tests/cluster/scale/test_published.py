@@ -1,4 +1,4 @@
-"""The scaling model against published tables."""
+"""The scaling model, compared with published tables."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pytest
 
 from benchmarks.published_scaling import TABLES, Table, error
 
-BEYOND = ("AlexNet, 8 P100", "MaxText 128B, 32 pods of v5e")  # named in docs/scaling.md
+BEYOND = ("AlexNet, 8 P100", "MaxText 128B, 32 pods of v5e")  # docs/scaling.md names them
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_the_largest_point_is_predicted_within_8_percent(table: Table) -> None:
     if table.name in BEYOND:
         assert not table.in_field
-        assert abs(error(table)) > 0.08  # or the documentation is out of date
+        assert abs(error(table)) > 0.08  # otherwise, update the documentation
     else:
         assert abs(error(table)) < 0.08
 

@@ -52,14 +52,14 @@ def test_a_workload_has_the_figures_of_its_program() -> None:
     work = workload_of(graph, fetches, feeds)
     weights = 4 * (WIDE * WIDE + WIDE) * 4
     assert work.rows == ROWS
-    assert 0 <= work.parameters - weights < 100  # and a counter of steps
+    assert 0 <= work.parameters - weights < 100  # and a step counter
     assert 0 <= work.slots - 2 * weights < 100
     gradients = [e for e in work.exchanges if e.gradient]
     assert 0 <= sum(e.bytes for e in gradients) - weights < 100
     assert work.exchanges[-1].needed == 1.0
     assert work.products == Products(2, 2 * WIDE * 4, WIDE)
     assert work.boundary == WIDE * 4
-    assert 0.3 < work.forward < 0.4  # one product forward, two backward but for the first layer
+    assert 0.3 < work.forward < 0.4  # one product forward; two backward, but one in the first layer
     flops = sum(work.costs[0][1].matrix_flops.values())
     assert flops == 2 * ROWS * WIDE * WIDE * (4 + 4 + 3)
 

@@ -1,4 +1,4 @@
-"""Makes mistakes that only several processes can make, and prints the errors."""
+"""Makes mistakes that need several processes, and prints their errors."""
 
 import jax
 import numpy as np
@@ -70,8 +70,8 @@ def late() -> None:
 
 
 def on_mesh(data=2, model=2, order=(0, 1, 2, 3)) -> None:
-    """A feed without rows is whole in every process, also if it is split over the devices. What
-    other nodes than the fetched ones say of a feed changes nothing."""
+    """A feed without rows is whole in every process, even if it is sharded over the devices. Nodes
+    that are not fetched do not change this."""
     axes = {"data": data, "model": model}
     mesh = gc.devices.Mesh(axes, devices=[everywhere[i] for i in order])
     with gc.Graph() as graph:

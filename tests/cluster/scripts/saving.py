@@ -1,4 +1,4 @@
-"""Writes checkpoints of slots in pieces, at times and at the best validations.
+"""Writes checkpoints with sharded slots, both regularly and at the best validations.
 
 saving.py FOLDER
 """
@@ -21,7 +21,7 @@ with gc.Graph(seed=0) as graph:
 
 
 class Slow(gc.train.Callback):
-    """Lets 40 steps take longer than the time between two checkpoints."""
+    """Makes 40 steps take longer than the time between two checkpoints."""
 
     def on_step(self, run: gc.train.Run) -> None:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Trains with fit, and harms itself in the first attempt.
+"""Trains with fit, and fails on purpose in the first attempt.
 
 training.py FOLDER [kill|stop|fail|end STEP]
 """

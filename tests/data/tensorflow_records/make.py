@@ -1,10 +1,10 @@
-"""Makes the files in this folder with TensorFlow, and what TensorFlow reads in them.
+"""Makes the files in this folder with TensorFlow, and the values that TensorFlow reads from them.
 
     python tests/data/tensorflow_records/make.py    (tensorflow-cpu 2.21.0; not in the extra `test`)
 
-`examples.*` has the same Examples in each compression, `sequences.tfrecord` SequenceExamples.
-Protobuf writes maps in any order, so each run makes other bytes of the same meaning.
-`parsed.json` has what `tf.io.parse_example` and `tf.io.parse_sequence_example` make of them.
+`examples.*` contain the same Examples with each compression, `sequences.tfrecord` SequenceExamples.
+Protobuf writes maps in any order, so each run makes other bytes with the same meaning.
+`parsed.json` has the results of `tf.io.parse_example` and `tf.io.parse_sequence_example`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-# pytest imports this file to look for examples in docstrings, also without TensorFlow.
+# pytest imports this file to collect doctests, also without TensorFlow.
 tf: Any = importlib.import_module("tensorflow") if __name__ == "__main__" else None
 HERE = Path(__file__).parent
 UNKNOWN = b"\x9a\x06\x03abc"  # field 99, which no message has
@@ -58,7 +58,7 @@ def field(number: int, value: bytes) -> bytes:
 
 
 def unpacked() -> bytes:
-    """An Example whose lists have each number by itself, as other writers make them."""
+    """An Example with unpacked lists of numbers, as other writers make them."""
     ones = {
         b"label": field(3, b"\x08\x05"),
         b"name": field(1, field(1, b"unpacked")),
@@ -95,7 +95,7 @@ def write(name: str, records: list[bytes], compression: str) -> None:
 
 
 def plain(values: object) -> list:
-    """JSON: floats as text, because of inf; bytes in Latin-1."""
+    """JSON values: floats as text, because of inf; bytes in Latin-1."""
     if isinstance(values, list):
         return [plain(each) for each in values]
     if isinstance(values, bytes):

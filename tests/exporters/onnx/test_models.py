@@ -1,4 +1,4 @@
-"""Whole models as ONNX: layouts, open sizes, loops, names, files, refusals."""
+"""Whole models as ONNX: layouts, open sizes, loops, names, files, errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_images_are_transposed_once(tmp_path: Path) -> None:
 
 
 def test_transposes_behind_a_convolution_are_composed_in_order(tmp_path: Path) -> None:
-    """Of permutations that do not commute, and with a vector over the channels behind them."""
+    """The permutations do not commute, and a vector over the channels follows them."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((2, 5, 6, 3), name="x")
@@ -112,7 +112,7 @@ def test_every_version_of_onnx(opset: int, tmp_path: Path) -> None:
     gc.to_onnx(session, path, gc.Signature({"x": x}, {"y": y}), opset=opset)
     assert onnx.load(path).opset_import[0].version == opset
     if opset > 23:
-        return  # this onnxruntime may be older
+        return  # this onnxruntime may be too old
     for shape in ((1, 3, 8), (2, 5, 8)):
         value = images(*shape)
         assert_near(run(path, x=value)[0], session.run(y, {x: value}), rtol=1e-5)
@@ -140,7 +140,7 @@ def test_loops_and_branches(tmp_path: Path) -> None:
 
 
 def test_back_to_onnx_and_in_again(tmp_path: Path) -> None:
-    """Its own names, an input that nothing uses, and a model that trains after the way back."""
+    """Keeps names and an unused input, and the model can still be trained after the way back."""
     first, second = tmp_path / "first.onnx", tmp_path / "second.onnx"
     helper = onnx.helper
     ports = [
@@ -190,7 +190,7 @@ MAP = """
 
 
 def test_a_map_of_the_passes(tmp_path: Path) -> None:
-    """No function of users makes one."""
+    """No user function makes a map."""
     start, path = program(MAP), tmp_path / "map.onnx"
     names = {port.name: port.name for port in (*start.inputs, *start.outputs)}
     outputs = [(port.name, port.tensor) for port in start.outputs]
@@ -244,7 +244,7 @@ def test_large_weights_in_their_own_file(tmp_path: Path, monkeypatch: pytest.Mon
         patch.setattr(entry, "write", interrupted)
         with pytest.raises(KeyboardInterrupt):
             gc.to_onnx(session, path, signature, external_data=True)
-    assert_near(run(path, x=value)[0], before, rtol=1e-5)  # the old model still has its own data
+    assert_near(run(path, x=value)[0], before, rtol=1e-5)  # the old model keeps its data
     gc.to_onnx(session, path, signature, external_data=True)
     assert_near(run(path, x=value)[0], session.run(y, {x: value}), rtol=1e-5)
     assert not first.exists() and other.exists()
@@ -263,7 +263,7 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
-# -- refusals ------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------
 
 
 def test_all_that_onnx_cannot_say_is_named_with_lines(tmp_path: Path) -> None:

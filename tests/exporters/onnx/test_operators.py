@@ -1,4 +1,4 @@
-"""Each operator as ONNX: its cases of the law suite run in onnxruntime as NumPy says."""
+"""Each operator as ONNX: its law cases run in onnxruntime and give NumPy's results."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ for _cases in families().values():
         CASES.setdefault(_case.op, []).append(_case)
 TESTED = sorted(name for name in RULES if any(case.oracle for case in CASES.get(name, ())))
 
-# Rules without a case of the law suite, or whose cases have no oracle, and where they are tested.
+# Rules whose operators have no law case or no oracle, and the tests that cover them.
 ELSEWHERE = {
     "Map": "test_models.py: only the pass GroupAlike makes it",
     "LocalBatchNorm": "test_models.py: differs by the number of devices",
 }
-# Cases that neither onnxruntime nor the reference runs as ONNX defines it.
+# Cases that neither onnxruntime nor the reference runs as ONNX defines them.
 NOT_RUN = {
     ("ConvInputGradient", "two groups", "float64"): "the reference takes one group",
     **dict.fromkeys(
@@ -62,7 +62,7 @@ def test_each_rule_is_tested() -> None:
 
 
 def results(path: Path, feeds: dict[str, Any]) -> Sequence[Any]:
-    """What onnxruntime gives; what the reference gives where onnxruntime has no kernel."""
+    """The results of onnxruntime, or of the reference if onnxruntime has no kernel."""
     onnxruntime.set_default_logger_severity(4)
     try:
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -122,6 +122,6 @@ def check(built: Built, got: Any, want: Any) -> None:
     wide = np.float64 if got.dtype.kind not in "iub" else got.dtype
     assert got.shape == np.shape(want), built.title
     near = tolerance(built.case, got.dtype)
-    if built.case.op == "Erfc":  # ONNX has 1 - erf(x) alone
+    if built.case.op == "Erfc":  # ONNX has only 1 - erf(x)
         near["atol"] = 1e-6
     assert_near(got.astype(wide), np.asarray(want).astype(wide), **near, err_msg=built.title)

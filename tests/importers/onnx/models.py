@@ -17,7 +17,7 @@ NEWEST = 23
 
 
 def info(name: str, value: Any, shape: Sequence[Any] | None = None) -> Any:
-    """The type of an input or output: that of a value."""
+    """The type of an input or output with this value."""
     array = np.asarray(value)
     kind = helper.np_dtype_to_tensor_dtype(array.dtype)
     return helper.make_tensor_value_info(name, kind, array.shape if shape is None else shape)
@@ -34,7 +34,7 @@ def model(
     functions: Sequence[Any] = (),
     domains: Sequence[str] = (),
 ) -> onnx.ModelProto:
-    """A model whose inputs have the types of `inputs`, with sizes that `shapes` may name."""
+    """A model whose inputs have the types of `inputs`; `shapes` may name sizes."""
     graph = helper.make_graph(
         list(nodes),
         "small",
@@ -47,12 +47,12 @@ def model(
 
 
 def reference(proto: onnx.ModelProto, inputs: Mapping[str, Any]) -> list[Any]:
-    """The results by onnx's reference implementation."""
+    """The results of onnx's reference implementation."""
     return ReferenceEvaluator(proto).run(None, dict(inputs))
 
 
 def results(proto: Any, inputs: Mapping[str, Any], **options: Any) -> list[Any]:
-    """The results by graphc."""
+    """The results of graphc."""
     alone = gc.from_onnx(proto, **options).to_graph()
     fixed = options.get("fixed", {})
     feeds = {alone.inputs[name]: v for name, v in inputs.items() if name not in fixed}
@@ -61,7 +61,7 @@ def results(proto: Any, inputs: Mapping[str, Any], **options: Any) -> list[Any]:
 
 
 def check(proto: Any, inputs: Mapping[str, Any], rtol: float = 1e-5, **options: Any) -> None:
-    """The results of graphc equal those of the reference, in dtype and shape too."""
+    """Checks that graphc's results equal those of the reference, also in dtype and shape."""
     for got, want in zip(results(proto, inputs, **options), reference(proto, inputs), strict=True):
         want = np.asarray(want)
         assert (got.dtype, got.shape) == (want.dtype, want.shape)

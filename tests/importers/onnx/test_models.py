@@ -31,7 +31,7 @@ def node(op: str, inputs: str, outputs: str, **attrs: Any) -> Any:
 
 
 def mlp() -> onnx.ModelProto:
-    """64 -> 32 -> 10, with a named size of the batch and a reshape by shapes."""
+    """64 -> 32 -> 10, with a named batch size and a reshape that uses shapes."""
     weights = {
         "fc1.weight": (RNG.normal(size=(32, 64)) * 0.1).astype(np.float32),
         "fc1.bias": np.zeros(32, np.float32),
@@ -76,7 +76,7 @@ def test_sizes_stay_named_and_weights_have_their_names() -> None:
 
 
 def test_an_expansion_as_torch_exports_it() -> None:
-    """Sizes of -1 mean those of the operand: `where(wanted == -1, ones, wanted)` over shapes."""
+    """PyTorch's export replaces -1 by the operand's size: `where(wanted == -1, ones, wanted)`."""
     weights = {
         "token": RNG.normal(size=(1, 1, 3)).astype(np.float32),
         "zero": np.array([0]),
@@ -388,7 +388,7 @@ def test_not_a_model(tmp_path: Path) -> None:
 
 
 def test_the_suite_of_onnx(rounds) -> None:
-    """A part of the backend tests: the whole is `python -m benchmarks.onnx_suite`."""
+    """A part of onnx's backend tests; `python -m benchmarks.onnx_suite` runs all of them."""
     from benchmarks.onnx_suite import PASSED, SuiteCase, cases, run_case
 
     found: dict[str, str] = {}

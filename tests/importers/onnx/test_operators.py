@@ -1,4 +1,4 @@
-"""Operators of each family against onnx's reference implementation, and their gradients."""
+"""Operators of each family compared with onnx's reference implementation, and their gradients."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
 
 
 def single(op: str, values: list[Any], attrs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """A model of one node, and its inputs by name."""
+    """A model with one node, and its inputs by name."""
     names = ["" if value is None else f"in{i}" for i, value in enumerate(values)]
     outputs = ["y"]
     inputs = {name: value for name, value in zip(names, values, strict=True) if name}
@@ -130,7 +130,7 @@ def test_recurrent_layers(op: str, direction: str) -> None:
     if n == 1:
         check(proto, inputs, rtol=1e-4)
         return
-    got = results(proto, inputs)  # the reference does not have both directions for all
+    got = results(proto, inputs)  # the reference supports both directions only for some operators
     one = [helper.make_node(op, names, ["y", "h"], hidden_size=4)]
     part = {name: v if i == 0 else v[:1] for i, (name, v) in enumerate(inputs.items())}
     assert_near(got[0][:, :1], results(model(one, part, ["y", "h"]), part)[0], rtol=1e-5)
@@ -151,7 +151,7 @@ DIFFERENTIABLE = [c for c in CASES if c[0] not in STEPS]
 def test_gradients_are_finite_differences(
     op: str, values: list[Any], attrs: dict[str, Any], known: tuple[int, ...]
 ) -> None:
-    """The derivative along one direction, in float64."""
+    """Compares the derivative along one direction, in float64."""
     scales = op == "Resize"  # which are always float32
     wide = [
         v.astype(np.float64)

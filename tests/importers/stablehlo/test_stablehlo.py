@@ -1,4 +1,4 @@
-"""`gc.from_stablehlo` against JAX itself."""
+"""`gc.from_stablehlo` compared with JAX itself."""
 
 import jax
 import jax.numpy as jnp
@@ -260,7 +260,7 @@ def test_damaged_files_give_errors(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["scan", "fori_loop", "from a value", "to a value", "by two"])
 def test_loops_that_count_are_loops_of_that_many_turns(form: str) -> None:
-    """They have a gradient. Of other loops the number of turns is not known."""
+    """Loops with a known trip count have a gradient; for other loops, the count is unknown."""
 
     def program(x, n):
         if form == "scan":

@@ -1,4 +1,4 @@
-"""The cases of `cases.json.gz`, which `make_cases.py` has made with TensorFlow."""
+"""Reads the cases of `cases.json.gz`, which `make_cases.py` made with TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""The scripts that need TensorFlow are not tests."""
+"""Excludes the scripts that need TensorFlow from collection."""
 
 collect_ignore = ["make_cases.py", "make_models.py"]

@@ -30,7 +30,7 @@ RNG = np.random.default_rng(0)
 
 
 def f32(*shape: int, low: float = -2.0, high: float = 2.0) -> np.ndarray:
-    """Floats with few digits, so that the file is small."""
+    """Floats with few digits, so that the file stays small."""
     return np.round(RNG.uniform(low, high, shape), 2).astype(np.float32)
 
 
@@ -50,11 +50,11 @@ def encoded(array: Any) -> list[Any]:
 def case(
     name: str, build: Callable[..., Any], *inputs: Any, free: bool = True, only_types: bool = False
 ) -> None:
-    """One graph: placeholders for the inputs, TensorFlow's results for them.
+    """Makes one graph: placeholders for the inputs, and TensorFlow's results for them.
 
     Args:
         free: whether the leading size of the placeholders is unknown.
-        only_types: whether results are random: only shapes and dtypes are compared.
+        only_types: whether results are random, so that only shapes and dtypes are compared.
     """
     graph = tf.Graph()
     with graph.as_default():

@@ -1,7 +1,7 @@
-"""Makes `models.zip`: small whole models as TensorFlow writes them, with its results.
+"""Makes `models.zip`: small whole models in TensorFlow's formats, with TensorFlow's results.
 
 Needs TensorFlow and Keras: `python tests/importers/tensorflow/make_models.py`. MetaGraphs of
-TensorFlow 1 come with the variables after ten steps of its own training; SavedModels of Keras with
+TensorFlow 1 include the variables after ten of its own training steps; SavedModels of Keras include
 their outputs.
 """
 
@@ -34,7 +34,7 @@ def variable(name: str, *shape: int, scale: float = 0.4) -> Any:
 
 
 def lstm(x: Any, y: Any) -> tuple[Any, Any]:
-    """A recurrent network by hand, as `tf.nn.dynamic_rnn` writes it: a frame and TensorArrays."""
+    """A recurrent network in the form of `tf.nn.dynamic_rnn`: a frame and TensorArrays."""
     units = 6
     kernel, bias = variable("rnn/kernel", 3 + units, 4 * units), variable("rnn/bias", 4 * units)
     rows = tf.transpose(x, [1, 0, 2])
@@ -60,7 +60,7 @@ def lstm(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def resnet(x: Any, y: Any) -> tuple[Any, Any]:
-    """Residual blocks with batch normalisation and its moving averages, in a `tf.cond`."""
+    """Residual blocks with batch normalization and its moving averages, in a `tf.cond`."""
     training = v1.placeholder_with_default(True, [], name="training")
     h = tf.nn.conv2d(x, variable("stem/kernel", 3, 3, 2, 4), 1, "SAME")
     for i in range(2):
@@ -118,8 +118,8 @@ def meta_graph(folder: Path, build: Callable[..., Any], *shape: int) -> None:
 
 
 def partitioned(folder: Path) -> None:
-    """A checkpoint with a variable in three parts, and other dtypes; and one of version 1, which
-    has no bfloat16."""
+    """A checkpoint with a variable in three parts, and other dtypes; and a version 1 checkpoint,
+    which has no bfloat16."""
     with tf.Graph().as_default(), v1.Session() as session:
         parts = v1.fixed_size_partitioner(3)
         table = np.arange(70, dtype=np.float32).reshape(7, 10)
@@ -205,7 +205,7 @@ def pack(folder: Path, target: Path) -> None:
 
 
 def old_models() -> None:
-    """In a process of its own: TensorFlow 1 does not mix with Keras."""
+    """Makes the old models in a separate process: TensorFlow 1 does not mix with Keras."""
     v1.disable_eager_execution()
     root = Path(sys.argv[1])
     meta_graph(root / "lstm", lstm, 5, 3)

@@ -1,4 +1,4 @@
-"""Damaged copies of files: bytes flipped, cut, doubled, numbers replaced."""
+"""Damaged copies of files: flipped, removed or repeated bytes, replaced numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NUMBERS = (0, 1, -1, 2, 3, 7, 2**31 - 1, -(2**31), 2**62, -(2**63))
 
 
 def mutated_graphs(data: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
-    """`count` GraphDefs that are well formed, with wrong operators, inputs and attributes."""
+    """`count` well-formed GraphDefs with wrong operators, inputs and attributes."""
     from graphc.train.tensorflow.schema import messages
 
     rng = np.random.default_rng(seed)

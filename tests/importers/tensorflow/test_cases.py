@@ -1,4 +1,4 @@
-"""Each rule against TensorFlow's own results (`cases.json.gz`, see `make_cases.py`)."""
+"""Each rule compared with TensorFlow's own results (`cases.json.gz`, see `make_cases.py`)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.near import assert_near
 CASES = read()
 GROUPS = [
     CASES[i::16] for i in range(16)
-]  # one program for each group: compiling is what takes time
+]  # one program per group, because compilation takes most of the time
 
 # Tolerances relative to the largest element, by the name of the case. All others: 1e-5.
 LOOSE = {"FFT3D": 3e-5, "MatrixSquareRoot": 1e-4, "IsInf": 0.0}
-# Old names of operators, references, and what only TensorFlow's optimiser makes: TensorFlow of
-# today makes no such graphs. Summaries are no results.
+# Old operator names, references, and operators that only TensorFlow's optimizer makes: today's
+# TensorFlow makes no such graphs. Summaries have no results.
 WITHOUT_CASE = {
     "BatchNormWithGlobalNormalization", "TopK", "_FusedConv2D", "_FusedMatMul",
     "_FusedDepthwiseConv2dNative", "_FusedBatchNormEx", "ApplyAdagradV2",
@@ -40,7 +40,7 @@ WITHOUT_CASE = {
 
 
 def added(case: Case) -> tuple[dict[Any, Any], list[Any]]:
-    """The feeds of the case and its results in the graph being built."""
+    """The feeds of the case and its results in the current graph."""
     model = from_graphdef(case.graph, list(case.outputs), checkpoint=case.variables, name="case")
     places = {
         name: gc.placeholder(

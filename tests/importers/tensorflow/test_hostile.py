@@ -1,4 +1,4 @@
-"""Damaged and forged files: an error of graphc's, nothing executed, nothing huge allocated."""
+"""Damaged and forged files: graphc raises an error, executes nothing and allocates little."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPECTED = (ModelFileError, ModelImportError, ArgumentError, UnknownNameError)
 
 
 def survives(action: Callable[[], Any]) -> bool:
-    """Whether a damaged file is read; another error than the expected ones is raised."""
+    """Whether a damaged file is read. Errors other than the expected ones are raised."""
     try:
         action()
     except EXPECTED:

@@ -1,4 +1,4 @@
-"""Whole models as TensorFlow wrote them (`models.zip`, see `make_models.py`)."""
+"""Whole models in TensorFlow's formats (`models.zip`, see `make_models.py`)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_checkpoint_is_read_without_its_graph(models: Path) -> None:
 
 
 def test_partitioned_variables_strings_and_narrow_floats_of_a_checkpoint(models: Path) -> None:
-    arrays = gc.train.read_tf_checkpoint(models / "partitioned")  # by the file "checkpoint"
+    arrays = gc.train.read_tf_checkpoint(models / "partitioned")  # uses the file "checkpoint"
     np.testing.assert_array_equal(arrays["table"], np.arange(70.0).reshape(7, 10))
     assert arrays["words"].tolist() == [b"a", b"long " * 50, b""]
     assert arrays["half"].dtype.name == "bfloat16" and arrays["half"].tolist() == [1.5, -2.0]
@@ -109,7 +109,7 @@ def test_a_checkpoint_of_version_1(models: Path) -> None:
 
 
 def test_blocks_of_a_checkpoint_may_be_compressed() -> None:
-    # A literal, a copy of 4 bytes 4 back, a copy of 8 bytes 2 back: the three kinds of Snappy.
+    # The three kinds of Snappy: a literal, a copy of 4 bytes 4 back, a copy of 8 bytes 2 back.
     data = bytes([17, 4 << 2, *b"hello", 0b00001, 4, 7 << 2 | 2, 2, 0])
     assert sstable.decompressed(data) == b"helloello" + b"lo" * 4
     for broken in (data[:-1], bytes([3, 0, 65, 0b00001, 9]), b"\xff" * 6):

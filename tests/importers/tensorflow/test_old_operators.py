@@ -1,4 +1,4 @@
-"""Operators and forms for which TensorFlow of today makes no graph: old names, text files, cuts."""
+"""Graphs that today's TensorFlow does not make: old names, text files, truncated files."""
 
 from __future__ import annotations
 

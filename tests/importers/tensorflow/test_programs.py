@@ -1,4 +1,4 @@
-"""Programs of XLA inside SavedModels: those of `gc.to_saved_model`, and changed ones."""
+"""XLA programs inside SavedModels: those of `gc.to_saved_model`, and changed ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ X = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
 
 @pytest.fixture(params=[None, 5], ids=["open", "fixed"])
 def model(request, tmp_path: Path) -> tuple[Path, np.ndarray[Any, Any]]:
-    """A SavedModel, for any batch or for one of 5; and its result for `X`."""
+    """A SavedModel for any batch size or for 5 rows, and its result for `X`."""
     with gc.Graph(seed=0) as graph:
         x = gc.placeholder(("batch", 3), name="x")
         h = gc.nn.Dense(4, activation=gc.tanh, name="dense")(x)
@@ -50,7 +50,7 @@ def test_a_model_comes_back_and_has_gradients(model) -> None:
 
 
 def changed(folder: Path, change: Any) -> None:
-    """Changes the node of the program in the file."""
+    """Changes the node that contains the program in the file."""
     path = folder / "saved_model.pb"
     saved = messages().SavedModel.FromString(path.read_bytes())
     for node in saved.meta_graphs[0].graph_def.node:
@@ -95,7 +95,7 @@ def test_sizes(tmp_path: Path) -> None:
 
 
 def test_the_number_of_the_platform() -> None:
-    """Programs for several platforms take the number of one as the first argument."""
+    """Programs for several platforms take the platform's number as their first argument."""
     text = """
 module {
   func.func public @main(%p: tensor<i32>, %x: tensor<?x3xf32>) -> (tensor<?x3xf32>, tensor<i32>) {

@@ -1,4 +1,4 @@
-"""Modules: names, buffers, training, named sizes, control flow, files, refusals."""
+"""PyTorch modules: names, buffers, training, named sizes, control flow, files, errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def without_warnings() -> Any:
 
 
 class Net(nn.Module):
-    """Convolution, batch norm, a counter as a buffer, a head."""
+    """Convolution, batch norm, a counter in a buffer, and an output layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def test_names_are_those_of_the_state_dict() -> None:
 
 
 def test_ten_steps_of_training_equal_those_of_pytorch_and_go_back() -> None:
-    """Parameters, moving averages and counters; then the values go back into the module."""
+    """Compares parameters, moving averages and counters; then writes them back to the module."""
     module = double()
     x, y = torch.randn(6, 1, 5, 5).double(), torch.randint(0, 3, (6,))
     layer = gc.from_torch(module, (x,), training=True)
@@ -163,7 +163,7 @@ def test_branches_and_loops() -> None:
 
 
 def test_groups_of_rows_and_their_counts() -> None:
-    """As a mixture of experts has them."""
+    """A mixture of experts has such groups."""
 
     class Experts(nn.Module):
         def forward(self, x: Any, w: Any, groups: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Operators of each family against PyTorch: results in float32, gradients in float64."""
+"""Operators of each family compared with PyTorch: results in float32, gradients in float64."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPOTS = torch.tensor([[0, 2, 1], [1, 0, 2]])
 
 
 def _sum(parts: Any) -> Any:
-    """One tensor of all gradients, with different weights."""
+    """A weighted sum of all gradients."""
     return torch.cat([(i + 1) * part.flatten() for i, part in enumerate(parts) if part is not None])
 
 
@@ -282,7 +282,7 @@ def test_an_operator(name: str) -> None:
 
 
 def test_each_core_operator_has_a_rule() -> None:
-    """Core ATen is what `torch.export` leaves after all decompositions."""
+    """Core ATen is what remains after all decompositions of `torch.export`."""
     from graphc.importers.torch.table import RULES
 
     packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten)]

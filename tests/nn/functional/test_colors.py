@@ -1,4 +1,4 @@
-"""Colours against the standard library, and their values and gradients at grey."""
+"""Color conversions compared with the standard library; values and gradients at gray."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def test_luma() -> None:
     for there, again in ((nn.rgb_to_yiq, nn.yiq_to_rgb), (nn.rgb_to_yuv, nn.yuv_to_rgb)):
         found = run(there, EVERY)
         assert_near(found[..., :1], run(nn.rgb_to_grayscale, EVERY), rtol=1e-9)
-        assert_near(found[-3:, 1:], 0, rtol=1e-7, atol=1e-7)  # grey has no colour
+        assert_near(found[-3:, 1:], 0, rtol=1e-7, atol=1e-7)  # gray has no color
         assert_near(run(again, found), EVERY, rtol=1e-7, atol=1e-9)
     yiq = mapped(colorsys.rgb_to_yiq, EVERY)
-    assert_near(run(nn.rgb_to_yiq, EVERY), yiq, rtol=1e-7, atol=0.01)  # other digits there
+    assert_near(run(nn.rgb_to_yiq, EVERY), yiq, rtol=1e-7, atol=0.01)  # colorsys uses other digits
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.5, 1.7, 9.0])
@@ -84,7 +84,7 @@ def test_saturation_and_hue(factor: float) -> None:
     more, other = run(lambda x: [nn.adjust_saturation(x, factor), nn.adjust_hue(x, factor)], EVERY)
     assert_near(more, mapped(saturated, EVERY), rtol=1e-7, atol=1e-12)
     assert_near(other, mapped(turned, EVERY), rtol=1e-7, atol=1e-12)
-    each = np.full(len(EVERY), factor)  # one for each pixel
+    each = np.full(len(EVERY), factor)  # one factor per pixel
     same = run(lambda x, f: [nn.adjust_saturation(x, f), nn.adjust_hue(x, f)], EVERY, each)
     assert_near(same, [more, other], rtol=1e-7, atol=1e-12)
 

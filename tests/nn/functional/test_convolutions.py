@@ -1,4 +1,4 @@
-"""Transposed, depthwise and separable convolutions against `jax.lax`, and on named sizes."""
+"""Transposed, depthwise and separable convolutions compared with `jax.lax`; named sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def arrays(*shapes):
 
 
 def run(build, values, names=()):
-    """`build` of placeholders for the values; the sizes of the first are named."""
+    """Runs `build` with placeholders for the values; the sizes of the first one are named."""
     with Graph() as graph:
         first = placeholder(names or values[0].shape)
         tensors = [first, *[placeholder(v.shape) for v in values[1:]]]
@@ -61,7 +61,7 @@ def test_transposed_is_that_of_jax(size, window, strides, dilation, padding: str
 
 
 def test_transposed_with_padding_and_groups() -> None:
-    """The definition of the transpose: <conv(y), x> = <y, transposed(x)>."""
+    """Checks the definition of the transpose: <conv(y), x> = <y, transposed(x)>."""
     x, w, y = arrays((2, 3, 4, 4), (3, 3, 1, 4), (2, 5, 7, 2))
     attrs = dict(strides=2, padding=((1, 1), (1, 1)), groups=2)
     _, inner = run(lambda y, w: nn.conv2d(y, w, **attrs), [y, w])

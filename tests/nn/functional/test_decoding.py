@@ -1,4 +1,4 @@
-"""Decoding against searches through everything there is, and in_top_k."""
+"""Decoding compared with exhaustive searches, and in_top_k."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_likeliest_alignment() -> None:
 
 
 def prefix_search(log_p, beams, blank):
-    """Prefixes with the probabilities of their alignments by their last step, in a dictionary."""
+    """Prefix search in a dictionary: each prefix has two probabilities, by its last step."""
     beam = {(): (1.0, 0.0)}
     for row in np.exp(log_p):
         after = {}
@@ -114,7 +114,7 @@ def test_the_best_tags(shape) -> None:
 
 def test_likelihood_of_tags() -> None:
     tags = RNG.integers(0, 3, (4, 4)).astype(np.int8)
-    tags[1, 2:] = -1  # values beyond it have no effect
+    tags[1, 2:] = -1  # values beyond the length have no effect
 
     def build(x, t, m, n):
         found = nn.crf_log_likelihood(x, t, m, n)
@@ -191,7 +191,7 @@ def test_errors(call, error, match: str) -> None:
     assert "test_decoding.py:" in str(info.value)
 
 
-# -- odd input ------------------------------------------------------------------------------
+# -- unusual input --------------------------------------------------------------------------
 
 
 def test_a_blank_that_is_no_class() -> None:
@@ -215,7 +215,7 @@ def test_tags_that_there_are_not_have_no_probability() -> None:
 
 
 def test_gradients_of_a_crf_are_marginals_and_stay_finite() -> None:
-    """Where nothing leads to a tag, and where a sequence without steps has scores that are NaN."""
+    """One tag is unreachable, and an empty sequence has NaN scores."""
     scores = RNG.normal(size=(3, 4, 3))
     scores[1] = np.nan
     moves = RNG.normal(size=(3, 3))
@@ -226,7 +226,7 @@ def test_gradients_of_a_crf_are_marginals_and_stay_finite() -> None:
         total = gc.reduce_sum(nn.crf_log_likelihood(x, tags, m, lengths))
         return [total, *gc.gradients(total, [x, m])]
 
-    # By all paths: the gradient is the tags' value minus the expected value of a path.
+    # Over all paths: the gradient is the tags' value minus the expected value of a path.
     total, slopes, of_moves = 0.0, np.zeros((3, 4, 3)), np.zeros((3, 3))
     for row, length in ((0, 4), (2, 2)):
         paths = list(itertools.product(range(3), repeat=length))

@@ -1,4 +1,4 @@
-"""The functions of `gc.nn`: all there, losses by keyword only."""
+"""The functions of `gc.nn`: all are public, and losses take only keyword arguments."""
 
 import numpy as np
 import pytest

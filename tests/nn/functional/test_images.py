@@ -1,4 +1,4 @@
-"""Space and depth, resizing against `jax.image`, and pooling over all places."""
+"""Space-to-depth and back, resizing compared with `jax.image`, and global pooling."""
 
 from __future__ import annotations
 

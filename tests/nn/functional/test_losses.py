@@ -1,4 +1,4 @@
-"""Losses and their gradients against optax, on known and on named sizes."""
+"""Losses and their gradients compared with optax, for known and named sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS = np.array(jax.nn.softmax(LABELS))
 HARD = np.eye(6, dtype=np.float32)[[0, 5, 2, 2]]
 CLASSES = np.array([0, 5, 2, 2])
 
-# (ours, the same of optax, labels)
+# (our loss, optax's loss, labels)
 CASES = {
     "absolute": (nn.absolute_error, lambda x, y: jnp.abs(x - y), LABELS),
     "cosine": (nn.cosine_distance, optax.cosine_distance, LABELS),
@@ -97,7 +97,7 @@ CASES = {
 
 
 def test_losses_are_those_of_optax() -> None:
-    """All in one program."""
+    """One program computes all of them."""
     with Graph() as graph:
         x = placeholder(("n", "d"))
         losses = [ours(predictions=x, labels=labels) for ours, _, labels in CASES.values()]
@@ -171,7 +171,7 @@ def test_ctc_sums_over_all_alignments() -> None:
     with Graph() as graph:
         x = placeholder((1, 2, 3), "float64")
         loss = nn.ctc_loss(logits=x, labels=np.array([[1]]))
-        twice = nn.ctc_loss(logits=x, labels=np.array([[1, 1]]))  # needs a blank between
+        twice = nn.ctc_loss(logits=x, labels=np.array([[1, 1]]))  # needs a blank between the labels
         slope = gradients(reduce_sum(twice), x)
     found = Session(graph).run([loss, twice, slope], {x: np.log(p)[None]})
     assert_near(found[0], -np.log(0.2 * 0.6 + 0.2 * 0.1 + 0.5 * 0.6), rtol=1e-6)

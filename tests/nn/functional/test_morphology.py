@@ -1,4 +1,4 @@
-"""Erosion and dilation with flat kernels, as SciPy has them, and coordinates as a list."""
+"""Erosion and dilation with flat kernels compared with SciPy, and coordinates as a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations and their gradients against `jax.nn`."""
+"""Activations and their gradients compared with `jax.nn`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CASES = {
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_values_and_gradients(dtype: str) -> None:
-    """All in one program."""
+    """One program computes all of them."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-5, 5, (6, 6))
     if dtype == "float32":

@@ -1,4 +1,4 @@
-"""Group, instance and RMS normalisation against NumPy, with their gradients against JAX."""
+"""Group, instance and RMS normalization compared with NumPy; gradients compared with JAX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches, and pooling that returns the position of the maximum; known and named sizes."""
+"""Patches, and pooling that returns the index of the maximum; known and named sizes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_patches_are_those_of_jax(size, shape, attrs) -> None:
         rhs_dilation=each(attrs.get("dilation", 1)),
         dimension_numbers=(f"N{axes}C", f"{axes}IO", f"N{axes}C"),
     )
-    # JAX keeps the taps of a channel together.
+    # JAX keeps the taps of a channel adjacent.
     split = wanted.reshape(*wanted.shape[:-1], size[-1], -1)
     assert_near(got, jnp.swapaxes(split, -1, -2).reshape(got.shape), rtol=1e-6)
 
@@ -60,7 +60,7 @@ def test_patches_are_those_of_jax(size, shape, attrs) -> None:
 @pytest.mark.parametrize(("size", "shape", "attrs"), CASES)
 def test_the_maximum_is_where_it_is_said_to_be(size, shape, attrs, dtype: str) -> None:
     x = np.random.default_rng(0).permutation(np.prod(size)).reshape(size).astype(dtype)
-    x = x - x.dtype.type(x.size)  # all negative: padding with zeros would win
+    x = x - x.dtype.type(x.size)  # all negative: zeros of the padding would be the maximum
     largest, place = run(lambda x: nn.max_pool_with_argmax(x, **attrs), x, shape)
     (wanted,) = run(lambda x: nn.max_pool(x, **attrs), x, shape)
     np.testing.assert_array_equal(largest, wanted)

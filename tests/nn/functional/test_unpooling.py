@@ -1,4 +1,4 @@
-"""Max pooling undone."""
+"""Unpooling, the inverse of max pooling."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_maxima_go_back(size, shape, attrs) -> None:
     flat = places.reshape(size[0], -1, size[-1])
     np.put_along_axis(wanted, flat, y.reshape(flat.shape), 1)
     np.testing.assert_array_equal(back, wanted.reshape(size))
-    if "strides" not in attrs:  # each place but once
+    if "strides" not in attrs:  # no index occurs twice
         assert_near(dy, 2 * y, rtol=1e-7)
 
 

@@ -1,4 +1,4 @@
-"""Layers: the variables they own, sharing, scopes, and errors that name the user's line."""
+"""Layers: their variables, sharing, scopes, and errors that name the user's line."""
 
 import numpy as np
 import pytest
@@ -124,7 +124,7 @@ def test_names_scopes_and_devices() -> None:
         first, second = nn.Dense(4), nn.Dense(4)
         assert (first.name, repr(first)) == ("dense", "<Dense 'dense', not called yet>")
         second(x)
-        first(x)  # the first called is the first named
+        first(x)  # the layer that is called first gets the first name
         with name_scope("encoder"), device("/gpu:0"):
             third = nn.Dense(4)
             third(x)
@@ -393,7 +393,7 @@ def test_errors_name_the_users_line(call, error: type[GraphcError], match: str) 
         x = placeholder((2, 4), name="x")
         with pytest.raises(error, match=match) as info:
             call(x)
-    if "dtype" not in match:  # raised by the IR, which does not know the user's line
+    if "dtype" not in match:  # the IR raises this; it does not know the user's line
         assert "test_layers.py:" in str(info.value)
     assert not graph.variables
 

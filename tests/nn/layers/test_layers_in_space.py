@@ -1,4 +1,4 @@
-"""Convolutions, pooling and norms as layers, over one, two and three spatial axes."""
+"""Convolution, pooling and norm layers over one, two and three spatial axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch norm by the statistics of each piece of a batch."""
+"""Batch norm with the statistics of each piece of a batch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_on_one_device_it_is_batch_norm() -> None:
 
 
 def pieces(rows: list[Any]) -> tuple[Any, dict[str, Any]]:
-    """The results of the single pieces, joined and averaged."""
+    """The results of the single pieces: concatenated outputs and averaged statistics."""
     runs = [run(False, piece) for piece in rows]
     return [r[0] for r in runs], {n: np.mean([r[1][n] for r in runs], axis=0) for n in runs[0][1]}
 
@@ -63,21 +63,21 @@ def test_each_device_has_its_own() -> None:
 
 @pytest.mark.parametrize("rows", [6, 7])
 def test_a_batch_that_does_not_divide(rows: int) -> None:
-    """With 6 rows the fourth device has none and does not count in averages; with 7 it has one."""
+    """With 6 rows the fourth device is empty and does not count in averages; with 7 it has one."""
     (y, slope), state = run(True, X[:rows], strategy=gc.devices.DataParallel(4))
     parts = [X[i : min(i + 2, rows)] for i in range(0, rows, 2)]
     found, averages = pieces(parts)
     assert_near(y, np.concatenate([f[0] for f in found]), rtol=1e-9)
     slopes = [f[1] * len(part) / rows for f, part in zip(found, parts, strict=True)]
     assert_near(slope, np.concatenate(slopes), rtol=1e-7, atol=1e-12)
-    equal = rows == 6  # else parameters follow the larger pieces
+    equal = rows == 6  # otherwise parameters follow the larger pieces
     for name in averages if equal else ("norm/mean", "norm/variance"):
         assert_near(state[name], averages[name], rtol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_so_has_each_micro_batch(devices: int) -> None:
-    """A micro-batch is a run of examples of each device's part of the batch."""
+    """A micro-batch consists of adjacent examples of each device's part of the batch."""
     strategy = gc.devices.DataParallel(2) if devices == 2 else None
     (y, _), state = run(True, accumulate=2, strategy=strategy)
     found, averages = pieces(np.split(X, 2 * devices))
@@ -87,7 +87,7 @@ def test_so_has_each_micro_batch(devices: int) -> None:
 
 
 def test_channels_may_be_cut() -> None:
-    """They have no statistics in common: the results are those of one device."""
+    """Channels share no statistics, so the results equal those of one device."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((8, 4), "float64", name="x", batch_axis=1)

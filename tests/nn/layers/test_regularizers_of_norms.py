@@ -1,4 +1,4 @@
-"""Regularizers of norms and of attention: which variables they penalize."""
+"""Regularizers of norms and attention: which variables they penalize."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_no_regularizer_by_default():
 
 
 def test_a_penalty_reaches_the_scale():
-    """The gradient of the penalty moves the variable."""
+    """The gradient of the penalty changes the variable."""
     with gc.Graph(seed=0) as graph:
         layer = nn.LayerNorm(scale_regularizer=nn.L2(0.5))
         layer(gc.ones((4, 3)))

@@ -38,7 +38,7 @@ def test_unique_draws():
 
 
 def losses_of(strategy=None):
-    """The counts after two steps of a loss on labels, and those of another sampler."""
+    """The counts after two steps of a loss on labels, and the counts of another sampler."""
     with gc.Graph(seed=0) as graph:
         labels = gc.placeholder(("batch", 1), "int32", name="labels")
         used, other = (nn.UnigramSampler(5, 2, name=name) for name in ("used", "other"))
@@ -58,7 +58,7 @@ def losses_of(strategy=None):
     session = gc.Session(graph, strategy=strategy)
     feeds = {labels: np.array([[0], [4], [4], [2]], "int32")}
     session.run(loss, feeds)
-    assert (session.get("used/counts") == 1).all()  # evaluation does not count
+    assert (session.get("used/counts") == 1).all()  # evaluation does not change the counts
     session.run(train, feeds)
     session.run(train, feeds)
     return session.get("used/counts"), session.get("other/counts")

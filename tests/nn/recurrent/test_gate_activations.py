@@ -1,4 +1,4 @@
-"""LSTM, GRU and ConvLSTM with other activations, against NumPy and against their defaults."""
+"""LSTM, GRU and ConvLSTM with other activations, compared with NumPy and with the defaults."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_gru_against_numpy():
 
 @pytest.mark.parametrize("activation", [None, "linear"])
 def test_no_activation(activation):
-    """The cell state and the output are linear in the candidate: with closed gates of 1, a sum."""
+    """Cell state and output are linear in the candidate: with gates of 1, they are sums."""
     one = nn.LSTM(
         1,
         activation=activation,
@@ -73,7 +73,7 @@ def test_no_activation(activation):
 
 
 def test_conv_lstm_of_one_place_is_an_lstm():
-    """A kernel of 1 on images of one place computes what an LSTM does."""
+    """With a kernel of 1 on images of one pixel, the layer computes the same as an LSTM."""
     options = {"activation": "softsign", "recurrent_activation": "hard_sigmoid"}
     plain, _ = run(nn.LSTM(5, kernel_initializer=0.1, recurrent_initializer=0.2, **options))
     conv = nn.ConvLSTM1D(5, 1, kernel_initializer=0.1, recurrent_initializer=0.2, **options)

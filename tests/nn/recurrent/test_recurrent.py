@@ -1,4 +1,4 @@
-"""Recurrent layers against NumPy, sequence by sequence; lengths, states, directions, stacks."""
+"""Recurrent layers compared with NumPy, by sequence; lengths, states, directions, stacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parameters(values: dict[str, Any], cell: str) -> dict[str, np.ndarray]:
 
 
 def shaken(session: gc.Session) -> dict[str, np.ndarray]:
-    """The variables, all set to numbers that are not zero: biases would hide otherwise."""
+    """Sets all variables to nonzero numbers, since zero biases would hide errors."""
     rng = np.random.default_rng(7)
     values = {name: rng.normal(size=v.shape) * 0.5 for name, v in session.values().items()}
     session.set_all(values)
@@ -91,7 +91,7 @@ def test_one_body_however_many_steps() -> None:
         nn.LSTM(2)(gc.placeholder((2, 100, 3)))
     ops = [node.op.name for node in graph.nodes]
     assert ops.count("Scan") == 1
-    assert ops.count("MatMul") == 1  # the inputs of all steps at once
+    assert ops.count("MatMul") == 1  # one product for the inputs of all steps
 
 
 def test_stacked_both_directions_and_the_last_outputs() -> None:
@@ -145,7 +145,7 @@ def test_a_cell_step_by_step_shares_the_layers_variables() -> None:
 
 
 def trained(strategy: Any = None) -> tuple[list[float], Any, Any, dict[str, Any]]:
-    """Five steps of a language model of two LSTMs, and its initial values."""
+    """Five training steps of a language model with two LSTMs, and its initial values."""
     rng = np.random.default_rng(3)
     with gc.Graph(seed=5) as graph:
         tokens = gc.placeholder(("batch", 7), "int32", name="tokens")

@@ -1,4 +1,4 @@
-"""Attention layers, transformer blocks and encodings of positions against NumPy; decoding."""
+"""Attention layers, transformer blocks and position encodings compared with NumPy; decoding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCE = RNG.normal(size=(2, 3, 6))
 
 
 def shaken(session: gc.Session) -> dict[str, np.ndarray]:
-    """The variables, all set to numbers that are not zero: biases would hide otherwise."""
+    """Sets all variables to nonzero numbers, since zero biases would hide errors."""
     rng = np.random.default_rng(7)
     values = {name: rng.normal(size=v.shape) * 0.5 for name, v in session.values().items()}
     session.set_all(values)
@@ -34,7 +34,7 @@ def dense(p: dict[str, Any], name: str, x: Any) -> Any:
 
 
 def turned(x: np.ndarray, position: int) -> np.ndarray:
-    """One head's query or key, pair by pair as a complex number."""
+    """Rotates one head's query or key: each pair of elements is a complex number."""
     half = len(x) // 2
     angles = position / 10000.0 ** (np.arange(half) / half)
     pairs = (x[:half] + 1j * x[half:]) * np.exp(1j * angles)
@@ -44,7 +44,7 @@ def turned(x: np.ndarray, position: int) -> np.ndarray:
 def attended(
     p: dict[str, Any], x: Any, source: Any, heads: int, shared: int, seen: Any, rotary: bool = False
 ) -> np.ndarray:
-    """Attention, a query of a head at a time; `seen[b, t, s]`."""
+    """Computes attention for one query of one head at a time; `seen[b, t, s]` is the mask."""
     q, k, v = dense(p, "query", x), dense(p, "key", source), dense(p, "value", source)
     size = q.shape[-1] // heads
     mixed = np.zeros_like(q)
@@ -113,7 +113,7 @@ def test_decoding_with_a_cache_equals_the_full_pass(rotary: bool) -> None:
 
         cache, rest = gc.scan(step, cache, gc.swapaxes(x[:, 3:], 0, 1))
         fetches = [whole, start, gc.swapaxes(rest, 0, 1), cache.length]
-    assert set(graph.variables.values()) == set(block.variables)  # one set for all three calls
+    assert set(graph.variables.values()) == set(block.variables)  # all calls share the variables
     assert len(block.variables) == 16
     session = gc.Session(graph)
     shaken(session)
@@ -121,7 +121,7 @@ def test_decoding_with_a_cache_equals_the_full_pass(rotary: bool) -> None:
     assert_near(np.concatenate([first, others], 1), full, rtol=1e-9)
     assert length == 5
     longer = session.run(fetches[2], {x: np.concatenate([XS, XS[:, :2]], 1)})
-    assert np.isfinite(longer[:, :3]).all() and np.isnan(longer[:, 3]).all()  # room for 6
+    assert np.isfinite(longer[:, :3]).all() and np.isnan(longer[:, 3]).all()  # 6 positions fit
 
 
 def gelu(x: Any) -> Any:
@@ -144,7 +144,7 @@ def test_block_values(norm_first: bool) -> None:
         y = block(x, training=False)
         dropping = block(x, training=True)
     assert dropping.type == y.type
-    assert [n.op.name for n in graph.nodes].count("Dropout") == 2  # and that of the weights
+    assert [n.op.name for n in graph.nodes].count("Dropout") == 2  # and one for the weights
     session = gc.Session(graph)
     p = of_layer(shaken(session), block)
     mine = {n.removeprefix("attention/"): v for n, v in p.items()}

@@ -1,4 +1,4 @@
-"""Updates: `x.at[...]`, along an axis, by segments; gradients that JAX does not have."""
+"""Updates: `x.at[...]`, along an axis, by segments, and gradients that JAX does not have."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def changed(index, op):
 
 
 def test_places_as_in_numpy() -> None:
-    """No index here names a place twice."""
+    """No index here occurs twice."""
     rows = [
         Row(
             f"{op} {label}",
@@ -180,7 +180,7 @@ def test_segments() -> None:
                 Row(f.__name__, lambda d, i, f=f: f(d, i, 5), by_segment(oracle, empty),
                     (integers, IDS))
                 for f, (oracle, _, empty) in functions.items()
-                if f is not gc.segment_prod  # wraps around
+                if f is not gc.segment_prod  # products wrap around
             ],
             Row("mean", lambda d, i: gc.segment_mean(d, i, 5), by_segment(np.mean, 0), (DATA, IDS)),
             Row("unsigned", lambda d, i: gc.segment_sum(d, i, 5), by_segment(np.sum, 0),
@@ -215,12 +215,12 @@ def one_by_one(op, x, places, u, mode="drop"):
 @pytest.mark.parametrize("mode", ["drop", "clip"])
 @pytest.mark.parametrize("op", ["mul", "min", "max"])
 def test_gradient_where_jax_has_none(op: str, mode: str) -> None:
-    """Against central differences, with places named twice, zeros and places out of range."""
+    """Compared with central differences, for repeated indices, zeros and indices out of range."""
     x = RNG.normal(size=(5, 2))
     places = np.array([1, 3, 1, 9, -1, 1])
     u = RNG.normal(size=(6, 2))
     if op == "mul":
-        x[3], u[0, 0], u[2, 1], u[5, 1] = 0, 0, 0, 0  # one zero, and two of one place
+        x[3], u[0, 0], u[2, 1], u[5, 1] = 0, 0, 0, 0  # one zero, and two at one index
     weights = RNG.uniform(0.5, 1.5, x.shape)
     graph = Graph()
     with graph:

@@ -1,4 +1,4 @@
-"""The three ways to find the first lookup of each row agree."""
+"""Three ways to find the first lookup of each row agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`associative_scan` against loops in NumPy; gradients, loops, replicas, errors."""
+"""`associative_scan` compared with loops in NumPy; gradients, loops, replicas and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 
 
 def affine(first, later):
-    """First x -> a x + b, then the later one: what linear recurrences are made of."""
+    """First x -> a x + b, then the later one: linear recurrences consist of these."""
     a, b = first
     c, d = later
     return a * c, b * c + d
@@ -85,7 +85,7 @@ def test_gradients() -> None:
 
 
 def test_replicas_loops_and_several_steps() -> None:
-    """The batch is cut, not the scanned axis; within a loop of the graph, and in `run_steps`."""
+    """The batch is sharded, not the scanned axis; in a loop of the graph, and in `run_steps`."""
     a = RNG.uniform(-1, 1, (3, 4, 5)).astype(np.float32)
     with gc.Graph() as graph:
         x = gc.placeholder((4, 5), "float32", name="x", batch_axis=0)

@@ -1,4 +1,4 @@
-"""A loop gives its body what the body takes: the verifier looks, since passes write both."""
+"""The verifier checks that a loop and its body agree on types, since passes write both."""
 
 from __future__ import annotations
 

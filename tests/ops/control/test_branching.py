@@ -1,4 +1,4 @@
-"""`cond` and `switch`: state, draws, gradients, nesting, replication, and what they refuse."""
+"""`cond` and `switch`: state, draws, gradients, nesting, replication, and errors."""
 
 import jax
 import numpy as np
@@ -97,7 +97,7 @@ def test_gradients_of_captured_variables_and_arguments(graph) -> None:
 
     first = jax.grad(plain, (0, 1, 2))
     session = gc.Session(graph)
-    for index in (-1, 0, 1, 2, 7):  # brought into range
+    for index in (-1, 0, 1, 2, 7):  # out of range: clamped
         at = (np.float32(0.7), np.float32(2), np.float32(3), index)
         got = session.run([y, *gradients, *second], {x: 0.7, i: index})
         of_x = jax.grad(lambda *a: first(*a)[0], (0, 2))(*at)
@@ -118,7 +118,7 @@ def test_branches_share_the_results_that_they_save(graph) -> None:
     p, x = gc.placeholder((), "bool", name="p"), gc.placeholder((4,), name="x")
     y = gc.cond(p, lambda: gc.exp(gc.tanh(x)) + 1, lambda: gc.tanh(gc.exp(x)) + 1)
     gc.gradients(y, x)
-    assert len(y.node.outputs) == 3  # what two operators gave, in either branch
+    assert len(y.node.outputs) == 3  # the results of two operators, in either branch
 
 
 def test_the_backward_branch_uses_what_the_forward_one_drew_and_read(graph) -> None:
@@ -175,7 +175,7 @@ def in_scan(gx, lax_like, w, xs):
 
 
 def around_scan(gx, lax_like, w, xs):
-    """A scan in a cond, whose body holds another cond."""
+    """A scan inside a cond; the body of the scan contains another cond."""
     cond, scan, cos, exp = lax_like
 
     def looped():
@@ -231,7 +231,7 @@ def test_a_variable_assigned_in_a_cond_in_a_loop(graph) -> None:
 
 
 def conditional_training():
-    """A step with a cond on a mean over the batch. Each branch has another mean."""
+    """A step with a cond on a mean over the batch. Each branch computes another mean."""
     rng = np.random.default_rng(0)
     graph = gc.Graph(seed=0)
     with graph:
@@ -323,7 +323,7 @@ def test_the_cost_is_that_of_the_costliest_branch() -> None:
 
 
 def test_gradients_of_convolutions_in_a_branch_are_plain_ones(graph) -> None:
-    """As in loops: XLA:CPU runs others through a generic routine, 50 times slower."""
+    """Branches are like loops: XLA:CPU runs other forms with a routine that is 50 times slower."""
     x, w = gc.placeholder((2, 8, 8, 3), name="x"), gc.placeholder((3, 3, 3, 4), name="w")
     y = gc.cond(gc.sum(x) > 0, lambda: gc.sum(gc.square(gc.nn.conv2d(x, w))), lambda: gc.sum(w))
     step = gc.compile(graph, [gc.gradients(y, w)], {x: x.shape, w: w.shape})
@@ -332,7 +332,7 @@ def test_gradients_of_convolutions_in_a_branch_are_plain_ones(graph) -> None:
     assert all("[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]" in row for row in rows)
 
 
-# -- what is refused ------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------
 
 
 def test_different_result_types_are_named_with_their_lines(graph) -> None:

@@ -95,7 +95,7 @@ def test_a_network_of_calls_is_the_network_written_out(graph) -> None:
         assert_near(a, b, rtol=1e-4, atol=1e-6)
 
 
-# -- what is outside ------------------------------------------------------------------------
+# -- values from outside --------------------------------------------------------------------
 
 
 def test_outer_tensors_and_variables(graph) -> None:
@@ -174,7 +174,7 @@ def test_each_call_draws_from_streams_of_its_own(graph) -> None:
 
 
 def test_calls_that_draw_and_assign_share_one_function(graph) -> None:
-    """Each call becomes pure separately. Calls that are then equal are still lowered once."""
+    """Each call becomes pure separately. Calls that are equal afterwards are still lowered once."""
     count, x = gc.variable(np.int32(0), name="count"), gc.placeholder((3,), name="x")
 
     @gc.function
@@ -293,7 +293,7 @@ def test_functions_that_cannot_be_hashed(graph) -> None:
     assert gc.Session(graph).run(ys, {x: 1.0}) == [4.0, 9.0]
 
 
-# -- what is refused ------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------
 
 
 def test_operands_that_are_no_tensors(graph) -> None:

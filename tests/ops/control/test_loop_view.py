@@ -1,4 +1,4 @@
-"""`LoopView`: a loop taken apart and written again."""
+"""`LoopView` takes a loop apart and writes it again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VECTOR = TensorType(FLOAT32, (3,))
 
 
 def loop(kind: str) -> tuple[Node, list[Tensor]]:
-    """A loop, and its operands."""
+    """A loop and its operands."""
     with Graph() as graph:
         x, w = graph.add_input(VECTOR, "x"), graph.add_input(VECTOR, "w")
         if kind == "While":
@@ -29,7 +29,7 @@ def loop(kind: str) -> tuple[Node, list[Tensor]]:
 
 
 def checked(node: Node) -> None:
-    """Verifies a program of the node alone."""
+    """Verifies a program that contains only this node."""
     inputs = tuple(Port(f"i{i}", "feed", t) for i, t in enumerate(dict.fromkeys(node.inputs)))
     outputs = tuple(Port(f"o{i}", "fetch", t) for i, t in enumerate(node.outputs))
     verify(Program("p", inputs, (node,), outputs))

@@ -1,4 +1,4 @@
-"""`Map`: one body on every slice at once. The pass `GroupAlike` makes it; no function does."""
+"""`Map` runs one body on every slice at once. Only the pass `GroupAlike` makes it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def values(of: Program) -> list[np.ndarray]:
 
 
 def test_it_computes_what_a_loop_over_the_slices_does() -> None:
-    """A result of shared operands alone is the same for each slice."""
+    """A result that depends only on shared operands is the same for each slice."""
     start = program(TWO_RESULTS)
     inputs = values(start)
     for got, wanted in zip(to_function(start)(*inputs), evaluate(start, inputs), strict=True):
@@ -86,7 +86,7 @@ def test_any_length_also_of_splits_and_loops(length: int) -> None:
 
 
 def test_keys_and_random_numbers_of_each_slice_are_its_own() -> None:
-    """As many as one by one: a key for each dropout of a deep network."""
+    """Each slice draws as if it ran alone: one key for each dropout of a deep network."""
     draws = "{shape=[3], dtype=f32} : f32[3]"
     mapped = program(
         f"""
@@ -113,10 +113,10 @@ def test_keys_and_random_numbers_of_each_slice_are_its_own() -> None:
     (got,) = to_function(mapped)(numbers, key)
     wanted = [to_function(one)(i, key)[0] for i in numbers]
     np.testing.assert_array_equal(got, np.stack(wanted))
-    assert len(np.unique(got)) == 9  # two numbers are the same
+    assert len(np.unique(got)) == 9  # two numbers are equal
 
 
-# Programs with a batch, and how many collectives they take.
+# Programs with a batch, and the number of collectives that they need.
 REPLICATED = {
     "the batch is an inner axis": (
         """
@@ -186,7 +186,7 @@ REPLICATED = {
           return new = %1, slope = %2
         }
         """,
-        1,  # before the map, not for each result
+        1,  # before the map, not once for each result
     ),
 }
 
@@ -243,7 +243,7 @@ def test_pruning_leaves_out_results_with_the_work_and_operands_behind_them() -> 
 
 
 def test_a_map_of_shared_operands_alone_still_runs() -> None:
-    """What pruning leaves of a result that no mapped operand reaches."""
+    """Pruning leaves this map if only a result without mapped operands is used."""
     text = TWO_RESULTS.replace("return products = %0, squares = %1, doubled = %2", "return d = %2")
     pruned = Prune().run(program(text)).program
     (node,) = pruned.nodes

@@ -1,4 +1,4 @@
-"""Loops that end when a condition says so: gradients, state, draws, replicas, nesting, errors."""
+"""Loops with a condition: gradients, state, draws, replicas, nesting and errors."""
 
 import time
 
@@ -34,7 +34,7 @@ def wide():
 
 
 def growing(w, x, limit, most):
-    """A loop with a nest for its carry, an integer in it, and outer tensors in both functions."""
+    """A loop with nested carries, one of them an integer, and outer tensors in both functions."""
     return gc.while_loop(
         lambda c: gc.reduce_sum(c["h"]) < limit,
         lambda c: {"h": c["h"] + gc.sin(c["h"] * w) * x + 1.0, "n": c["n"] + 1},
@@ -53,7 +53,7 @@ def unrolled(trips):
     return loss
 
 
-# trips that the condition allows, and what they are cut to
+# trip counts that the condition allows, and the maximum trip count
 @pytest.mark.parametrize(
     ("limit", "most", "trips"),
     [(20.0, 10, 6), (20.0, 6, 6), (20.0, 3, 3), (-1.0, 10, 0), (20.0, 1, 1)],
@@ -100,7 +100,7 @@ def test_a_third_derivative(graph, wide) -> None:
 
 
 def test_places_without_a_trip_are_not_visited(graph) -> None:
-    """The derivative of the logarithm at the zeros that stand there is no number. For w = 1.2 there
+    """Unused trips contain zeros, where the logarithm's derivative is infinite. For w = 1.2 there
     is one trip: y = 2w + log(2w^2)."""
     w = gc.placeholder((), name="w")
     y = gc.while_loop(lambda c: c < 3.0, lambda c: c + gc.log(c * w), w * 2.0, max_trip_count=50)
@@ -169,7 +169,7 @@ def test_two_variables_of_one_value_in_the_condition(graph) -> None:
 def test_gradient_of_a_variable_that_the_loop_reads(graph) -> None:
     v = gc.variable(np.float32(1.5), name="v")
     y = gc.while_loop(lambda c: c < 10.0 * v, lambda c: c * v, v.read(), max_trip_count=20)
-    # c = v ** k: 1.5 ** 7 is the first above 15
+    # c = v ** k: 1.5 ** 7 is the first value above 15
     assert_near(gc.Session(graph).run([y, gc.gradients(y, v)]), [1.5**7, 7 * 1.5**6], rtol=1e-5)
 
 
@@ -212,7 +212,7 @@ def test_a_loop_in_a_scan_draws_and_assigns_once(graph) -> None:
     y, _ = gc.scan(turn, w, length=2)
     h = 1e-2
     runs = []
-    for at in (1.5, 1.5 - h, 1.5 + h):  # each session draws the same
+    for at in (1.5, 1.5 - h, 1.5 + h):  # each session draws the same numbers
         session = gc.Session(graph)
         runs.append(session.run([y, gc.gradients(y, w), v.read()] if not runs else [y], {w: at}))
     (_, slope, count), (below,), (above,) = runs
@@ -288,7 +288,7 @@ def test_replicas_give_what_one_device_gives() -> None:
     one = gc.compile(graph, fetches, {"x": (8, 3)})
     strategy = DataParallel(4, bucket_bytes=None)
     four = gc.compile(graph, fetches, {"x": (8, 3)}, strategy=strategy)
-    # The condition, in each trip; the total, the loss and the gradient after the loops.
+    # The condition in each trip; the total, the loss and the gradient after the loops.
     assert four.stablehlo().count("stablehlo.all_reduce") == 4
     a, b = one.init(), four.init()
     for i in range(3):

@@ -1,4 +1,4 @@
-"""What `gc.random` draws, against the distributions of SciPy, and their gradients."""
+"""The draws of `gc.random`, compared with SciPy's distributions, and their gradients."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_each_draw_is_its_own_unless_the_seed_is_the_same() -> None:
 
 
 def test_gradients_of_parameters() -> None:
-    """Of the means, which are known: of gamma a * s, of beta a / (a + b)."""
+    """Gradients of means that are known: gamma has a * s, beta has a / (a + b)."""
     with Graph() as graph:
         a, s = placeholder((), "float64"), placeholder((), "float64")
         of_gamma = gradients(random.gamma(a, s, N), [a, s])
@@ -182,7 +182,7 @@ def test_errors(call, error, words) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_narrow_parameters_do_not_bias(dtype: str) -> None:
-    """Numbers of 8 bits could not tell one probability of 1/1000 from none."""
+    """8-bit numbers cannot tell a probability of 1/1000 from 0."""
     p = np.array([0.001] * 100 + [0.9]).astype(dtype)
     share = p.astype(np.float64)
     drawn = draw(

@@ -1,4 +1,4 @@
-"""What formulas and counts of `gc.random` draw, against SciPy's distributions."""
+"""Draws of `gc.random` by formulas and counts, compared with SciPy's distributions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_counts() -> None:
     near = 5 / np.sqrt(N)
     assert few.dtype == np.int32 and many.dtype == np.int64 and signs.dtype == np.int8
     assert abs(frequencies(few, 6) - stats.binom(5, 0.3).pmf(range(6))).max() < near
-    share = float(np.float16(0.7))  # of numbers that float16 could not hold
+    share = float(np.float16(0.7))  # of numbers that float16 cannot represent
     assert abs(many.mean() - 100_000 * share) < 5 * 150 / np.sqrt(N)
     assert classes.shape == (N, 3) and (classes.sum(1) == 10).all()
     assert abs(classes.mean(0) - [2, 3, 5]).max() < 2 * near
@@ -110,7 +110,7 @@ def test_counts_do_not_depend_on_the_number_of_replicas() -> None:
 
 
 def test_gradients_of_parameters() -> None:
-    """Of means that are known: of a triangular one (left + mode + right) / 3, of pareto."""
+    """Means that are known: a triangular distribution has (left + mode + right) / 3; pareto."""
     with Graph() as graph:
         a, b = placeholder((), "float64"), placeholder((), "float64")
         slopes = [

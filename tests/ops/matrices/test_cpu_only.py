@@ -1,4 +1,4 @@
-"""Operators that JAX computes on CPUs only: another platform is refused before it is lowered."""
+"""Operators that JAX has only on CPU: other platforms are refused before lowering."""
 
 from __future__ import annotations
 

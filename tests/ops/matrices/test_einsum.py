@@ -1,4 +1,4 @@
-"""`einsum` against NumPy's: labels, dots, diagonals, orders of products, errors, gradients."""
+"""`einsum` compared with NumPy: labels, dots, diagonals, orders of products, errors, gradients."""
 
 from __future__ import annotations
 

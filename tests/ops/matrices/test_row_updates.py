@@ -1,4 +1,4 @@
-"""`UpdateByRows`: matrices updated block by block. The pass `CpuUpdateByRows` makes it alone."""
+"""`UpdateByRows` updates matrices block by block. Only the pass `CpuUpdateByRows` makes it."""
 
 from __future__ import annotations
 

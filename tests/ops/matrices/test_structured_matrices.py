@@ -1,4 +1,4 @@
-"""Matrices made of vectors, and equations of tensors, against SciPy and NumPy."""
+"""Matrices made of vectors, and matrix equations, compared with SciPy and NumPy."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_errors(call, error, words) -> None:
 
 
 def test_matrices_of_any_size_of_numbers() -> None:
-    """Bisection squares them, and Sylvester's equation has a bound for what counts as 0."""
+    """Bisection squares the numbers, and Sylvester's equation has a limit for what counts as 0."""
     d, e = np.float32([1, 2, 1]), np.float32([1, 1])
     jordan = np.array([[2.0, 1.0], [0.0, 2.0]])
     with gc.Graph() as graph:

@@ -1,4 +1,4 @@
-"""Attention some queries at a time is attention at once, and its memory is linear."""
+"""Attention in steps equals attention at once, and its memory is linear."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def array(*shape: int) -> np.ndarray:
 
 
 def masks(time: int, source: int) -> tuple[np.ndarray, ...]:
-    """Bool and floating ones, of every way in which they may be broadcast."""
+    """Bool and floating masks with all ways to broadcast."""
     seen = RNG.random((BATCH, 1, time, source)) < 0.6
-    seen[1, :, 2] = False  # a query that sees nothing
+    seen[1, :, 2] = False  # a query that attends to no key
     return (
         seen,
         array(source),
@@ -70,9 +70,9 @@ def test_it_is_attention_at_once(time: int, source: int, causal: bool) -> None:
     "mask", [np.arange(4)[:, None] > np.arange(4), np.arange(4) > 0], ids=["rows", "first key"]
 )
 def test_a_query_that_sees_nothing(mask: np.ndarray) -> None:
-    """As `where(mask, logits, -1e9)` before a softmax: equal weights, and no slope of logits.
+    """The result is that of `where(mask, logits, -1e9)` before a softmax: equal weights for all.
 
-    It is the first query, causal: by the mask alone, or by both together.
+    The first query attends to no key: by the mask alone, or by mask and causality together.
     """
     of = operands(4, 4, False, False)._replace(masks=(mask,))
     seen = mask & np.tri(4, dtype=bool)
@@ -96,7 +96,7 @@ def test_a_query_that_sees_nothing(mask: np.ndarray) -> None:
 
 
 def test_narrow_sums_are_wide_over_all_iterations() -> None:
-    """The adjoint of the one key sums 4096 terms of one sign: in bfloat16 it would stop at 256."""
+    """The adjoint of the key sums 4096 terms of one sign: in bfloat16 the sum would stop at 256."""
     of = Operands(
         jnp.zeros((1, 4096, 1, 1), jnp.bfloat16),
         jnp.zeros((1, 1, 1, 1), jnp.bfloat16),
@@ -119,10 +119,10 @@ def test_memory_is_linear(function: object) -> None:
         return compiled.memory_analysis().temp_size_in_bytes
 
     assert temporary(2048) < 2.3 * temporary(1024)
-    assert temporary(2048) < 2048 * 2048 * 4  # half of what the weights of the two heads take
+    assert temporary(2048) < 2048 * 2048 * 4  # half of the weights of two heads
 
 
-def without_cudnn(query, key, value, *, implementation, **options):  # what jax.nn does elsewhere
+def without_cudnn(query, key, value, *, implementation, **options):  # jax.nn on other platforms
     assert implementation == "cudnn"
     return attention_of_jax(query, key, value, **options)
 

@@ -1,4 +1,4 @@
-"""Attention against `jax.nn`, with named sizes, and what dropout keeps on replicas."""
+"""Attention compared with `jax.nn`, with named sizes, and the weights that dropout keeps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def operands(*shapes):
 
 def test_it_is_that_of_jax_with_named_sizes() -> None:
     arrays, mask = operands(*SHAPES), np.random.default_rng(1).random((4, 1, 6, 5)) < 0.7
-    mask[..., 0] = True  # jax.nn spreads a query that sees nothing over all values
+    mask[..., 0] = True  # jax.nn gives a query without keys the mean of all values
     with Graph() as graph:
         q = placeholder(("n", "t", 4, 8))
         k, v = (placeholder(("n", "s", 2, 8)) for _ in range(2))
@@ -54,14 +54,14 @@ def test_a_scale_that_is_not_known() -> None:
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_gradients_drop_the_weights_that_were_dropped(replicas: int) -> None:
-    """The adjoint of the values is the weights' transpose: dropped where the result was."""
+    """The adjoint of the values is the transpose of the weights after dropout."""
     query, key, _ = operands(*SHAPES)
     with Graph() as graph:
         q, k = (placeholder(a.shape, name=n, batch_axis=0) for a, n in ((query, "q"), (key, "k")))
         v = placeholder((4, 5, 2, 5), name="v", batch_axis=0)
         y = attention(q, k, v, dropout=0.5)
         slope = gradients(reduce_sum(y), v)
-    # With the identity as values the result is the weights themselves.
+    # If the values are the identity, the result equals the weights.
     eye = np.broadcast_to(np.eye(5, dtype=np.float32)[None, :, None], (4, 5, 2, 5))
     strategy = DataParallel(replicas) if replicas > 1 else None
     weights, dv = Session(graph, strategy=strategy).run([y, slope], {q: query, k: key, v: eye})
@@ -92,11 +92,11 @@ def test_masks_are_bool_and_biases_floating() -> None:
 
 
 def test_a_query_that_sees_nothing_is_zero() -> None:
-    """Not the mean of the values, which a softmax over equal logits would give."""
+    """The result is not the mean of the values, which a softmax over equal logits would give."""
     arrays = operands(*SHAPES)
     seen = np.ones((4, 1, 6, 5), bool)
     seen[0, :, 2] = False  # one query of one batch element
-    seen[1, :, :, 1:] = False  # queries that see one key
+    seen[1, :, :, 1:] = False  # queries that attend to one key
     with Graph() as graph:
         q, k, v = (placeholder(a.shape) for a in arrays)
         y = attention(q, k, v, mask=seen)
@@ -109,7 +109,7 @@ def test_a_query_that_sees_nothing_is_zero() -> None:
 
 
 def test_a_query_before_the_first_key_sees_nothing() -> None:
-    """Causal, with a mask that hides what the first queries could see."""
+    """The attention is causal, and the mask hides what the first queries could attend to."""
     arrays = operands(*SHAPES)
     with Graph() as graph:
         q, k, v = (placeholder(a.shape) for a in arrays)

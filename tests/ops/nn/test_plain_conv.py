@@ -53,7 +53,7 @@ def test_they_are_those_of_jax(attrs):
 
 
 def test_a_loop_on_cpu_has_no_other_form_of_convolution():
-    """XLA:CPU runs any other form, inside a loop, through its generic routine."""
+    """XLA:CPU runs any other form with its generic routine if it is inside a loop."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((2, 6, 6, 3), name="x")

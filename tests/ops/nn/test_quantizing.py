@@ -1,4 +1,4 @@
-"""Fake quantisation is quantisation and back; its gradient is that of the range."""
+"""Fake quantization quantizes and dequantizes; its gradient is 1 inside the range."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(build, *arrays):
 
 
 def test_fake_quantisation_is_quantisation_and_back() -> None:
-    """With the scale and the zero point of the moved range, to the last bit; 0 stays 0."""
+    """Uses the scale and the zero point of the adjusted range; equal to the last bit; 0 stays 0."""
     low, high = np.float32(-1.0), np.float32(1.5)
     scale = np.float32(2.5) / np.float32(255)
     zero = np.uint8(round(1.0 / float(scale)))
@@ -35,7 +35,7 @@ def test_fake_quantisation_is_quantisation_and_back() -> None:
     fake, back = run(both, X)
     np.testing.assert_array_equal(fake, back)
     assert fake[0, 2] == 0
-    assert np.unique(fake).size == 5  # -2, -1 and -5 are one place, 1.5 and 3 another
+    assert np.unique(fake).size == 5  # -2, -1 and -5 have one quantized value, 1.5 and 3 another
 
 
 def test_the_gradient_passes_to_what_decided_the_value() -> None:

@@ -1,4 +1,4 @@
-"""Winograd's filtering: its matrices, and convolutions in tiles against those of JAX."""
+"""Winograd filtering: its matrices, and convolutions in tiles compared with JAX."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_filtering_is_correlation(m: int, r: int) -> None:
 
 def test_the_smallest_is_winograds() -> None:
     made = filtering(2, 3)
-    assert np.abs(made.tile).sum() == 8  # two terms of each place: additions alone
+    assert np.abs(made.tile).sum() == 8  # two terms for each element: only additions
     assert set(np.abs(made.kernel).ravel()) == {0, 0.5, 1}
     assert set(np.abs(made.results).ravel()) == {0, 1}
 
@@ -61,7 +61,7 @@ def numbers(seed: int, *shape: int) -> np.ndarray[Any, Any]:
 
 @st.composite
 def convolutions(draw: Any) -> dict[str, Any]:
-    """Sizes of one, no two of which need to be equal; rests at both ends."""
+    """Sizes of a convolution, which need not be equal, with incomplete tiles at both ends."""
     window = [draw(st.integers(1, 5)) for _ in range(2)]
     padding = tuple(tuple(draw(st.integers(0, r)) for _ in range(2)) for r in window)
     tiles = tuple(draw(st.integers(1, min(4, MOST_PLACES + 1 - r))) for r in window)
@@ -116,11 +116,11 @@ def test_what_is_not_finite_stays_in_its_image() -> None:
     y = np.asarray(winograd_conv(x, w, padding=((1, 1),) * 2, tiles=(2, 2), images=2))
     wanted = np.asarray(by_jax(x, w, ((1, 1),) * 2))
     assert_near(y[[0, 2]], wanted[[0, 2]], rtol=1e-5)
-    assert not np.isfinite(y[~np.isfinite(wanted)]).any()  # nothing is lost
+    assert not np.isfinite(y[~np.isfinite(wanted)]).any()  # no NaN or infinity is lost
 
 
 def test_each_iteration_takes_a_part_of_a_sharded_batch() -> None:
-    """On two devices with half of the batch each nothing travels."""
+    """Each of two devices has half of the batch, and no data is transferred."""
     mesh = jax.sharding.Mesh(jax.devices()[:2], ("data",))
     halves = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())

@@ -1,4 +1,4 @@
-"""Composite elementwise functions and statistics against NumPy and SciPy."""
+"""Composite elementwise functions and statistics, compared with NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ REDUCTIONS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # NumPy's, of rows without numbers
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # NumPy warns of rows without numbers
 def test_statistics_as_numpy() -> None:
     axes = [(None, False), (1, True), ((0, 2), False), (-1, False)]
     rows = [

@@ -1,4 +1,4 @@
-"""Grids, diagonals, rearrangements and differences against NumPy."""
+"""Grids, diagonals, rearrangements and differences, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UP = np.array([0.0, 1.0, 1.5, 3.0, 4.0], np.float32)
 
 
 def same(name, call, *arrays, near=2e-6):
-    """A row where graphc and NumPy are called alike: `call(module, *arrays)`."""
+    """A row in which graphc and NumPy are called alike: `call(module, *arrays)`."""
     return Row(
         name,
         lambda *tensors: call(gc, *tensors),

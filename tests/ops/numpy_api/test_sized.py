@@ -1,4 +1,4 @@
-"""Counts, places and sets in a given size, against NumPy."""
+"""Counts, indices and sets with a given size, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOLES = np.array([2.0, np.nan, 1.0, np.nan, 2.0, -np.inf], np.float32)
 
 
 def padded(found, size, fill=0):
-    """Cut off or filled up to `size`."""
+    """The values, cut or padded to `size`."""
     found = np.asarray(found)[:size]
     return np.concatenate([found, np.full((size - len(found), *found.shape[1:]), fill)])
 

@@ -1,4 +1,4 @@
-"""Sums and statistics of 16-bit floats, which must not round or overflow on the way."""
+"""Sums and statistics of 16-bit floats: partial sums must not round or overflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`partition` of several places."""
+"""`partition` with several positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derivatives of special functions that JAX has not, or has wrong, against differences."""
+"""Derivatives of special functions that JAX lacks or has wrong, compared with differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEP = 1e-5
 
 
 def slope(f, values):
-    """The derivative of `f`, and its central differences, at the values."""
+    """The derivative of `f` and its central differences, at the values."""
     x64 = np.asarray(values, np.float64)
     with Graph() as graph:
         x = placeholder(x64.shape, "float64", name="x")
@@ -55,7 +55,7 @@ def test_exponential_integral_of_order_zero() -> None:
 
 
 def test_draws_too_small_for_their_dtype_have_a_gradient() -> None:
-    """Of log x where x itself is 0: JAX gives 0 or infinity."""
+    """The gradient of log x where x itself underflows to 0: JAX gives 0 or infinity."""
     with Graph() as graph:
         alpha = placeholder((), "float32", name="alpha")
         y = random_gamma_grad(alpha, np.float32([-50, -70, -1000]), log=True)
@@ -83,7 +83,7 @@ def test_where_parameters_have_no_gradient_it_is_nan() -> None:
 
 
 def test_exponential_integrals_near_zero() -> None:
-    """For whole tensors: JAX's continued fraction would take 1 / x steps."""
+    """The tensors contain values near zero, where JAX's continued fraction takes 1 / x steps."""
     orders, xs = np.meshgrid(np.arange(6.0), [1e-300, 1e-9, 0.3, 1.0, 1.5])
     with Graph() as graph:
         x = placeholder(xs.shape, "float64", name="x")
@@ -94,7 +94,7 @@ def test_exponential_integrals_near_zero() -> None:
 
 @pytest.mark.slow
 def test_hypergeometric_derivatives() -> None:
-    """In x by the formula, in the parameters by JAX's series."""
+    """The derivative in x uses a formula; the others are compared with JAX's series."""
     xs = np.array([-5.0, 0.3, 0.8])
     a, b, c = 1.7, 2.4, 3.3
     with Graph() as graph:

@@ -1,4 +1,4 @@
-"""Python functions and prints in the middle of a run: how often, in what order, and errors."""
+"""Python functions and prints in a run: how often and in what order they run, and errors."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_what_a_function_does_wrong_fails_the_run_and_keeps_the_state() -> None:
         with pytest.raises(ExecutionError, match=text) as info:
             session.run([fetch, step], {x: 2.0})
         assert "Traceback" not in str(info.value) and "File" not in str(info.value)
-        assert "test_host.py:" in str(info.value)  # where it is, or what raised
+        assert "test_host.py:" in str(info.value)  # the line of the node or of the error
     assert session.get("v") == 1.0
     assert session.run(step, {x: 3.0}) == 3.0
 

@@ -1,4 +1,4 @@
-"""Fuse attention: all forms give the same values and gradients; other nodes stay unchanged."""
+"""Fuse attention: all forms give the same values and gradients; other nodes do not change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BTHD, BSHD = (2, T, 3, 8), (2, S, 3, 8)
 LOWER = np.tri(T, S, dtype=bool)
 
 
-# -- in text --------------------------------------------------------------------------------
+# -- programs as text -----------------------------------------------------------------------
 
 TEXT = {
     "the forward pass": """
@@ -261,7 +261,7 @@ def test_text(name: str) -> None:
     check_pair(FUSE, TEXT[name])
 
 
-# -- spellings ------------------------------------------------------------------------------
+# -- ways to write attention ----------------------------------------------------------------
 
 
 def plain(q: Any, k: Any, v: Any, **masks: Any) -> Any:
@@ -341,7 +341,7 @@ def bias_after_mask_in_jax(q: Any, k: Any, v: Any, bias: Any) -> Any:
 
 
 def entries_by_heads(q: Any, k: Any, v: Any, mask: Any) -> Any:
-    """Products over one axis for both, logits masked and weights computed with two."""
+    """Products have one axis for entries and heads; masks and the softmax have two."""
     q3, k3, v3 = (gc.reshape(x, (6, x.shape[2], 8)) for x in (q, k, v))
     logits = gc.reshape(gc.matmul(q3, k3, transpose_b=True) * 0.3, (2, 3, T, S))
     weights = gc.nn.softmax(gc.where(mask, logits, -1e9))
@@ -350,7 +350,7 @@ def entries_by_heads(q: Any, k: Any, v: Any, mask: Any) -> Any:
 
 
 def entries_by_heads_in_jax(q: Any, k: Any, v: Any) -> Any:
-    """Only the mask has two of the axes; operands never have them."""
+    """Only the mask has separate axes for entries and heads; operands never have them."""
     logits = jnp.einsum("ntd,nsd->nts", q, k).reshape(2, 3, T, S) * 0.3
     logits = jnp.where(jnp.tril(jnp.ones((T, S), bool)), logits, -1e9).reshape(6, T, S)
     weights = jax.nn.softmax(logits, -1)
@@ -520,7 +520,7 @@ def test_weights_that_much_else_depends_on_stay() -> None:
 
 
 def test_an_adjoint_that_looks_like_attention_and_needs_its_own_result_stays() -> None:
-    """Of a softmax over the queries, dv = weights^T dy is one over the last axis of k q^T."""
+    """After a softmax over the queries, dv = weights^T dy has a softmax over the keys of k q^T."""
     with gc.Graph() as graph:
         q, k, v = (
             gc.placeholder((2, n, 8), name=name) for name, n in (("q", 6), ("k", 5), ("v", 5))
@@ -534,7 +534,7 @@ def test_an_adjoint_that_looks_like_attention_and_needs_its_own_result_stays() -
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_heads_stay_where_they_are_in_memory(batch: int) -> None:
-    """In a batch of one entry, heads are not the batch: they would be transposed."""
+    """In a batch with one entry, heads must not become the batch: that would transpose them."""
     with gc.Graph() as graph:
         x = gc.placeholder((batch, 6, 32), name="x")
         q, k, v = (gc.transpose(gc.reshape(t, (batch, 6, 4, 8)), (0, 2, 1, 3)) for t in (x, -x, x))
@@ -547,7 +547,7 @@ def test_heads_stay_where_they_are_in_memory(batch: int) -> None:
 
 
 def test_several_and_in_bodies() -> None:
-    """Each is found. The body of a loop is a separate program."""
+    """All are found. The body of a loop is a separate program."""
     with gc.Graph() as graph:
         x = gc.placeholder((2, T, 8))
 
@@ -561,7 +561,7 @@ def test_several_and_in_bodies() -> None:
     check_meaning(before, result.program)
 
 
-# -- when -----------------------------------------------------------------------------------
+# -- when the pass runs ---------------------------------------------------------------------
 
 
 def long(length: int, **options: Any) -> gc.runtime.executable.Executable:

@@ -1,4 +1,4 @@
-"""FuseAttention preserves the meaning of attention spelled at random, and of its derivatives."""
+"""FuseAttention preserves the results of randomly written attention and of its derivatives."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SIZES = {"b": 2, "h": 3, "g": 2, "t": 4, "s": 5, "d": 3, "e": 2}
 
 
 class Spelling(NamedTuple):
-    """How an attention is written.
+    """One way to write an attention.
 
     Attributes:
-        query, key, value: the axes of these.
+        query, key, value: the axes of these operands.
         logits: the axes of the softmax's operand, the keys last.
         result: the axes of the result.
-        scaled: "query", "key", "product", "divided", "value" or "": what has a constant factor.
-        masks: axes of masks that are added ("+ts"), chosen by `where` ("?bs"), or causal ("^").
+        scaled: what has a constant factor: "query", "key", "product", "divided", "value" or "".
+        masks: the axes of masks: added ("+ts"), chosen by `where` ("?bs") or causal ("^").
         softmax: "operator", "jax" or "by hand".
     """
 
@@ -40,7 +40,7 @@ class Spelling(NamedTuple):
 
 @st.composite
 def spellings(draw: st.DrawFn) -> Spelling:
-    """Any order of axes; heads, and groups that share them, are there or not."""
+    """Axes in any order, with or without heads, and with or without groups that share heads."""
     outer = draw(st.sampled_from(["", "b", "bh"]))
     group = draw(st.sampled_from(["", "g"])) if outer else ""
 
@@ -51,7 +51,7 @@ def spellings(draw: st.DrawFn) -> Spelling:
         ["+ts", "+s", "+t", "?s", "?ts", f"+{outer}{group}s", f"?{outer}{group}ts", "^"]
     )
     masks = draw(st.lists(places, max_size=2, unique=True))
-    masks.sort(key=lambda mask: mask[0] != "+")  # biases first: what hides keys hides theirs too
+    masks.sort(key=lambda mask: mask[0] != "+")  # biases first: a mask must hide biases, too
     if sum(mask[0] == "?" or mask == "^" for mask in masks) > 1:
         masks = masks[:1]
     return Spelling(
@@ -95,7 +95,7 @@ def written(spelling: Spelling, q: Any, k: Any, v: Any, *masks: Any) -> Any:
 
 
 def specs(spelling: Spelling) -> list[Any]:
-    """Types of query, key, value and masks."""
+    """The types of query, key, value and masks."""
     found: list[Any] = [
         gc.TensorSpec([SIZES[axis] for axis in axes], "float32")
         for axes in (spelling.query, spelling.key, spelling.value)

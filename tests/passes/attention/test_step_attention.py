@@ -1,4 +1,4 @@
-"""Step attention: what long ones are computed in, by platform."""
+"""Step attention: how long attentions are computed in steps on each platform."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CPU, GPU = Target("cpu"), Target("gpu")
 
 
 def attention(shape: tuple[int, ...], dtype: str = "float32", **options: Any) -> Program:
-    """An attention of a sequence over itself, and its gradient."""
+    """The attention of a sequence to itself, and its gradient."""
     with gc.Graph() as graph:
         x = gc.placeholder(shape, dtype)
         if "mask" in options:
@@ -35,7 +35,7 @@ def attention(shape: tuple[int, ...], dtype: str = "float32", **options: Any) ->
 
 
 def found(program: Program, target: Target) -> list[tuple[str, Any]]:
-    """The attributes that differ from their defaults, of both operators alike."""
+    """The attributes that differ from their defaults; both operators have the same ones."""
     result = StepAttention(target).run(program)
     each = [
         [(name, n.attrs[name]) for name in ("rows", "each_entry", "flash") if n.attrs[name]]
@@ -62,9 +62,9 @@ FLASH = [("flash", True)]
         (attention(LONG), Target("any"), ROWS),
         (attention(LONG), GPU, []),
         (attention((1, 512, 2, 64)), CPU, []),  # few weights
-        (attention((64, 128, 16, 64)), CPU, []),  # many, and short
+        (attention((64, 128, 16, 64)), CPU, []),  # many, but short
         (attention((4, 512, 8, 64)), CPU, [*ROWS, ("each_entry", True)]),
-        (attention((4, 512, 8, 64)), Target("cpu", 4), []),  # a replica has one entry
+        (attention((4, 512, 8, 64)), Target("cpu", 4), []),  # each replica has one entry
         (attention((1, 16384, 8, 64)), CPU, [("rows", 64)]),
         (attention((1, 16384, 8, 64)), GPU, [("rows", 64)]),
         (attention(LONG, dropout=0.5, seed=1), CPU, ROWS),
@@ -100,14 +100,14 @@ def test_without_a_gradient_cudnn_stores_nothing_for_one() -> None:
         return [n.attrs["alone"] for n in nodes if n.op.name == "Attention" and n.attrs["flash"]]
 
     assert alone([y, z]) == [True, True]
-    assert alone([y, z, slope]) == [False, False]  # XLA merges calls that are equal
+    assert alone([y, z, slope]) == [False, False]  # XLA merges equal calls
 
 
 @pytest.mark.slow
 def test_on_replicas_and_in_loops_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model whose blocks are rolled, on one device and two, one step at a time and three.
+    """A model whose blocks are rolled, on one device and two, with one step per call and three.
 
-    Short ones are counted as long.
+    Here short attentions count as long.
     """
     for name, value in {"_SHORTEST": 32, "_FEWEST_WEIGHTS": {"cpu": 1 << 16}, "_ROWS": 16}.items():
         monkeypatch.setattr(attention_steps, name, value)

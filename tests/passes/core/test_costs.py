@@ -1,4 +1,4 @@
-"""Estimates of cost from shapes, against XLA's own count."""
+"""Estimates of cost from shapes, compared with XLA's own count."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.passes.check import program
 def estimate_and_xla(graph: gc.Graph, fetch: gc.Tensor, feeds: dict) -> tuple[int, float]:
     step = gc.compile(graph, fetch, feeds)
     ours = costs.total(cost for _, cost in costs.program_costs(step.program)).flops
-    analysis = step.stages.lowered.cost_analysis()  # before fusion, as ours
+    analysis = step.stages.lowered.cost_analysis()  # before fusion, as in our estimate
     return ours, analysis["flops"]
 
 
@@ -113,7 +113,7 @@ def test_reductions_and_elementwise_work() -> None:
         y = gc.reduce_sum(gc.exp(x) * x, axis=1)
     ours, xla = estimate_and_xla(graph, y, {x: x.shape})
     assert ours == 3 * 8 * 16
-    # XLA counts exp apart, and one sum less for each result.
+    # XLA counts exp separately, and one addition less for each result.
     assert xla == pytest.approx(ours - 8 * 16 - 8)
 
 
@@ -186,6 +186,6 @@ def test_searches_and_singular_vectors() -> None:
         sorted_, keys = gc.placeholder((9,), name="s"), gc.placeholder((5,), name="k")
         found = gc.searchsorted(sorted_, keys)
         left, _, _ = gc.linalg.svd(a, full_matrices=False)
-    assert costs.node_cost(graph.producer(found)).flops == 5 * 4  # a tree of 9 has 4 levels
+    assert costs.node_cost(graph.producer(found)).flops == 5 * 4  # a search tree of 9 has 4 levels
     thin = 14 * 6 * 3**2 + 8 * 3**3
     assert costs.node_cost(graph.producer(left)).flops == 4 * thin

@@ -1,4 +1,4 @@
-"""Kinds of nodes: what makes two nodes alike."""
+"""Keys of nodes: which nodes are of the same kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One name for many."""
+"""One common name for many names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from graphc.passes.core.patterns import common_name, scope_of
     ("names", "common"),
     [
         (["block0/MatMul", "block1/MatMul", "block2/MatMul"], "block*/MatMul"),
-        (["Add", "Add_1", "Add_2"], "Add_*"),  # the first of many has no number
+        (["Add", "Add_1", "Add_2"], "Add_*"),  # the first name has no number
         (["layer_9/w", "layer_10/w"], "layer_*/w"),
-        (["a1/b2/c", "a1/b3/c"], "a1/b*/c"),  # a number that they share stays
+        (["a1/b2/c", "a1/b3/c"], "a1/b*/c"),  # a common number is kept
         (["a1/b2", "a2/b3"], "a*/b*"),
         (["w", "w"], "w"),
         (["weight_a", "weight_b"], "weight_*"),

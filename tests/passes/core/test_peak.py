@@ -1,4 +1,4 @@
-"""The estimated peak: what lives when, from types alone."""
+"""The estimated peak memory: which values exist at a time, computed from types alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def bytes_of(nodes: str, inputs: str = "x: f32[64], w: state f32[64, 64]") -> in
 
 
 def test_a_value_lives_until_its_last_use() -> None:
-    """Each softmax needs the one before; the first is needed at the end too."""
+    """Each softmax needs the one before it; the first one is also needed at the end."""
     chain = """
       %0 = Softmax(x) {axis=0} : f32[64]
       %1 = Softmax(%0) {axis=0} : f32[64]

@@ -1,4 +1,4 @@
-"""The scan that passes share: replacements, counts and errors."""
+"""The traversal that passes share: replacements, counts and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Nothing(Pass):
 
 
 def _program() -> Program:
-    """-(-x), and a constant that nothing uses."""
+    """-(-x), and an unused constant."""
     x = Tensor(TensorType(FLOAT32, (2,)), "x")
     with Builder(scope="p") as builder:
         y = negative(negative(x))

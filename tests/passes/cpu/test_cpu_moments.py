@@ -1,4 +1,4 @@
-"""What CpuMoments makes of sums over differences from a mean."""
+"""CpuMoments rewrites sums over differences from a mean."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_differences_of_one_shape_and_other_sums_stay() -> None:
 
 
 def trained(pipeline: str, **kwargs: object) -> list[np.ndarray]:
-    """Two steps of a convolution with batch norm, in float64; large enough for the pass."""
+    """Two steps of a convolution with batch norm in float64, large enough for the pass."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 32, 32, 8), "float64", name="x")

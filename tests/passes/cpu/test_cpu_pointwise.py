@@ -1,4 +1,4 @@
-"""What CpuPointwise makes of convolutions whose window is one element."""
+"""CpuPointwise rewrites convolutions whose window is one element."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_narrow_dtypes_and_named_sizes_stay() -> None:
 def test_meaning(
     size: list[int], strides: list[int], channels: tuple[int, int], batch: int, seed: int
 ) -> None:
-    """The product and both gradients, of any rank and stride."""
+    """The product and both gradients, for any rank and stride."""
     steps = strides[: len(size)]
     places = [-(-n // step) for n, step in zip(size, steps, strict=True)]
     ones, none = [1] * len(size), [[0, 0]] * len(size)
@@ -181,7 +181,7 @@ def test_meaning(
 
 
 def trained(pipeline: str, stride: int, **kwargs: object) -> list[np.ndarray]:
-    """A step of two pointwise layers around one that is not, in float64."""
+    """A training step in float64 of two pointwise layers with another layer between them."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 9, 9, 4), "float64", name="x")

@@ -1,4 +1,4 @@
-"""What CpuPooling makes of max pooling and its gradient, and that these are the same."""
+"""CpuPooling rewrites max pooling and its gradient; the results do not change."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_gradient_with_other_users_is_not_computed_twice(ends: str) -> None:
     seed=st.integers(0, 3),
 )
 def test_meaning(axes: list[tuple[int, ...]], bound: float, seed: int) -> None:
-    """Pooling, its gradient, that of a ReLU before it and of a bias before that."""
+    """Pooling, its gradient, the gradient of a ReLU before it, and of a bias before that."""
     window, strides = [taps for taps, *_ in axes], [step for _, step, *_ in axes]
     sides = [[min(low, taps - 1), min(high, taps - 1)] for taps, *_, low, high in axes]
     size = [taps + more for taps, _, more, *_ in axes]
@@ -167,7 +167,7 @@ def test_ties_go_to_the_first_as_in_select_and_scatter(
 ) -> None:
     rng = np.random.default_rng(0)
     x = rng.integers(0, 3, (2, 7, 8, 3)).astype(np.float32)
-    x[0, 2:4, 3] = np.nan  # select-and-scatter takes what follows NaN for greater
+    x[0, 2:4, 3] = np.nan  # select-and-scatter prefers the value after a NaN
     x[1, :4, :4] = -np.inf
 
     def pool(x: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""What CpuSpaceToDepth makes of convolutions of few channels with large strides."""
+"""CpuSpaceToDepth rewrites convolutions with few channels and large strides."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_patches_become_a_product() -> None:
     seed=st.integers(0, 3),
 )
 def test_meaning(axes: list[tuple[int, ...]], channels: int, seed: int) -> None:
-    """The product and the kernel's gradient, of patches of any size, cut out of any image."""
+    """The product and the kernel's gradient, for patches of any size cut from any image."""
     window = [step for step, *_ in axes]
     size = [2 * step + more for step, more, *_ in axes]
     sides = [[low, high] for *_, low, high in axes]

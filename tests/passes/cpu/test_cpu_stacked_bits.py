@@ -1,4 +1,4 @@
-"""bfloat16 stacks of loops as integers."""
+"""bfloat16 stacks of loops are stored as integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which updates are made block by block, that these mean the same, and that they save memory."""
+"""Updates that are computed block by block: which ones, equal results, and less memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BY_ROWS = CpuUpdateByRows(smallest=8, block=3)
 
 
 def test_momentum() -> None:
-    """What else reads the weights comes first; the old slot's share is computed in the loop."""
+    """Other reads of the weights come first; the old momentum's share is computed in the loop."""
     check(
         BY_ROWS,
         """
@@ -74,28 +74,28 @@ PRODUCT = "%0 = MatMul(x, dy) {transpose_a=true} : f32[4, 3]\n"
 @pytest.mark.parametrize(
     "nodes",
     [
-        # its norm is needed before
+        # its norm is needed before the update
         """%1 = ReduceSum(%0) {axes=[0, 1]} : f32[]
         %2 = Multiply(%0, %1) : f32[4, 3]
         %3 = Add(w, %2) : f32[4, 3]
         return state w = %3""",
-        # it is given, itself or what is made of it
+        # the gradient, the new value, or a value computed from them is fetched
         "%1 = Add(w, %0) : f32[4, 3]\nreturn g = %0, state w = %1",
         "%1 = Add(w, %0) : f32[4, 3]\nreturn now = %1, state w = %1",
         "%1 = Tanh(%0) : f32[4, 3]\n%2 = Add(w, %1) : f32[4, 3]\nreturn t = %1, state w = %2",
-        # another row is needed
+        # an element needs another row
         """%1 = Reverse(%0) {axes=[0]} : f32[4, 3]
         %2 = Add(w, %1) : f32[4, 3]
         return state w = %2""",
-        # the old value is given too
+        # the old value is fetched too
         "%1 = Add(w, %0) : f32[4, 3]\nreturn old = w, state w = %1",
-        # each new value takes the old one of the other
+        # each new value needs the old value of the other variable
         """%1 = Add(w, %0) : f32[4, 3]
         %2 = Add(m, %0) : f32[4, 3]
         %3 = Add(%1, m) : f32[4, 3]
         %4 = Add(%2, w) : f32[4, 3]
         return state w = %3, state m = %4""",
-        # it is no update of what was there: nothing to write over
+        # no update of the old value: no buffer to overwrite
         "return state w = %0",
     ],
 )
@@ -104,7 +104,7 @@ def test_what_stays(nodes: str) -> None:
 
 
 def test_an_order_is_found_in_which_each_old_value_is_read_before_it_is_written() -> None:
-    """The new value of m takes the old one of w, so w comes last, in whatever order they are."""
+    """The new value of m needs the old value of w, so w is written last, in any program order."""
     nodes = f"""{PRODUCT}
         %1 = Tanh(w) : f32[4, 3]
         %2 = Add(%0, %1) : f32[4, 3]
@@ -119,7 +119,7 @@ def test_an_order_is_found_in_which_each_old_value_is_read_before_it_is_written(
 
 
 def test_an_element_of_an_old_value_for_all_rows() -> None:
-    """The element is read before the loop. The node that broadcasts it moves into the loop."""
+    """The element is read before the loop. The broadcast of the element moves into the loop."""
     start = program(f"""program p({HEAD}) {{
         {PRODUCT}
         %1 = Slice(m) {{starts=[0, 0], limits=[1, 1], strides=[1, 1]}} : f32[1, 1]
@@ -164,14 +164,14 @@ def test_rows_that_no_large_block_parts_stay() -> None:
         return state w = %1
     }"""
     a_pass = CpuUpdateByRows(smallest=1, block=25)
-    check_stays(a_pass, text.replace("7", "17"))  # but by one, of 3 elements
-    check_stays(a_pass, text.replace("7", "16"))  # one block
+    check_stays(a_pass, text.replace("7", "17"))  # only into blocks of one row, with 3 elements
+    check_stays(a_pass, text.replace("7", "16"))  # all rows fit one block
     assert a_pass.run(program(text.replace("7", "18"))).changed == 1
 
 
 @st.composite
 def updates(draw: Any) -> Program:
-    """New values of up to three matrices by a product, in random steps; others read the old."""
+    """Random updates of up to three matrices by a product; other nodes read the old values."""
     rows, width, batch = (
         draw(st.sampled_from((3, 4, 6))),
         draw(st.integers(1, 4)),
@@ -229,7 +229,7 @@ def test_meaning() -> None:
     ids=["nesterov", "adamw", "rmsprop"],
 )
 def test_a_training_step(optimizer: optax.GradientTransformation) -> None:
-    """The same losses, and no gradient of the large layer: 2,048 x 4,096."""
+    """The losses are equal, and the gradient of the large layer (2,048 x 4,096) is not stored."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((8, 2048), "float32", name="x")
@@ -254,7 +254,7 @@ def test_a_training_step(optimizer: optax.GradientTransformation) -> None:
 
 @pytest.mark.parametrize("penalty", [lambda w: w, gc.abs, gc.square], ids=["sum", "L1", "L2"])
 def test_penalties(penalty: Any) -> None:
-    """Their gradients are made of scalars that are spread over the weights, and read these."""
+    """The gradients of penalties broadcast scalars to the weights' shape and read the weights."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((4, 2048), "float32", name="x")
@@ -274,7 +274,7 @@ def test_penalties(penalty: Any) -> None:
 
 
 def test_several_steps_in_a_loop() -> None:
-    """State is then what the loop carries."""
+    """The state is a carry of the loop."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((4, 2048), "float32", name="x")

@@ -1,4 +1,4 @@
-"""Which convolutions CpuWinograd has computed in tiles, and how."""
+"""Which convolutions CpuWinograd computes in tiles, and how."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_stays(text: str) -> None:
 
 
 def trained(graph: gc.Graph) -> Any:
-    """Two convolutions with a ReLU between, and a step of SGD."""
+    """Two convolutions with a ReLU between them, and a step of SGD."""
     rng = np.random.default_rng(0)
     with graph:
         x = gc.placeholder((None, 9, 8, 5), "float32", name="x")
@@ -144,7 +144,7 @@ def trained(graph: gc.Graph) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_o3_gives_what_o0_does(devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As small as these are, they are in tiles here."""
+    """The convolutions are small, but the test makes the pass use tiles."""
     monkeypatch.setattr(cpu_winograd, "_LEAST_GAIN", 1e9)
     graph = gc.Graph(seed=0)
     fetches = trained(graph)

@@ -1,4 +1,4 @@
-"""Passes for CPU, and the steps of attention, preserve the meaning of generated programs."""
+"""CPU passes and attention in steps preserve the results of generated programs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BF16, F32, F64, BOOL = (as_dtype(name) for name in ("bf16", "f32", "f64", "bool"
 
 
 def written(graph: Graph, outputs: Sequence[Tensor], name: str) -> Program:
-    """The program of a graph: all inputs are fed."""
+    """The program of a graph; all inputs are feeds."""
     return Program(
         name,
         tuple(Port(t.name, "feed", t) for t in graph.inputs),
@@ -55,8 +55,8 @@ def written(graph: Graph, outputs: Sequence[Tensor], name: str) -> Program:
 
 @st.composite
 def moments(draw: Any) -> Program:
-    """Along axes in any order: of tensors, of their products, of differences from means; the
-    differences are used otherwise too."""
+    """Moments along axes in any order: of tensors, of products, of differences from means. The
+    differences also have other uses."""
     graph = Graph(name="moments")
     full = draw(st.sampled_from(((4, 3, 2), (3, 5))))
 
@@ -109,7 +109,7 @@ def moments(draw: Any) -> Program:
 
 def test_moments() -> None:
     def check(before: Program, after: Program) -> None:
-        """No sum shares its difference with another sum or another use."""
+        """No sum shares its difference with another sum or with another use."""
         used = Prune().run(after).program
         users = used.users()
         for node in used.nodes:
@@ -129,7 +129,7 @@ def makes_fence(program: Program, tensor: Tensor) -> bool:
 
 @st.composite
 def poolings(draw: Any) -> Program:
-    """The gradient of max pooling over one axis or two, of whole numbers: many are equal."""
+    """The gradient of max pooling over one or two axes, of integer values: many are equal."""
     rank = draw(st.integers(1, 2))
     window = [draw(st.integers(1, 3)) for _ in range(rank)]
     strides = [draw(st.integers(1, 3)) for _ in range(rank)]
@@ -171,7 +171,7 @@ def test_pooling() -> None:
 
 @st.composite
 def convolutions(draw: Any) -> Program:
-    """One with its gradients, some with strides or groups."""
+    """A convolution and its gradients; some have strides or groups."""
     window = [draw(st.integers(1, 5)) for _ in range(2)]
     plain = draw(st.integers(0, 9)) < 9
     groups = 1 if plain else draw(st.integers(1, 2))
@@ -197,7 +197,7 @@ def convolutions(draw: Any) -> Program:
 @pytest.mark.slow
 @pytest.mark.one_jax
 def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where nothing is gained, a few images at a time."""
+    """Includes convolutions that gain nothing; a few images at a time."""
     monkeypatch.setattr(cpu_winograd, "_LEAST_GAIN", 1e9)
 
     def check(before: Program, after: Program) -> None:
@@ -219,7 +219,7 @@ def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @st.composite
 def stacks(draw: Any) -> Program:
-    """Loops, some in loops, that take and stack bfloat16 values and others, also as they are."""
+    """Loops, also nested, that take and stack bfloat16 values and others, some without change."""
     graph = Graph(name="stacks")
 
     def one_of(tensors: Sequence[Tensor]) -> Tensor:
@@ -231,7 +231,7 @@ def stacks(draw: Any) -> Program:
         return emit.cast(made, draw(st.sampled_from((BF16, BF16, F32))))
 
     def loop(stacked: Sequence[Tensor], vectors: Sequence[Tensor], depth: int) -> list[Tensor]:
-        """A loop over some of the stacks, and its stacked results."""
+        """A loop over some of the stacks; returns its stacked results."""
 
         def turn(carry: list[Tensor], xs: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             values = [*vectors, *carry, *xs]
@@ -275,7 +275,7 @@ def test_stacked_bits() -> None:
 
 @st.composite
 def attentions(draw: Any) -> Program:
-    """An attention and its gradient: grouped heads, masks and biases, causal or not, dropout."""
+    """An attention and its gradient: grouped heads, masks, biases, causal or not, dropout."""
     batch, groups, shared = (draw(st.integers(1, 2)) for _ in range(3))
     time, source = draw(st.sampled_from(((4, 4), (5, 3), (7, 7), (2, 6))))
     heads = groups * shared
@@ -311,7 +311,7 @@ def attentions(draw: Any) -> Program:
 
 
 def at_once_or_by_xla(program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
-    """In NumPy where it is not in steps: query, key, value, masks, dy, kept."""
+    """Evaluates in NumPy what has no steps: query, key, value, masks, dy, kept."""
     forward, backward = program.nodes
     if any(forward.attrs[name] or backward.attrs[name] for name in ("rows", "each_entry")):
         return by_xla(program, inputs)
@@ -350,7 +350,7 @@ def at_once_or_by_xla(program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
 @pytest.mark.slow
 @pytest.mark.one_jax
 def test_steps_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small ones are counted as long."""
+    """Small attentions count as long in this test."""
     for name, value in {
         "_SHORTEST": 4, "_FEWEST_WEIGHTS": {"cpu": 24}, "_ROWS": 3, "_FEWER_ROWS": 2, "_LONG": 7,
     }.items():  # fmt: skip

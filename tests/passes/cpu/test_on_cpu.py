@@ -1,4 +1,4 @@
-"""The passes for CPU run on CPU, and with O3 only."""
+"""The passes for CPU run only on CPU and only with O3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which XLA options a program gets, and that the user's win."""
+"""Which XLA options a program gets; options of the user take precedence."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_gradients_of_convolutions_on_cpu_have_two() -> None:
 
 
 def options_seen(monkeypatch: pytest.MonkeyPatch, options: gc.CompileOptions) -> dict[str, object]:
-    """The XLA options with which a step that trains a convolution is compiled."""
+    """The XLA options for the compilation of a step that trains a convolution."""
     seen: list[dict[str, object] | None] = []
     compile = jax.stages.Lowered.compile
 
@@ -93,7 +93,7 @@ def test_the_level_is_for_cpu_and_that_of_the_environment_wins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert quicker_options(program(TRAINED), "cpu") == {}  # conftest.py turns optimizations off
+    assert quicker_options(program(TRAINED), "cpu") == {}  # conftest.py disables optimizations
     with optimised():
         assert quicker_options(program(TRAINED), "cpu") == {LEVEL: 2}
         assert quicker_options(program(TRAINED), "gpu") == {}

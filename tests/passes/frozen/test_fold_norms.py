@@ -1,4 +1,4 @@
-"""Fold norms: which scales go into which kernels, and which stay where they are."""
+"""Fold norms: which scales are folded into which kernels, and which stay."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_every_kind_of_layer_means_the_same(layer: tuple[str, ...], after: str) 
     after_pass, _ = PassManager((FoldNorms(), Prune())).run(before)
     kinds = [n.op.name for n in after_pass.nodes]
     assert "BatchNorm" not in kinds
-    # Nothing is left of the data path but the layer and one sum.
+    # On the path of the data, only the layer and one sum remain.
     data = {before.inputs[0].tensor}
     path = []
     for n in after_pass.nodes:
@@ -228,7 +228,7 @@ def test_every_kind_of_layer_means_the_same(layer: tuple[str, ...], after: str) 
     assert check_meaning(before, after_pass, squares, seed=1) is None
 
 
-# What may follow a layer: of the last value and of any earlier one.
+# Operations that may follow a layer, on the last value or on any earlier one.
 STEPS = (
     "Add({x}, b)", "Add(o, {x})", "Subtract({x}, m)", "Subtract(m, {x})", "Multiply({x}, g)",
     "Divide({x}, v)", "Negative({x})", "BatchNorm({x}, m, v, g, o) {{epsilon=0.01}}",
@@ -239,7 +239,7 @@ STEPS = (
 
 @st.composite
 def chains(draw: st.DrawFn) -> Program:
-    """A layer and some steps, of which now and then an earlier value is used again."""
+    """A layer and some steps, which sometimes use an earlier value again."""
     lines = ["%0 = MatMul(x, w) : f64[n, 6]"]
     for i in range(1, draw(st.integers(1, 8))):
         step = STEPS[draw(st.integers(0, len(STEPS) - 1))]
@@ -268,7 +268,7 @@ def test_chains_mean_the_same(before: Program) -> None:
 
     def positive(p: Program, values: list[np.ndarray]) -> list[np.ndarray]:
         with_variance = [v**2 + 0.5 if i == variance else v for i, v in enumerate(values)]
-        with jax.enable_x64(True):  # node by node: nothing is compiled for each program
+        with jax.enable_x64(True):  # node by node, so that no program is compiled
             results = to_function(p)(*map(jnp.asarray, with_variance))
             return [np.asarray(value) for value in results]
 

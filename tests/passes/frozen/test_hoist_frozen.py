@@ -1,4 +1,4 @@
-"""Sink constants and hoist frozen: what goes into bodies, and what comes out of them."""
+"""Sink constants and hoist frozen: what moves into bodies, and what moves out of them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_what_is_split_of_a_buffer_is_cut_before_it_is_used() -> None:
 
 
 def test_so_are_slices_of_some_of_its_variables_and_in_bodies() -> None:
-    """As `run_steps` has them: the buffer is carried."""
+    """The buffer is a carry, as in the programs of `run_steps`."""
     slices = """
         %0 = Slice({b}) {{starts=[0], limits=[1], strides=[1]}} : f32[1]
         %1 = Slice({b}) {{starts=[1], limits=[2], strides=[1]}} : f32[1]

@@ -1,4 +1,4 @@
-"""GpuRecomputeActivations: derivatives of activations are computed where they are used."""
+"""GpuRecomputeActivations: derivatives of activations are recomputed where they are used."""
 
 from __future__ import annotations
 

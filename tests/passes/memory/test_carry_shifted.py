@@ -1,4 +1,4 @@
-"""Carry shifted: which stacks a loop carries, which it takes; the values do not change."""
+"""Carry shifted: which stacks a loop carries, and which it takes; the values do not change."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.passes.preserving import check_preserving, for_all, preserved
 
 CARRY = CarryShifted()
 HEAD = "program p(x: f32[2, 2], d: f32[2, 2], w: f32[4, 2, 2], s: f32[4, 2, 2])"
-# Stacks the input and the output of each layer.
+# This loop stacks the input and the output of each layer.
 FORWARD = """%h, %in, %out = Scan(x, w) {consts=0, carries=1, length=4}
     : f32[2, 2], f32[4, 2, 2], f32[4, 2, 2] with layer(a0: f32[2, 2], a1: f32[2, 2]) {
     %0 = MatMul(a0, a1) : f32[2, 2]
     %1 = Tanh(%0) : f32[2, 2]
     return r0 = %1, r1 = a0, r2 = %1
   }"""
-# Takes the derivative from the layer's output, and the gradient from its input.
+# This loop takes the derivative from the layer's output, and the gradient from its input.
 BACKWARD = """%b, %g = Scan(d, IN, OUT) {consts=0, carries=1, length=4, reverse=true}
     : f32[2, 2], f32[4, 2, 2] with slopes(a0: f32[2, 2], a1: f32[2, 2], a2: f32[2, 2]) {
     %0 = Square(a2) : f32[2, 2]
@@ -37,14 +37,14 @@ BACKWARD = """%b, %g = Scan(d, IN, OUT) {consts=0, carries=1, length=4, reverse=
 
 
 def text(*nodes: str, taken: str = "%in", given: str = "%out", more: str = "") -> str:
-    """A program of `nodes`, in which LOOP and BACK stand for the two loops."""
+    """A program of `nodes`, where LOOP and BACK stand for the two loops."""
     loops = {"LOOP": FORWARD, "BACK": BACKWARD.replace("IN", taken).replace("OUT", given)}
     lines = [loops.get(node, node) for node in nodes or ("LOOP", "BACK")]
     return "\n  ".join([f"{HEAD} {{", *lines, f"return b = %b, g = %g{more}", "}"])
 
 
 def carried(first: str, stack: str, *, backwards: bool = True) -> str:
-    """The backward loop that carries the output of a layer, from `first` on."""
+    """The backward loop that carries the output of a layer, starting with `first`."""
     return f"""%b, %q, %g = Scan(d, {first}, {stack})
         {{consts=0, carries=2, length=4, reverse={str(backwards).lower()}}}
         : f32[2, 2], f32[2, 2], f32[4, 2, 2]
@@ -76,7 +76,7 @@ def test_a_stack_of_slices() -> None:
 
 
 def test_parts_of_one_stack() -> None:
-    """The first value is a slice of the stack that stays."""
+    """The first value is a slice of the stack that remains."""
     head = HEAD.replace("s: f32[4, 2, 2]", "s: f32[5, 2, 2]")
     part = "Slice(s) {starts=[START, 0, 0], limits=[END, 2, 2], strides=[1, 1, 1]}"
     early = part.replace("START", "0").replace("END", "4")
@@ -95,7 +95,7 @@ def test_parts_of_one_stack() -> None:
 
 
 def test_a_stack_turned_around() -> None:
-    """A loop in the order of the reversed stack."""
+    """The second loop iterates in the order of the reversed stack."""
     turned = "%r = Reverse(%in) {axes=[0]} : f32[4, 2, 2]\n  "
     turned += "%t = Reverse(%out) {axes=[0]} : f32[4, 2, 2]"
     before = text("LOOP", turned, "BACK", taken="%r", given="%t")
@@ -108,7 +108,7 @@ def test_a_stack_turned_around() -> None:
 
 
 def test_a_loop_in_the_same_direction() -> None:
-    """There, the input of a layer is what the previous iteration took from the other stack."""
+    """Here, the input of a layer is what the previous iteration took from the other stack."""
     before = program(text().replace("reverse=true", "reverse=false"))
     after, changed = CARRY.run(before)
     assert changed == 1
@@ -139,7 +139,7 @@ def test_a_stack_joined_with_the_last_value() -> None:
     assert check_meaning(before, after, evaluate, 0) is None
 
 
-# The second carry is what the first one was an iteration before.
+# The second carry is the value of the first one in the previous iteration.
 DELAYED = """%h, %k, %in, %early, %out = Scan(x, d, w) {consts=0, carries=2, length=4}
     : f32[2, 2], f32[2, 2], f32[4, 2, 2], f32[4, 2, 2], f32[4, 2, 2]
     with layer(a0: f32[2, 2], a1: f32[2, 2], a2: f32[2, 2]) {
@@ -167,7 +167,7 @@ def test_a_carry_of_a_carry() -> None:
 
 
 def test_a_first_slice_in_a_stack_that_stays() -> None:
-    """It is cut from there, so that stack is not carried too, though it could be."""
+    """The slice is taken from that stack, so the stack is not carried too, though it could be."""
     back = BACKWARD.replace("IN, OUT", "%in, %early, %out")
     back = back.replace("a2: f32[2, 2])", "a2: f32[2, 2], a3: f32[2, 2])")
     after = carried_once(text(DELAYED, back.replace("Multiply(a0, %0)", "Multiply(a3, %0)")))
@@ -187,7 +187,7 @@ def test_two_loops_in_a_row() -> None:
 
 
 def test_a_first_slice_of_an_argument() -> None:
-    """It is in memory although the loop does not take that argument."""
+    """The argument is in memory although the loop does not take it."""
     joined = JOINED.replace("  %1 = Multiply(w, w) : f32[4, 2, 2]\n", "").replace("(%1)", "(w)")
     carried_once(text(joined, "BACK", taken="s", given="%3"))
 
@@ -310,7 +310,7 @@ def test_a_length_that_is_not_known() -> None:
 
 
 def test_where_it_runs() -> None:
-    """After products are hoisted out of loops, which takes stacks; before updates are moved."""
+    """After products are hoisted out of loops, which takes stacks, and before updates are moved."""
     for platform in ("cpu", "gpu"):
         names = [each.name for each in on_device(CompileOptions(), platform, None)]
         place = names.index("carry-shifted")
@@ -335,7 +335,7 @@ def test_recomputing_knows_what_is_saved() -> None:
 
 
 def test_after_recomputing() -> None:
-    """Loops that compute something again, in segments too."""
+    """Loops that recompute values, with and without segments."""
 
     def run(before: Program, seed: int) -> None:
         for share in (0.4, 0.7):

@@ -1,4 +1,4 @@
-"""The cheapest closed set of choices, against trying them all."""
+"""The cheapest closed set of choices, compared with a search of all sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recomputing preserves the meaning of generated programs, by whatever plan."""
+"""Recomputation preserves the results of generated programs, with every plan."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from graphc.passes.simplify.prune import Prune
 from tests.passes import generate_pairs
 from tests.passes.evaluate import evaluate
 
-EXAMPLES = 200  # by hand: thousands
+EXAMPLES = 200  # for manual runs: thousands
 
-# What has to come up among the examples.
+# Cases that must occur among the examples.
 PATHS = {
     "nothing again", "something again", "a carry saved", "no value saved", "segments",
     "segments that save a value", "stacked less", "three plans",
@@ -79,7 +79,7 @@ def test_recomputing_preserves_meaning() -> None:
         assert (after is before) == (changed == 0)
         assert peak(after) <= peak(before)
         same(before, after, seed)
-        for moves in (1, 1000):  # where costs are next to nothing, as little is stacked as can be
+        for moves in (1, 1000):  # with small costs, as little as possible is stacked
             after, changed = StackLess(moves).run(before)
             assert (after is before) == (changed == 0)
             seen["stacked less"] += changed

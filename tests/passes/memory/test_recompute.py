@@ -1,4 +1,4 @@
-"""Recompute: stacked and recomputed values, as text before and after."""
+"""Recompute: stacked and recomputed values, as text before and after the pass."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ def test_what_follows_from_the_carry_is_computed_again() -> None:
 
 
 def test_no_more_than_the_budget_asks_for() -> None:
-    """Without the pass it takes its two stacks; with a byte less, one of them."""
+    """Without the pass there are two stacks; with one byte less, one of them is recomputed."""
     before = program(KEEPS_ALL)
     check_stays(Recompute(peak(before)), KEEPS_ALL)
     check(Recompute(peak(before) - 1), KEEPS_ALL, KEEPS_CARRIES)
 
 
 def test_a_stack_that_others_take_too_stays_and_costs_nothing() -> None:
-    """A fetched value exists anyway, so computing it again saves nothing."""
+    """A fetched value exists anyway, so recomputing it saves nothing."""
     check_stays(LEAST, KEEPS_ALL.replace("w = %4", "w = %4, hidden = %2"))
 
 
 def test_what_can_not_be_reached_again_is_saved() -> None:
-    """The new carry is an operand of the backward iteration; the previous one is not needed."""
+    """The new carry is an operand of the backward iteration; the previous carry is not needed."""
     check_stays(
         LEAST,
         """
@@ -95,7 +95,7 @@ def test_what_can_not_be_reached_again_is_saved() -> None:
 
 
 def test_the_narrowest_place_is_saved() -> None:
-    """In a chain from 64 elements over 8 to 64, the 8: a cut, not the carry or an operand."""
+    """In a chain of 64, 8 and 64 elements, the 8 are saved: neither the carry nor an operand."""
     check(
         LEAST,
         """
@@ -137,7 +137,7 @@ def test_the_narrowest_place_is_saved() -> None:
 
 
 def test_a_carry_of_many_iterations_is_kept_of_some() -> None:
-    """For 16 iterations in segments of 4: 4 carries are kept, and each segment stacks 4 more."""
+    """16 iterations in segments of 4: 4 carries are kept, and each segment stacks 4 more."""
     check(
         LEAST,
         """
@@ -186,7 +186,7 @@ def test_a_carry_of_many_iterations_is_kept_of_some() -> None:
 
 
 def test_bodies_are_looked_into() -> None:
-    """As in `run_steps`: the pair is in the body of a loop over steps."""
+    """The pair of loops is in the body of a loop over steps, as in `run_steps`."""
     nodes = KEEPS_ALL[KEEPS_ALL.index("%0, %1") : KEEPS_ALL.rindex("return")]
     nodes = nodes.replace("(x, w)", "(a2, a0)").replace("(dy, w,", "(a1, a0,")
     start = program(

@@ -1,4 +1,4 @@
-"""The plans of a pair of loops: the best for every price of a byte, against trying all."""
+"""The plans for a pair of loops: the best for every price of a byte, compared with all plans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphc.passes.simplify.prune import Prune
 from tests.passes import generate_pairs
 from tests.passes.check import program
 
-MANY = 9  # values of a body of which all subsets are tried
+MANY = 9  # the number of values of a body for which all subsets are tried
 
 
 def pairs_of(text: str) -> list[LoopPair]:
@@ -82,7 +82,7 @@ program p(x: f32[64], dy: f32[64]) {
 
 
 def test_what_replicas_exchange_is_not_computed_again() -> None:
-    """A collective in the backward pass more would cost more than its bytes."""
+    """One more collective in the backward pass would cost more than the bytes that it saves."""
     (local,) = pairs_of(EXCHANGE % "Sin(a0)")
     (exchanged,) = pairs_of(EXCHANGE % 'AllReduce(a0) {op="sum"}')
     assert next(iter(local.costs.values())) is not None

@@ -12,7 +12,7 @@ from tests.passes.check import program
 
 
 def layers(width: int, dtype: str, activation: str = "Tanh") -> Program:
-    """x = x + tanh(x @ w) in a loop; one the other way takes tanhs and carries of it."""
+    """x = x + tanh(x @ w) in a loop, and a reverse loop that takes its tanhs and carries."""
     x, w = f"{dtype}[4096, {width}]", f"{dtype}[{width}, {width}]"
     stack = f"{dtype}[8, 4096, {width}]"
     return program(
@@ -40,7 +40,7 @@ def layers(width: int, dtype: str, activation: str = "Tanh") -> Program:
 
 
 def stacks(before: Program, a_pass: StackLess = StackLess()) -> int:  # noqa: B008  # it is frozen
-    """How many stacks the forward loop has after the pass."""
+    """The number of stacks of the forward loop after the pass."""
     after = a_pass.run(before).program
     forward = next(node for node in after.nodes if node.op.name == "Scan")
     return len(forward.outputs) - 1

@@ -1,4 +1,4 @@
-"""Update in loop: updates that it moves and updates that it leaves; the values do not change."""
+"""Update in loop: which updates move into the loop and which do not; the values do not change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.passes.preserving import check_preserving
 MOVE = UpdateInLoop(smallest=1)
 
 HEAD = "w: state f32[3, 4, 4], m: state f32[3, 4, 4], x: f32[2, 4], h: f32[3, 2, 4], r: f32[]"
-# Gradients of three layers, the last one first.
+# The gradients of three layers, the last layer first.
 LOOP = """%d, %g = Scan(x, w, h) {consts=0, carries=1, length=3, reverse=true}
       : f32[2, 4], f32[3, 4, 4] with layer(a0: f32[2, 4], a1: f32[4, 4], a2: f32[2, 4]) {
     %0 = MatMul(a0, a1) {transpose_b=true} : f32[2, 4]
@@ -41,7 +41,7 @@ RESULTS = "state w = %w, state m = %m"
 
 LATE = "%late = After(a5, %4) : f32[2, 4]\n    "
 
-# The loop with the momentum in it; `<first>` is the tensor with the number of the first slice.
+# The loop that contains the momentum; `<first>` is the tensor with the first slice's number.
 MOVED = """%i = Constant() {value=u32[] 2} : u32[]
   <more>
   %d, %m, %w, %e = Scan(r, x, m, w, <first>, h) {consts=1, carries=4, length=3, reverse=true}
@@ -83,7 +83,7 @@ def moved(more: str = "", first: str = "%i") -> str:
 
 
 def test_parameters_and_momentum() -> None:
-    """The old slice is read by the gradient of the layer's input before the new one is written, and
+    """The gradient of the layer's input reads the old slice before the new one is written, and
     before the gradient of the parameters is computed."""
     results = f"dx = %d, {RESULTS}"
     check(MOVE, text(results=results), text(moved(), results=results))
@@ -95,7 +95,7 @@ EXCHANGED = '%9 = AllReduce(%5) {op="sum"} : f32[4, 4]'
 def test_what_replicas_exchange_in_the_loop() -> None:
     """An iteration exchanges the gradient, then applies the sum.
 
-    The product does not wait (`After`): the exchange is to begin early.
+    The product does not wait (`After`), so that the exchange can begin early.
     """
     inside = EXCHANGED.replace("%9", "%2").replace("%5", "%1")
     loop = LOOP.replace("return", f"{inside}\n    return").replace("r1 = %1", "r1 = %2")
@@ -107,7 +107,7 @@ def test_what_replicas_exchange_in_the_loop() -> None:
 
 
 def waiting(before: str) -> int:
-    """How many nodes wait for others in the loop that the pass writes."""
+    """The number of nodes that wait for others in the loop that the pass writes."""
     after, changed = MOVE.run(program(before))
     assert changed == 1
     (loop,) = [node for node in after.nodes if node.op.name == "Scan"]
@@ -115,7 +115,7 @@ def waiting(before: str) -> int:
 
 
 def test_which_products_wait() -> None:
-    """Only those that have something to wait for, and of which an operand is much smaller."""
+    """Products that have something to wait for and an operand that is much smaller."""
     two = waiting(text())
     product = "DotGeneral(a2, a0) {lhs_contract=[0], rhs_contract=[0]}"
     assert waiting(text(loop=LOOP.replace("MatMul(a2, a0) {transpose_a=true}", product))) == two
@@ -134,7 +134,7 @@ def test_what_replicas_exchange_after_the_loop() -> None:
 
 
 def test_pieces_of_stacks_stay() -> None:
-    """Each of two replicas has a half of the momentum."""
+    """Each of two replicas has half of the momentum."""
     update = """%m = Map(m, %g, r) {mapped=2, length=3} : f32[3, 2, 4]
       with update(a0: f32[2, 4], a1: f32[4, 4], a2: f32[]) {
     %0 = ShardSlice(a1) {axis=0, replicas=2} : f32[2, 4]
@@ -162,7 +162,7 @@ def test_what_reads_the_old_value_comes_before_the_loop() -> None:
 
 
 def test_the_other_stack_is_read_before_it_is_written() -> None:
-    """The parameters take the old momentum: they are written first, and the momentum waits."""
+    """The parameters need the old momentum: they are written first, and the momentum waits."""
     before = program(text(update=MOMENTUM.replace("%2 = Subtract(a2, %1)", OLD_MOMENTUM)))
     after, changed = MOVE.run(before)
     assert changed == 1
@@ -191,7 +191,7 @@ def test_what_is_known_before_the_loop_is_taken_by_it() -> None:
 
 
 def test_what_shares_nothing_stays_in_the_map() -> None:
-    """Biases are small: their update is one kernel after the loop."""
+    """Biases are small, so their update stays in one kernel after the loop."""
     loop = LOOP.replace("%d, %g =", "%d, %g, %b =").replace(
         "3, 4, 4] with", "3, 4, 4], f32[3, 4] with"
     )
@@ -214,7 +214,7 @@ def test_what_shares_nothing_stays_in_the_map() -> None:
     (left,) = [node for node in after.nodes if node.op.name == "Map"]
     assert [t.type.shape for t in left.outputs] == [(3, 4)]
     assert check_meaning(before, after, evaluate, 0) is None
-    assert MOVE.run(before).changed == 2  # each by itself
+    assert MOVE.run(before).changed == 2  # separately
 
 
 SCALED = MOMENTUM.replace("w, r)", "w, %s)")
@@ -312,7 +312,7 @@ def test_small_gradients_stay() -> None:
 
 
 def test_loops_that_would_be_compiled_without_one() -> None:
-    """Only where memory is short; then the forward loop over the parameters is a loop too."""
+    """They change only if memory is short; then the forward pass over parameters is a loop too."""
     forward = """%y, %h = Scan(x, w) {consts=0, carries=1, length=3, unroll=3}
       : f32[2, 4], f32[3, 2, 4] with forward(a0: f32[2, 4], a1: f32[4, 4]) {
     %0 = MatMul(a0, a1) : f32[2, 4]
@@ -346,8 +346,8 @@ def test_where_it_runs() -> None:
 
 @st.composite
 def updates(draw: Any) -> Program:
-    """One to three stacks, each updated by an expression of the gradient, a scalar, a constant
-    stack, old values, and new values of those before it; sometimes one that must not move."""
+    """One to three stacks. Each is updated by an expression of the gradient, a scalar, a constant
+    stack, old values, and new values of earlier stacks. Sometimes one must not move."""
     states = draw(st.integers(1, 3))
     names = ["%w", "%m", "%v"][:states]
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""The order of nodes before state is overwritten; XLA then copies nothing."""
+"""The order of nodes before state is overwritten, so that XLA copies nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_update_waits_for_the_gradient_that_reads_the_old_value() -> None:
 
 
 def test_what_is_fused_is_followed_to_what_is_not() -> None:
-    """Squares of the weights, summed: XLA computes them in the sum; so it does a transpose."""
+    """XLA computes squares of the weights inside their sum, and a transpose as well."""
     check(
         IN_PLACE,
         """
@@ -72,14 +72,14 @@ def test_what_is_fused_is_followed_to_what_is_not() -> None:
 @pytest.mark.parametrize(
     "nodes",
     [
-        # no other node reads it
+        # no other node reads the variable
         "%0 = MatMul(x, w) : f32[2, 2]\n%1 = Add(w, %0) : f32[2, 2]\nreturn state w = %1",
-        # the old value is given
+        # the old value is fetched
         "%0 = Add(w, x) : f32[2, 2]\nreturn old = w, state w = %0",
         "%0 = Add(w, x) : f32[2, 2]\n%1 = Tanh(w) : f32[2, 2]\nreturn t = %1, state w = %0",
-        # it is read by what takes the new one
+        # the node that reads it needs the new value
         "%0 = Add(w, x) : f32[2, 2]\n%1 = MatMul(w, %0) : f32[2, 2]\nreturn y = %1, state w = %0",
-        # it is not assigned, or with what was fed, or with itself
+        # it is not assigned, or a feed or the variable itself is assigned
         "%0 = MatMul(w, x) : f32[2, 2]\nreturn y = %0",
         "%0 = MatMul(w, x) : f32[2, 2]\nreturn y = %0, state w = x",
         "%0 = MatMul(w, x) : f32[2, 2]\nreturn y = %0, state w = w",
@@ -169,13 +169,13 @@ def deep() -> tuple[gc.Graph, list[gc.Node | gc.Tensor]]:
 
 
 def large_copies(step: gc.Executable) -> int:
-    """How many weights XLA copies in a step."""
+    """The number of weights that XLA copies in a step."""
     return len(re.findall(rf" = f32\[{WIDTH},{WIDTH}\]\S* copy\(", step.hlo()))
 
 
 def test_xla_copies_no_weights() -> None:
-    """Without the pass it copies those of both layers whose input has a gradient. Should it not,
-    XLA has learnt it, and the pass can go."""
+    """Without the pass, XLA copies the weights of both layers whose input has a gradient. If this
+    fails, XLA no longer needs the pass, and the pass can be removed."""
     losses = {}
     copies = {}
     x = np.random.default_rng(0).standard_normal((BATCH, WIDTH)).astype(np.float32)

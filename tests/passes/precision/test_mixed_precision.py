@@ -1,4 +1,4 @@
-"""Mixed precision, in pairs of programs before and after, and in training."""
+"""Mixed precision: programs before and after, and training."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def test_another_dtype_is_refused() -> None:
 )
 @given(before=programs(nodes=24), seed=st.integers(0, 3))
 def test_the_rewriting_preserves_meaning(before: Program, seed: int) -> None:
-    """In bf16 results differ by rounding; with float64 for the "narrow" type they hardly may."""
+    """In bf16 results differ by rounding; with float64 as the "narrow" type they hardly differ."""
     narrowing = Narrowing(np.dtype("float64"), updating(before))
     for port in before.inputs:
         narrowing.take(port.tensor, free=False)
@@ -318,7 +318,7 @@ def test_the_rewriting_preserves_meaning(before: Program, seed: int) -> None:
 
 
 def test_narrow_is_narrow() -> None:
-    """The numbers are those of NumPy's own rounding to bf16."""
+    """The results equal NumPy's own rounding to bf16."""
     rng = np.random.default_rng(0)
     x, w = (rng.normal(size=(4, 4)).astype(FLOAT32) for _ in range(2))
     p = program(

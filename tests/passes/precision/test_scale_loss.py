@@ -83,7 +83,7 @@ def test_without_a_training_step_nothing_is_scaled() -> None:
     [
         (0.25, 4.0, 0, (0.75, 4.0, 1)),
         (0.25, 4.0, 1999, (0.75, 8.0, 0)),
-        (0.0, 2.0**126, 1999, (1.0, 2.0**126, 0)),  # 2**-127 is 0 to XLA: nothing would be learnt
+        (0.0, 2.0**126, 1999, (1.0, 2.0**126, 0)),  # XLA flushes 2**-127 to 0: no learning
         (np.inf, 4.0, 1999, (1.0, 2.0, 0)),
         (np.nan, 4.0, 7, (1.0, 2.0, 0)),
         (np.inf, 1.0, 0, (1.0, 1.0, 0)),
@@ -99,7 +99,7 @@ def test_the_scale_after_a_step(x: float, scale: float, count: int, want: tuple[
 
 
 def network(tx: Any) -> tuple[gc.Graph, Any, Any, Any]:
-    """A product, batch norm and a count of runs that has nothing to do with it."""
+    """A product, batch norm, and a count of runs that does not depend on them."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((4, 3), "float32", name="x")
@@ -119,7 +119,7 @@ def test_a_bad_step_changes_nothing_that_comes_from_it() -> None:
     before = {name: np.asarray(session.get(name)) for name in graph.variables}
     assert float(session.get(LOSS_SCALE)) == FIRST_SCALE
     assert int(session.get(GOOD_STEPS)) == 1
-    session.run(fetches, {x: 1e5 * data})  # more than f16 can hold
+    session.run(fetches, {x: 1e5 * data})  # more than f16 can represent
     after = {name: np.asarray(session.get(name)) for name in graph.variables}
     assert after.pop("runs") == before.pop("runs") + 1
     for name, value in before.items():
@@ -132,7 +132,7 @@ def test_a_bad_step_changes_nothing_that_comes_from_it() -> None:
 
 
 def test_gradients_too_small_for_f16_arrive() -> None:
-    """Their squares are summed by a fetch; without a scale they would be 0."""
+    """A fetch sums their squares; without a scale they would be 0."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((2, 2), "float32", name="x")

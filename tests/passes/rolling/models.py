@@ -1,4 +1,4 @@
-"""How tests of rolling read: the nodes before, and the nodes after, of programs over the same
+"""Helpers for tests of rolling: the nodes before and after, for programs with the same
 inputs."""
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ STATE = ", ".join(f"{name}: state f32[2]" for name in "abcdefg")
 
 
 def text(nodes: str) -> str:
-    """A program of these nodes; feeds x, y and z and state a to g are f32[2]."""
+    """A program of these nodes; feeds x, y, z and state a to g are f32[2]."""
     return f"program p({FEEDS}, {STATE}) {{\n{indent(dedent(nodes).strip(), '  ')}\n}}"
 
 
 def rolls(before: str, after: str, a_pass: Pass = ROLL) -> None:
-    """The pass makes the nodes `after` of the nodes `before`."""
+    """Checks that the pass turns the nodes `before` into the nodes `after`."""
     check(a_pass, text(before), text(after))
 
 
 def stays(nodes: str, a_pass: Pass = ROLL) -> None:
-    """The pass finds nothing to do."""
+    """Checks that the pass changes nothing."""
     check_stays(a_pass, text(nodes))
 
 
 def layers(weights: str, x: str = "x", start: int = 0, activation: str = "Tanh") -> str:
-    """`x = tanh(x * w)` for each of the weights: two nodes each, numbered from `start`."""
+    """`x = tanh(x * w)` for each of the weights: two nodes each, numbered from `start` on."""
     lines = []
     for number, weight in enumerate(weights):
         place = start + 2 * number
@@ -42,7 +42,7 @@ def layers(weights: str, x: str = "x", start: int = 0, activation: str = "Tanh")
     return "\n".join(lines)
 
 
-# The body of a loop over layers as `layers` writes them.
+# The body of a loop over the layers that `layers` writes.
 LAYER = """with layer(a0: f32[2], a1: f32[2]) {
           %0 = Multiply(a0, a1) : f32[2]
           %1 = Tanh(%0) : f32[2]

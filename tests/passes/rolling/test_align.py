@@ -65,7 +65,7 @@ def test_an_iteration_that_the_backward_pass_does_not_have_stays_out_of_the_forw
 
 
 def test_a_loop_that_would_then_not_be_worth_it_stays_and_its_stacks_are_cut() -> None:
-    """Four iterations of two nodes save six nodes, three save four."""
+    """A loop over four layers saves six nodes, a loop over three saves only four."""
     rolled = RollRepeats(turns=3, saved=6, work=0).run(program(text(FOUR_LAYERS))).program
     kinds = [node.op.name for node in rolled.nodes]
     assert kinds.count("Slice") == 3  # of the parameters and of both saved values
@@ -74,7 +74,7 @@ def test_a_loop_that_would_then_not_be_worth_it_stays_and_its_stacks_are_cut() -
 
 
 def chain(weights: str, start: int) -> str:
-    """Products with all weights one after the other, from x."""
+    """Products with all weights, one after the other, from x on."""
     lines, x = [], "x"
     for place, weight in enumerate(weights, start):
         lines.append(f"%{place} = Multiply({x}, {weight}) : f32[2]")
@@ -83,7 +83,7 @@ def chain(weights: str, start: int) -> str:
 
 
 def aligned(*chains: str, worth: int = 2) -> list[str]:
-    """Which weights each of the chains runs over after alignment; a to g are variables."""
+    """The weights of each chain's loop after alignment; a to g are variables."""
     lines = [chain(weights, 10 * number) for number, weights in enumerate(chains)]
     nodes = indent("\n".join(lines), "  ")
     feeds = ", ".join(f"{name}: f32[2]" for name in "xyz")
@@ -104,20 +104,20 @@ def aligned(*chains: str, worth: int = 2) -> list[str]:
         (["abcd", "bcd"], ["bcd", "bcd"]),
         (["abcd", "abc"], ["abc", "abc"]),
         (["abcde", "bcd"], ["bcd", "bcd"]),
-        (["abcd", "dcb"], ["bcd", "dcb"]),  # the other way round, as backward passes go
+        (["abcd", "dcb"], ["bcd", "dcb"]),  # in reverse, as backward passes are
         (["dcb", "abcd"], ["dcb", "bcd"]),
         (["abcd", "abcd"], ["abcd", "abcd"]),
-        (["abc", "def"], ["abc", "def"]),  # nothing in common
-        (["abc", "cde"], ["abc", "cde"]),  # one alone is no stack
-        (["abcd", "acd"], ["abcd", "acd"]),  # not side by side
-        (["abcd", "bcde"], ["bcd", "bcd"]),  # each has one that the other does not
+        (["abc", "def"], ["abc", "def"]),  # no common weight
+        (["abc", "cde"], ["abc", "cde"]),  # one common weight is no stack
+        (["abcd", "acd"], ["abcd", "acd"]),  # not adjacent
+        (["abcd", "bcde"], ["bcd", "bcd"]),  # each has a weight that the other lacks
         (["abcd", "edcb"], ["bcd", "dcb"]),
-        (["abcdefg", "def"], ["def", "abc", "def"]),  # the part that is cut off may be another loop
+        (["abcdefg", "def"], ["def", "abc", "def"]),  # the removed part may be another loop
         (["abcdefg", "de"], ["de", "abc", "fg", "de"]),
         (["abcde", "defg"], ["de", "abc", "de", "fg"]),
         (["abcd", "cbd"], ["abcd", "cbd"]),  # in another order
         (["abcd", "bdc"], ["abcd", "bdc"]),
-        (["abcx", "bcx"], ["abcx", "bcx"]),  # not all variables: made anew in each step anyhow
+        (["abcx", "bcx"], ["abcx", "bcx"]),  # not only variables: stacked anew in each step anyway
         (["abcde", "abcd", "bcd"], ["bcd", "bcd", "bcd"]),
     ],
     ids=str,

@@ -1,4 +1,4 @@
-"""GroupAlike: nodes that do the same to different values become one `Map`."""
+"""GroupAlike: nodes that do the same with different values become one `Map`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WEIGHTS = "w0: state f32[2], w1: state f32[2], w2: state f32[2]"
 
 
 def test_updates_of_parameters_alike_become_one_of_stacked_parameters() -> None:
-    """In the order of the stack at which they begin, whatever their order in the program."""
+    """The updates get the order of the stack that they start with, not that of the program."""
     check(
         GROUP,
         f"""
@@ -50,7 +50,7 @@ def test_updates_of_parameters_alike_become_one_of_stacked_parameters() -> None:
 
 
 def test_before_and_after_a_value_of_all_there_are_two_maps() -> None:
-    """The norm of all gradients, by which each is scaled."""
+    """The value is the norm of all gradients, by which each is scaled."""
     check(
         GROUP,
         f"""
@@ -98,7 +98,7 @@ def test_before_and_after_a_value_of_all_there_are_two_maps() -> None:
 
 
 def test_a_stack_whose_operands_a_row_makes_is_the_result_of_the_row() -> None:
-    """The keys that a rolled loop takes; numbers that they fold in become one constant."""
+    """The stack contains the keys of a rolled loop; the numbers folded in become one constant."""
     check(
         GROUP,
         """
@@ -255,7 +255,7 @@ def test_a_stack_along_another_axis_is_made_of_the_slices() -> None:
 
 
 def test_a_stack_that_is_there_serves_though_no_row_makes_it() -> None:
-    """The steps need each other, their squares do not."""
+    """The steps depend on each other, but their squares do not."""
     steps = """
           %0 = Tanh(x) : f32[2]
           %1 = Tanh(%0) : f32[2]
@@ -286,8 +286,8 @@ def test_a_stack_that_is_there_serves_though_no_row_makes_it() -> None:
 
 
 def test_nodes_that_need_each_other_stay_and_others_are_still_grouped() -> None:
-    """A stack of what the layers of a network take is no way to compute them at once. Nor can
-    what is made of their products be, without copying these; what is made of the stack can."""
+    """The stack of the layers' inputs cannot be computed at once. Neither can values of the
+    products, which would need a copy. Values computed from the stack can."""
     network = f"""
         program p(x: f32[2], {WEIGHTS}, a: state f32[2]) {{
           %0 = Tanh(x) : f32[2]

@@ -1,4 +1,4 @@
-"""GroupAlike: nodes that stay unchanged, and how far rows are followed."""
+"""GroupAlike: nodes that do not change, and how far groups are followed."""
 
 from __future__ import annotations
 

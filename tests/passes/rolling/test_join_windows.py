@@ -1,4 +1,4 @@
-"""JoinWindows: windows of one tensor that become one stack, as text before and after."""
+"""JoinWindows: windows of one tensor become one stack, as text before and after the pass."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_slices_at_consecutive_places() -> None:
 
 
 def test_wide_slices_with_gaps_in_any_order() -> None:
-    """Every third pair; the last group of three is not complete."""
+    """Every third pair of columns; the last group of three is not complete."""
     check_pair(
         JOIN,
         """
@@ -85,7 +85,7 @@ def test_slices_that_stay(starts: tuple[int, ...]) -> None:
 
 
 def test_a_sum_of_padded_pieces() -> None:
-    """The order in which gradients of slices are added, from the last to the first."""
+    """Gradients of slices are added in this order, from the last to the first."""
     check_pair(
         JOIN,
         """
@@ -174,11 +174,11 @@ return y = %7, z = RESULT"""
 @pytest.mark.parametrize(
     ("second", "other", "result"),
     [
-        # Windows that overlap, and a second other operand: numbers would be added in another order.
+        # Overlapping windows, and a second other operand: both would change the order of additions.
         ("1, 3, 0", "Identity(%3)", "%7"),
         ("2, 2, 0", "Add(%3, e)", "%7"),
         ("2, 2, 0", "Tanh(%3)", "%7"),  # no sum
-        ("2, 2, 0", "Identity(%3)", "%3"),  # a part of the sum has another use
+        ("2, 2, 0", "Identity(%3)", "%3"),  # a partial sum has another use
     ],
 )
 def test_sums_that_stay(second: str, other: str, result: str) -> None:
@@ -210,7 +210,7 @@ def test_windows_written_one_by_one() -> None:
 
 
 def test_reads_look_past_updates_of_other_windows() -> None:
-    """As the adjoint of such writes reads them."""
+    """The adjoint of such writes reads them so."""
     check(
         JOIN,
         """

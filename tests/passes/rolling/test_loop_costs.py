@@ -29,7 +29,7 @@ def test_only_tiny_iterations_without_parameters_of_their_own_are_unrolled() -> 
     assert unroll("4", "abcd", state="feed") == 4
     assert unroll("4", "abcd") == 1
     assert unroll("64, 64", "aaaa") == 1
-    assert unroll("n", "aaaa") == 1  # may be large
+    assert unroll("n", "aaaa") == 1  # n may be large
 
 
 def test_the_requested_unrolling_reaches_the_compiled_loop() -> None:

@@ -1,4 +1,4 @@
-"""Rolling and grouping preserve the meaning of generated programs with repeated blocks."""
+"""Rolling and grouping preserve the results of generated programs with repeated blocks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ WAYS: tuple[tuple[Pass, ...], ...] = (
     (Prune(), EliminateCommon(), ROLL, GROUP, Prune()),
     (GROUP, Prune()),
 )
-EXAMPLES = 200  # by hand: thousands
+EXAMPLES = 200  # for manual runs: thousands
 
-# What has to come up among the examples, so that a path of the passes is not left untried.
+# Cases that must occur among the examples, so that every path of the passes is tested.
 PATHS = (
     "a loop", "a loop in reverse", "a loop that shares a value", "a loop of two carries",
     "a loop that stacks its carry", "a loop that holds a carry for two turns",
@@ -43,7 +43,7 @@ PATHS = (
 
 
 def after(program: Program, *passes: Pass, seed: int) -> Program:
-    """The program after the passes, each of which left it valid and meaning the same."""
+    """Runs the passes, and checks after each that the program is valid and computes the same."""
     for a_pass in passes:
         before = program
         program, changed = a_pass.run(before)
@@ -57,7 +57,7 @@ def after(program: Program, *passes: Pass, seed: int) -> Program:
 
 
 def paths(program: Program) -> Iterator[str]:
-    """Which of `PATHS` the passes took, seen from the program that they left."""
+    """Which of `PATHS` the passes took, derived from the resulting program."""
     kinds = Counter(node.op.name for node in program.nodes)
     names = {
         "Stack": "a stack", "Unstack": "an unstack", "Slice": "a part of a stack",

@@ -1,4 +1,4 @@
-"""Joining windows, and rolling after it, preserve the meaning of generated unrolled steps."""
+"""JoinWindows, and rolling after it, preserve the results of generated unrolled steps."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ WAY = (
     GroupAlike(fewest=2),
     Prune(),
 )
-EXAMPLES = 300  # by hand: thousands
+EXAMPLES = 300  # for manual runs: thousands
 
-# What has to come up among the examples.
+# Cases that must occur among the examples.
 PATHS = {
     "Unstack", "Stack", "a loop", "a loop in reverse", "a stack taken apart", "a stack joined",
     "sums that stay",

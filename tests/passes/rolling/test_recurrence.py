@@ -17,7 +17,7 @@ from tests.passes.check import program
 
 
 def of(nodes: str, period: int, first: int = 0) -> list[Recurrence]:
-    """The recurrences of the nodes from position `first`, with `period` nodes an iteration."""
+    """The recurrences of the nodes from position `first` on, with `period` nodes per iteration."""
     state = ", ".join(f"w{i}: state f32[2]" for i in range(5))
     text = f"program p(x: f32[2], y: f32[2], {state}) {{\n{indent(nodes, '  ')}\n  return\n}}"
     row = program(text).nodes[first:]
@@ -101,7 +101,7 @@ def test_the_second_result_of_a_node_is_carried() -> None:
 
 
 def test_the_first_iteration_may_take_anything_from_before_for_a_carry() -> None:
-    """Even a value of an earlier iteration: here the carry begins in the middle of the first."""
+    """The initial value may be in an earlier iteration: here the loop starts at the second node."""
     (found,) = of(
         """
         %0 = Negative(x) : f32[2]
@@ -116,7 +116,7 @@ def test_the_first_iteration_may_take_anything_from_before_for_a_carry() -> None
 
 
 def test_a_first_iteration_wired_otherwise_stays_outside() -> None:
-    """It computes the value that the others carry."""
+    """The first iteration computes the value that the other iterations carry."""
     (found,) = of(
         """
         %0 = Tanh(x) : f32[2]
@@ -145,7 +145,7 @@ def test_an_iteration_wired_otherwise_in_the_middle_makes_two() -> None:
     assert (before.begin, len(before.turns)) == (0, 2)
     assert (after.begin, len(after.turns)) == (2, 3)
     assert after.carries[0].initial.name == "w2"
-    assert names(after.stacks[0]) == ["%1", "w3", "w4"]  # the operand of its first iteration
+    assert names(after.stacks[0]) == ["%1", "w3", "w4"]  # the operand of the loop's first iteration
 
 
 def test_a_value_of_two_iterations_back_follows_from_a_carry() -> None:
@@ -164,7 +164,7 @@ def test_a_value_of_two_iterations_back_follows_from_a_carry() -> None:
 
 
 def test_a_value_of_two_iterations_back_may_begin_as_another_carry() -> None:
-    """The second iteration takes w0 in place of the first result of the pattern."""
+    """The second iteration takes w0 instead of the first result of the pattern."""
     (found,) = of(
         """
         %0 = Add(x, y) : f32[2]

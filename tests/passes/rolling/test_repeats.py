@@ -1,4 +1,4 @@
-"""Repeats in a sequence: where they begin, how long they are, which come first."""
+"""Repeats in a sequence: their start, their length and their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphc.passes.rolling.repeats import Repeat, tandem_repeats
 
 
 def found(items: str, turns: int = 2, saved: int = 1) -> list[tuple[str, int]]:
-    """(the items repeated, the period) of each repeat, in order."""
+    """(the repeated items, the period) of each repeat, in order."""
     return [
         (items[r.start : r.start + r.length], r.period)
         for r in tandem_repeats(items, turns=turns, saved=saved)
@@ -26,13 +26,13 @@ def found(items: str, turns: int = 2, saved: int = 1) -> list[tuple[str, int]]:
         ("abcdef", []),
         ("aa", [("aa", 1)]),
         ("ababab", [("ababab", 2)]),
-        ("xababay", [("ababa", 2)]),  # cut short: iterations may begin at either letter
+        ("xababay", [("ababa", 2)]),  # cut short: iterations may start at either letter
         ("abcabcabc", [("abcabcabc", 3)]),
         ("aabaabaab", [("aabaabaab", 3), ("aa", 1), ("aa", 1), ("aa", 1)]),
-        ("abxababab", [("ababab", 2)]),  # one that differs ends a repeat
+        ("abxababab", [("ababab", 2)]),  # an item that differs ends a repeat
         ("ababxabab", [("abab", 2), ("abab", 2)]),
         ("ababcdcd", [("abab", 2), ("cdcd", 2)]),
-        ("abcbabcbabcb", [("abcbabcbabcb", 4)]),  # two kinds that alternate are one iteration
+        ("abcbabcbabcb", [("abcbabcbabcb", 4)]),  # two alternating kinds are one iteration
     ],
 )
 def test_what_is_found(items: str, expected: list[tuple[str, int]]) -> None:
@@ -43,10 +43,10 @@ def test_what_is_found(items: str, expected: list[tuple[str, int]]) -> None:
 
 
 def test_the_best_comes_first_and_of_equals_the_shorter_period() -> None:
-    assert found("aaaa")[:2] == [("aaaa", 1), ("aaaa", 2)]  # saves 3 items; 2
+    assert found("aaaa")[:2] == [("aaaa", 1), ("aaaa", 2)]  # they save 3 and 2 items
     assert found("cdcdcd" + "aaa" + "xyz" * 3)[0] == ("xyz" * 3, 3)
     assert found("aab" * 3)[0] == ("aab" * 3, 3)
-    assert found("abababab")[0] == ("abababab", 2)  # 6; with period 4 it is 4
+    assert found("abababab")[0] == ("abababab", 2)  # saves 6; with period 4, 4
 
 
 def test_few_iterations_and_small_savings_are_left_out() -> None:
@@ -62,7 +62,7 @@ def test_iterations_and_what_is_saved_count_whole_iterations() -> None:
 
 
 def test_kinds_whose_change_is_permanent_make_two_repeats_that_overlap() -> None:
-    """Four layers with one activation, four with another: both know the product between them."""
+    """Four layers with one activation, four with another: both contain the product between them."""
     items = "mrmrmrmr" + "mtmtmtmt"
     assert found(items, turns=3) == [("mrmrmrmrm", 2), ("mtmtmtmt", 2)]
 
@@ -73,7 +73,7 @@ def test_kinds_whose_change_is_permanent_make_two_repeats_that_overlap() -> None
         ([], [(4, 8)]),
         ([4], [(5, 7)]),
         ([11], [(4, 7)]),
-        ([3, 12], [(4, 8)]),  # beside it
+        ([3, 12], [(4, 8)]),  # outside of it
         ([8], [(4, 4)]),
         ([7, 8], []),
         ([6], [(7, 5)]),
@@ -106,7 +106,7 @@ def test_every_repeat_is_one_and_cannot_be_longer() -> None:
 
 
 def test_a_long_period_is_found_among_many_short_distances() -> None:
-    """A block of 300 nodes of 20 kinds, 48 times, with other things around it."""
+    """A block of 300 nodes of 20 kinds, repeated 48 times, with other nodes around it."""
     draw = random.Random(1)
     block = [draw.randrange(20) for _ in range(299)] + ["once"]
     items = [draw.randrange(20) for _ in range(500)] + block * 48 + list(range(100, 400))

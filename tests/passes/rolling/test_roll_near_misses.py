@@ -33,8 +33,8 @@ def test_a_first_and_a_last_iteration_that_differ_stay_outside() -> None:
 
 
 def test_what_a_first_iteration_has_in_common_does_not_shift_the_others() -> None:
-    """From the first product to the last Tanh there are four iterations that begin in the middle
-    of a block. The three of whole blocks carry one value instead of two."""
+    """From the first product to the last Tanh there are four iterations that begin inside a block.
+    Iterations of the three whole blocks carry one value instead of two."""
     rolls(
         """
         %0 = Relu(x) : f32[2]
@@ -92,13 +92,13 @@ def test_an_iteration_in_the_middle_that_differs_parts_two_loops() -> None:
 
 
 def test_a_kind_that_changes_for_good_makes_two_loops() -> None:
-    """The product between them could be of either."""
+    """The product between them could belong to either loop."""
     before = f"{layers('aaa')}\n{layers('bbb', '%5', 6, 'Relu')}\nreturn y = %11"
     assert loops(program(text(before))) == [(3, 2), (3, 2)]
 
 
 def test_an_inner_value_that_is_fed_cuts_the_chain() -> None:
-    """Here z takes the place of %4, so there are two chains."""
+    """The feed z replaces %4, so there are two chains."""
     rolls(
         f"""
         {layers("ab")}
@@ -122,7 +122,7 @@ def test_a_value_fed_in_the_middle_leaves_a_loop_on_either_side() -> None:
 
 
 def test_layers_outside_that_are_more_than_half_as_many_leave_no_loop() -> None:
-    """The kernels of a layer are compiled for the two outside anyway."""
+    """The kernels of a layer are compiled for the two outside layers anyway."""
     cut = f"{layers('ab')}\n%4 = Multiply(%3, c) : f32[2]"
     assert loops(program(text(f"{cut}\n{layers('defg', 'z', 5)}\nreturn y = %12, cut = %4"))) == [
         (4, 2)
@@ -189,7 +189,7 @@ def test_iterations_that_do_not_need_each_other_are_left_to_group_alike() -> Non
 
 
 def test_iterations_that_begin_in_the_middle_do_not_need_each_other_for_that() -> None:
-    """From the first Tanh to the last product there are three iterations that carry the product."""
+    """From the first Tanh to the last product, three iterations carry the product."""
     stays(
         """
         %0 = Tanh(x) : f32[2]
@@ -207,7 +207,7 @@ def test_iterations_that_begin_in_the_middle_do_not_need_each_other_for_that() -
 
 
 def test_a_sum_that_grows_from_iteration_to_iteration_makes_no_loop() -> None:
-    """For example a norm over many parameters: one node of four needs the iteration before."""
+    """A norm over many parameters is such a sum: one node of four needs the previous iteration."""
     nodes, total = [], "x"
     for i, w in enumerate("abcdef"):
         p = 4 * i
@@ -222,8 +222,8 @@ def test_a_sum_that_grows_from_iteration_to_iteration_makes_no_loop() -> None:
 
 
 def test_work_counts_as_well_as_nodes() -> None:
-    """One node of five needs the iteration before, and does most of the work, as in the backward
-    pass of layers whose activations have long derivatives."""
+    """One node of five needs the previous iteration, but does most of the work: so it is in the
+    backward pass of layers whose activations have long derivatives."""
     inputs = ", ".join(f"{name}: state f32[8, 8]" for name in "abcdef")
     nodes, last = [], "x"
     for i, w in enumerate("abcdef"):

@@ -1,4 +1,4 @@
-"""RollRepeats: repeated nodes become loops, as text before and after."""
+"""RollRepeats: repeated nodes become loops, as text before and after the pass."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_two_kinds_that_alternate_are_one_iteration() -> None:
 
 
 def test_iterations_begin_where_the_fewest_values_pass() -> None:
-    """Not at the first Add, which is like those at the end of an iteration."""
+    """Iterations do not begin at the first Add, although it is like those at their end."""
     rolls(
         """
         %0 = Negative(d) : f32[2]
@@ -203,7 +203,7 @@ def test_a_value_of_two_iterations_back_is_carried_twice() -> None:
 
 
 def test_layers_that_take_the_value_of_the_last_but_one() -> None:
-    """Like the couplings of a normalising flow."""
+    """Such layers occur in the couplings of a normalizing flow."""
     turns = [
         f"%{2 * i} = Multiply(%{2 * i - 1}, {w}) : f32[2]\n"
         f"%{2 * i + 1} = Add(%{2 * i - 3}, %{2 * i}) : f32[2]"
@@ -361,7 +361,7 @@ def test_loops_and_their_nodes_have_common_names() -> None:
 
 
 def parameters(layer: str, shared: int) -> list[tuple[int, int]]:
-    """(iterations, nodes of one) of the loops over four layers, forward and backward."""
+    """(iterations, nodes per iteration) of the loops over four layers, forward and backward."""
     states = ", ".join(f"{name}: state f32[2, 2]" for name in "abcd")
     lines, h = [], "x"
     for name in "abcd":
@@ -384,7 +384,7 @@ def parameters(layer: str, shared: int) -> list[tuple[int, int]]:
 
 
 def test_small_loops_over_parameters_that_another_loop_stacks() -> None:
-    """The forward pass saves 6 nodes, which would not be enough."""
+    """The forward pass saves 6 nodes, which alone would not be enough."""
     layer = """%a{n} = Multiply({g}, %h{n}) : f32[2, 2]
 %b{n} = Exp(%a{n}) : f32[2, 2]
 %c{n} = Subtract(%b{n}, {g}) : f32[2, 2]
@@ -394,7 +394,7 @@ def test_small_loops_over_parameters_that_another_loop_stacks() -> None:
 
 
 def test_iterations_that_share_their_parameters_may_be_fewer() -> None:
-    """Four iterations over x and y; four over separate variables."""
+    """Four iterations over x and y, and four over separate variables."""
     nodes = []
     for i, weight in enumerate([*"yyyy", *"abcd"]):
         activation = "Sigmoid" if i < 4 else "Tanh"
@@ -409,7 +409,7 @@ def test_iterations_that_share_their_parameters_may_be_fewer() -> None:
 
 
 def test_a_loop_over_parameters_that_another_one_stacks_may_have_an_iteration_less() -> None:
-    """Four layers forward and three of them backward, where the minimum is four iterations."""
+    """Four layers forward and three of them backward; the minimum is otherwise four iterations."""
     nodes = [layers("abcd"), "%30 = Negative(%7) : f32[2]", layers("dcb", "%30", 40, "Sigmoid")]
     before = program(text("\n".join([*nodes, "return y = %45"])))
     for steps, lengths in ((None, [4]), (4, [3, 3])):

@@ -8,7 +8,7 @@ from tests.passes.rolling.models import ROLL, layers, rolls, text
 
 
 def test_the_backward_pass_takes_the_stacks_of_the_forward_pass_without_a_copy() -> None:
-    """The reverse scan takes results of each iteration and the carry at its start."""
+    """The reverse scan takes results of each iteration and the carry at the iteration's start."""
     rolls(
         """
         %0 = Multiply(x, a) : f32[2]
@@ -51,7 +51,7 @@ def test_the_backward_pass_takes_the_stacks_of_the_forward_pass_without_a_copy()
 
 
 def test_tied_weights_are_shared_and_the_sum_of_their_gradients_is_carried() -> None:
-    """The gradient of the last layer starts the sum, so its iteration stays outside."""
+    """The gradient of the last layer starts the sum, so this iteration stays outside."""
     rolls(
         f"""
         {layers("aaaa")}
@@ -92,7 +92,7 @@ def test_tied_weights_are_shared_and_the_sum_of_their_gradients_is_carried() -> 
 
 
 def test_constants_of_the_iterations_become_one_constant() -> None:
-    """Like the dropout keys of the layers, each of which folds in another number."""
+    """The dropout keys of layers are an example: each layer folds in another number."""
     check(
         ROLL,
         """
@@ -275,7 +275,7 @@ def test_a_later_loop_over_fewer_iterations_takes_a_part() -> None:
 
 
 def test_where_orders_differ_the_one_of_most_stacks_wins_and_the_others_are_turned() -> None:
-    """The last loop takes u t s and %5 %3 %1 without a copy, backwards, and %0 %2 %4 reversed."""
+    """The last loop takes u t s and %5 %3 %1 backwards without a copy, and reverses %0 %2 %4."""
     rolls(
         """
         %0 = Tanh(x) : f32[2]
@@ -316,7 +316,7 @@ def test_where_orders_differ_the_one_of_most_stacks_wins_and_the_others_are_turn
 
 
 def test_with_as_many_stacks_each_way_a_loop_goes_forwards() -> None:
-    """The second one takes a b c without a copy and x %1 %3 reversed."""
+    """The second loop takes a b c without a copy, and reverses x %1 %3."""
     rolls(
         f"""
         {layers("abc")}
@@ -355,8 +355,8 @@ def test_two_loops_over_the_same_parameters_share_a_stack() -> None:
 
 
 def test_loops_over_the_same_layers_begin_at_the_same_layer() -> None:
-    """The first half of the first layer differs, so forward iterations could begin in the middle of
-    a layer, with as few carries. The backward loop would then take stacks in pieces."""
+    """The first half of the first layer differs, so forward iterations could begin inside a layer
+    and have as few carries. The backward loop would then need parts of the stacks."""
     count = 6
     lines, x = [], "x"
     for i in range(count):

@@ -1,4 +1,4 @@
-"""Loops over rolled bodies: sums of stacks, and stacks of values from outside."""
+"""Loops over rolled bodies: sums of stacks, and stacks of values from outside the loop."""
 
 from __future__ import annotations
 

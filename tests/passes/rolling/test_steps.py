@@ -11,8 +11,8 @@ ROLL = RollRepeats(turns=3, saved=4, work=0)
 
 
 def steps(size: int, count: int = 10) -> Program:
-    """h = tanh(h * w); then, from the last to the first, g = sin(g * a), without the sine at both
-    ends."""
+    """h = tanh(h * w); then, from the last step to the first, g = sin(g * a). The first and the
+    last step have no sine."""
     lines, h = [], "x"
     for t in range(count):
         lines.append(f"%a{t} = Multiply({h}, w) : f32[{size}]")
@@ -41,7 +41,7 @@ def kinds(before: Program) -> list[str]:
 
 
 def test_the_forward_loop_has_the_steps_that_the_backward_loop_reads() -> None:
-    """Nothing is sliced: the results of the first and the last step are separate values."""
+    """No stack is sliced: the results of the first and the last step are separate values."""
     step = ["Multiply", "Tanh"]
     found = kinds(steps(1 << 16))
     assert found == [*step, "Scan 8", *step, "Multiply", "Scan 8", "Multiply"]
@@ -50,7 +50,7 @@ def test_the_forward_loop_has_the_steps_that_the_backward_loop_reads() -> None:
 def test_parts_of_small_stacks_are_copied_and_single_slices_taken() -> None:
     found = kinds(steps(2, 20))
     assert "Scan 20" in found and "Scan 18" in found
-    assert "Unstack" not in found  # which would give all twenty slices
+    assert "Unstack" not in found  # it would make all twenty slices
     assert found.count("Slice") == 3 and found.count("Reshape") == 2
 
 
@@ -59,7 +59,7 @@ def test_what_is_computed_of_weights_for_all_steps_comes_before_the_loop() -> No
     for t in range(5):
         lines.append(f"%a{t} = Multiply({h}, %w) : f32[2]")
         if t == 0:
-            lines.append("%v = Sin(w) : f32[2]")  # where the first step needs it
+            lines.append("%v = Sin(w) : f32[2]")  # just before its first use
         lines.append(f"%b{t} = Add(%a{t}, %v) : f32[2]")
         h = f"%b{t}"
     nodes = "\n".join(lines)

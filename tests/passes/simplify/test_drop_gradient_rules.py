@@ -1,4 +1,4 @@
-"""Nodes that only say how to differentiate leave programs of which no gradient is taken."""
+"""Nodes that only define derivatives are removed from programs that take no gradient."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def operators(program: Program) -> list[str]:
 
 
 def test_what_is_compiled_has_none() -> None:
-    """No gradient is taken any more, and a region has global types, which no replica has."""
+    """No gradient is taken after compilation. A region has global types, which no replica has."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((None, 3), "float32", name="x")

@@ -1,4 +1,4 @@
-"""Eliminate common subexpressions: equal nodes, and nodes that only look equal."""
+"""Common subexpression elimination: equal nodes, and nodes that only look equal."""
 
 from __future__ import annotations
 

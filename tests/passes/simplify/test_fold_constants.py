@@ -1,4 +1,4 @@
-"""Fold constants: nodes that are computed once, and nodes that must stay."""
+"""Constant folding: nodes that are computed once, and nodes that must stay."""
 
 from __future__ import annotations
 

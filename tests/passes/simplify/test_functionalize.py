@@ -14,7 +14,7 @@ from tests.passes.check import SOURCE, program
 
 
 def check(before: str, after: str, changed: int) -> None:
-    """The captured program `before` becomes the pure program `after`."""
+    """Checks that the captured program `before` becomes the pure program `after`."""
     start = parse_program(dedent(before).strip(), CATALOGUE, source_file=SOURCE)
     verify(start)
     result = Functionalize().run(start)

@@ -1,4 +1,4 @@
-"""Hoist products: products added into a carry become one after the loop; exceptions."""
+"""Hoist products: products added to a carry become one product after the loop; exceptions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAD = "h: f32[2, 9], x: f32[4, 2, 8], u: f32[4, 2, 9]"
 
 def loop(body: str, results: str = "h = %h, g = %g, y = %y", start: str = "0.0") -> str:
     """A program with a loop that carries h and a matrix g from `start`, over x and u, and stacks
-    %d; `body` makes %g of an iteration."""
+    %d. `body` computes %g of an iteration."""
     return f"""program p({HEAD}) {{
   %0 = Constant() {{value=f32[] {start}}} : f32[]
   %1 = BroadcastTo(%0) {{shape=[8, 9]}} : f32[8, 9]
@@ -209,7 +209,7 @@ def test_a_carry_that_is_read_stays() -> None:
 
 
 def own(rows: int, turns: int = 4) -> str:
-    """A loop that has to stack `rows` rows of 9 in each iteration."""
+    """A loop that must stack `rows` rows of 9 numbers in each iteration."""
     return f"""program p(g: f32[8, 9], x: f32[{turns}, {rows}, 8], u: f32[{turns}, {rows}, 9]) {{
       %g = Scan(g, x, u) {{consts=0, carries=1, length={turns}}} : f32[8, 9]
           with body(g: f32[8, 9], x: f32[{rows}, 8], u: f32[{rows}, 9]) {{
@@ -223,7 +223,7 @@ def own(rows: int, turns: int = 4) -> str:
 
 
 def test_many_rows_stay() -> None:
-    """A stack moves as many bytes as half of the matrix with 4 rows, and more with 5."""
+    """With 4 rows, a stack moves as many bytes as half of the matrix; with 5 rows, more."""
     assert HoistProducts().run(program(own(4))).changed == 1
     check_stays(HoistProducts(), own(5))
 
@@ -247,8 +247,8 @@ def test_a_length_that_is_not_known_stays() -> None:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> str:
-    """A body that adds products up in some order and with some casts; sometimes one that it must
-    not touch."""
+    """A body that adds products in some order and with some casts. Some bodies must not be
+    changed."""
     lines, terms = ["%e = Exp(%d) : f32[2, 9]", "%f = Negative(x) : f32[2, 8]"], ["g"]
     for i in range(draw(st.integers(1, 3))):
         left, right = draw(st.sampled_from(["x", "%f"])), draw(st.sampled_from(["u", "%d", "%e"]))
@@ -356,7 +356,7 @@ def test_training_is_as_without(name: str) -> None:
     want, plain = stepped(**OPTIONS[name], without_passes=("hoist-products",))
     carried = (UNITS, 4 * UNITS)
     assert in_loops(plain).count(carried) == in_loops(local).count(carried) + 2
-    assert exchanges(local) == exchanges(plain)  # one of each sum, as before
+    assert exchanges(local) == exchanges(plain)  # one per sum, as before
     near = 2e-3 if "bf16" in name else 1e-6
     for key, value in want.items():
         assert_near(got[key], value, rtol=1e-7, atol=near)

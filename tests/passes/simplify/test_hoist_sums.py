@@ -1,4 +1,4 @@
-"""Hoist sums: rows added into a carry are added after the loop; exceptions."""
+"""Hoist sums: rows added to a carry are added after the loop; exceptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ZEROS = """
 
 
 def loop(body: str, results: str, head: str = HEAD) -> str:
-    """A program with a loop that carries h and a table g from 0, over i and u, `body` with v as
+    """A program with a loop that carries h and a table g from 0, over i and u. `body` computes v,
     the rows of an iteration."""
     return f"""program p({head}) {{{ZEROS}
   %h, %g = Scan(h, %1, i, u) {{consts=0, carries=2, length=4, reverse=true}} : f32[3], f32[9, 3]
@@ -89,7 +89,7 @@ def test_it_preserves_meaning(body: str, seed: int) -> None:
 
 
 def test_in_a_loop_in_a_loop() -> None:
-    """Out of the inner loop first, and then out of the outer one."""
+    """The sum leaves the inner loop first, and then the outer loop."""
     before = program("""
     program p(i: i32[2, 3], u: f32[2, 3, 4]) {
       %0 = Constant() {value=f32[] 0.0} : f32[]

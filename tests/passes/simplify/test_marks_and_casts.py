@@ -1,4 +1,4 @@
-"""Marks are dropped once they are read; casts are spread before loops are made."""
+"""Marks are dropped after their use; casts are spread before loops are made."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_what_is_computed_is_rounded_once() -> None:
 
 
 def test_casts_one_after_the_other_are_spread_together() -> None:
-    """Like the gradient of a variable that is rounded to bfloat16 and used in float32."""
+    """The gradient of a variable that is rounded to bfloat16 and used in float32 has such casts."""
     check(
         SpreadCasts(),
         """

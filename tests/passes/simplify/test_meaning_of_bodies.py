@@ -1,4 +1,4 @@
-"""Passes over loops, branches and functions preserve the meaning of generated programs."""
+"""Passes over loops, branches and functions preserve the results of generated programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.passes.preserving import EXAMPLES, check_preserving
 
 
 def test_inlining() -> None:
-    # What called a body beside the one caller that is left may have been a branch never taken.
+    # A function with one caller may have had other callers, in a branch that was never taken.
     check_preserving(InlineBodies(), with_bodies(), least=0.4, settled=False)
 
 
@@ -46,7 +46,7 @@ VECTOR, STACK = (TensorType(as_dtype("f32"), dims) for dims in ((2,), (3, 2)))
 
 @st.composite
 def sums_over_turns(draw: Any) -> Program:
-    """A loop with one or two stacks, whose pieces are added to carries, and perhaps a fault."""
+    """A loop with one or two stacks, whose pieces are added to carries; sometimes a near miss."""
     return _Sums(draw).build()
 
 
@@ -102,7 +102,7 @@ class _Sums:
                 seen += [*operands, after[number]]
                 if not self.draw(st.integers(0, 9)):
                     after[number] = arithmetic.multiply(after[number], row)
-        # What the pass must not touch: somebody else sees a piece, a sum, a carry.
+        # The pass must not change these: a piece, a sum or a carry has another use.
         other = self.draw(st.sampled_from(seen))
         results = (row, other, arithmetic.subtract(row, row))
         if self.draw(st.booleans()):

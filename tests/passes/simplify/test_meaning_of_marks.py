@@ -44,12 +44,12 @@ from tests.passes.preserving import EXAMPLES, check_preserving, for_all
 
 MARKS = (LOSS_ADJOINT, UPDATED, GRADIENTS)
 
-# -- marks at random places -----------------------------------------------------------------
+# -- marks at random positions --------------------------------------------------------------
 
 
 @st.composite
 def marked(draw: Any) -> Program:
-    """A program with marks anywhere, also on the results of others; some users pass them by."""
+    """A program with marks at any position, also on marks; some users skip them."""
     program = draw(programs(nodes=10))
     tensors = list(program.input_tensors())
     instead: dict[Tensor, Tensor] = {}
@@ -86,7 +86,7 @@ def mark(draw: Callable[[Any], Any], tensors: list[Tensor]) -> Node:
 
 def test_dropping_marks() -> None:
     def check(before: Program, after: Program) -> None:
-        """Those of sums over micro-batches are left, and no others."""
+        """Marks of sums over micro-batches remain, and no others."""
         left = [node.name for node in after.nodes if node.op in MARKS]
         several = [n.name for n in before.nodes if n.attrs.get("accumulate", 1) > 1]
         assert left == several
@@ -101,7 +101,7 @@ FLOATS = [as_dtype(name) for name in ("bf16", "f16", "f32", "f64")]
 
 @st.composite
 def casts(draw: Any) -> Program:
-    """Casts up and down between nodes of one to three operands, in loops too; of state and not."""
+    """Casts to wider and narrower types between nodes, in loops too; of state and of others."""
     graph = Graph(name="casts")
     kinds = ("state", "feed", "feed")
     with building(graph):
@@ -157,7 +157,7 @@ def test_spreading_casts() -> None:
     check_preserving(SpreadCasts(), casts(), least=0.3, compared=check)
 
 
-# -- the scale of the loss ------------------------------------------------------------------
+# -- the loss scale -------------------------------------------------------------------------
 
 MATRIX = TensorType(as_dtype("f64"), (2, 2))
 
@@ -166,7 +166,7 @@ class Step(NamedTuple):
     """A program of training steps.
 
     Attributes:
-        groups: of state: what each step updates, by its name; "" what depends on no product.
+        groups: per name, the state that each step updates; "": state that depends on no product.
     """
 
     program: Program
@@ -175,8 +175,8 @@ class Step(NamedTuple):
 
 @st.composite
 def training(draw: Any) -> Step:
-    """One or two steps: products forward, adjoints backward, updates with or without a slot;
-    beside them a mean of products that is kept, and a count."""
+    """One or two steps: products forward, adjoints backward, updates with or without a slot. Also a
+    mean of products that is kept, and a count."""
     graph = Graph(name="training")
     ports: list[Port] = []
     given: list[Port] = []
@@ -226,16 +226,16 @@ def training(draw: Any) -> Step:
 
 
 def results(program: Program, values: dict[str, Any]) -> dict[str, Array]:
-    """Outputs by name, of inputs by name."""
+    """Outputs by name, from inputs by name."""
     inputs = [values[port.name] for port in program.inputs]
     names = [port.name for port in program.outputs]
     return dict(zip(names, evaluate(program, inputs), strict=True))
 
 
 def test_scaling_the_loss() -> None:
-    """A good step is the same to the last bit, since the scale is a power of two, and the scale
-    grows with the number of such; a bad one leaves what it updates, and what is computed by
-    products, as it is, halves the scale, and changes nothing else."""
+    """A good step is equal bit by bit, since the scale is a power of two, and the scale grows with
+    the number of good steps. A bad step keeps the state that it updates and values of products,
+    halves the scale, and changes nothing else."""
     seen: Counter[str] = Counter()
     bad_values = st.sampled_from((None, None, np.nan, np.inf))
 
@@ -285,7 +285,7 @@ def test_without_a_step_nothing_is_scaled() -> None:
 
 
 def first_fault(program: Program, inputs: Sequence[Array]) -> tuple[list[int], str, list[Array]]:
-    """The first fault and its node; the name of the node; the outputs."""
+    """The level and the path of the first fault, the name of its node, and the outputs."""
     faults: list[tuple[list[int], str]] = []
 
     def look(path: Any, node: Node, operands: Sequence[Array], results: Sequence[Array]) -> None:
@@ -297,8 +297,8 @@ def first_fault(program: Program, inputs: Sequence[Array]) -> tuple[list[int], s
 
 
 def test_the_first_fault_is_named() -> None:
-    """The outputs stay, and a last one says what was made where, as seen by who watches each node
-    as it runs; programs without faults report none. An infinity that is given is none."""
+    """The outputs do not change. A last output reports what was made where, as `look` sees it node
+    by node, or nothing. A fed infinity is no fault."""
     seen: Counter[str] = Counter()
 
     def run(before: Program, seed: int) -> None:

@@ -213,7 +213,7 @@ def chains(draw: Any) -> Program:
 
 
 def cost(program: Program) -> int:
-    """The elements that transposes move."""
+    """The number of elements that transposes move."""
     return sum(
         prod(node.inputs[0].type.sizes)
         for node in Prune().run(program).program.nodes
@@ -232,7 +232,7 @@ def test_preserves_the_meaning_of_chains_and_never_moves_more() -> None:
 
 
 def _network(images: gc.Tensor) -> gc.Tensor:
-    """A residual network with the channels first."""
+    """A residual network in channels-first layout."""
 
     def conv(x: gc.Tensor, channels: int, name: str) -> gc.Tensor:
         w = gc.variable("glorot_uniform", shape=(3, 3, x.shape[1], channels), name=name)
@@ -252,7 +252,7 @@ def _network(images: gc.Tensor) -> gc.Tensor:
 
 
 def test_a_network_and_its_gradient_transpose_only_the_images() -> None:
-    """Nothing between layers, forward and backward."""
+    """No layers have transposes between them, forward and backward."""
     graph = gc.Graph()
     with graph:
         images = gc.placeholder((2, 3, 8, 8), name="images")

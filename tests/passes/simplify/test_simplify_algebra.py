@@ -378,14 +378,14 @@ def test_rule(name: str) -> None:
 
 
 def every_value(short: str) -> np.ndarray:
-    """All values of a narrow dtype, NaNs left out."""
+    """All values of a narrow dtype except NaNs."""
     dtype = BY_SHORT[short]
     if short in ("i4", "u4"):
         return np.arange(-8 if short == "i4" else 0, 8 if short == "i4" else 16).astype(dtype)
     if short == "bool":
         return np.array([False, True])
     bits = np.arange(1 << (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}").view(dtype)
-    with np.errstate(invalid="ignore"):  # NaNs that signal
+    with np.errstate(invalid="ignore"):  # signaling NaNs
         return bits[~np.isnan(bits.astype(np.float64))]
 
 
@@ -394,7 +394,7 @@ NARROW = [s for s, dtype in BY_SHORT.items() if dtype.itemsize <= 2]
 
 @pytest.mark.parametrize("narrow", NARROW)
 def test_a_wide_type_holds_all_values_of_a_narrow_one(narrow: str) -> None:
-    """For every value: if `holds_all` is true, the value is unchanged after both casts."""
+    """If `holds_all` is true, two casts restore every value."""
     values = every_value(narrow)
     for wide, dtype in BY_SHORT.items():
         if not holds_all(dtype, BY_SHORT[narrow]):

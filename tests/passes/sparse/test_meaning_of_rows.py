@@ -1,4 +1,4 @@
-"""Sparse updates preserve the meaning of generated programs that update tables by rows."""
+"""Sparse updates preserve the results of generated programs that update tables by rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.passes.evaluate import evaluate
 from tests.passes.generate_sparse import ROWS, sparse_programs
 
 ALWAYS = SparseGradients(fewest=0, smallest=0)
-EXAMPLES = 300  # by hand: thousands
+EXAMPLES = 300  # for manual runs: thousands
 
 
 def test_updating_by_rows_preserves_meaning() -> None:

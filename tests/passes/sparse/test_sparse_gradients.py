@@ -41,13 +41,13 @@ RATE = "  %r = Constant() {value=f32[] -0.5} : f32[]\n"
 
 
 def whole(nodes: str, first: str = GRADIENT, head: str = HEAD) -> str:
-    """A program's text; a line that begins with `return` ends it."""
+    """A program's text; a line that begins with `return` ends the program."""
     return f"{head} {{\n{first}{nodes}\n}}"
 
 
 def in_order_of_need(program: Program) -> Program:
-    """The program with its nodes in the order in which its outputs ask for them; equal nodes
-    once."""
+    """The program with its nodes in the order in which its outputs need them; equal nodes are
+    merged."""
     program = EliminateCommon().run(program).program
     made, done = program.producers(), dict[Node, None]()
 
@@ -65,7 +65,7 @@ def in_order_of_need(program: Program) -> Program:
 
 
 def check(a_pass: Pass, before: str, after: str) -> None:
-    """`a_pass` makes of `before` the program `after`, whatever the order of its nodes."""
+    """Checks that `a_pass` turns `before` into `after`, whatever the order of its nodes."""
     result = a_pass.run(program(before))
     verify(result.program, "functional")
     assert result.changed == 1
@@ -126,7 +126,7 @@ def test_adagrad_by_the_old_square_sum_of_each_row() -> None:
 
 
 def test_the_new_table_may_be_used_and_fetched() -> None:
-    """It is there whole: the old one with rows written into it."""
+    """The whole table exists: it is the old one with rows written into it."""
     more = "  %20 = ReduceSum({}) {{axes=[0, 1]}} : f32[]\n"
     check(
         ALWAYS,
@@ -270,7 +270,7 @@ def test_several_lookups_of_one_table_are_one_set_of_rows() -> None:
 
 
 def test_what_is_known_of_all_rows_is_computed_on_those_used() -> None:
-    """Weights of columns, broadcasts, a product with a matrix, and columns as rows."""
+    """Weights of columns, broadcasts, a product with a matrix, and transposed rows."""
     head = "program p(t: state f32[3, 50], i: i32[4], u: f32[3, 4], c: f32[50], w: f32[3, 3])"
     before = whole(
         """
@@ -334,7 +334,7 @@ def test_lazy_momentum_moves_the_rows_used() -> None:
 
 
 def test_lazy_means_the_same_for_any_sizes() -> None:
-    """A table of few rows, a batch of unknown size."""
+    """A table of few rows, and a batch of unknown size."""
     head = "program p(t: state f32[2, 3], s: state f32[2, 3], i: i32[b], u: f32[b, 3])"
     text = whole(MOMENTUM, GRADIENT, HEAD).replace(HEAD, head).replace("50, 3", "2, 3")
     start = program(text)
@@ -348,7 +348,7 @@ def test_lazy_means_the_same_for_any_sizes() -> None:
 
 
 def test_a_slot_that_decays_by_itself_decays_and_gets_its_rows() -> None:
-    """As of rmsprop: the table moves in the rows used only, and nothing is as large as it but s."""
+    """An rmsprop slot: only used rows of the table change, and only s is as large as the table."""
     before = whole(f"""{RATE}
   %3 = Multiply(s, %r) : f32[50, 3]
   %4 = Square(%2) : f32[50, 3]
@@ -441,7 +441,7 @@ def test_more_rows_than_int32_counts_stay() -> None:
 
 
 def test_rows_chosen_by_what_rows_became_stay() -> None:
-    """The second lookup goes by the table that the first one changed."""
+    """The second lookup depends on the table that the first one changed."""
     check_stays(
         ALWAYS,
         whole("""
@@ -455,7 +455,7 @@ def test_rows_chosen_by_what_rows_became_stay() -> None:
 
 
 def test_two_updates_after_each_other_write_into_one_buffer() -> None:
-    """The second uses the result of the first, which took the buffer of the old table."""
+    """The second uses the result of the first, which reused the buffer of the old table."""
     before = whole("""
   %3 = Subtract(t, %2) : f32[50, 3]
   %4 = Take(%3, i) {axis=0} : f32[2, 2, 3]
@@ -468,7 +468,7 @@ def test_two_updates_after_each_other_write_into_one_buffer() -> None:
 
 
 def same_values(text: str) -> None:
-    """The pass changes the program, but not its results."""
+    """Checks that the pass changes the program, but not its results."""
     before = program(text)
     result = ALWAYS.run(before)
     assert result.changed

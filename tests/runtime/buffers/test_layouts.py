@@ -50,11 +50,11 @@ def test_small_variables_share_buffers_by_what_updates_them() -> None:
     session = gc.Session(graph)
     session.run([train, loss], {x: FEED})
     layout = session._state.layout
-    assert len(layout.types) == 3 * 6 + 1 + 2 + 2  # of random numbers, of the loss's scale
+    assert len(layout.types) == 3 * 6 + 1 + 2 + 2  # random generator state and loss scale
     groups = {b.members[0]: len(b.members) for b in layout.buffers if b.kind == FLAT}
     assert sorted(groups.values()) == [6, 6, 6]
     (step,) = session.executables
-    assert len(step.interface.written) == 4  # parameters, both moments, the count
+    assert len(step.interface.written) == 4  # parameters, both moments, the step count
     assert "19 variables assigned" in repr(step)
 
 
@@ -79,7 +79,7 @@ def test_the_numbers_are_those_of_separate_variables(devices: int) -> None:
 def test_get_and_set_by_name(devices: int) -> None:
     graph, x, loss, train = perceptron()
     session = gc.Session(graph, strategy=DataParallel(devices) if devices > 1 else None)
-    session.set("b1", [1, 2, 3, 4])  # before there are buffers
+    session.set("b1", [1, 2, 3, 4])  # before the shared buffers exist
     before = session.values()
     np.testing.assert_array_equal(before["b1"], [1, 2, 3, 4])
     session.run(loss, {x: FEED})
@@ -172,15 +172,15 @@ def test_states_of_any_layout_serve_any_executable() -> None:
     graph, x, loss, train = perceptron()
     with graph:
         look = graph.variables["b0"].read() * 2
-    early = gc.compile(graph, look)  # b0 alone, in a separate buffer
+    early = gc.compile(graph, look)  # reads only b0, from its own buffer
     old = early.init()
     step = gc.compile(graph, [train, loss], {x: (8, 6)})
     assert early.layout is not step.layout
-    (_, first), state = step(old, {x: FEED})  # moved into the new buffers
+    (_, first), state = step(old, {x: FEED})  # moves the state into the new buffers
     assert old.layout is step.layout
     (_, plain), _ = step(step.init(), {x: FEED})
     assert first == plain
-    doubled, state = early(state)  # and back
+    doubled, state = early(state)  # and moves it back
     np.testing.assert_array_equal(doubled, 2 * np.asarray(state["b0"]))
     session = gc.Session(graph)
     session.run(loss, {x: FEED})
@@ -212,7 +212,7 @@ def test_an_interface_is_enough_to_run() -> None:
         assert interface == step.interface
         executor = Executor(interface, lambda s=step: s.executor.compiled, step.devices, 4)
 
-        unknown: Any = None  # its original graph is not needed to run it
+        unknown: Any = None  # a loaded program runs without its original graph
         again = Executable(
             FetchSet.of(graph, [train, loss], [x]), executor, layout=step.layout,
             report=PassReport(), key=step.cache_key, stages=unknown, load_seconds=0.0,
@@ -257,7 +257,7 @@ def gc_group(graph, nodes):
 
 
 def test_a_run_that_fails_with_shared_state_breaks_the_session(monkeypatch) -> None:
-    monkeypatch.setattr(room, "has_room", lambda size: True)  # the check passes, and the run fails
+    monkeypatch.setattr(room, "has_room", lambda size: True)  # the check passes; the run fails
     graph = gc.Graph()
     with graph:
         a, b = (gc.variable(np.zeros((), np.float32), name=n) for n in "ab")

@@ -1,4 +1,4 @@
-"""State in shared buffers: the groups that programs propose; the values do not change."""
+"""State in shared buffers: which groups programs propose. The values do not change."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from graphc.runtime.targets.prepare import evaluate
 from tests.compiling import optimised
 from tests.near import assert_near
 
-# Two blocks: their weights are stacked, read and assigned so, as rolling repeats leaves them.
+# Two blocks. Their weights are stacked, read and assigned in the form that loop rolling leaves.
 ROLLED = """
 program p(x: f32[3], w0: state f32[3], w1: state f32[3], b: state f32[2]) {
   %0 = Stack(w0, w1) : f32[2, 3]
@@ -26,7 +26,7 @@ program p(x: f32[3], w0: state f32[3], w1: state f32[3], b: state f32[2]) {
   return loss = %2, state w0 = %3, state w1 = %4
 }
 """
-# One of the blocks is read separately, and the new values come one by one in another order.
+# One of the blocks is read separately, and the new values are stacked in another order.
 LOOSE = """
 program p(x: f32[3], w0: state f32[3], w1: state f32[3], w2: state f32[3]) {
   %0 = Stack(w0, w1, w2) : f32[3, 3]
@@ -36,7 +36,7 @@ program p(x: f32[3], w0: state f32[3], w1: state f32[3], w2: state f32[3]) {
   return a = %1, b = w2, state w1 = %3, state w0 = %2
 }
 """
-# What an optimizer does: momentum and a step for three parameters of different shapes.
+# An optimizer: momentum and a step for three parameters of different shapes.
 MOMENTUM = """
 program p(
   g0: f32[3], g1: f32[2, 2], g2: f32[1], rate: f32[],
@@ -58,7 +58,7 @@ program p(
     state m0 = %3, state m1 = %4, state m2 = %5
 }
 """
-# Some members are assigned, one is only assigned, some are only read, one becomes another.
+# Some members are assigned, one is only assigned, some are only read, one is assigned to another.
 SPARSE = """
 program p(a: state f32[2], b: state f32[2], c: state f32[], d: state f32[3], x: f32[2]) {
   %0 = Exp(x) : f32[2]
@@ -66,7 +66,7 @@ program p(a: state f32[2], b: state f32[2], c: state f32[], d: state f32[3], x: 
   return s = %1, state b = a, state e = %0
 }
 """
-# Everything is assigned and nothing read.
+# All variables are assigned, and none is read.
 BLIND = """
 program p(x: f32[2], y: f32[3]) {
   %0 = Exp(y) : f32[3]
@@ -120,7 +120,7 @@ def sample(type, seed):
 
 
 @pytest.mark.parametrize("text, groups", CASES)
-@optimised()  # else the two round differently on JAX 0.12
+@optimised()  # without optimization, the two programs round differently on JAX 0.12
 def test_a_program_means_the_same_in_other_buffers(text, groups) -> None:
     program = parse_program(text, CATALOGUE)
     plain = StateLayout(types_of(program))
@@ -173,7 +173,7 @@ def test_updates_of_many_variables_become_one() -> None:
     groups = [Group(FLAT, ("p0", "p1", "p2")), Group(FLAT, ("m0", "m1", "m2"))]
     assert groups_of(layout.buffers) == groups
     found = ops(local)
-    # Only p0 is read separately. Gradients are joined, and other nodes use the buffers.
+    # Only p0 is read separately. The gradients are joined, and other nodes use the buffers.
     assert found.count("Concatenate") == 1
     assert found.count("Subtract") == 2 and found.count("Multiply") == 2
     assert "Split" not in found
@@ -193,7 +193,7 @@ def test_a_layout_grows_by_whole_buffers_only() -> None:
     assert [b.name for b in layout.buffers] == ["flat:a+1", "c", "d", "flat:e+1"]
     grown = layout.with_groups(
         [
-            Group(STACKED, ("b", "c")),  # half of a buffer
+            Group(STACKED, ("b", "c")),  # only a part of a buffer
             Group(STACKED, ("d", "d")),
             Group(STACKED, ("d", "z")),
             Group(STACKED, ("b", "a", "c")),
@@ -254,7 +254,7 @@ def test_operators_that_look_at_neighbours_are_not_joined() -> None:
 
 
 def test_variables_that_get_different_arrays_in_one_step() -> None:
-    """Constants of several shapes were compared as if they were numbers."""
+    """A former fault: constants of several shapes were compared as if they were scalars."""
     graph = gc.Graph()
     with graph:
         variables = [gc.variable(np.ones(n, np.float32), name=f"v{n}") for n in (2, 3)]

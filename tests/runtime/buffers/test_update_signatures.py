@@ -1,4 +1,4 @@
-"""Roles of updates: which variables are updated by the same elementwise operators."""
+"""Update signatures: which variables are updated by the same elementwise operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.passes.check import program
 
 
 def chain(length: int) -> tuple[Program, list[Tensor]]:
-    """A program that negates a variable `length` times, and the variable with all results."""
+    """Returns a program that negates a variable `length` times, and the tensor after each step."""
     lines = [
         f"    %{i + 1} = Negative({'v' if i == 0 else f'%{i}'}) : f32[3]" for i in range(length)
     ]
@@ -31,7 +31,7 @@ def test_a_role_is_the_operators_that_lead_to_it() -> None:
 
 @pytest.mark.parametrize("first", [0, 10, 45, 59])
 def test_roles_do_not_depend_on_the_order_of_queries(first: int) -> None:
-    """Long chains have no role; their beginnings have one, whoever asked before."""
+    """Long chains have no role; their first parts have one, whichever tensor was queried first."""
     made, tensors = chain(60)
     roles = Roles(made)
     roles.of(tensors[first])

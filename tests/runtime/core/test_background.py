@@ -1,4 +1,4 @@
-"""Compilation ahead of time and in the background: early errors, waiting, concurrency."""
+"""Compilation ahead of time and in the background: early errors, waiting and concurrency."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FEED = np.linspace(-1, 1, 8 * 3).reshape(8, 3).astype(np.float32)
 
 
 def model() -> tuple[gc.Graph, gc.Tensor, gc.Tensor, gc.Tensor, gc.Node]:
-    """A training step whose state is grouped, and an output that reads only some of it."""
+    """A training step whose variables share buffers, and an output that reads only some of them."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((None, 3), name="x")
@@ -40,7 +40,7 @@ def model() -> tuple[gc.Graph, gc.Tensor, gc.Tensor, gc.Tensor, gc.Node]:
 
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> threading.Barrier:
-    """Makes a compilation wait until another thread has begun another one."""
+    """Makes a compilation wait until another thread has started one."""
     barrier = threading.Barrier(2, timeout=60)
     compile = JaxProgram.compile
 
@@ -61,7 +61,7 @@ def test_several_compile_side_by_side(together: threading.Barrier) -> None:
         other = gc.exp(y)
     futures = [gc.compile_async(graph, fetches, {x: (8, 3)}) for fetches in ([train, loss], other)]
     assert all(isinstance(future, Future) for future in futures)
-    step, read = [future.result() for future in futures]  # alone, each would wait for ever
+    step, read = [future.result() for future in futures]  # either one alone would wait forever
     (_, value), state = step(step.init(), {x: FEED})
     wanted, state = read(state, {x: FEED})
     assert np.isfinite(float(value)) and np.asarray(wanted).shape == (8, 4)
@@ -115,7 +115,7 @@ def test_a_run_after_compile_compiles_nothing() -> None:
     session.compile(y, {"x": gc.TensorSpec((8, 3), "float32")})
     session.compile([train, loss], {x: (8, 3)}, steps=3)
     before = COUNTERS.snapshot()
-    session.run([loss, train], {"x": FEED})  # the same in another order
+    session.run([loss, train], {"x": FEED})  # the same program, with the fetches in another order
     session.run(y, {x: FEED})
     session.run_steps([train, loss], {x: np.stack([FEED] * 3)}, 3)
     assert before == COUNTERS
@@ -128,7 +128,7 @@ def test_what_loses_its_buffers_is_compiled_again_ahead() -> None:
     with graph:
         part = graph.variables["scale1"].read() * 2.0
     session = gc.Session(graph)
-    first = session.compile(part)  # takes a variable alone, which the step puts with others
+    first = session.compile(part)  # reads one variable alone; the step groups it
     future = session.compile_async([train, loss], {x: (8, 3)})
     assert len(session.executables) == 2 and first not in session.executables
     np.testing.assert_array_equal(session.run(part), [4, 4, 4, 4])
@@ -156,7 +156,7 @@ def test_a_number_of_steps_it_cannot_have(steps: Any) -> None:
         gc.Session(graph).compile(loss, {x: (8, 3)}, steps=steps)
 
 
-# -- values that are made once --------------------------------------------------------------
+# -- values that are computed once ----------------------------------------------------------
 
 
 def test_once_is_made_once_for_all_threads() -> None:

@@ -1,4 +1,4 @@
-"""A process that is forked after devices were used gets errors; nothing in it hangs."""
+"""A process that forks after it used devices: the child gets errors and does not hang."""
 
 import multiprocessing
 import os
@@ -15,8 +15,8 @@ from graphc.errors import MemoryLimitError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
-# Each child uses objects of its parent, and prints the result. It flushes `print` explicitly, since
-# it ends by `os._exit`, as children of multiprocessing do.
+# Each child uses objects of its parent and prints the result. It flushes `print` explicitly,
+# because it ends with `os._exit`, as children of multiprocessing do.
 BEGIN = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
@@ -62,7 +62,7 @@ next(batches)
 
 
 def outcome(script: str, folder: Path) -> list[str]:
-    """The lines that a script prints; a script that hangs is ended."""
+    """Returns the lines that a script prints. A script that hangs is killed."""
     file = folder / "script.py"
     file.write_text(BEGIN + textwrap.dedent(script))
     process = Popen(
@@ -70,7 +70,7 @@ def outcome(script: str, folder: Path) -> list[str]:
         stdout=PIPE,
         stderr=PIPE,
         text=True,
-        start_new_session=True,  # so that its children end with it
+        start_new_session=True,  # so that its children can be killed with it
     )
     try:
         out, err = process.communicate(timeout=300)
@@ -123,7 +123,7 @@ ALLOWED = {
 def test_after_use_a_child_refuses_what_needs_a_device(tmp_path: Path) -> None:
     calls = [*REFUSED, "next(batches)", *ALLOWED]
     script = USED + "import pickle\n" + "".join(f"in_child(lambda: {call})\n" for call in calls)
-    # The parent continues.
+    # The parent can continue.
     lines = outcome(script + "print(session.run(y, {x: ONES}), len(list(batches)))\n", tmp_path)
     said = dict(zip(calls, lines, strict=False))
     for call in REFUSED:
@@ -168,7 +168,7 @@ def test_a_child_does_not_wait_for_locks_that_a_thread_of_its_parent_held(tmp_pa
 
 
 def test_after_saving_alone_a_child_refuses_to_save(tmp_path: Path) -> None:
-    """There was no run, but `jax.export` starts threads."""
+    """No program ran, but `jax.export` starts threads."""
     script = """
     signatures = {"f": gc.Signature({"x": x}, {"y": y})}
     gc.save(gc.Session(graph), sys.argv[1], signatures=signatures)

@@ -1,6 +1,6 @@
-"""The state of a session after interrupts: each case at an exact moment.
+"""The state of a session after an interrupt: each case interrupts at an exact moment.
 
-`tests/reliability` attacks at random moments.
+`tests/reliability` interrupts at random moments.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _time_is_up(number: int, frame: Any) -> None:
 
 
 class Busy:
-    """A value of a step; a signal comes while something waits for it."""
+    """A value of a step that receives a signal while a thread waits for it."""
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         self._number = number
@@ -83,7 +83,7 @@ def test_what_cannot_be_delayed_breaks_the_session_and_says_so(devices: int) -> 
     graph, step, total = counting()
     session = gc.Session(graph, strategy=strategy_of(devices))
     session.run([step, total], {"x": FEED})
-    session.get("c")  # in jax 0.10, a program that has run once crashes if it gets deleted buffers
+    session.get("c")  # in jax 0.10, a program that ran once crashes if an input buffer is deleted
     session.run(total, {"x": FEED})
 
     def fail() -> None:
@@ -188,7 +188,7 @@ def test_an_interrupted_entry_point_leaves_the_state_that_it_was_given_usable(
         raise KeyboardInterrupt
 
     for number in (2, 3):
-        if number == 2:  # before the run returns, or after that
+        if number == 2:  # interrupts before the run returns; the other case interrupts after it
             monkeypatch.setattr(train._chain, "step", meddled)
         else:
             monkeypatch.setattr(type(state), "followed_by", interrupted)
@@ -212,7 +212,7 @@ def test_an_interrupt_does_not_leave_averages_in_the_place_of_parameters(
 
     def interrupted(self: gc.Session, values: Any) -> None:
         calls.append(values)
-        if len(calls) == 2:  # the parameters are about to be restored
+        if len(calls) == 2:  # this call would restore the parameters
             raise KeyboardInterrupt
         set_all(self, values)
 
@@ -225,7 +225,7 @@ def test_an_interrupt_does_not_leave_averages_in_the_place_of_parameters(
 @pytest.mark.parametrize("devices", [1, 4])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM])
 def test_an_error_that_a_handler_raises_is_no_failure_of_a_run(devices: int, number: int) -> None:
-    """A time limit raises TimeoutError while a step waits or is dispatched, or values are read."""
+    """A time limit raises TimeoutError while a step waits or starts, or while values are read."""
     graph, step, _ = counting()
     options = gc.CompileOptions(max_in_flight=1)
     session = gc.Session(graph, strategy=strategy_of(devices), options=options)
@@ -394,7 +394,7 @@ def test_asyncio_finds_the_handler_that_it_expects() -> None:
 
 
 def test_asyncio_sees_one_interrupt_once() -> None:
-    """asyncio learns of a signal by a file descriptor to which Python writes when it comes."""
+    """asyncio learns of a signal from a file descriptor, to which Python writes when it arrives."""
     graph, step, _ = counting()
     session = gc.Session(graph)
     session.run(step, {"x": FEED})
@@ -447,13 +447,13 @@ def test_a_signal_that_is_ignored_costs_nothing(monkeypatch: pytest.MonkeyPatch)
 
 def test_handlers_are_compared_by_identity() -> None:
     class Equal:
-        """Equal to all others, also to `signal.SIG_IGN`."""
+        """Compares equal to every object, including `signal.SIG_IGN`."""
 
         def __init__(self, name: str) -> None:
             self.name = name
 
         def __eq__(self, other: object) -> Any:
-            return np.ones(2, bool)  # has no truth value
+            return np.ones(2, bool)  # bool() of this array raises an error
 
         def __call__(self, *_: Any) -> None:
             seen.append(self.name)
@@ -470,7 +470,7 @@ def test_handlers_are_compared_by_identity() -> None:
 
 
 def test_the_handlers_of_each_moment_are_delayed() -> None:
-    """The handlers of the last call are kept; those of this call must be the ones put back."""
+    """A call must restore the handlers that it found, not those that an earlier call found."""
     seen: list[str] = []
 
     def handler(name: str) -> Any:

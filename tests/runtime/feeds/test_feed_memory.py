@@ -1,4 +1,4 @@
-"""Feeds are copied unless their memory can never be written to."""
+"""Feeds are copied unless their memory can never be changed."""
 
 import mmap
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def read_only(array: Any) -> Any:
 
 
 class Shared:
-    """An object that gives NumPy its own memory, even if NumPy asks for a copy."""
+    """An object that shares its memory with NumPy, even if NumPy asks for a copy."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -141,7 +141,7 @@ def _dlpack(folder: Path) -> tuple[Any, Callable[[], None]]:
 
 
 def aligned_ones(shape: tuple[int, ...]) -> Any:
-    """Memory that JAX uses without a copy."""
+    """An array with memory that JAX uses without a copy."""
     array = aligned(shape, np.dtype(np.float32))
     array.fill(1)
     return array
@@ -196,7 +196,7 @@ def test_what_cannot_change_is_not_copied() -> None:
 
 
 def test_the_usual_feed_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An array of the right dtype costs only its copy, and one on a device nothing."""
+    """A feed with the right dtype costs one copy, and a feed on a device costs nothing."""
 
     def scanned(*arguments: Any) -> Any:
         raise AssertionError("a feed of the right dtype was scanned")
@@ -210,7 +210,7 @@ def test_the_usual_feed_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_results_do_not_follow_a_buffer_that_is_used_again() -> None:
-    """The computation may still run after `run` returns, when the caller fills the memory anew."""
+    """The computation may still run after `run` returns, while the caller overwrites the buffer."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((N,), "float32", name="x")

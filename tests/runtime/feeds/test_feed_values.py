@@ -1,4 +1,4 @@
-"""Values from outside are kept or refused: one rule for every container, dtype and place."""
+"""Values that users pass are kept or refused: one rule for every container, dtype and method."""
 
 import array as buffers
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def spec(text: str) -> FeedSpec:
 
 
 class HasArray:
-    """An object with the interface that pandas and others offer to NumPy."""
+    """An object with the array interface that pandas and others offer to NumPy."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -36,7 +36,7 @@ class HasArray:
 
 
 class HasDLPack:
-    """An object with the interface between frameworks, which NumPy does not look for."""
+    """An object with the DLPack interface, which NumPy does not check."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -62,7 +62,7 @@ class Rows:
 
 
 def wide(values: list[int]) -> Any:
-    """A 64-bit array; it is unsigned if a number is too large for int64."""
+    """Returns a 64-bit array; it is unsigned if a number is too large for int64."""
     return np.array(values, np.uint64 if max(values) >= 2**63 else np.int64)
 
 
@@ -105,7 +105,7 @@ def test_integers_fit_or_are_refused(dtype: str, container: str) -> None:
         assert got.dtype == take.dtype
         assert [int(n) for n in got] == pair
     for pair in ([0, low - 1], [high + 1, 1]):
-        if min(pair) >= -(2**63) and max(pair) < 2**64:  # what containers can hold
+        if min(pair) >= -(2**63) and max(pair) < 2**64:  # the range that a container can hold
             with pytest.raises(FeedError, match=r"feed 'x' must be|out of range"):
                 take.convert(CONTAINERS[container](pair))
 
@@ -123,7 +123,7 @@ def test_python_integers_of_any_size(dtype: str) -> None:
 
 
 def test_lists_with_integers_above_those_of_int64() -> None:
-    """NumPy reads such a list as floats if it also has a smaller number."""
+    """NumPy reads such a list as floats if it also contains a negative number."""
     got = spec("u64[3]").convert([2**64 - 1, 0, np.uint8(7)])
     assert [int(n) for n in got] == [2**64 - 1, 0, 7]
     for values in ([2**64 - 1, -1], [2**63, 0.5], [[2**63], [1, 2]]):
@@ -171,7 +171,7 @@ def test_floats_do_not_become_infinite(type: str, given: str, where: str) -> Non
 
 
 def test_an_infinity_is_no_nan() -> None:
-    """Some narrow floats have no infinity, and ml_dtypes converts it to NaN."""
+    """Some narrow float types have no infinity, and ml_dtypes converts infinity to NaN."""
     with pytest.raises(FeedError, match="inf would become nan"):
         spec("f8e4m3fn[1]").convert(np.array([np.inf], np.float32))
 
@@ -194,7 +194,7 @@ def test_masks_are_not_lost(value: Any) -> None:
 
 
 class Raises:
-    """An object that claims to be an array, and raises whatever is asked."""
+    """An object with the array interface that raises an error whenever it is used."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise KeyError("no such column")
@@ -250,11 +250,11 @@ def test_values_that_jax_is_tracing() -> None:
             trace(np.ones(2, np.float32))
 
 
-# -- every place that takes values -----------------------------------------------------------
+# -- every method that takes values ----------------------------------------------------------
 
 
 class Places:
-    """A model with a feed, a variable and an artifact of int8; each method takes a value."""
+    """A model with a feed, a variable and an artifact of int8. Each method passes a value."""
 
     def __init__(self, folder: Path) -> None:
         self.graph = gc.Graph()
@@ -278,7 +278,7 @@ class Places:
         return self.session.run_steps(self.y, [{self.x: value}], 1)[0]
 
     def run_stacked(self, value: Any) -> Any:
-        if isinstance(value, HasDLPack):  # NumPy does not look for it in lists
+        if isinstance(value, HasDLPack):  # NumPy does not check for DLPack in lists
             value = np.from_dlpack(value)
         return self.session.run_steps(self.y, {self.x: [value]}, 1)[0]
 

@@ -1,4 +1,4 @@
-"""Named sizes when values are fed: solved, checked, and required."""
+"""Named sizes are solved from the feeds, checked and required."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Freezing: a graph with constants for variables gives the results of the session."""
+"""Freezing: a graph whose variables became constants gives the results of the session."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ IMAGES = np.random.default_rng(0).standard_normal((4, 6, 6, 4)).astype("f")
 
 
 def kinds(graph: gc.Graph) -> list[str]:
-    """The operators, without inputs and outputs."""
+    """The operator types of a graph, without inputs and outputs."""
     ends = ("Placeholder", "ReadVariable", "Constant", "Identity")
     return [node.op.name for node in graph.nodes if node.op.name not in ends]
 
 
 def shuffled(session: gc.Session) -> gc.Session:
-    """The session with other values of its variables: a variance stays positive."""
+    """A session whose variables have random values; variances stay positive."""
     rng = np.random.default_rng(1)
     for name, value in session.values().items():
         new = rng.standard_normal(value.shape)
@@ -79,7 +79,7 @@ def test_batch_norm_goes_into_the_layer_before_it(layer: str, training: bool, lo
 
 
 def test_norms_of_models_with_the_channels_first_are_folded_too() -> None:
-    """As PyTorch and ONNX write them: two convolutions, each with a norm of single operators."""
+    """Graphs from PyTorch and ONNX: two convolutions, each with a batch norm of basic operators."""
     rng = np.random.default_rng(2)
     with gc.Graph() as g:
         x = y = gc.placeholder((None, 4, 6, 6), name="x")
@@ -145,11 +145,11 @@ def test_what_depends_on_variables_alone_is_computed_once() -> None:
     session = gc.Session(g, options=OFF)
     frozen = gc.freeze(session, [x], [y])
     assert kinds(frozen) == ["MatMul", "Add"]
-    assert len(frozen.variables) == 1  # the positions are a literal
+    assert len(frozen.variables) == 1  # the positions became a literal
     assert unused.name not in frozen.variables
     fresh = gc.Session(frozen, options=OFF)
     want = session.run(y, {x: IMAGES[0, 0, :2].reshape(1, 8)})
-    session.set(w, np.zeros((8, 9)))  # no longer the frozen graph's
+    session.set(w, np.zeros((8, 9)))  # the frozen graph keeps the old value
     got = fresh.run("y", {"x": IMAGES[0, 0, :2].reshape(1, 8)})
     assert_near(got, want, rtol=1e-6)
     constants = gc.freeze(gc.Session(g, options=OFF), [x], [y], literals=2**40)
@@ -202,7 +202,7 @@ def test_a_model_that_samples_still_draws() -> None:
     assert not np.array_equal(first[1], second[1])
     for a, b in zip(jax.tree.leaves(runs[0]), jax.tree.leaves(runs[1]), strict=True):
         np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(first[0][0], first[0][1])  # one draw for both rows: no dropout
+    np.testing.assert_array_equal(first[0][0], first[0][1])  # both rows are equal: no dropout
 
 
 def test_names_sizes_and_lines_stay() -> None:
@@ -350,7 +350,7 @@ def test_what_cannot_be_frozen(do: Any, error: type[GraphcError], text: str) -> 
 
 
 def _in_bodies(x: Any, flag: Any, w: Any) -> dict[str, Any]:
-    """x times a function of w in several bodies, and more if the flag is true."""
+    """x times a function of w inside several bodies; more operators if the flag is true."""
 
     def step(h: Any) -> Any:
         scale = gc.exp(w) / gc.sqrt(gc.reduce_sum(gc.square(w)))
@@ -403,7 +403,7 @@ def test_narrow_layers_and_mixed_precision() -> None:
         rest = [kind for kind in kinds(frozen) if kind != "Cast"]
         assert rest == ["MatMul", "Add", "Relu", "MatMul", "Add"]
         kernels = [v.type.dtype for v in frozen.variables.values() if len(v.type.shape) == 2]
-        assert [d.name for d in kernels] == ["bfloat16"] * 2  # cast once, not in each run
+        assert [d.name for d in kernels] == ["bfloat16"] * 2  # cast once, not in every run
         xs = np.ones((2, 16), x.dtype)
         got = gc.Session(frozen, options=options).run("y", {"x": xs})
         want = session.run(served, {x: xs}).astype("f")
@@ -411,7 +411,7 @@ def test_narrow_layers_and_mixed_precision() -> None:
 
 
 def test_a_users_own_average_takes_nothings_place() -> None:
-    """Only the statistics of batch norm are replaced by their averages."""
+    """Only the statistics of batch norm are replaced by their moving averages."""
     graph = gc.Graph()
     with graph:
         x = gc.placeholder((None, 3), name="x")

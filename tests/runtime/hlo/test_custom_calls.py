@@ -1,4 +1,4 @@
-"""The external functions that compiled code calls are recorded, and checked before it runs."""
+"""External functions that compiled code calls are recorded, and checked before it is loaded."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_table_of_each_platform(platform: str) -> None:
     strange = ["my_kernel", "lapack", "xla_ffi_python_cpu_callback", "x lapack_sgesdd_ffi", ""]
     for name in [*strange, *others - set(KNOWN[platform])]:
         if platform != "cpu" and name in (*KNOWN["cuda"], *KNOWN["rocm"]):
-            continue  # names of one GPU vendor are accepted for the other
+            continue  # both GPU vendors accept each other's names
         with pytest.raises(CacheError, match="cannot be stored: it calls"):
             check_known([name], platform)
         with pytest.raises(CacheError, match="which is not known here"):
@@ -81,7 +81,7 @@ def test_the_table_of_each_platform(platform: str) -> None:
 
 
 def test_lapack_of_every_dtype_and_routine_is_known() -> None:
-    """The names are those that JAX lowers to, so that this test fails if JAX renames them."""
+    """JAX lowers to these names, so this test fails if JAX renames them."""
 
     def everything(a: Any) -> Any:
         linalg = jax.lax.linalg
@@ -118,7 +118,7 @@ def test_what_jax_lowers_to_for_gpus_is_known(platform: str) -> None:
         targets = targets_of(Text(traced.lower(lowering_platforms=(platform,)).as_text("hlo")))
         assert len(targets) >= 9
         check_known(targets, platform)
-    make_ready(["cuhybrid_eig_real", "cusolver_potrf_ffi"], platform)  # only lowers
+    make_ready(["cuhybrid_eig_real", "cusolver_potrf_ffi"], platform)  # only in lowered code
 
 
 NOT_RECORDED: list[Any] = [None, "TopK", [1], {"TopK": 1}, [["TopK"]]]
@@ -140,7 +140,7 @@ def graph_of(function: Callable[[Any], Any]) -> tuple[gc.Graph, Any]:
 
 
 def started(folder: Path, function: Callable[[Any], Any]) -> tuple[bool, Any]:
-    """Whether the program was found in the cache, and the result."""
+    """Whether the program was found in the cache, and its result."""
     graph, y = graph_of(function)
     session = gc.Session(graph, options=gc.CompileOptions(cache=folder))
     value = np.asarray(session.run(y, {"x": X}))
@@ -178,12 +178,12 @@ def test_what_is_not_recorded_or_not_known_is_compiled_again(
     without = {name: value for name, value in kept.metadata.items() if name != "targets"}
     cache.put(listed.key, without, kept.payload)
     assert not started(cache.folder, function)[0]
-    assert started(cache.folder, function)[0]  # it was stored again, with the record
+    assert started(cache.folder, function)[0]  # the program was stored again with the record
 
 
 @pytest.fixture
 def doubling() -> Iterator[Callable[[Any], Any]]:
-    """An operator that calls a function which the user registered with XLA."""
+    """An operator that calls a function which the user has registered with XLA."""
 
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
     def double(out: int, operands: Any) -> None:

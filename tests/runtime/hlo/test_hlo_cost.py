@@ -167,7 +167,7 @@ def test_collectives_take_turns_on_the_links() -> None:
         %e = f32[1048576] all-reduce-done(%t)
         """
     found = timeline(cost(entry), gpu)
-    # Both began before the broadcast, and the second waits for the first.
+    # Both start before the broadcast, and the second waits for the first.
     assert math.isclose(found.waiting, max(0, found.communicating - found.computing))
     assert cost(entry).overlapped == 2
     assert [kernel.beside for kernel in cost(entry).launches] == [2, 1, 0]
@@ -210,7 +210,7 @@ def test_collectives_in_loops_are_waited_for_in_each_iteration() -> None:
 
 
 def test_a_missing_rate_is_that_of_a_wider_dtype() -> None:
-    gpu = gc.devices.Machine("a100-80gb").model  # no f8
+    gpu = gc.devices.Machine("a100-80gb").model  # this GPU has no float8 units
     entry = """
         %x = f8e4m3fn[4096,4096] parameter(0)
         ROOT %d = f32[4096,4096] dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}

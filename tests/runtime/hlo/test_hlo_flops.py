@@ -85,7 +85,7 @@ def test_a_product_with_a_slice_in_one_kernel() -> None:
 
 def test_convolutions_of_cudnn() -> None:
     found = cost(CONVOLUTIONS)
-    # The taps on the padding of 16 x 16 do not count: 46 of 48 pairs along each axis.
+    # Products with the padding of 16 x 16 do not count: 46 of 48 pairs remain along each axis.
     assert found.matrix_flops == {"bf16": 3 * 2 * 32 * 128 * 64 * 46**2}
     assert {kernel.matrix_flops["bf16"] for kernel in found.launches} == {2 * 32 * 128 * 64 * 46**2}
     assert found.transposes == 0

@@ -1,4 +1,4 @@
-"""How often kernels in loops, branches and calls count."""
+"""How often the kernels in loops, branches and calls count."""
 
 import pytest
 
@@ -12,9 +12,9 @@ from tests.runtime.hlo_snippets import (
 
 
 def test_a_loop_counts_as_often_as_it_runs() -> None:
-    found = loop(bound=1000, config=KNOWN)  # the record is believed
+    found = loop(bound=1000, config=KNOWN)  # the recorded trip count takes precedence over `bound`
     assert found.matrix_flops == {"tf32": 24 * 2 * 8 * 16 * 16}
-    assert found.kernels == 1 + 24 * 3  # a copy; a product, the counter, the condition
+    assert found.kernels == 1 + 24 * 3  # a copy; product, counter and condition in each iteration
     assert found.bytes_accessed == 8 + 24 * (4 * (8 * 16 * 2 + 16 * 16) + 12 + 9)
     assert not found.notes
 

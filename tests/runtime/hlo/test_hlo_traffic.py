@@ -51,7 +51,7 @@ def test_embedding_lookups_and_their_gradients() -> None:
         """,
         SCATTER,
     )
-    assert update.bytes_accessed == 3 * rows + ids  # the update; and the rows, before and after
+    assert update.bytes_accessed == 3 * rows + ids  # the update, and the rows before and after
     plain = cost(
         """
         %e = f32[100000,64] parameter(0)

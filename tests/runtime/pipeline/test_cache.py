@@ -1,4 +1,4 @@
-"""The cache of compiled programs on disk: entries it keeps, refuses, and damage it survives."""
+"""The cache of compiled programs on disk: what it keeps and refuses, and how it survives damage."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def file_of(cache: ExecutableCache, number: int = 0) -> Path:
 
 
 def stored(cache: ExecutableCache) -> list[int]:
-    """The numbers of the keys, the most recently used first."""
+    """The numbers of the stored keys, the most recently used first."""
     return [int(entry.key, 16) for entry in cache.entries()]
 
 
@@ -60,7 +60,7 @@ def stored(cache: ExecutableCache) -> list[int]:
 
 def test_what_was_stored_is_found(cache: ExecutableCache, folder: Path) -> None:
     assert cache.get(key(0)) is None
-    assert not folder.exists()  # looking leaves no trace
+    assert not folder.exists()  # a failed look-up does not create the folder
     metadata = {"program": "näme", "seconds": {"compile": 0.25}, "groups": [[1, 2], None]}
     assert cache.put(key(0), metadata, PAYLOAD)
     for found in (cache.get(key(0)), ExecutableCache(folder, 1).get(key(0))):
@@ -81,7 +81,7 @@ def test_the_same_key_again_replaces(cache: ExecutableCache) -> None:
 
 
 def test_one_entry_can_be_removed(cache: ExecutableCache) -> None:
-    cache.remove(key(0))  # which was never there
+    cache.remove(key(0))  # a key that was never stored
     cache.put(key(0), {}, b"")
     cache.put(key(1), {}, b"")
     cache.remove(key(0))
@@ -109,7 +109,7 @@ def test_clear_removes_what_is_its_own(cache: ExecutableCache, folder: Path) -> 
     for name in [*others, ".writing-abc"]:
         (folder / name).write_text("x")
     sizes = [file_of(cache, number).stat().st_size for number in range(3)]
-    assert cache.size() == sum(sizes) + 1  # with the unfinished one
+    assert cache.size() == sum(sizes) + 1  # an unfinished file counts too
     assert cache.clear() == 3
     assert sorted(path.name for path in folder.iterdir()) == sorted(others)
 
@@ -120,7 +120,7 @@ def test_clear_removes_what_is_its_own(cache: ExecutableCache, folder: Path) -> 
 @pytest.fixture
 def room_for_three(cache: ExecutableCache, folder: Path) -> ExecutableCache:
     cache.put(key(0), {}, PAYLOAD)
-    return ExecutableCache(folder, int(3.5 * cache.size()))  # sizes differ by some bytes
+    return ExecutableCache(folder, int(3.5 * cache.size()))  # sizes differ by a few bytes
 
 
 def test_the_least_recently_used_goes_first(room_for_three: ExecutableCache) -> None:
@@ -140,8 +140,8 @@ def test_the_least_recently_used_goes_first(room_for_three: ExecutableCache) -> 
 def test_what_is_larger_than_the_limit_is_not_stored(room_for_three: ExecutableCache) -> None:
     cache = room_for_three
     assert not cache.put(key(1), {}, 5 * PAYLOAD)
-    assert not cache.put(key(1), {"x": "x" * 5000}, b"")  # all of the file counts
-    assert stored(cache) == [0]  # and nothing had to go for it
+    assert not cache.put(key(1), {"x": "x" * 5000}, b"")  # the size of the whole file counts
+    assert stored(cache) == [0]  # and no other entry was deleted for it
 
 
 def test_a_smaller_limit_holds_from_the_next_store_on(cache: ExecutableCache, folder: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_symbolic_link_is_not_followed(
     assert cache.get(key(0)) is None
     assert not link.is_symlink()
     link.symlink_to(tmp_path / "there")
-    assert cache.put(key(0), {}, PAYLOAD)  # in the place of the link, not through it
+    assert cache.put(key(0), {}, PAYLOAD)  # this replaces the link and does not follow it
     assert not link.is_symlink()
     assert (tmp_path / "there").read_bytes() == b"precious"
     assert cache.get(key(0)) is not None and elsewhere.get(key(0)) is not None
@@ -259,7 +259,7 @@ def test_what_is_no_plain_file_is_a_miss(cache: ExecutableCache) -> None:
     found: list[object] = []
     reader = threading.Thread(target=lambda: found.append(cache.get(key(0))), daemon=True)
     reader.start()
-    reader.join(60)  # one that waits for a writer waits forever
+    reader.join(60)  # a reader that waits for a writer would wait forever
     assert found == [None]
     file_of(cache).unlink(missing_ok=True)
     file_of(cache).mkdir(mode=0o700)
@@ -269,7 +269,7 @@ def test_what_is_no_plain_file_is_a_miss(cache: ExecutableCache) -> None:
     assert stored(cache)[-1] == 1
 
 
-# -- whose it is ----------------------------------------------------------------------------
+# -- ownership ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", [0o701, 0o710, 0o720, 0o704, 0o777, 0o1777, 0o755])
@@ -295,7 +295,7 @@ def test_a_file_that_is_open_to_others_is_not_loaded(cache: ExecutableCache, mod
 
 @pytest.fixture
 def another_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Makes this process appear to belong to another user."""
+    """Makes this process appear to run as another user."""
     return lambda: monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
 
 
@@ -323,11 +323,11 @@ def test_files_that_were_given_away(cache: ExecutableCache, folder: Path, tmp_pa
     cache.put(key(0), {}, PAYLOAD)
     os.chown(file_of(cache), 65534, 65534)
     assert cache.get(key(0)) is None and file_of(cache).exists()
-    assert cache.put(key(0), {}, PAYLOAD)  # the folder is ours: ours takes its place
+    assert cache.put(key(0), {}, PAYLOAD)  # we own the folder, so our file replaces the other one
     assert cache.get(key(0)) is not None
     link = tmp_path / "link"
     link.symlink_to(folder)
-    assert ExecutableCache(link, 1 << 20).get(key(0)) is not None  # our own link may lead there
+    assert ExecutableCache(link, 1 << 20).get(key(0)) is not None  # our own link may point to it
     os.chown(link, 65534, 65534, follow_symlinks=False)
     with pytest.raises(CacheError, match="belongs to another user"):
         ExecutableCache(link, 1)
@@ -342,7 +342,7 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
         ExecutableCache(file / "below", 1)
 
 
-# -- where it cannot write ------------------------------------------------------------------
+# -- folders that cannot be written ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), OSError(30, "x")])
@@ -360,7 +360,7 @@ def test_entries_that_cannot_be_written_are_reported_once(
             assert not cache.put(key(0), {}, PAYLOAD)
             assert not cache.put(key(0), {}, PAYLOAD)
         assert len(told) == 1
-    assert not folder.exists() or list(folder.iterdir()) == []  # nothing is left half written
+    assert not folder.exists() or list(folder.iterdir()) == []  # no unfinished file is left
     assert cache.put(key(0), {}, PAYLOAD) and cache.get(key(0)) is not None
 
 
@@ -524,7 +524,7 @@ print(json.dumps(counts), flush=True)
 @pytest.mark.slow
 def test_sixteen_processes_and_one_of_them_killed(tmp_path: Path) -> None:
     folder = tmp_path / "compiled"
-    limit = 300_000  # for about half of the keys
+    limit = 300_000  # room for about half of the keys
     processes = [
         subprocess.Popen(
             [
@@ -547,7 +547,7 @@ def test_sixteen_processes_and_one_of_them_killed(tmp_path: Path) -> None:
         for number in range(16)
     ]
     try:
-        folder.mkdir(mode=0o700)  # the one that is killed writes at once
+        folder.mkdir(mode=0o700)  # so that the process that is killed can write at once
         for process in processes:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
         for process in processes:

@@ -1,4 +1,4 @@
-"""The cache key's other half: everything outside the program that affects compilation."""
+"""The second half of the cache key: everything outside the program that affects compilation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_settings_that_change_numbers_count(context) -> None:
         ("jax_optimization_level", "O1"),
         ("jax_default_prng_impl", "rbg"),
         ("jax_use_shardy_partitioner", False),
-        ("jax_disable_most_optimizations", None),  # the other one: cannot be read as an attribute
+        ("jax_disable_most_optimizations", None),  # None: the opposite of the current value
     ],
 )
 def test_settings_of_the_compiler_count(name: str, value: object) -> None:
@@ -78,7 +78,7 @@ def test_flags_count_as_they_were_when_xla_read_them(monkeypatch: pytest.MonkeyP
     (first, *_) = jax.devices()
     before = environment([first])
     assert before["XLA_FLAGS"] == os.environ["XLA_FLAGS"]
-    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")  # too late to matter
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")  # XLA has read it already
     assert environment([first]) == before
 
 

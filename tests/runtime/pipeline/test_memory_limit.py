@@ -1,4 +1,4 @@
-"""`CompileOptions(memory_limit=...)`: recomputed values, equal results, errors."""
+"""`CompileOptions(memory_limit=...)`: values are recomputed, results stay equal; errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphc.runtime.core.counters import COUNTERS
 from tests.near import assert_near
 
 ROWS, WIDTH, BLOCKS, TURNS = 64, 16, 8, 96
-# Without a limit, the loops of these models stack everything: `stack-less` alone would fit.
+# Disabled, so that the loops stack all values: `stack-less` alone would meet the limits.
 STACKED: dict[str, Any] = {"cache": None, "without_passes": ("stack-less",)}
 
 
@@ -31,7 +31,7 @@ class Model(NamedTuple):
 
 
 def blocks(dtype: str = "float32", drop: float = 0.0) -> Model:
-    """Residual blocks, which O2 rolls: their activations weigh more than their parameters."""
+    """Residual blocks, which O2 rolls. Their activations are larger than their parameters."""
     graph = gc.Graph(seed=0)
     with graph:
         x = h = gc.placeholder((None, WIDTH), dtype, name="x")
@@ -46,7 +46,7 @@ def blocks(dtype: str = "float32", drop: float = 0.0) -> Model:
 
 
 def attending(dtype: str = "float32") -> Model:
-    """Transformer blocks that draw in the middle of a block, and once more at its end."""
+    """Transformer blocks that draw random numbers in the middle and at the end of each block."""
     graph = gc.Graph(seed=0)
     with graph:
         x = h = gc.placeholder((None, 12, WIDTH), dtype, name="x")
@@ -63,7 +63,7 @@ def attending(dtype: str = "float32") -> Model:
 
 
 def recurrent(dtype: str = "float32", said: str = "") -> Model:
-    """A user's loop of many iterations over shared weights."""
+    """A user's loop with many iterations and shared weights."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((TURNS, None, WIDTH), dtype, name="x", batch_axis=1)
@@ -84,7 +84,7 @@ def recurrent(dtype: str = "float32", said: str = "") -> Model:
 
 
 def imported(dtype: str = "float32") -> Model:
-    """A `jax.lax.scan` and its `jax.grad`, brought in."""
+    """A `jax.lax.scan` and its `jax.grad`, imported from JAX."""
 
     def loss_of(w: Any, x: Any) -> Any:
         def body(h: Any, v: Any) -> Any:
@@ -116,7 +116,7 @@ def compiled(model: Model, limit: Any = None, **more: Any) -> gc.Executable:
 
 @functools.cache
 def unlimited(build: Any, dtype: str = "float32", **more: Any) -> tuple[Model, gc.Executable]:
-    """A model and its step without a limit, shared by all tests."""
+    """A model and its step without a limit; all tests share it."""
     model = build(dtype, **more)
     return model, compiled(model)
 
@@ -127,7 +127,7 @@ def taken(step: gc.Executable) -> int:
 
 
 def limit_of(step: gc.Executable, share: float) -> int:
-    """A limit that leaves this share of the temporaries."""
+    """Returns a limit that leaves this share of the temporaries."""
     temporaries = step.memory()["temporaries"]
     return taken(step) - temporaries + int(share * temporaries)
 
@@ -141,7 +141,7 @@ def losses(step: gc.Executable, model: Model, runs: int = 3) -> list[float]:
     return found
 
 
-# -- what fits -------------------------------------------------------------------------------
+# -- limits that can be met ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_where_all_fits_nothing_changes() -> None:
 @pytest.mark.slow
 @pytest.mark.one_jax
 def test_numerics_are_checked_of_what_runs() -> None:
-    """More nodes are checked where some are computed again."""
+    """The check covers the program that runs: recomputed nodes are checked again."""
     model = blocks()
     free = compiled(model, check_numerics=True)
     tight = compiled(model, limit_of(free, 0.75), check_numerics=True)
@@ -221,7 +221,7 @@ def test_numerics_are_checked_of_what_runs() -> None:
 
 @pytest.mark.parametrize("share", [0.6, 0.15])
 def test_what_has_effects_runs_once(share: float, capfd: Any) -> None:
-    """With single iterations and with segments, a print in the body is not repeated."""
+    """A print in the body is not repeated by recomputation of single iterations or of segments."""
     model = recurrent(said="turn")
     free = compiled(model)
     tight = compiled(model, limit_of(free, share))
@@ -275,7 +275,7 @@ def test_a_session_obeys_it() -> None:
     assert COUNTERS.compiles >= before.compiles + 2
 
 
-# -- a second start --------------------------------------------------------------------------
+# -- a second compilation --------------------------------------------------------------------
 
 
 def test_a_second_start_searches_nothing(tmp_path: Any) -> None:
@@ -288,12 +288,12 @@ def test_a_second_start_searches_nothing(tmp_path: Any) -> None:
     assert (COUNTERS.compiles, COUNTERS.passes) == (before.compiles, before.passes)
     assert taken(second) == taken(first) <= limit
     assert second.pass_report().to_json() == first.pass_report().to_json()
-    assert second.stablehlo() == first.stablehlo()  # by the plan that was kept
+    assert second.stablehlo() == first.stablehlo()  # it uses the stored plan
     assert COUNTERS.compiles == before.compiles
     assert not compiled(blocks(), limit + 1, cache=tmp_path).cached
 
 
-# -- what does not fit -----------------------------------------------------------------------
+# -- limits that cannot be met ---------------------------------------------------------------
 
 
 def test_the_least_limit_is_reported_and_is_enough() -> None:
@@ -348,7 +348,7 @@ def test_what_is_no_number_of_bytes_is_refused(given: Any) -> None:
 
 
 def test_few_small_blocks_are_loops_forward_too() -> None:
-    """Nothing could be computed again if only the backward pass were a loop."""
+    """If only the backward pass were a loop, nothing could be recomputed."""
     rows, time, width = 16, 16, 32
     graph = gc.Graph(seed=0)
     with graph:

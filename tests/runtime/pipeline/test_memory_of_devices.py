@@ -1,4 +1,4 @@
-"""The memory of GPUs limits what is compiled for them. Here, CPUs state such a memory."""
+"""The memory of GPUs limits the programs compiled for them. Here, CPUs report such a memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphc.runtime.pipeline import compilation
 
 
 def compiled(folder: Path, **options: object) -> gc.Executable:
-    """A loop over 24 layers, whose values are kept for the backward pass if they fit."""
+    """Compiles a loop over 24 layers, whose values are kept for the backward pass if they fit."""
     with gc.Graph(seed=0) as g:
         x = gc.placeholder((1024, 64), name="x")
         kernels = gc.variable(gc.nn.initializers.Normal(0.1), shape=(24, 64, 64), name="k")
@@ -48,7 +48,7 @@ def test_values_are_recomputed_to_fit_and_kept_where_they_fit(tmp_path, memory) 
     assert taken(step) <= small and not step.cached
     again = compiled(tmp_path)
     assert again.cached and taken(again) == taken(step)
-    memory(int(0.995 * small))  # JAX rounds it
+    memory(int(0.995 * small))  # JAX may round the reported memory
     assert compiled(tmp_path).cached
     memory(2 * whole)
     larger = compiled(tmp_path)
@@ -63,5 +63,5 @@ def test_what_never_fits_is_refused(tmp_path, memory) -> None:
     memory(100_000)
     with pytest.raises(MemoryLimitError, match="the 100000 bytes that JAX may use on each cpu"):
         compiled(tmp_path)
-    step = compiled(tmp_path, memory_limit=2**30)  # the options come first
+    step = compiled(tmp_path, memory_limit=2**30)  # the option takes precedence over the device
     assert taken(step) > 100_000

@@ -1,4 +1,4 @@
-"""A second process finds compiled programs: no pass, trace, lowering or compile is repeated."""
+"""A second process loads compiled programs: it repeats no pass, trace, lowering or compilation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphc.store.folder import ExecutableCache
 REPOSITORY = Path(__file__).parents[3]
 
 # Trains, predicts and loops in a Session, then does the same with `gc.compile`. Prints the
-# numbers, graphc's counters, and JAX's counts of traced, lowered and compiled functions.
+# results, graphc's counters, and how many functions JAX traced, lowered and compiled.
 PROGRAM = """
 import json, sys
 
@@ -100,7 +100,7 @@ print(json.dumps({
 
 
 def run(folder: Path, flags: str = "", **changes: Any) -> dict[str, Any]:
-    """The output of the program in a separate process."""
+    """Runs the program in a separate process and returns its output."""
     variables = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"} | {
         "XDG_CACHE_HOME": str(folder),
         "XLA_FLAGS": f"--xla_force_host_platform_device_count=4 {flags}",
@@ -120,7 +120,7 @@ def run(folder: Path, flags: str = "", **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=[1, 4])
 def cold(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The folder and number of devices of a first process, and its output."""
+    """The folder and number of devices of a first process, and that process's output."""
     folder = tmp_path_factory.mktemp("cache")
     return folder, request.param, run(folder, devices=request.param)
 
@@ -129,7 +129,7 @@ def cold(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_the_second_process_compiles_nothing(cold: Any) -> None:
     folder, devices, first = cold
     assert first["counters"]["compiles"] == first["counters"]["cache_misses"] == 4
-    assert first["counters"]["cache_hits"] == 1  # the step that the session had compiled
+    assert first["counters"]["cache_hits"] == 1  # the session had already compiled this step
     assert first["counters"]["passes"] > 0 and first["cached"] == [False, False, False, True, False]
     second = run(folder, devices=devices)
     assert second["results"] == first["results"]
@@ -137,7 +137,7 @@ def test_the_second_process_compiles_nothing(cold: Any) -> None:
         "captures": first["counters"]["captures"],
         "cache_hits": 5,
     }
-    assert second["work"] == []  # nor does JAX by itself
+    assert second["work"] == []  # JAX on its own does no such work either
     assert all(second["cached"]) and set(map(tuple, second["seconds"])) == {("load",)}
     for name in ("reports", "notes", "repr"):
         assert second[name] == first[name]
@@ -189,13 +189,13 @@ def test_beside_jaxs_own_cache(tmp_path: Path) -> None:
     assert text() == f"False {numbers}"
     cache = ExecutableCache(tmp_path / "graphc" / "executables", 1 << 30)
     assert cache.clear() == 1
-    assert text() == f"False {numbers}"  # JAX had it, and XLA would write it without its code
+    assert text() == f"False {numbers}"  # JAX's cache has it; XLA would store it without its code
     assert cache.entries() == []
     assert list((tmp_path / "jax").iterdir())
 
 
-# One process imports everything and forks, before JAX has a device: sixteen imports would take
-# longer than the rest. Each child compiles or loads a step and an evaluation, and runs both.
+# One process imports everything and forks before JAX has a device, because sixteen imports would
+# take longer than the rest. Each child compiles or loads a step and an evaluation, and runs both.
 SIXTEEN = """
 import json, os, signal, sys, time, warnings
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""The program with loops, for a GPU whose memory is short, beside the one without: the same
-buffers, the same results."""
+"""A program with loops, for a GPU that is short of memory, against the program without loops:
+their buffers and results are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory holds the state once: while it is made, moved and set."""
+"""Memory holds the state only once while it is made, moved and set."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def assert_near(got: Any, wanted: Any) -> None:
     near(got, wanted, rtol=1e-5)
 
 
-LAYERS, WIDTH = 12, 80  # kernels of more than 4096 elements: small ones share flat buffers
+LAYERS, WIDTH = 12, 80  # kernels of more than 4096 elements: smaller ones would share flat buffers
 
 
 def model(layers: int = LAYERS, width: int = WIDTH) -> tuple[gc.Graph, Any, Any, Any]:
-    """A network of alike layers, which are stacked: its graph, its feed, its loss and its step."""
+    """A network of equal layers, which are stacked: its graph, its feed, its loss and its step."""
     graph = gc.Graph(seed=3)
     with graph:
         x = gc.placeholder((4, width), "float32", name="x", batch_axis=0)
@@ -48,7 +48,7 @@ FEED = np.linspace(-1, 1, 4 * WIDTH, dtype=np.float32).reshape(4, WIDTH)
 
 @pytest.fixture(params=["small", "large"])
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Buffers count as large from one byte on, or not at all."""
+    """Either every buffer counts as large, or none."""
     if request.param == "large":
         monkeypatch.setattr("graphc.runtime.buffers.packing.LARGE", 1)
         monkeypatch.setattr("graphc.runtime.state.live_state.LARGE", 1)
@@ -81,8 +81,8 @@ def test_initial_values_are_made_when_taken_and_kept_for_those_that_read_them() 
     assert_near(values.take("twice"), 2 * base_value)
     assert made == [(2,)]
     assert values.take("other").shape == (3,) and made == [(2,), (3,)]
-    assert set(values._kept) == {"base"}  # called again, `drawn` could return another value
-    assert_near(values.take("twice"), 2 * base_value)  # after a failure, say
+    assert set(values._kept) == {"base"}  # a second call of `drawn` could return another value
+    assert_near(values.take("twice"), 2 * base_value)  # taken again, as after a failure
 
 
 def test_values_of_graphcs_own_initializers_do_not_stay() -> None:
@@ -237,7 +237,7 @@ def test_training_is_the_same_however_large_buffers_are(size: str) -> None:
     graph, x, loss, train = model()
     plain = {n: v for n, v in initial_values(graph).items() if n in graph.variables}
     session = gc.Session(graph)
-    first = session.run(loss, {x: FEED})  # a program that only reads: other buffers
+    first = session.run(loss, {x: FEED})  # a program that only reads uses other buffers
     for name, value in session.values().items():
         assert np.array_equal(value, plain[name]), name
     assert_near(session.run([train, loss], {x: FEED})[1], first)
@@ -254,14 +254,14 @@ def test_a_restored_session_goes_on_as_the_first_one(size: str) -> None:
     first, second = gc.Session(graph), gc.Session(graph)
     for _ in range(2):
         first.run(train, {x: FEED})
-    second.set_all(first.values())  # before anything has run
+    second.set_all(first.values())  # before the first run
     assert_near(second.run([train, loss], {x: FEED})[1], first.run([train, loss], {x: FEED})[1])
     third = gc.Session(graph)
     third.run(train, {x: FEED})
-    third.set_all(first.values())  # into stacked buffers
+    third.set_all(first.values())  # here the buffers are stacked
     given = first.values()["layer3/kernel"] * 2
     for session in (first, third):
-        session.set("layer3/kernel", given)  # one member of a stack
+        session.set("layer3/kernel", given)  # a member of a stack
     given[:] = 0
     for name, value in first.values().items():
         assert np.array_equal(value, third.values()[name]), name
@@ -280,11 +280,11 @@ def test_values_that_are_set_are_copied_unless_they_are_given_away(copy: bool) -
     assert np.shares_memory(held, given) is not copy
     session.run(step)
     assert (session.values()["v"] == 2).all()
-    assert (given == 1).all()  # the step does not write into it
+    assert (given == 1).all()  # the step does not write into this array
 
 
 def addresses(session: gc.Session) -> dict[str, set[int]]:
-    """Where each buffer of the state is in memory, on each device."""
+    """The address of each buffer of the state on each device."""
     live = session._state
     return {
         buffer.name: {shard.data.unsafe_buffer_pointer() for shard in value.addressable_shards}
@@ -313,22 +313,22 @@ def test_large_values_are_written_into_the_memory_of_the_old_ones(
     second.set_all(given)
     assert addresses(second) == before
     for value in given.values():
-        value[...] = 0  # the session has no alias of it
-    assert np.array_equal(fetched, kept)  # nor has what was fetched an alias of the state
+        value[...] = 0  # the session does not share this memory
+    assert np.array_equal(fetched, kept)  # and fetched values do not share memory with the state
     for name, value in first.values().items():
         assert np.array_equal(value, second.values()[name]), name
     assert_near(second.run([train, loss], {x: FEED})[1], first.run([train, loss], {x: FEED})[1])
 
 
-@pytest.mark.parametrize("dtype", sorted(BY_SHORT.keys() - {"i4", "u4"}))  # JAX packs those
+@pytest.mark.parametrize("dtype", sorted(BY_SHORT.keys() - {"i4", "u4"}))  # JAX packs 4-bit values
 def test_values_of_each_dtype_are_written_in_place(
     dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step that was compiled before takes them."""
+    """A step that was compiled before accepts the written values."""
     monkeypatch.setattr("graphc.runtime.buffers.packing.REUSED", 1)
     graph = gc.Graph()
     with graph:
-        shape = (5000,)  # smaller ones share a buffer
+        shape = (5000,)  # smaller variables would share a buffer
         v = gc.variable(np.zeros(shape, BY_SHORT[dtype]), name="v", trainable=False)
     session = gc.Session(graph)
     session.run(v)
@@ -341,11 +341,11 @@ def test_values_of_each_dtype_are_written_in_place(
 def test_a_write_that_fails_leaves_no_mixture(
     consumed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of old and new values: the old ones are there, or the session reports that they are lost."""
+    """The state holds the old values, or the session reports that they are lost."""
     monkeypatch.setattr("graphc.runtime.buffers.packing.REUSED", 1)
     graph = gc.Graph()
     with graph:
-        v = gc.variable(np.zeros(5000, np.float32), name="v")  # smaller ones share a buffer
+        v = gc.variable(np.zeros(5000, np.float32), name="v")  # smaller ones would share a buffer
         w = gc.variable(np.zeros(6000, np.float32), name="w")
         step = gc.group([v.assign_add(gc.ones_like(v)), w.assign_add(gc.ones_like(w))])
     session = gc.Session(graph)
@@ -399,7 +399,7 @@ def test_a_move_that_fails_half_way_loses_no_value(monkeypatch: pytest.MonkeyPat
         session.run(train, {x: FEED})
     monkeypatch.undo()
     kinds = {buffer.kind for buffer in session._state.layout.buffers}
-    assert kinds == {"own", "stacked"}  # between two layouts: the small ones are not flat yet
+    assert kinds == {"own", "stacked"}  # stopped between two layouts: small ones are not flat
     for name, value in session.values().items():
         assert np.array_equal(value, before[name]), name
     other = gc.Session(graph)
@@ -445,7 +445,7 @@ def test_the_first_steps_take_memory_for_one_state(how: str) -> None:
     )
     found = json.loads(done.stdout)
     once = found["state"] + found["temporaries"]
-    copies = found["state"] if how == "restored" else 0  # `values`
-    # 160 MB for the portion that is being moved or made, and for what JAX and XLA compile; another
-    # copy of the state has 400 MB.
+    copies = found["state"] if how == "restored" else 0  # the array `values` is a copy
+    # 160 MB cover the part that is being moved or made, and what JAX and XLA compile. Another copy
+    # of the state would take 400 MB.
     assert found["peak"] < once + copies + 160, found

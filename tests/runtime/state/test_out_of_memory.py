@@ -1,4 +1,4 @@
-"""Steps that run out of memory: they are refused, or an error of graphc reports the loss."""
+"""Steps that exhaust memory: they are refused, or a graphc error reports that the state is lost."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.runtime.counting import FEED, counting, counts
 
 
 def out_of_memory(devices: int, how: str) -> dict[str, str]:
-    """The outcome of each use of a session: see `tests.runtime.out_of_memory`."""
+    """The outcome of each operation of a session: see `tests.runtime.out_of_memory`."""
     return process("out_of_memory", devices, str(devices), how)
 
 
 def process(module: str, devices: int, *arguments: str) -> dict[str, str]:
-    """The output of a module in a separate process."""
+    """The output of a module that runs in a separate process."""
     done = subprocess.run(
         [sys.executable, "-m", f"tests.runtime.{module}", *arguments],
         cwd=Path(__file__).parents[3],
@@ -30,8 +30,8 @@ def process(module: str, devices: int, *arguments: str) -> dict[str, str]:
             **os.environ,
             "JAX_PLATFORMS": "cpu",
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-            # glibc gives freed blocks of this size back to the system. Without it, a thread's
-            # heap may keep them, and whether a later run finds room depends on the threads.
+            # glibc returns freed blocks of this size to the system. Without it, a thread's heap may
+            # keep them, and whether a later run finds memory would depend on the threads.
             "MALLOC_MMAP_THRESHOLD_": str(2**20),
         },
         capture_output=True,
@@ -58,7 +58,7 @@ def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
     said = out_of_memory(devices, how)
     large = said.pop("large")
     assert said.pop("close") == "ok"
-    if how == "asked":  # the state is as it was
+    if how == "asked":  # the run did not start, so the state is unchanged
         assert large.startswith("ExecutionError: the run failed before it began: it needs 305")
         assert set(said.values()) == {"ok"}
         return
@@ -80,10 +80,10 @@ def test_a_step_that_finds_no_memory(devices: int, how: str) -> None:
     ],
 )
 def test_small_blocks_that_find_no_memory(kind: str, devices: int) -> None:
-    """Only the call without memory raises an error. The state and earlier results stay valid."""
+    """Only the call that finds no memory fails. The state and earlier results stay valid."""
     said = process("kept_results", devices, kind)
     failure = "the run failed: "
-    if devices == 4:  # not begun: XLA ends the process if one device alone finds no memory
+    if devices == 4:  # the check refuses it: XLA ends the process if one device alone has no memory
         failure = "the run failed before it began: it needs "
     for name in ("update", "read"):
         assert said.pop(name).startswith(f"ExecutionError: {failure}")
@@ -105,7 +105,7 @@ def test_there_is_room_or_not() -> None:
 
 
 def test_a_call_does_not_report_the_failure_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads may share an executable, and each waits for its own run."""
+    """Threads may share an executable; each waits only for its own run."""
 
     class Failed:
         def is_deleted(self) -> bool:

@@ -1,4 +1,4 @@
-"""Initial values, opaque state, and the rules for feeds apart from sessions."""
+"""Initial values, opaque state, and the rules for feeds, without sessions."""
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from graphc.ir.types import parse_type
 from graphc.runtime.feeds.feeds import FeedSpec
 from tests.near import assert_near
 
-# Those that JAX puts on a device as they are.
+# The dtypes that JAX puts on a device unchanged.
 PLAIN = {dtype.name for dtype in SHORT if not is_64bit(dtype)}
 
 
@@ -45,13 +45,13 @@ def test_state_names_are_those_of_the_graph() -> None:
 
 
 def counting(dtype: str, devices: tuple[str, str]):
-    """A graph that adds a variable of `dtype` to a feed, and then adds one to the variable."""
+    """A graph that adds a variable of `dtype` to a feed and then increments the variable."""
     g = gc.Graph()
     with g:
         x = gc.placeholder((None, 8), dtype, name="x")
         with gc.device(devices[0]):
             v = gc.variable(np.ones(8, dtype), name="v")
-            gc.variable(np.ones(8, dtype), name="u")  # may share an array with the other
+            gc.variable(np.ones(8, dtype), name="u")  # could share an array with the other variable
             one_more = gc.cast(gc.real(gc.cast(v, "complex64")) + 1, dtype)
         with gc.device(devices[1]):
             y = gc.cast(x, "complex64") + gc.cast(v, "complex64")

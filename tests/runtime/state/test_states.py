@@ -18,7 +18,7 @@ def counter(name: str = "v", shape: tuple[int, ...] = ()):
 
 
 def hungry():
-    """A step that needs more memory than a machine has, and its graph."""
+    """A step that needs more memory than any machine has, and its graph."""
     graph, v, _ = counter()
     with graph:
         huge = gc.zeros((1 << 42,), "float32") + v.assign_add(1)
@@ -97,7 +97,7 @@ def test_a_new_value_is_checked() -> None:
 
 
 def test_a_run_that_fails_after_it_took_state_says_so(monkeypatch) -> None:
-    monkeypatch.setattr(room, "has_room", lambda size: True)  # the check passes, and the run fails
+    monkeypatch.setattr(room, "has_room", lambda size: True)  # the check passes; the run fails
     step = gc.compile(*hungry())
     state = step.init()
     with pytest.raises(StateError, match="after it had consumed state"):

@@ -83,7 +83,7 @@ def test_wrong_feeds(model) -> None:
         gc.compile(g, loss, {x: "many", y: (8,)})
     with pytest.raises(FeedError, match=r"expected size 8 on axis 0, got 7"):
         gc.compile(g, loss, {x: (8, 4), y: (7,)})
-    step(state, FEEDS)  # nothing was consumed by the failures
+    step(state, FEEDS)  # the failed calls did not consume the state
 
 
 def test_a_value_declares_a_feed_as_a_run_takes_it(model) -> None:

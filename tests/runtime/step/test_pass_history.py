@@ -1,4 +1,4 @@
-"""The effect of each pass, the cost of the program after it, and disabled passes."""
+"""What each pass changed, the cost of the program after it, and disabled passes."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def test_a_row_for_each_run_with_what_the_program_costs(one: Executable) -> None
     start, *rows = history.report.rows
     assert start.name == "(start)" and start.before == start.after == rows[0].before
     names = [row.name for row in one.pass_report().rows]
-    # These passes run when the layout of the state is known.
+    # These passes run after the state layout is known.
     last = ["stack-less", "hoist-products", "carry-shifted", "update-in-loop", "update-in-place"]
     assert names[-5:] == last
     assert [row.name for row in rows] == [*names[:-5], "physical", *last]
-    # 2 B W^2 for each product: one forward and two backward in each layer; but no gradient of x
+    # Each product takes 2 B W^2: one forward and two backward per layer, but x has no gradient.
     products = (3 * LAYERS - 1) * 2 * BATCH * WIDTH**2
     for row in history.report.rows:
         assert row.flops is not None and products < row.flops < 2 * products
         assert row.bytes is not None and row.memory is not None and 0 < row.memory < row.bytes
     assert history.report.to_json()[0].keys() >= {"flops", "bytes", "memory", "milliseconds"}
-    assert one.pass_report().rows[0].flops is None  # not requested when it was compiled
+    assert one.pass_report().rows[0].flops is None  # FLOPs were not requested at compilation
 
 
 def test_the_table_shows_it(one: Executable) -> None:
@@ -75,7 +75,7 @@ def test_before_and_after_a_pass(one: Executable) -> None:
     steps = [s for s in history.steps if s.before is not s.after]
     for earlier, later in pairwise(steps):
         same = earlier.after is later.before
-        assert same or not later.before.symbols()  # but where sizes were bound
+        assert same or not later.before.symbols()  # except where sizes were bound
 
 
 def test_the_first_run_that_changed_something_or_one_by_its_number(one: Executable) -> None:
@@ -119,7 +119,7 @@ def test_no_such_pass(one: Executable) -> None:
             history.before(name)
 
 
-# -- passes left out ------------------------------------------------------------------------
+# -- disabled passes ------------------------------------------------------------------------
 
 
 def test_without_a_pass(one: Executable) -> None:

@@ -1,4 +1,4 @@
-"""Requests, back ends, plans and keys as records."""
+"""Requests, backends, plans and keys as records."""
 
 from collections import OrderedDict
 from dataclasses import FrozenInstanceError, dataclass, replace
@@ -144,7 +144,7 @@ def test_a_request_names_the_base() -> None:
 
 
 def test_the_first_program_of_a_session_chooses_the_base() -> None:
-    """Nodes that a graph gets later without a device run there too."""
+    """Nodes that are added later without a device also run on the first program's base device."""
     with gc.Graph(seed=0) as graph:
         x = gc.placeholder((2, 4), name="x")
         with gc.device("/device:CPU:1"):

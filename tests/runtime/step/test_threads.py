@@ -1,4 +1,4 @@
-"""Threads and signal handlers that use one session: each case at an exact moment."""
+"""Threads and signal handlers that use one session: each case interrupts at an exact moment."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_steps_run_while_another_thread_compiles(monkeypatch) -> None:
 @pytest.mark.parametrize("devices", [1, 4])
 @pytest.mark.parametrize("use", ["get", "values", "set", "run"])
 def test_another_thread_waits_for_a_whole_step(use: str, devices: int) -> None:
-    """No thread reads the state after a step took the old one and before it stored the new one."""
+    """No thread reads the state after a step consumed it and before the step stored the new one."""
     graph, step, total = counting()
     session = gc.Session(graph, strategy=strategy_of(devices))
     session.run(step, {"x": FEED})
@@ -120,7 +120,7 @@ def test_another_thread_waits_for_a_whole_step(use: str, devices: int) -> None:
 
 
 def test_one_thread_at_a_time_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each compiled program must fit the current state, and nothing is compiled twice."""
+    """Each compiled program must fit the current state, and no program is compiled twice."""
     graph, step, total = counting()
     session = gc.Session(graph, options=gc.CompileOptions(cache=None))
     wait = gc.Executable.wait
@@ -150,7 +150,7 @@ def test_one_thread_at_a_time_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("option", ["donate", "check_numerics"])
 def test_a_step_that_a_handler_runs_inside_another_is_kept(option: str) -> None:
-    """This holds for steps that do not consume their buffers."""
+    """This holds for steps that do not donate their buffers."""
     graph, step, _ = counting()
     options = gc.CompileOptions(**{option: option == "check_numerics"})
     session = gc.Session(graph, options=options)

@@ -1,4 +1,4 @@
-"""`gc.to_jax`: a fetch set as a pure function, under JAX's own transformations."""
+"""`gc.to_jax` returns fetches as a pure function, which JAX's transformations accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checked numerics: the error names the first node that made a NaN or an infinity."""
+"""Checked numerics: the error names the first node that produced a NaN or an infinity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOOD = np.ones((4, 3), "f")
 
 
 def run(build: Callable[[Any], Any], feed: Any, options: gc.CompileOptions = CHECK) -> Any:
-    """The result of `build` for one feed, in a checked run."""
+    """The result of the graph that `build` makes, for one feed, in a checked run."""
     feed = np.asarray(feed)
     with gc.Graph() as g:
         x = gc.placeholder(feed.shape, feed.dtype.name, name="x")
@@ -76,7 +76,7 @@ def gradient(x: Any) -> Any:
     return gc.gradients(gc.sum(gc.sqrt(x, name="root")), [x])[0]
 
 
-# build, feed, and the text of each error.
+# build, feed and error text of each case
 MADE: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "an infinity": (lambda x: gc.log(x, name="bad"), [0.0, 1.0], "Log 'bad' made an infinity"),
     "a NaN": (lambda x: gc.log(x, name="bad"), [-1.0, 1.0], "Log 'bad' made a NaN"),
@@ -222,7 +222,7 @@ def test_ahead_of_time_and_from_the_cache() -> None:
         state = step.init()
         with pytest.raises(NumericsError, match="Log 'bad' made an infinity"):
             step(state, {x: BAD})
-        (_, value), _ = step(state, {x: GOOD})  # not consumed
+        (_, value), _ = step(state, {x: GOOD})  # the state was not consumed
         assert np.isfinite(value)
 
 
@@ -254,7 +254,7 @@ def test_repeated_layers_that_became_a_loop() -> None:
     session = gc.Session(g, options=CHECK)
     start = 1.0
     for _ in range(5):
-        start = start**2 + 1  # sqrt(start - 1), five times, is 1; then 0; the seventh is NaN
+        start = start**2 + 1  # sqrt(h - 1): five iterations give 1, the sixth 0, the seventh NaN
     with pytest.raises(NumericsError, match=r"Sqrt.*made a NaN") as caught:
         session.run([train, loss], {x: np.full((4, 64), start, "f")})
     assert "in iteration 6, counted from 0, of Scan" in str(caught.value)
@@ -262,7 +262,7 @@ def test_repeated_layers_that_became_a_loop() -> None:
     assert "Sqrt 'Sqrt_6' made a NaN" in str(caught.value)
 
 
-# The same layers on lines of their own.
+# The same layers, written on separate lines.
 ROOTS: list[Callable[[Any], Any]] = [
     lambda h: gc.sqrt(h, name="root0"),
     lambda h: gc.sqrt(h, name="root1"),
@@ -276,7 +276,7 @@ ROOTS: list[Callable[[Any], Any]] = [
 
 
 def alike(bad: int, value: float) -> tuple[gc.Graph, list[Any]]:
-    """Layers alike but for one parameter: `value` in the layer `bad`, 1 in the others."""
+    """Layers that differ in one parameter: `value` in the layer `bad`, 1 in the others."""
     with gc.Graph(seed=0) as g:
         h = gc.placeholder((256, 64), name="x")
         for i, root in enumerate(ROOTS):
@@ -295,7 +295,7 @@ def alike(bad: int, value: float) -> tuple[gc.Graph, list[Any]]:
 )
 @pytest.mark.parametrize("bad", [1, 6])
 def test_the_iterations_of_repeated_layers_have_lines(bad: int, value: float, text: str) -> None:
-    """Forward and backward."""
+    """The error names lines in the forward and in the backward pass."""
     g, fetches = alike(bad, value)
     session = gc.Session(g, options=CHECK)
     with pytest.raises(NumericsError, match=text.format(bad)) as caught:
@@ -305,7 +305,7 @@ def test_the_iterations_of_repeated_layers_have_lines(bad: int, value: float, te
 
 
 def test_the_iterations_of_a_loop_that_was_cut_in_two_have_lines() -> None:
-    """As under a memory limit: loops of 3 and 2 iterations instead of one of 6, in a step."""
+    """A memory limit makes loops of 3 and 2 iterations, and a step, from one loop of 6."""
     layers = [{"node": f"Sqrt 'root{i}'", "line": f"net.py:{i}", "code": ""} for i in range(6)]
     layer = {"node": "Sqrt 'root*'", "line": "net.py:0", "code": "", "types": ["f32[2]"]}
 
@@ -319,7 +319,7 @@ def test_the_iterations_of_a_loop_that_was_cut_in_two_have_lines() -> None:
     error = complaint(np.array([NAN_LEVEL, 0, 0, 4, 0, 2, 0, 1, 1], np.int32), places)
     assert str(error).startswith("Sqrt 'root5' made a NaN")
     assert "at net.py:5" in str(error)
-    places = scan("net", 5, {"1": {**layer, "turns": layers}})  # without iterations
+    places = scan("net", 5, {"1": {**layer, "turns": layers}})  # the entry does not list iterations
     error = complaint(np.array([NAN_LEVEL, 0, 0, 4, 1], np.int32), places)
     assert str(error).startswith("Sqrt 'root*' made a NaN")
 
@@ -386,7 +386,7 @@ DTYPES = (
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_levels_of_every_dtype(dtype: str) -> None:
     numbers = as_dtype(dtype)
-    infinity = NAN_LEVEL if dtype == "float8_e4m3fn" else INFINITE  # it has no infinity
+    infinity = NAN_LEVEL if dtype == "float8_e4m3fn" else INFINITE  # this dtype has no infinity
     values = {0.0: 0, -3.0: 0, INF: infinity, -INF: infinity, NAN: NAN_LEVEL, -NAN: NAN_LEVEL}
     for value, level in values.items():
         x = np.array([[1.0, value], [-2.0, 0.5]], "f4").astype(numbers)
@@ -403,7 +403,7 @@ def levels_of(x: Any) -> Any:
 
 @optimised()
 def test_a_nan_among_many_numbers_is_found() -> None:
-    """XLA's own maximum on CPU loses it in large arrays."""
+    """XLA's maximum on CPU loses a NaN in large arrays."""
     graph = gc.Graph(seed=0)
     with graph:
         x = gc.placeholder((100_000,), "float32", name="x")

@@ -1,4 +1,4 @@
-"""Programs over several devices: results, state, the cache, loops of steps, errors."""
+"""Programs that run over several devices: results, state, the cache, loops of steps, errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE, FOUR = ["/cpu:0"] * 4, [f"/cpu:{i}" for i in range(4)]
 def layered(
     places: list[str], dtype: str = "float64", **minimize: Any
 ) -> tuple[gc.Graph, gc.Tensor, gc.Tensor, gc.Tensor, gc.Node]:
-    """Four layers, each on another device; the loss is on the device of the last layer."""
+    """Four layers, each on its own device; the loss is on the device of the last layer."""
     g = gc.Graph(seed=0)
     with g:
         x = gc.placeholder((None, 6), dtype, name="x")
@@ -77,7 +77,7 @@ def test_four_devices_equal_one(dtype: str, bound: float) -> None:
         assert_near(sess.values()[name], value, rtol=bound, atol=bound, err_msg=name)
     assert sess.compile_count == 1
     made = partition_of(sess)
-    # Forwards and back again, as few as there can be.
+    # Forward through the devices and back, with as few clusters as possible.
     assert [c.device[-1] for c in made.partition.clusters] == list("0123210")
     for i in range(4):
         for name in (f"layer{i}/kernel", f"layer{i}/kernel/train/0/mu"):
@@ -96,7 +96,7 @@ def test_micro_batches_run_through_the_stages() -> None:
     made = partition_of(sess)
     turns = [c.micro_batch for c in made.partition.clusters]
     assert [turns.count(m) for m in range(4)] == [7, 7, 7, 7]
-    assert len(made.kernels) == len(turns) - 3 * 7  # compiled once for all micro-batches
+    assert len(made.kernels) == len(turns) - 3 * 7  # each is compiled once for all micro-batches
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_random_streams_control_flow_and_statistics_cross_the_cut() -> None:
 
 
 def test_an_embedding_on_another_device_than_the_dense_part() -> None:
-    """The table is not moved. Only the used rows and their gradients are transferred."""
+    """The table is not moved: only the used rows and their gradients are transferred."""
     g = gc.Graph(seed=0)
     with g:
         ids = gc.placeholder((16,), "int32", name="ids")

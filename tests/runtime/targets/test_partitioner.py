@@ -1,4 +1,4 @@
-"""Results on a mesh equal those of one device, even where XLA's partitioner alone is wrong."""
+"""Results on a mesh equal those on one device, even where XLA's partitioner alone is wrong."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_convolutions_cut_in_space_beside_another_fetch() -> None:
 
 
 def test_kernels_of_grouped_convolutions_learn_the_same_from_a_cut_batch() -> None:
-    """In plain JAX, their gradient is doubled on a mesh with a second axis, for all sizes."""
+    """Plain JAX doubles their gradient on a mesh with a second axis, for all sizes."""
     with gc.Graph() as graph:
         x = gc.placeholder((None, 8, 8, 2), "float64", name="x")
         w = gc.placeholder((3, 3, 1, 4), "float64", name="w", batch_axis=None)
@@ -130,7 +130,7 @@ def test_training_with_uneven_slices_in_a_loop_of_steps() -> None:
         assert_near(session.get("table"), one.get("table"), rtol=1e-12)
 
 
-# -- the constraints ---------------------------------------------------------------------------
+# -- sharding constraints ----------------------------------------------------------------------
 
 
 def grid() -> jax.sharding.Mesh:
@@ -147,7 +147,7 @@ COLLECTIVES = ("all-reduce(", "all-gather(", "all-to-all(", "collective-permute(
 
 
 def test_what_divides_costs_no_collective_more() -> None:
-    """A step of a cut network with normalization and softmax: axes of size 1 do not count."""
+    """Axes that divide evenly (also axes of size 1) add no collective to a step."""
 
     def loss(w: Any, v: Any, x: Any) -> Any:
         h = jax.nn.relu(x @ w)
@@ -208,7 +208,7 @@ def test_notes_name_the_line_that_makes_an_axis_uneven() -> None:
     (note,) = session.executables[0].notes
     assert note.startswith("Slice 'Slice' at test_partitioner.py:")
     assert "axis 0 of f64[7, 3] does not divide by the mesh (data=2 x model=2)" in note
-    session.run(y, {x: np.ones((9, 3))})  # here the feed is whole, and the slice of 8 divides
+    session.run(y, {x: np.ones((9, 3))})  # this feed is whole, and the slice of 8 divides evenly
     assert "feed 'x' is whole" in session.executables[1].notes[0]
 
 
@@ -226,7 +226,7 @@ def test_notes_name_what_a_convolution_gathers() -> None:
     assert "takes 'rows:0' whole along axis 1, which XLA cannot cut there" in note
 
 
-# -- plain JAX: when one of these tests fails, XLA was fixed, and a rule can go ------------------
+# -- plain JAX: if one of these tests fails, XLA was fixed and a rule can be removed -------------
 
 
 def conv(x: Any, w: Any, groups: int = 1) -> Any:
@@ -285,7 +285,7 @@ def test_xla_still_needs(rule: str) -> None:
     alone = np.asarray(jax.jit(function)(*arrays))
     try:
         together = np.asarray(jax.jit(function, in_shardings=places)(*arrays))
-    except jax.errors.JaxRuntimeError:  # refused, by a check inside the partitioner
+    except jax.errors.JaxRuntimeError:  # a check inside the partitioner refuses it
         pass
     else:
         assert not np.allclose(together, alone, rtol=1e-3), f"XLA is right now; look at {rule}"

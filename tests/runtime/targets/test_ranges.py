@@ -1,4 +1,4 @@
-"""Indices, labels and lengths out of range: their results, and errors of checked runs."""
+"""Indices, labels and lengths out of range: their results, and the errors of checked runs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def ints(*values: int, dtype: str = "int32") -> Any:
 
 
 OK = ints(1, 2)
-# build, feeds with one integer out of its range, and the text of the error.
+# build, feeds with one integer out of range, and the error text
 CAUGHT: dict[str, tuple[Build, list[Any], str]] = {
     "take": (gc.take, [TABLE, ints(0, 5)], "^take: indices out of range: 5 is not in -5 to 4"),
     "take from the end": (gc.take, [TABLE, ints(-6)], "-6 is not in -5 to 4"),
@@ -169,8 +169,8 @@ def test_what_is_out_of_range_is_named(name: str) -> None:
     assert "test_ranges.py:" in str(caught.value)
 
 
-# build of floats and integers, both, the least and the greatest allowed integer, and what the
-# error says they are.
+# build(floats, integers), both feeds, the least and the greatest allowed integer, and the
+# error's description of the integers
 Limits = tuple[Build, Any, Any, int, int, str]
 MOVES = np.zeros((4, 4), "f")
 LIMITS: dict[str, Limits] = {
@@ -287,7 +287,7 @@ def check_limits(name: str, g: gc.Graph, fetch: Any, given: dict[Any, Any]) -> N
         assert_near(checked.run(fetch, given), plain.run(fetch, given), rtol=1e-6)
     for value in (low - 1, high + 1):
         given[integers] = with_last(good, value)
-        plain.run(fetch, given)  # no error
+        plain.run(fetch, given)  # an unchecked run raises no error
         with pytest.raises(NumericsError) as caught:
             checked.run(fetch, given)
         text = str(caught.value)
@@ -301,7 +301,7 @@ def with_last(integers: Any, value: int) -> Any:
     return changed
 
 
-# Values out of range that mean something: checked runs let them pass, as others do.
+# Values out of range that have a meaning: checked runs accept them, as unchecked runs do.
 MEANT: dict[str, tuple[Build, list[Any], Any]] = {
     "one_hot": (lambda i: gc.nn.one_hot(i, 2), [ints(-1, 1)], [[0, 0], [0, 1]]),
     "segment_sum": (lambda i: gc.segment_sum(gc.ones((3,)), i, 2), [ints(-1, 0, 5)], [1, 0]),
@@ -359,7 +359,7 @@ def test_values_that_mean_something_pass() -> None:
 
 
 def test_values_in_range_are_not_reported() -> None:
-    """The first and the last allowed value, where others are caught."""
+    """Checks that would report other values accept the first and the last allowed value."""
     with gc.Graph() as g:
         i = gc.placeholder((2,), "int32")
         fetches = [
@@ -395,7 +395,7 @@ def test_known_indices_are_looked_at_while_the_graph_is_built() -> None:
 
 @pytest.mark.parametrize("rows", [8, 6], ids=["even", "uneven"])
 def test_replicas(rows: int) -> None:
-    """One label of the last replica's piece. The padding after an uneven batch is not a label."""
+    """One wrong label in the last replica's part. The padding of an uneven batch is not a label."""
     with gc.Graph() as g:
         logits = gc.placeholder((None, 3), name="logits")
         labels = gc.placeholder((None,), "int32", name="labels")
@@ -423,7 +423,7 @@ def test_a_mesh() -> None:
     "dtype", ["int4", "uint4", "int8", "uint8", "int32", "uint32", "int64", "uint64"]
 )
 def test_every_integer_dtype(dtype: str) -> None:
-    """Bounds that the dtype has no room for, and its own least and greatest numbers."""
+    """Includes bounds that the dtype cannot represent, and its own least and greatest values."""
     kind = as_dtype(dtype)
     unsigned = dtype.startswith("u")
     with jax.enable_x64(True):
@@ -444,7 +444,7 @@ def test_every_integer_dtype(dtype: str) -> None:
 
 
 def test_the_greatest_share_is_in_range_after_rounding() -> None:
-    """In float32, 1.0 * (2**24 + 3) is rounded up to one place behind the last."""
+    """In float32, 1.0 * (2**24 + 3) is rounded up to an index one past the end."""
     with gc.Graph() as graph:
         x = gc.zeros((2**24 + 4,))
         q = gc.placeholder((), name="q")

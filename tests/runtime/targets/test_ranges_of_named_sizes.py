@@ -1,4 +1,4 @@
-"""Checked runs where the limit of an index is a named size: errors show the size that was fed."""
+"""Checked runs in which the limit of an index is a named size: the error shows the fed size."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def unpooled(x: Any, i: Any) -> Any:
 
 
 def index(size: int) -> tuple[int, int]:
-    """The least and the greatest allowed; indices count from the end too."""
+    """Returns the least and the greatest allowed index; negative indices count from the end."""
     return -size, size - 1
 
 
@@ -64,7 +64,7 @@ def length(size: int) -> tuple[int, int]:
     return 0, size
 
 
-# name, build, the shape of x, the axis of the limit, the allowed values
+# name, build, the shape of x, the axis that limits the index, the allowed values
 WAYS: dict[str, tuple[Any, tuple[int | None, ...], int, Any]] = {
     "take": (gc.take, (None, 3), 0, index),
     "x[i]": (lambda x, i: x[i], (None, 3), 0, index),

@@ -1,4 +1,4 @@
-"""The memory of GPUs before a run. The devices here only tell how much they have."""
+"""The check of GPU memory before a run. The devices here only report how much memory they have."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs on a mesh of four devices against the same on one: Megatron's way to cut an MLP and a
-transformer (Shoeybi et al. 2019), by annotations alone."""
+"""Runs on a mesh of four devices against runs on one device. Annotations shard an MLP and a
+transformer as Megatron does (Shoeybi et al. 2019)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def trained(graph: gc.Graph, logits: Any, classes: Any) -> gc.Graph:
 
 
 def mlp(dtype: str = "float32", *, annotated: bool = True) -> gc.Graph:
-    """The hidden units on "model", the batch on "data"."""
+    """An MLP: the hidden units are sharded over "model", the batch over "data"."""
     with gc.Graph(seed=1) as graph:
         x = gc.placeholder((None, 12), dtype, name="x")
         classes = gc.placeholder((None,), "int32", name="y")
@@ -55,7 +55,7 @@ def mlp(dtype: str = "float32", *, annotated: bool = True) -> gc.Graph:
 
 
 def block(dtype: str = "float64") -> gc.Graph:
-    """Heads and the wide layer's units on "model", the batch on "data"."""
+    """A transformer block: heads and hidden units are sharded over "model", the batch on "data"."""
     with gc.Graph(seed=1) as graph:
         x = gc.placeholder((None, 4, 8), dtype, name="x")
         classes = gc.placeholder((None, 4), "int32", name="y")
@@ -86,7 +86,7 @@ def run(session: gc.Session, steps: int = STEPS, batch: int = 8) -> Losses:
 
 
 def parts(value: jax.Array) -> set[tuple[int, ...]]:
-    """The shapes of its pieces on the devices, each of which has one."""
+    """The shapes of the pieces of an array; each device of the mesh has one piece."""
     assert len(value.addressable_shards) == MESH.size
     return {piece.data.shape for piece in value.addressable_shards}
 
@@ -114,7 +114,7 @@ def test_an_mlp_trains_as_on_one_device(dtype: str) -> None:
             assert parts(mesh.get(kept)) == {shape}, kept
     (step,) = mesh.executables
     assert "all-reduce(" in step.hlo()
-    assert "all-gather(" not in step.hlo()  # nothing that is cut becomes whole again
+    assert "all-gather(" not in step.hlo()  # no sharded array is gathered
     assert [feed.spec for feed in step.interface.feeds] == [("data",), ("data",)]
 
 
@@ -126,7 +126,7 @@ def transformers() -> tuple[gc.Session, gc.Session, Losses, Losses]:
 
 @pytest.mark.slow
 def test_a_transformer_trains_as_on_one_device_dropout_included() -> None:
-    """JAX's threefry makes the same numbers however they are cut."""
+    """JAX's threefry makes the same random numbers for every sharding."""
     one, mesh, losses, found = transformers()
     assert losses[-1] < losses[0]
     assert_near(found, losses, rtol=NEAR["float64"])
@@ -155,11 +155,11 @@ def test_run_steps_makes_the_steps_of_run() -> None:
     assert [f.spec for f in looped.executables[0].interface.feeds] == [(None, "data")] * 2
 
 
-COUNT = 14  # layers, enough for a loop
+COUNT = 14  # layers; enough for the compiler to make a loop
 
 
 def blocks(count: int, odd: int | None = None) -> tuple[gc.Graph, Any]:
-    """Like layers; the one numbered `odd` is cut the other way."""
+    """A stack of equal layers; the layer with index `odd` is sharded over the other axis."""
     with gc.Graph(seed=2) as graph:
         x = gc.placeholder((None, 8), "float64", name="x")
         y = x
@@ -215,7 +215,7 @@ def test_checks_of_numerics_see_the_whole_program() -> None:
     fed["x"] = abs(fed["x"])
     session.run("train", fed)
     before = session.values()
-    fed["x"][5, 7] = -1  # on one device of four
+    fed["x"][5, 7] = -1  # the row is on one device of four
     with pytest.raises(gc.errors.NumericsError, match="Sqrt 'root' made a NaN"):
         session.run("train", fed)
     for name, value in session.values().items():
@@ -224,7 +224,7 @@ def test_checks_of_numerics_see_the_whole_program() -> None:
 
 @pytest.mark.slow
 def test_checks_of_numerics_blame_no_sum_over_devices_for_a_nan_that_was_fed() -> None:
-    """A maximum of parts loses a NaN, which the sum over all devices then seems to make."""
+    """XLA's maximum of parts loses a NaN. The sum over all devices then seems to produce it."""
     session = gc.Session(mlp(), strategy=MESH, options=gc.CompileOptions(check_numerics=True))
     fed = feeds(session.graph, 0)
     fed["x"][5, 3] = np.nan
@@ -232,7 +232,7 @@ def test_checks_of_numerics_blame_no_sum_over_devices_for_a_nan_that_was_fed() -
     assert np.isnan(session.get("out/bias")).all()
 
 
-# -- what it is found by, where it lies ---------------------------------------------------------
+# -- cache keys, and where arrays reside --------------------------------------------------------
 
 
 def test_a_second_session_finds_the_program() -> None:

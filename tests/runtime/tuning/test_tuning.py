@@ -1,4 +1,4 @@
-"""`gc.tune`: its trials, rejected variants, the stored result, and its later use."""
+"""`gc.tune`: its trials, rejected variants, the stored result and its later use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNKNOWN = Variant(Choice("unknown", {}, {"xla_no_such_option": 1}), lambda progr
 
 
 class Model:
-    """A small net, and one batch for it."""
+    """A small network and one batch for it."""
 
     def __init__(self, layers: int = 2) -> None:
         self.graph = gc.Graph(seed=0, name="net")
@@ -65,7 +65,7 @@ class Model:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, float]], None]:
-    """Has trials take times by the pipeline of their executable, not those of a busy machine."""
+    """Sets the time of each trial by its pipeline, because a busy machine has no stable times."""
 
     def set_times(by_pipeline: dict[str, float]) -> None:
         def seconds(trial: trials.Trial) -> float:
@@ -86,7 +86,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the pipeline "O3", the fetched values are slightly too large."""
+    """A pipeline "O3" that makes the fetched values slightly too large."""
     results = trials.Trial.results
 
     def altered(trial: trials.Trial) -> dict[str, np.ndarray[Any, Any]]:
@@ -98,7 +98,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials.Trial, "results", altered)
 
 
-# -- what wins ------------------------------------------------------------------------------
+# -- variants that win ----------------------------------------------------------------------
 
 
 def test_the_fastest_is_used_by_default(clock: Any, table: Any) -> None:
@@ -112,7 +112,7 @@ def test_the_fastest_is_used_by_default(clock: Any, table: Any) -> None:
     assert "fast: 0.50 of 1 s; later compilations use it" in str(tuning)
     assert before.notes == []
 
-    model = Model()  # as in another process: the graph is built again
+    model = Model()  # builds the graph again, as another process would
     step = model.compile()
     assert step.notes == ["tuned: fast, 0.50 of the time without"]
     assert step.cached and step.stages.compilation.options.pipeline == "O0"
@@ -161,7 +161,7 @@ def test_tuned_options_can_be_ignored(clock: Any, table: Any) -> None:
     step = model.compile(options=gc.CompileOptions(tuned=False))
     assert step.notes == [] and step.stages.compilation.options.pipeline == "O2" and step.cached
     other = {name: (4, *shape[1:]) for name, shape in model.shapes.items()}
-    assert gc.compile(model.graph, model.fetches, other).notes == []  # another size is another key
+    assert gc.compile(model.graph, model.fetches, other).notes == []  # another size has another key
 
 
 @pytest.mark.parametrize("ratio", [0.985, 1.0, 2.0])
@@ -198,19 +198,19 @@ def test_a_second_search_begins_with_what_the_first_found(clock: Any, table: Any
     table(FAST)
     model = Model()
     model.tune()
-    table()  # nothing else to try
+    table()  # there are no other variants
     assert model.tune().name == "fast"
-    clock({"O2": 1.0, "O0": 1.5})  # the machine has changed
+    clock({"O2": 1.0, "O0": 1.5})  # timings changed since the first search
     assert model.tune().name is None
-    assert model.compile().notes == []  # and what was kept is gone
+    assert model.compile().notes == []  # the stored choice was deleted
 
 
 def test_what_was_found_is_tried_once(clock: Any, table: Any) -> None:
     clock({"O2": 1.0, "O3": 0.5})
-    table(WRONG)  # its options hold names of passes
+    table(WRONG)  # this variant's options contain names of passes
     model = Model()
     assert model.tune().name == "wrong"
-    clock({"O2": 1.0, "O3": 1.5})  # the machine has changed
+    clock({"O2": 1.0, "O3": 1.5})  # timings changed since the first search
     (row,) = model.tune().rows
     assert (row.outcome, row.ratio) == ("not faster", 1.5)  # not "the same program"
 
@@ -248,7 +248,7 @@ def test_several_changes_at_once(table: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert dict(tuning.options.xla_options) == vectors and tuning.options.pipeline == "O0"
 
 
-# -- what does not ---------------------------------------------------------------------------
+# -- variants that do not win ----------------------------------------------------------------
 
 
 def test_other_results_are_refused(clock: Any, table: Any, wrong: None) -> None:
@@ -313,7 +313,7 @@ def test_time_runs_out(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tuning.rows[0].outcome == "no time left" and tuning.name is None
 
 
-# -- where it is kept ------------------------------------------------------------------------
+# -- where the choice is stored --------------------------------------------------------------
 
 
 def test_without_a_cache_the_options_are_given(clock: Any, table: Any) -> None:
@@ -331,7 +331,7 @@ def test_losers_leave_nothing_in_the_cache(clock: Any, table: Any, tmp_path: Any
     table(FAST)
     options = gc.CompileOptions(cache=tmp_path / "compiled")
     Model().tune(options=options)
-    assert len(list((tmp_path / "compiled").iterdir())) == 1  # the options as they are
+    assert len(list((tmp_path / "compiled").iterdir())) == 1  # the unchanged options
 
 
 def test_a_record_that_is_no_record_is_not_used(clock: Any, table: Any) -> None:
@@ -361,7 +361,7 @@ def test_a_record_that_is_no_record_is_not_used(clock: Any, table: Any) -> None:
 
 
 def test_state_with_another_layout_uses_the_options_unchanged(clock: Any, table: Any) -> None:
-    """The tuned step was timed on state in its own buffers; in others it might be slower."""
+    """The tuned step was timed with separate buffers; with other buffers it might be slower."""
     clock({"O2": 1.0, "O0": 0.5})
     model = Model(layers=24)
     table(FAST)
@@ -369,11 +369,11 @@ def test_state_with_another_layout_uses_the_options_unchanged(clock: Any, table:
     assert tuning.name == "fast"
     stacked = model.compile(options=gc.CompileOptions(tuned=False))
     assert any(buffer.kind == "stacked" for buffer in stacked.layout.buffers)
-    step = model.compile()  # its state has the layout of the step before
+    step = model.compile()  # its state has the layout of the earlier step
     assert step.notes == [] and step.layout == stacked.layout
 
 
-# -- the same in other ways ------------------------------------------------------------------
+# -- other callers of the search -------------------------------------------------------------
 
 
 def test_several_devices_and_steps(clock: Any, table: Any) -> None:
@@ -433,7 +433,7 @@ def test_progress_is_shown_on_terminals(clock: Any, table: Any, monkeypatch: Any
 
 @pytest.mark.slow
 def test_really_measured() -> None:
-    """No clock but the machine's: whatever wins, the step means the same."""
+    """Uses the real clock. Whichever variant wins, the step computes the same."""
     model = Model()
     with gc.Session(model.graph, options=gc.CompileOptions(tuned=False)) as session:
         wanted = [float(session.run(model.fetches, model.feeds)[1]) for _ in range(5)]
@@ -492,7 +492,7 @@ def test_a_program_that_calls_back_is_not_tuned() -> None:
         gc.tune(graph, printed, {x: (3,)}, progress=False)
 
 
-# -- the table ------------------------------------------------------------------------------
+# -- the table of variants ------------------------------------------------------------------
 
 
 def test_the_table_changes_what_there_is() -> None:
@@ -506,7 +506,7 @@ def test_the_table_changes_what_there_is() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.choice.name)
 def test_xla_knows_the_options_of_the_table(variant: Variant) -> None:
-    """Also those of other platforms: XLA reads all options on each platform."""
+    """XLA reads the options of all platforms on each platform."""
     graph = gc.Graph()
     with graph:
         y = gc.exp(gc.constant(np.ones(3, "float32")))
@@ -515,7 +515,7 @@ def test_xla_knows_the_options_of_the_table(variant: Variant) -> None:
     assert_near(step(step.init())[0], np.full(3, np.e), rtol=1e-5)
 
 
-# -- judging --------------------------------------------------------------------------------
+# -- statistics of trials -------------------------------------------------------------------
 
 
 def test_the_bound_of_the_median() -> None:
@@ -530,7 +530,7 @@ def test_the_bound_of_the_median() -> None:
 
 
 def test_doubts_are_measured_again(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
-    """Slower in each fourth pair: fifteen pairs leave that in doubt, thirty do not."""
+    """A variant is slower in every fourth pair. Fifteen pairs do not decide; thirty do."""
     table(FAST)
     calls = 0
 

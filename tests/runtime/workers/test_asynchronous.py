@@ -1,4 +1,4 @@
-"""`run_workers`: consistent snapshots, every update once, bounded staleness, and stops."""
+"""`run_workers`: consistent snapshots, each update exactly once, bounded staleness, and stops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.near import assert_near
 CPU = jax.devices("cpu")
 
 
-# -- running -----------------------------------------------------------------------------------
+# -- runs --------------------------------------------------------------------------------------
 
 
 def model(dtype: str = "float64"):
@@ -77,7 +77,7 @@ def test_without_staleness_it_is_sequential_sgd() -> None:
     wanted = sequential.values()
     for name, value in session.values().items():
         assert_near(value, wanted[name], rtol=1e-9, atol=1e-12, err_msg=name)
-    # Single runs go on with the same state, on the server's device.
+    # Single runs continue with the same state, on the server's device.
     for feed in batches(3, seed=1):
         got, expected = (s.run([train, loss], feed)[1] for s in (session, sequential))
         assert_near(got, expected, rtol=1e-9)
@@ -89,14 +89,14 @@ def test_every_update_is_applied_once(bound: int | None) -> None:
     graph, x, y, loss, gap, count, train = model()
     session = gc.Session(graph, strategy=AsyncDataParallel(8, staleness=bound))
     steps = []
-    feeds = list(batches(400)) + list(batches(9, rows=3))  # a shape that comes later
+    feeds = list(batches(400)) + list(batches(9, rows=3))  # the last batches have another shape
     run = session.run_workers([train, gap, count], feeds, on_step=steps.append)
     assert sum(run.steps) == run.updates == session.get("count") == len(feeds)
     assert session.get("seen") == 400 * 4 + 9 * 3
     assert session.get("update/0/count") == len(feeds)
-    assert [step.update for step in steps] == list(range(len(feeds)))  # told in order
+    assert [step.update for step in steps] == list(range(len(feeds)))  # the reports arrive in order
     assert [int(step.values[2]) for step in steps] == list(range(1, len(feeds) + 1))
-    assert {int(step.values[1]) for step in steps} == {0}  # whole snapshots
+    assert {int(step.values[1]) for step in steps} == {0}  # no snapshot mixes two updates
     for worker in range(8):
         mine = [step.step for step in steps if step.worker == worker]
         assert mine == list(range(run.steps[worker]))
@@ -169,7 +169,7 @@ def test_draws_differ_from_worker_to_worker_and_from_step_to_step() -> None:
         feeds = islice(repeat({x: 0}), 12)
         run = session.run_workers([keep, shown], feeds, keep=True)
         values += [tuple(np.asarray(v[1]).tolist()) for v in run.values or ()]
-        # The last writer wins, with the values that it drew and used elsewhere.
+        # The last writer wins, with the random values that it used elsewhere in the same step.
         assert tuple(session.get("kept").tolist()) == values[-1]
     values.append(tuple(np.asarray(session.run(drawn)).tolist()))
     assert len(set(values)) == 25
@@ -185,11 +185,11 @@ def test_on_step_may_run_the_session_and_set_variables() -> None:
         if step.update % 10 == 9:
             found.append((float(session.run(loss, probe)), int(session.get("count"))))
             state = session._state.buffers
-            held = [b for b in state if isinstance(b, jax.Array)]  # as another worker may
+            held = [b for b in state if isinstance(b, jax.Array)]  # other workers may do so too
             session.set("bias", 0.25)
             session.set("count", 1000 + step.update)
             assert not any(buffer.is_deleted() for buffer in held)
-            session.run(train, probe)  # one more update, by no worker
+            session.run(train, probe)  # one more update, from outside the workers
 
     session.run_workers(train, batches(40), on_step=told)
     counts = [count for _, count in found]
@@ -201,7 +201,7 @@ def test_on_step_may_run_the_session_and_set_variables() -> None:
 def test_each_device_compiles_once_and_a_later_session_finds_all_of_it() -> None:
     graph, *_, loss, _, _, train = model()
     workers = ["/cpu:0", "/cpu:1", "/cpu:1"]
-    for compiled in (3, 0):  # two devices, and the server
+    for compiled in (3, 0):  # two devices and the server compile in the first session
         session = gc.Session(graph, strategy=AsyncDataParallel(workers, staleness=2))
         before = COUNTERS.snapshot().compiles
         own = [list(batches(3, seed=seed)) for seed in range(3)]
@@ -218,7 +218,7 @@ def test_nothing_grows_with_the_number_of_steps() -> None:
     session.run_workers(
         [train, loss], batches(300), on_step=lambda step: alive.append(len(jax.live_arrays()))
     )
-    assert max(alive) - min(alive) < 150  # a step makes five arrays at least
+    assert max(alive) - min(alive) < 150  # one step makes at least five arrays
 
 
 def test_a_step_by_itself_has_no_workers() -> None:
@@ -304,8 +304,8 @@ def test_a_step_that_fails_leaves_the_last_whole_update() -> None:
         session.run_workers([train, loss], [*good, bad, *good])
     assert any("raised in worker" in note for note in caught.value.__notes__)
     applied = int(session.get("count"))
-    # All six before the bad one. The other worker may have applied one batch after it, as far as
-    # the bound allows, and have computed the next one, which it applies when the run stops.
+    # All six batches before the bad one were applied. The other worker may have applied one more
+    # within the bound, and may have computed one that it applies when the run stops.
     assert 6 <= applied <= 8
     assert all(np.all(np.isfinite(value)) for value in session.values().values())
     assert session.run_workers([train, loss], good).updates == 6
@@ -318,12 +318,12 @@ def test_an_interrupt_stops_the_workers() -> None:
 
     def told(step) -> None:
         applied.append(step.update)
-        # Python handles it in the main thread; where that is just in a callback of the garbage
-        # collector (JAX has one), the interrupt is lost, and the user repeats it.
+        # Python handles this in the main thread. If that thread is in a callback of the garbage
+        # collector (JAX has one), the interrupt is lost, and the user must repeat it.
         if step.update % 1000 == 20:
             signal.raise_signal(signal.SIGINT)
 
-    # Shells start what runs in the background with interrupts ignored.
+    # Shells start background processes with interrupts ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""The protocol that bounds the staleness of updates, without threads."""
+"""The protocol that bounds the staleness of updates, tested without threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphc.runtime.workers.staleness import Staleness
 def test_one_worker_can_always_continue_and_none_is_too_stale(
     bound: int | None, workers: int
 ) -> None:
-    """Random orders of all that the protocol allows."""
+    """Tries random orders of the operations that the protocol allows."""
     rng = random.Random(0)
     for _ in range(30):
         protocol = Staleness(bound)
@@ -44,7 +44,7 @@ def test_one_worker_can_always_continue_and_none_is_too_stale(
             worst = max(worst, staleness)
         assert bound is None or worst <= bound
     if workers > 1 and bound != 0:
-        assert worst > 0  # it is no lock
+        assert worst > 0  # workers do run concurrently
 
 
 def test_with_enough_room_no_reader_waits() -> None:
@@ -57,5 +57,5 @@ def test_with_enough_room_no_reader_waits() -> None:
     assert protocol.apply(2) == 0
     assert [protocol.may_apply(worker) for worker in range(2)] == [True, True]
     protocol.read(2)
-    assert not protocol.may_apply(2)  # then 0 and 1 could not both be in time
+    assert not protocol.may_apply(2)  # otherwise worker 0 or worker 1 would exceed the bound
     assert protocol.apply(0) == 1 and protocol.apply(1) == 2

@@ -1,5 +1,5 @@
-"""A batcher without threads, with a clock that the test moves, and a model that records what it
-gets."""
+"""A batcher without threads, with a clock that the test moves, and a model that records its
+inputs."""
 
 from __future__ import annotations
 

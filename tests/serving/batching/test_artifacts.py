@@ -1,4 +1,4 @@
-"""Batched results of real files are those of each request alone."""
+"""Batching of real files: each request gets the result that it would get alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.near import assert_near
 
 
 def saved(folder: Path, build, shape, dtype="float32") -> Any:
-    """The entry point of a file with the model."""
+    """The entry point of a saved model."""
     with gc.Graph(seed=0) as graph:
         x = gc.placeholder(shape, dtype, name="x")
         signature = gc.Signature({"x": x}, {"y": build(x)})

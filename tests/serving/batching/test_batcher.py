@@ -1,4 +1,4 @@
-"""When batches are released, and what happens to each request."""
+"""When batches are released, and the result of each request."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_too_many_batches() -> None:
     assert caught.value.code == "UNAVAILABLE"
     rig.batcher.run_ready()
     rig.submit(rows(1, 2))
-    with pytest.raises(Failure):  # all pieces or none
+    with pytest.raises(Failure):  # a request succeeds or fails as a whole
         rig.submit(rows(*range(6)))
     assert len(rig.batcher._waiting) == 2
 
@@ -144,7 +144,7 @@ def test_a_request_that_runs_cannot_be_cancelled() -> None:
 
 
 def test_arrays_are_free_when_the_result_is_there() -> None:
-    """Reference counts free them: a busy server must not wait for the garbage collector."""
+    """Reference counts free the arrays: a busy server must not wait for the garbage collector."""
     rig = Rig()
     rig.batcher._run = lambda inputs: {"y": inputs["x"] * 10, "one": 1}
     gc.collect()
@@ -243,7 +243,7 @@ def test_a_failing_observer_loses_no_result() -> None:
 
 
 def test_threads() -> None:
-    """32 threads submit requests of random sizes; each gets its own rows."""
+    """32 threads submit requests of random sizes; each gets the results of its own rows."""
     reports: list[BatchReport] = []
     batcher = Batcher(
         lambda inputs: {"y": inputs["x"] * 10, "one": np.float32(1)},

@@ -1,4 +1,4 @@
-"""How requests are laid out in batches: padding, cutting, lengths, and what can be joined."""
+"""The layout of requests in batches: padding, splits, lengths, and which requests can be joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers for the clients in other languages. The clients run in processes of their own."""
+"""Servers for the clients in other languages. The clients run in separate processes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.serving.fakes import Entry, FakeManager, FakeServable, manager
 
 @pytest.fixture(scope="session")
 def addresses() -> Iterator[dict[str, str]]:
-    """The addresses of servers by REST, which answer pages of every origin.
+    """The addresses of REST servers, which answer pages of every origin.
 
-    `open` has the models of `fakes.manager` and `slow`, which never answers; `guarded` wants the
+    `open` has the models of `fakes.manager` and `slow`, which never answers; `guarded` requires the
     token "secret"; `impatient` gives each request 0.3 seconds; no server listens at `closed`;
-    `foreign` writes tensors as other servers may, and wrong answers.
+    `foreign` encodes tensors as other servers may, and sends wrong answers.
     """
     pending: list[Future[Any]] = []
     models = _with_slow(manager(), pending)
@@ -60,7 +60,7 @@ def _with_slow(models: FakeManager, pending: list[Future[Any]]) -> FakeManager:
 
 @contextmanager
 def _foreign() -> Iterator[str]:
-    """The address of a server that is not ours."""
+    """The address of a server that is not graphc's."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Foreign) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -101,7 +101,7 @@ class _Foreign(BaseHTTPRequestHandler):
 
 
 def _forms() -> bytes:
-    """A PredictResponse with the forms of a TensorProto that our server does not write."""
+    """A PredictResponse with TensorProto encodings that graphc's server does not write."""
 
     def tensor(dtype: int, *shape: int, **values: Any) -> Any:
         found = messages().TensorProto(dtype=dtype, **values)
@@ -124,7 +124,7 @@ def _forms() -> bytes:
 
 
 def _output(name: str, tensor: Any, more: bytes = b"") -> bytes:
-    """An entry of `outputs`; `more` are further bytes of the TensorProto."""
+    """An entry of `outputs`; `more` contains further bytes of the TensorProto."""
 
     def field(number: int, data: bytes) -> bytes:
         assert len(data) < 128

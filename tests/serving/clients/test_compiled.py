@@ -1,4 +1,4 @@
-"""The clients in Java and C++: Checks.java and checks.cpp. Each prints a line for each check."""
+"""The Java and C++ clients: Checks.java and checks.cpp. Each prints one line per check."""
 
 from __future__ import annotations
 

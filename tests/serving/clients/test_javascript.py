@@ -1,4 +1,4 @@
-"""The JavaScript client in Node.js and in headless Chromium: the checks of checks.mjs."""
+"""The JavaScript client in Node.js and in headless Chromium, with the checks of checks.mjs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NODE = shutil.which("node")
 
 @pytest.fixture(scope="module")
 def in_node(addresses: dict[str, str]) -> dict[str, str]:
-    """The results of the checks in Node.js: name -> "" or what is wrong."""
+    """The results of the checks in Node.js: name -> "" or the error."""
     script = f"""
         import {{ run }} from {json.dumps(CHECKS.as_uri())};
         console.log(JSON.stringify(await run({json.dumps(addresses)})));
@@ -59,7 +59,7 @@ class _Pages(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def in_browser(addresses: dict[str, str], tmp_path_factory) -> Iterator[dict[str, str]]:
-    """The results of the checks in a browser, on a page of another origin than the servers."""
+    """The results of the checks in a browser, on a page of another origin than the servers'."""
     handler = partial(_Pages, directory=str(ROOT))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as pages:
         threading.Thread(target=pages.serve_forever, daemon=True).start()

@@ -1,5 +1,5 @@
-"""clients/serving.proto and sessions.proto have the fields of the server's messages, and the first
-gives a client by gRPC."""
+"""clients/serving.proto and sessions.proto have the fields of the server's messages, and
+serving.proto makes a working gRPC client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from graphc.serving.protocol.tensors import name_of, number_of
 from tests.serving.fakes import DTYPES, manager, typed
 
 PROTO = Path(__file__).parents[3] / "clients" / "serving.proto"
-# Messages that clients do not send or receive, or that have other names there.
+# Messages that clients neither send nor receive, or that have other names in these files.
 INTERNAL = {
     *("PackedTensor", "PackedRequest", "PackedResponse", "BatchingParameters"),
     *("PredictLog", "ClassifyLog", "RegressLog", "MultiInferenceLog", "PredictionLog"),
@@ -35,7 +35,7 @@ Fields = dict[str, tuple[int, str]]  # name -> (number, type)
 
 
 def read_proto(text: str) -> tuple[dict[str, Fields], dict[str, dict[str, int]], list[str]]:
-    """The messages, the enums and the calls (SERVICE/NAME) of a .proto file."""
+    """The messages, enums and calls (SERVICE/NAME) of a .proto file."""
     text = re.sub(r"//.*|^(?:syntax|package|import|option) .*", "", text, flags=re.MULTILINE)
     services = re.findall(r"service (\w+) \{(.*?)\n\}", text, re.DOTALL)
     calls = [f"{name}/{call}" for name, body in services for call in re.findall(r"rpc (\w+)", body)]
@@ -70,7 +70,7 @@ MESSAGES |= read_proto((PROTO.parent / "sessions.proto").read_text())[0]
 
 
 def fields_of(descriptor: Any) -> Fields:
-    """The fields of a message class, with the types that a .proto file writes."""
+    """The fields of a message class, with types as in a .proto file."""
     message = descriptor_pb2.DescriptorProto()
     descriptor.CopyToProto(message)
     entries = {each.name: each for each in message.nested_type}
@@ -87,7 +87,7 @@ def fields_of(descriptor: Any) -> Fields:
 
 
 def on_the_wire(kind: str) -> str:
-    """The type whose bytes are the same: an enum is an int32, an Example bytes."""
+    """The type with the same encoding: an enum equals an int32, an Example equals bytes."""
     kind = kind.replace("google.protobuf.", "").replace("tensorflow.serving.", "")
     kind = re.sub(r"\bExample\b", "bytes", kind)
     return re.sub(rf"\b({'|'.join(ENUMS)})\b", "int32", kind)
@@ -112,10 +112,10 @@ def test_the_enums() -> None:
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory) -> SimpleNamespace:
-    """The message classes that protoc makes of the file."""
+    """The message classes that protoc makes from the file."""
     folder = tmp_path_factory.mktemp("proto")
     known = descriptor_pb2.FileDescriptorSet()
-    for module in (any_pb2, wrappers_pb2):  # protoc itself may have come without them
+    for module in (any_pb2, wrappers_pb2):  # protoc may be installed without them
         module.DESCRIPTOR.CopyToProto(known.file.add())
     (folder / "known").write_bytes(known.SerializeToString())
     command = ["protoc", f"--descriptor_set_in={folder}/known", f"-I{PROTO.parent}"]

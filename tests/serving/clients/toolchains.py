@@ -1,4 +1,4 @@
-"""Compilers for the clients, where they are installed."""
+"""Compilers for the clients, if they are installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cross-origin requests, through sockets."""
+"""Cross-origin requests over sockets."""
 
 import http.client
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_every_origin() -> None:
     application = Cors(asgi(manager()), ["*"])
     asked = {"origin": "null", "access-control-request-method": "POST"}
     assert ask(application, "OPTIONS", PATH, headers=asked).status == 204
-    reply = ask(application, "GET", "/v1/models/double")  # also without an origin: for caches
+    reply = ask(application, "GET", "/v1/models/double")  # also without an origin, for caches
     assert reply.headers["access-control-allow-origin"] == "*" and "vary" not in reply.headers
 
 

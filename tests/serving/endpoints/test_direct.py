@@ -1,4 +1,4 @@
-"""Which calls run in the event loop."""
+"""Which calls run directly in the event loop."""
 
 from concurrent.futures import Future
 
@@ -67,7 +67,7 @@ def test_the_number_of_keys_is_bounded() -> None:
 
 
 class Servable(FakeServable):
-    """Counts how it is called."""
+    """Counts its calls."""
 
     name = "m"
     here = handed = 0
@@ -84,7 +84,7 @@ class Servable(FakeServable):
 
 
 def test_short_calls_run_here_after_the_first(monkeypatch) -> None:
-    # The clock stands still: each call takes no time.
+    # The clock does not move, so every call appears to take no time.
     monkeypatch.setattr("graphc.serving.endpoints.service.time.perf_counter", lambda: 0.0)
     entry = Entry({"x": "f32[n]"}, {"y": "f32[n]"})
     servable = Servable(1, {"f": (entry, lambda inputs: {"y": inputs["x"]})})
@@ -93,4 +93,4 @@ def test_short_calls_run_here_after_the_first(monkeypatch) -> None:
     for values in ([1, 2], [3, 4], [-1, 0], [1]):
         reply = ask(application, "POST", "/v1/models/m:predict", {"instances": values})
         assert reply.status == (400 if values[0] < 0 else 200)
-    assert (servable.here, servable.handed) == (2, 2)  # each size once in a thread
+    assert (servable.here, servable.handed) == (2, 2)  # the first call of each size ran in a thread

@@ -1,4 +1,4 @@
-"""The gRPC services, over a real channel with our own messages."""
+"""The gRPC services, over a real channel with graphc's own messages."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def channel(models, tmp_path_factory) -> Iterator[grpc.Channel]:
 
 
 def call(channel: grpc.Channel, method: str, data: Any, **options: Any) -> Any:
-    """Calls `Service/Method` with a message or bytes."""
+    """Calls `Service/Method` with a message or with bytes."""
     names = {
         "Classify": "Classification",
         "Regress": "Regression",

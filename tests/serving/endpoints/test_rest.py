@@ -136,7 +136,7 @@ def test_limits_of_the_body() -> None:
     application = RestApplication(Service(manager(), Metrics()), max_body_bytes=1000)
     path = f"{DOUBLE}:predict"
     headers = {"content-length": "1001"}
-    assert ask(application, "POST", path, b"", headers).status == 413  # before the body is read
+    assert ask(application, "POST", path, b"", headers).status == 413  # without reading the body
     assert ask(application, "POST", path, b"x" * 1001, chunks=4).status == 413
     bomb = gzip.compress(b" " * 100_000)
     assert len(bomb) < 1000
@@ -205,7 +205,7 @@ def test_metrics(application) -> None:
     reply = ask(application, "GET", "/monitoring/prometheus/metrics")
     assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
     samples = {
-        # The parser gives each counter the ending of OpenMetrics.
+        # The parser adds the OpenMetrics suffix to each counter.
         (sample.name.removesuffix("_total"), *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(reply.body.decode())
         for sample in family.samples

@@ -1,4 +1,4 @@
-"""Sessions by REST, with a model without an artifact."""
+"""Sessions over REST, with a model without an artifact."""
 
 import asyncio
 import json
@@ -222,7 +222,7 @@ def test_large_bodies_do_not_stop_the_event_loop(application, monkeypatch) -> No
 
 
 class Connection:
-    """A request whose client reads, leaves, or does neither; runs in an event loop."""
+    """A request in an event loop, whose client reads, leaves, or does neither."""
 
     def __init__(self, application: Any, path: str, body: Any) -> None:
         self.sent: list[Any] = []
@@ -245,7 +245,7 @@ class Connection:
 
 
 def held(models: CountingManager) -> list[Any]:
-    """Lets the runs of the first session wait."""
+    """Makes the runs of the first session wait."""
     models.servable.states[0].held = found = []
     return found
 
@@ -270,10 +270,10 @@ def test_a_client_that_leaves_ends_the_stream_after_the_step(application, models
         await until(lambda: len(connection.sent) == 3 and runs)
         assert not connection.task.done()
         connection.left.set()
-        runs.pop()()  # the step that was begun is completed
+        runs.pop()()  # the step in progress completes
         await connection.task
         assert not runs and models.servable.states[0].total == 3
-        assert connection.sent[-1]["more_body"]  # no end was sent
+        assert connection.sent[-1]["more_body"]  # the end was not sent
 
     asyncio.run(go())
     assert ask(application, "GET", path).json["steps"] == 3
@@ -304,7 +304,7 @@ def test_a_client_that_does_not_read_is_given_up(application, models) -> None:
 
 
 def test_a_stream_that_does_not_end_while_the_server_drains(models) -> None:
-    """uvicorn then cancels the request. Its client is told why the stream ends."""
+    """uvicorn then cancels the request. The client receives the reason why the stream ends."""
     service = Service(models, Metrics())
     application = RestApplication(service)
     path = opened(application)
@@ -341,7 +341,7 @@ def test_requests_of_one_session_take_turns(application, models) -> None:
         await until(lambda: len(next(iter(models.sessions._open.values())).waiting) == 2)
         gone.left.set()
         await gone.task
-        assert len(runs) == 1  # only the stream's
+        assert len(runs) == 1  # only the stream's step
         for _ in range(3):
             await until(lambda: runs)
             assert len(runs) == 1

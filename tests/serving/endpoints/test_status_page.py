@@ -1,4 +1,4 @@
-"""The status page without a browser: its data, reloading, and who may do it."""
+"""The status page without a browser: its data, reloading, and permissions."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ def test_data() -> None:
     found = data(application)
     assert found["state"] == "ready" and found["in_progress"] == 0 and found["uptime"] >= 0
     _, broken, flowers = found["models"]
-    assert broken["versions"][0]["version"] == "9223372036854775807"  # not a rounded number
+    assert broken["versions"][0]["version"] == "9223372036854775807"  # not rounded as a float
     assert broken["versions"][0]["code"] == "FAILED_PRECONDITION"
     fourth, third, second = flowers["versions"]
     assert (fourth["requests"], fourth["errors"], fourth["labels"]) == (2, 1, ["canary"])
@@ -75,7 +75,7 @@ def test_a_model_that_is_removed_meanwhile() -> None:
             return ["gone", *super().names()]
 
         def overview(self, name: str) -> Any:
-            self.status(name)  # refuses what is not there
+            self.status(name)  # raises an error for unknown models
             return super().overview(name)
 
     models = Removed(**manager().models)
@@ -122,7 +122,7 @@ def test_a_model_is_reloaded() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"host": "a:1"},  # a form of any site
+        {"host": "a:1"},  # a form of another site
         OUR_PAGE | {"origin": "http://evil.example"},
         OUR_PAGE | {"origin": "null"},
         OUR_PAGE | {"origin": "http://a:2"},
@@ -140,7 +140,7 @@ def test_other_sites_cannot_reload(headers: dict[str, str]) -> None:
 def test_tokens() -> None:
     models = manager()
     application = page(models, ("secret",))
-    assert ask(application, "GET", "/status").status == 200  # it has no data
+    assert ask(application, "GET", "/status").status == 200  # the page itself contains no data
     good, bad = ({"authorization": f"Bearer {token}"} for token in ("secret", "other"))
     assert ask(application, "GET", "/status/data", headers=bad).status == 401
     assert ask(application, "GET", "/status/data", headers=good).status == 200
@@ -220,7 +220,7 @@ def test_quantiles() -> None:
     assert quantile((1.0, 2.0), (0, 0, 0), 0.5) is None
     assert quantile((1.0, 2.0), (4, 0, 0), 0.5) == 0.5
     assert quantile((1.0, 2.0), (0, 4, 0), 0.25) == 1.25
-    assert quantile((1.0, 2.0), (1, 0, 9), 0.99) == 2.0  # beyond the last bound
+    assert quantile((1.0, 2.0), (1, 0, 9), 0.99) == 2.0  # above the last bucket bound
     assert quantile((1.0, 2.0, 4.0), (2, 0, 2), 0.5) == 1.0
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the manager ask it."""
+"""Requests and queries for tests of the manager."""
 
 import numpy as np
 import pytest

@@ -11,7 +11,7 @@ from graphc.serving.models.manager import Manager
 
 @pytest.fixture
 def managing() -> Iterator[Callable[..., Manager]]:
-    """Starts a manager that searches only when it is told to."""
+    """Starts a manager that searches for versions only on request."""
     made: list[Manager] = []
 
     def start(*configs: ModelConfig, **options: Any) -> Manager:

@@ -15,8 +15,8 @@ X = np.eye(4, dtype=np.float32)
 
 @cache
 def _file(value: float) -> Path:
-    """`predict(x) = x @ body @ head`, with the same body for each `value` of the head; a signature
-    that draws, and one that updates."""
+    """`predict(x) = x @ body @ head` with the same body for each `value` of the head, a signature
+    that draws random numbers, and one that updates a variable."""
     path = Path(mkdtemp()) / "model.gcx"
     with gc.Graph(seed=0, name="small") as graph:
         x = gc.placeholder(("batch", 4), name="x")
@@ -35,7 +35,7 @@ def _file(value: float) -> Path:
 
 
 def put(base: Path, version: int | str, value: float) -> Path:
-    """Saves a version in a folder; it appears at once."""
+    """Saves a version in a folder; the file appears atomically."""
     folder = base / str(version)
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / ".writing"
@@ -44,7 +44,7 @@ def put(base: Path, version: int | str, value: float) -> Path:
 
 
 def break_file(path: Path) -> None:
-    """Cuts a file off in the middle."""
+    """Truncates a file in the middle."""
     data = path.read_bytes()
     aside = path.with_name("aside")
     aside.write_bytes(data[: len(data) // 2])

@@ -1,4 +1,4 @@
-"""Versions whose files are damaged, incomplete, or not allowed displace nothing."""
+"""Versions with damaged, incomplete or forbidden files do not replace others."""
 
 import logging
 import os
@@ -20,13 +20,13 @@ def test_a_bad_version_displaces_nothing(tmp_path: Path, managing, caplog) -> No
     with caplog.at_level(logging.ERROR, "graphc.serving"):
         manager.poll()
         manager.poll()
-    assert len([r for r in caplog.records if "was not loaded" in r.message]) == 1  # not tried again
+    assert len([r for r in caplog.records if "was not loaded" in r.message]) == 1  # tried only once
     assert states(manager) == {1: "AVAILABLE", 2: "END"}
     (status,) = manager.status("m", 2)
     assert status.error_code == "FAILED_PRECONDITION"
     assert "truncated" in status.error_message and str(tmp_path) not in status.error_message
     check(manager, 1)
-    put(tmp_path, 2, 2)  # repaired
+    put(tmp_path, 2, 2)  # now a valid file
     manager.poll()
     check(manager, 2)
     assert manager.status("m", 2) == [VersionStatus(2, "AVAILABLE", requests=1)]
@@ -96,7 +96,7 @@ def test_a_single_file_is_loaded_again_when_it_changes(tmp_path: Path, managing)
 
 
 def test_flipped_bits_displace_nothing(tmp_path: Path, managing) -> None:
-    """A version with one wrong bit is refused, or the bit means nothing: answers stay right."""
+    """A version with a wrong bit is refused, or the bit has no effect: results stay right."""
     put(tmp_path, 1, 1)
     manager = managing(ModelConfig("m", tmp_path), warm_up=True)
     data = put(tmp_path, 2, 1).read_bytes()
@@ -112,7 +112,7 @@ def test_flipped_bits_displace_nothing(tmp_path: Path, managing) -> None:
 
 
 def test_what_appears_while_it_is_written(tmp_path: Path, managing) -> None:
-    """A copy that is not atomic: each poll sees more of the file; the last one loads it."""
+    """A copy that is not atomic: each poll sees more of the file, and the last poll loads it."""
     put(tmp_path, 1, 1)
     manager = managing(ModelConfig("m", tmp_path))
     whole = put(tmp_path / "aside", 2, 2).read_bytes()

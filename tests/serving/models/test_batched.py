@@ -1,4 +1,4 @@
-"""Versions behind batchers: the same results, and nothing lost when a version leaves."""
+"""Batched versions: results do not change, and no request is lost when a version is unloaded."""
 
 import threading
 from pathlib import Path
@@ -14,7 +14,7 @@ CONFIG = BatchingConfig(max_batch_size=4, num_batch_threads=1)
 
 
 def test_each_allowed_size_is_warm(tmp_path: Path, managing) -> None:
-    """After the warm-up, no request compiles."""
+    """After the warm-up, no request causes a compilation."""
     put(tmp_path, 1, 1)
     manager = managing(ModelConfig("m", tmp_path), batching=CONFIG)
     with manager.use("m") as servable:

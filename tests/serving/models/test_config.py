@@ -1,4 +1,4 @@
-"""The configuration records refuse what could not be served, and say what."""
+"""Configuration records reject values that cannot be served, with helpful errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The life of versions: when each is loaded, takes requests, and is unloaded."""
+"""The life of versions: when each one is loaded, takes requests, and is unloaded."""
 
 import gc as collector
 import logging
@@ -58,7 +58,7 @@ def test_a_version_is_tried_again(tmp_path: Path, managing, monkeypatch) -> None
     assert states(manager) == {2: "END", 1: "AVAILABLE"}
     assert manager.overview("m").shares == {1: 100.0}
     manager.poll()
-    assert states(manager) == {2: "END", 1: "AVAILABLE"}  # its file has not changed
+    assert states(manager) == {2: "END", 1: "AVAILABLE"}  # its file did not change
     manager.retry("m")
     manager.poll()
     assert states(manager) == {2: "AVAILABLE", 1: "END"}
@@ -105,7 +105,7 @@ def test_a_version_in_use_is_not_unloaded(tmp_path: Path, managing) -> None:
 
 
 def test_a_request_that_is_running_keeps_its_version(tmp_path: Path, managing) -> None:
-    """The future is used after the context has ended, as when a client goes away."""
+    """The future is read after the context has ended, as when a client disconnects."""
     put(tmp_path, 1, 1)
     manager = managing(ModelConfig("m", tmp_path), threads=1)
     gate = threading.Event()
@@ -121,7 +121,7 @@ def test_a_request_that_is_running_keeps_its_version(tmp_path: Path, managing) -
 
 
 def test_a_deleted_folder_in_use(tmp_path: Path, managing) -> None:
-    """A deleted version leaves only when another one works; sizes that are new compile still."""
+    """A deleted version is unloaded only after another one works. New sizes still compile."""
     put(tmp_path, 1, 1), put(tmp_path, 2, 2)
     manager = managing(ModelConfig("m", tmp_path))
     with manager.use("m") as servable:
@@ -152,7 +152,7 @@ def no_collector():
 def test_versions_share_weights_and_free_them(
     tmp_path: Path, managing, no_collector, batching
 ) -> None:
-    """What a second version costs is its head. Nothing waits for the garbage collector."""
+    """A second version costs only its head. No memory waits for the garbage collector."""
     put(tmp_path, 1, 1)
     manager = managing(ModelConfig("m", tmp_path, All()), batching=batching)
     arrays, head = manager.sharing.arrays, expected(0).nbytes
@@ -221,7 +221,7 @@ def test_traffic_is_split_by_percentages(tmp_path: Path, managing) -> None:
         with manager.use("m"):
             pass
     assert {s.version: s.requests for s in manager.status("m")} == {1: 40, 2: 10}
-    check(manager, 2, version=2)  # a request that names a version is not split
+    check(manager, 2, version=2)  # a request for a specific version is not distributed
 
 
 # -- the configuration --------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_closing_waits_for_requests(tmp_path: Path, managing) -> None:
 
 
 def test_new_versions_are_found_by_polling(tmp_path: Path, monkeypatch, caplog) -> None:
-    """An error of one search does not end the searches."""
+    """An error in one search does not stop later searches."""
     put(tmp_path, 1, 1)
     manager = Manager([ModelConfig("m", tmp_path)], poll_seconds=0.01, cache=None)
     search, polled, failed = manager.search, threading.Semaphore(0), []
@@ -311,7 +311,7 @@ def test_new_versions_are_found_by_polling(tmp_path: Path, monkeypatch, caplog) 
             put(tmp_path, 2, 2)
             while polled.acquire(blocking=False):
                 pass
-            for _ in range(2):  # the second one began after the version was there
+            for _ in range(2):  # the second search began after the version appeared
                 assert polled.acquire(timeout=60)
             assert failed
             check(manager, 2)
@@ -320,7 +320,7 @@ def test_new_versions_are_found_by_polling(tmp_path: Path, monkeypatch, caplog) 
 
 
 def test_replicas_on_several_devices(tmp_path: Path, managing) -> None:
-    """Each device has the weights once; a version takes all devices, and leaves them."""
+    """Each device has the weights once; a version uses all devices and frees them."""
     put(tmp_path, 1, 1)
     devices = jax.local_devices()[:2]
     manager = managing(ModelConfig("m", tmp_path), devices=devices)

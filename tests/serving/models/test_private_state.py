@@ -1,4 +1,4 @@
-"""Sessions of a saved decoder, without endpoints: the same bits as without a server."""
+"""Sessions of a saved decoder, without endpoints: results equal those without a server exactly."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -31,7 +31,7 @@ def manager(folder) -> Iterator[Manager]:
 
 
 def steps(session, table, signature: str, tokens: list[int], count: int) -> list:
-    """The outputs of so many steps, each with the token before it after the given ones."""
+    """The outputs of `count` steps: first with the given tokens, then with the previous output."""
     found: list = []
     given = list(tokens)
     while len(found) < count:
@@ -87,7 +87,7 @@ def test_weights_are_shared_and_states_are_not(manager) -> None:
         assert table.nbytes == before[1] + 3 * STATE_BYTES
         states = [session.state._state for session in sessions]
         assert all(set(state._values) == {"hidden"} for state in states)
-        # Requests without a session, and new sessions, see the saved values.
+        # Requests without a session, and new sessions, use the saved values.
         token = np.int32([3])
         found = servable.run("logits", {"token": token})["logits"]
         assert (found == next(local("step", [3]))["logits"]).all()
@@ -159,7 +159,7 @@ def test_a_step_that_fails_leaves_the_state(manager, monkeypatch) -> None:
 
 
 class FailingChain:
-    """The programs of an entry point, whose run fails."""
+    """The programs of an entry point whose run fails."""
 
     def __init__(self, chain, fails) -> None:
         self._chain, self._fails = chain, fails

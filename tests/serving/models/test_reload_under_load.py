@@ -1,5 +1,5 @@
-"""Many threads ask while versions come and go: no request fails, and each gets one version's
-answer."""
+"""Many threads send requests while versions are loaded and unloaded: no request fails, and each
+result comes from one version."""
 
 import threading
 from collections.abc import Callable
@@ -18,9 +18,9 @@ ROUNDS = 8
 
 
 def load(manager: Manager, change: Callable[[int], None], rounds: int = ROUNDS) -> list[set[int]]:
-    """Runs clients while `change(i)` is carried out. Returns the versions that answered in each
-    round. Every client makes requests from before each change until after it: barriers order the
-    threads, and nothing waits for a time."""
+    """Runs clients during each `change(i)`. Returns the versions that answered in each round. Every
+    client sends requests from before each change until after it. Barriers order the threads, so
+    no test depends on time."""
     barrier = threading.Barrier(CLIENTS + 1, timeout=120)
     changed = threading.Event()
     answered: list[set[int]] = [set() for _ in range(rounds)]
@@ -81,7 +81,7 @@ def test_new_versions_under_load(tmp_path: Path, managing, batching) -> None:
 
 
 def test_configurations_under_load(tmp_path: Path, managing) -> None:
-    """Policies, labels and folders change; bad versions appear; the model never leaves."""
+    """Policies, labels and folders change, and bad versions appear; the model stays available."""
     for version in (1, 2, 3):
         put(tmp_path / "a", version, version)
     put(tmp_path / "b", 5, 5)
@@ -101,7 +101,7 @@ def test_configurations_under_load(tmp_path: Path, managing) -> None:
 
 
 def test_the_same_version_number_again_under_load(tmp_path: Path, managing) -> None:
-    """The file of one version is replaced; each answer is that of the old or of the new file."""
+    """The file of a version is replaced; each answer comes from the old or the new file."""
     values = (1, 2)
     put(tmp_path, 1, 1)
     manager = managing(ModelConfig("m", tmp_path))

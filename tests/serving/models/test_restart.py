@@ -1,4 +1,4 @@
-"""A server that is killed and started again finds its executables in the cache."""
+"""A server that was killed and restarted finds its executables in the cache."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""One loaded version: what it answers, and how it refuses."""
+"""One loaded version: its results and its errors."""
 
 import threading
 import time
@@ -77,13 +77,13 @@ def test_a_failing_run_is_internal(servable: Servable, monkeypatch) -> None:
 def test_an_altered_file_names_no_path(tmp_path: Path) -> None:
     path = put(tmp_path, 3, 1)
     servable = Servable("m", 3, [open_model(path)], ThreadPoolExecutor(1))
-    path.write_bytes(b"")  # weights are read by the first run
+    path.write_bytes(b"")  # the first run reads the weights
     found = failure(servable, "predict", {"x": X})
     assert found.code == "INTERNAL" and str(tmp_path) not in found.message
 
 
 def test_random_numbers_differ_from_run_to_run(servable: Servable) -> None:
-    """Many threads draw at once: each gets a part of the stream of its own."""
+    """Many threads draw at once: each gets its own part of the random stream."""
     noise = []
     threads = [
         threading.Thread(target=lambda: noise.append(servable.run("noisy", {"x": X})["y"]))
@@ -136,7 +136,7 @@ def test_closing_waits_for_what_it_was_given(servable: Servable) -> None:
 
 
 class Recorder:
-    """Stands for a batcher."""
+    """Replaces a batcher."""
 
     def __init__(self) -> None:
         self.calls: list[object] = []
@@ -176,7 +176,7 @@ def test_replicas_take_turns_and_have_their_own_weights(tmp_path: Path) -> None:
     placed = {next(iter(model.state()["body"].devices())) for model in models}
     assert placed == set(devices)
     with servable._turn:
-        servable._replicas[0].busy += 1  # a request that is running
+        servable._replicas[0].busy += 1  # a request in progress
     assert servable._replica("predict") is servable._replicas[1]
     assert servable._replica("noisy") is servable._replicas[0]  # one stream of random numbers
     np.testing.assert_array_equal(servable.run("predict", {"x": X})["y"], expected(1))
@@ -202,7 +202,7 @@ def test_the_default_signature(tmp_path: Path, names: tuple[str, ...], default: 
 
 
 def test_a_new_size_does_not_hold_up_the_others(servable: Servable, monkeypatch) -> None:
-    """One request compiles; requests of a size that is compiled go on meanwhile."""
+    """While one request compiles, requests of a compiled size proceed."""
     servable.run("predict", {"x": X})
     compiling, go_on = threading.Event(), threading.Event()
     compile = ways.compiled_program

@@ -1,4 +1,4 @@
-"""The table of sessions: limits, expiry, owners and turns; with a model without an artifact."""
+"""The table of sessions: limits, expiry, owners and order, with a model without an artifact."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -164,14 +164,14 @@ def test_sessions_expire_without_a_request(table) -> None:
     sessions, servable, clock = table(idle_seconds=0.1)
     sessions.open(servable)
     clock.now = 1.0
-    while len(sessions):  # until the thread of the table has looked
+    while len(sessions):  # until the table's thread removes it
         pass
     assert servable.in_use == 0
 
 
 def test_signatures_of_a_session(table) -> None:
     sessions, servable, _ = table()
-    assert sessions.open(servable).signature == ""  # two assign variables
+    assert sessions.open(servable).signature == ""  # two signatures assign variables
     found = failure(sessions.open, servable, "other")
     assert found.code == "FAILED_PRECONDITION" and "there are: add, twice" in found.message
     point = servable.signatures.pop("add")

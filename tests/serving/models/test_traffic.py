@@ -1,4 +1,4 @@
-"""Percentages are exact, for any percentages and while versions come and go."""
+"""Traffic shares are exact for all percentages, also while versions change."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Versions are loaded at the same time, tried again, and freed."""
+"""Versions are loaded concurrently, retried after errors, and freed."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tests.serving.models.saved import X, expected, put
 
 
 class Gates:
-    """Loads wait for their gate, or fail, as told."""
+    """Loads wait for their gate, or fail if the test says so."""
 
     def __init__(self) -> None:
         self.gates: dict[tuple[str, int], threading.Event] = {}
@@ -72,7 +72,7 @@ def test_a_slow_version_holds_up_no_other(tmp_path: Path, managing, gates: Gates
     np.testing.assert_array_equal(answer(manager, "fast"), expected(2))
     np.testing.assert_array_equal(answer(manager, "slow"), expected(1))
     assert (state(manager, "slow", 2), state(manager, "slow", 1)) == ("LOADING", "AVAILABLE")
-    put(tmp_path / "fast", 3, 3)  # searches go on meanwhile
+    put(tmp_path / "fast", 3, 3)  # searches continue meanwhile
     manager.search()
     manager._updater.wait([manager._models["fast"]])
     np.testing.assert_array_equal(answer(manager, "fast"), expected(3))
@@ -113,7 +113,7 @@ def test_ready_when_each_model_is_available_or_has_failed(
     (tmp_path / "empty").mkdir()
     configs = {n: ModelConfig(n, tmp_path / n) for n in ("good", "bad", "slow", "empty")}
     manager = managing(configs["bad"])
-    assert not manager.is_ready()  # nothing can be served
+    assert not manager.is_ready()  # no version is available
     manager = managing(configs["good"], configs["bad"])
     assert manager.is_ready()
     gates.hold("slow", 1)
@@ -124,7 +124,7 @@ def test_ready_when_each_model_is_available_or_has_failed(
     assert manager.is_ready()
     manager.reload([configs["good"], configs["empty"]], wait=False)
     manager.poll()
-    assert not manager.is_ready()  # its first version may come
+    assert not manager.is_ready()  # its first version may follow
 
 
 def test_a_load_that_failed_for_another_reason_is_tried_again(
@@ -134,14 +134,14 @@ def test_a_load_that_failed_for_another_reason_is_tried_again(
     put(tmp_path, 2, 2)
     gates.errors = [MemoryError("no room")]
     manager = managing(ModelConfig("m", tmp_path), load_retry_seconds=3600)
-    np.testing.assert_array_equal(answer(manager, "m"), expected(1))  # meanwhile
+    np.testing.assert_array_equal(answer(manager, "m"), expected(1))  # while version 2 is retried
     (status,) = manager.status("m", 2)
     assert (status.state, status.error_code) == ("LOADING", "INTERNAL")
     assert status.error_message == "no room (try 1 of 6; the next one follows)"
     served = manager._models["m"]
     tries = gates.tries
     manager.poll()
-    assert gates.tries == tries  # not yet
+    assert gates.tries == tries  # too early to retry
     with manager._lock:
         served.versions[2].retry_at = 0.0
     assert manager._updater.retry([served]) is None

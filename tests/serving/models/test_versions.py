@@ -1,4 +1,4 @@
-"""Which versions a folder has, and which of them a policy selects."""
+"""Which versions a folder contains, and which of them a policy selects."""
 
 import os
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_one_file_is_version_1(tmp_path: Path) -> None:
         "v1",
         "1_0",
         " 1",
-        "٣",  # a digit, but not of ASCII
+        "٣",  # a digit outside ASCII
         str(2**63),
         "1" + "0" * 400,
         "..",
@@ -90,7 +90,7 @@ def test_a_neighbour_with_the_same_prefix_is_outside(tmp_path: Path) -> None:
 
 
 def test_links_within_the_folder_are_followed(tmp_path: Path) -> None:
-    """Kubernetes mounts volumes this way, and base_path itself may be a link."""
+    """Kubernetes mounts volumes this way; base_path itself may also be a link."""
     file = touch(tmp_path / "real" / "..data_1" / "1" / "model.gcx")
     (tmp_path / "real" / "1").symlink_to("..data_1/1")
     (tmp_path / "base").symlink_to("real")

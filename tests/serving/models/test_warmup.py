@@ -1,4 +1,4 @@
-"""What runs on a version before it takes requests."""
+"""The requests that run on a version before it takes requests."""
 
 import shutil
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_recorded_requests_run_at_each_size_of_a_batch(tmp_path: Path, managing,
 
 
 def test_recorded_requests_of_a_session_run(tmp_path: Path, managing, monkeypatch) -> None:
-    """They compile the signature. The variables of the model stay as they are."""
+    """The requests compile the signature. The variables of the model do not change."""
     given = []
     run = Servable.run_everywhere
 
@@ -91,7 +91,7 @@ def test_recorded_requests_of_a_session_run(tmp_path: Path, managing, monkeypatc
 
 
 def one_of_each() -> dict[str, bytes]:
-    """A record of each method, of a model with one number for each example."""
+    """A record of each method, for a model with one number per example."""
     from graphc.serving.protocol.messages import messages
 
     example = gc.data.example({"x": X[0]})
@@ -113,7 +113,7 @@ def test_records_of_other_methods_run(tmp_path: Path, managing, runs, name: str)
 
 
 def test_a_record_of_a_method_that_the_signature_does_not_suit(tmp_path: Path, managing) -> None:
-    put(tmp_path, 1, 1)  # two numbers for each example
+    put(tmp_path, 1, 1)  # two numbers per example
     write(tmp_path / "1", one_of_each()["regress"])
     (status,) = managing(ModelConfig("m", tmp_path)).status("m")
     assert status.error_code == "INVALID_ARGUMENT" and "does not suit regress" in (
@@ -241,7 +241,7 @@ def test_examples_are_repeated_at_each_size(tmp_path: Path, managing, monkeypatc
 
 
 def test_buckets_are_warm(tmp_path: Path, managing, runs) -> None:
-    """After the warm-up, no request compiles, whatever its length."""
+    """After the warm-up, no request causes a compilation, whatever its length."""
     folder = saved(tmp_path, buckets={"time": [4, 8], "batch": [2]}, examples=[example(1, 3)])
     manager = managing(ModelConfig("m", folder), batching=BatchingConfig())
     assert shapes(runs) == [(2, 4, 3), (2, 8, 3)]

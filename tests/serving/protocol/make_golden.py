@@ -12,7 +12,7 @@ DTYPES = (
 
 
 def tensors() -> dict[str, str]:
-    """TensorProtos of [0, 1, 1, 0] with `tensor_content` and with values, and of strings."""
+    """TensorProtos of [0, 1, 1, 0], with `tensor_content` and with values, and of strings."""
     import tensorflow as tf
 
     found = {}

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's configuration files."""
+"""Configuration files in the format of TensorFlow Serving."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""JSON bodies <-> arrays."""
+"""Conversion between JSON bodies and arrays."""
 
 import json
 import math
@@ -30,7 +30,7 @@ def refusal(value: Any, types: Any = ONE) -> str:
 
 @pytest.mark.parametrize("form", ["rows", "named", "columns", "named columns"])
 def test_texts_for_numbers_take_no_memory(form: str) -> None:
-    """NumPy would make an array of texts, each with the size of the longest: 400 MB here."""
+    """NumPy would make an array of strings, all with the size of the longest: 400 MB here."""
     long, short = "x" * 100_000, [["1", "2"]] * 500
     bodies = {
         "rows": {"instances": [[long, "2"], *short]},

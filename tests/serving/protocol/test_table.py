@@ -1,4 +1,4 @@
-"""Tables of numbers in JSON, beside the general reader."""
+"""The fast reader of tables of numbers in JSON, compared with the general reader."""
 
 import json
 
@@ -23,7 +23,7 @@ def inputs(body: rows.Body, kind: str):
 
 
 def same(data: bytes, kind: str) -> None:
-    """The body is read as the general reader reads it, with the same errors."""
+    """Checks that both readers return the same value or raise the same error."""
     assert inputs(rows.read_body(data), kind) == inputs(rows._read_any(data), kind)
 
 

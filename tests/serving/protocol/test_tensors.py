@@ -1,4 +1,4 @@
-"""TensorProto <-> NumPy, against bytes that TensorFlow wrote (make_golden.py)."""
+"""Conversion between TensorProto and NumPy, compared with TensorFlow's bytes (make_golden.py)."""
 
 import json
 from pathlib import Path
@@ -131,7 +131,7 @@ def test_bytes_that_are_no_message() -> None:
 def test_values_that_are_not_packed_are_read() -> None:
     dim = b"\x12\x04\x12\x02\x08\x03"  # shape [3]
     one, two = np.float32(1).tobytes(), np.float32([2, 3]).tobytes()
-    # A value of its own (field 5, 4 bytes), then two in a packed field: both forms in one message.
+    # One value alone (field 5, 4 bytes), then two in a packed field: both encodings in one message.
     data = b"\x08\x01" + dim + b"\x2d" + one + b"\x2a\x08" + two
     assert decode(parse("TensorProto", data), "x").tolist() == [1, 2, 3]
 

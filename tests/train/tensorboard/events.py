@@ -1,4 +1,4 @@
-"""Event files, read by the package `tensorboard`."""
+"""Reads event files with the package `tensorboard`."""
 
 import os
 from pathlib import Path

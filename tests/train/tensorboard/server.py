@@ -1,4 +1,4 @@
-"""A real TensorBoard in a process of its own, asked over HTTP."""
+"""A real TensorBoard in a separate process, queried over HTTP."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ class Board:
         self.url = url
 
     def get(self, path: str, **query: Any) -> Any:
-        """The JSON that a plugin answers."""
+        """The JSON answer of a plugin."""
         return json.loads(self.bytes(path, **query))
 
     def bytes(self, path: str, **query: Any) -> bytes:
@@ -44,8 +44,8 @@ class Board:
 def board(
     folder: str | os.PathLike[str], ready: Mapping[str, str], *, fast: bool = False
 ) -> Iterator[Board]:
-    """A TensorBoard that has read the folder: it shows the tag of a scalar, which was written last,
-    of each run in `ready`."""
+    """A TensorBoard that has read the folder: it shows the last written scalar tag of each run in
+    `ready`."""
     log = Path(folder).parent / f"{Path(folder).name}-tensorboard.log"
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     with log.open("w") as output:
@@ -62,7 +62,7 @@ def board(
 
 
 def _url(process: "subprocess.Popen[bytes]", log: Path, ready: Mapping[str, str]) -> str:
-    """Where it listens, once it does and has read the folder."""
+    """Waits until TensorBoard serves requests and has read the folder; returns its address."""
     end = time.monotonic() + 120
     while time.monotonic() < end and process.poll() is None:
         if match := re.search(r"at (http://\S+)", log.read_text()):

@@ -1,4 +1,4 @@
-"""A loop that calls a callback as `fit` does, one step a call."""
+"""A loop that calls a callback as `fit` does, with one step per call."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ def run_job(
     validate: int | None = None,
     at_step: Callable[[Run], None] = lambda run: None,
 ) -> Mapping[str, Any]:
-    """Runs the steps after `first` and gives the callback's state after them."""
+    """Runs the steps after `first` and returns the callback's state after them."""
     session = gc.Session(job.graph)
     run = Run(
         session,
@@ -58,4 +58,4 @@ def run_job(
 
 
 def nothing(*_: object) -> Any:
-    """For what the callback does not use."""
+    """A function for parts of a run that the callback does not use."""

@@ -109,7 +109,7 @@ def graphs(folder: Path) -> int:
 
 
 def test_a_resumed_run_continues_the_curves(tmp_path: Path, job: gc.train.Job) -> None:
-    """The checkpoint is of step 4; the run goes on to 7 and is killed; a second one continues."""
+    """The checkpoint is from step 4. The run goes on to 7 and is killed; a second run continues."""
     state = run_job(job, gc.train.TensorBoard(tmp_path, every=1), steps=4, validate=2)
     run_job(
         job, gc.train.TensorBoard(tmp_path, every=1), first=4, steps=7, restored=state, validate=2
@@ -136,7 +136,7 @@ def test_resuming_into_an_empty_folder_writes_the_graph(tmp_path: Path, job: gc.
 
 
 def test_the_state_is_in_the_files(tmp_path: Path, job: gc.train.Job) -> None:
-    """What was logged before a checkpoint is on the disk when the checkpoint is written."""
+    """Data logged before a checkpoint is on disk when the checkpoint is written."""
     callback = gc.train.TensorBoard(tmp_path, every=1)
 
     def look(run: Any) -> None:
@@ -156,7 +156,7 @@ def test_a_failed_run(tmp_path: Path, job: gc.train.Job) -> None:
         run_job(job, callback, steps=5, at_step=fail)
     assert scalars(tmp_path / "train", "w") == [(2, 2.0)]
     assert graphs(tmp_path / "train") == 0
-    run_job(job, callback, steps=2)  # the same callback, again
+    run_job(job, callback, steps=2)  # the same callback again
     assert seen(tmp_path / "train", "w") == [2]
 
 
@@ -166,7 +166,7 @@ def test_a_failed_run(tmp_path: Path, job: gc.train.Job) -> None:
 def test_an_interrupted_run_has_no_end(
     tmp_path: Path, job: gc.train.Job, error: Any, ends: int
 ) -> None:
-    """TensorBoard would show that end also after the run was resumed and has succeeded."""
+    """TensorBoard would still show that end after the run was resumed and has succeeded."""
 
     def fail(run: Any) -> None:
         if error is not None:

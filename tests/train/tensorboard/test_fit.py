@@ -1,4 +1,4 @@
-"""`gc.train.TensorBoard` under `fit`, which is interrupted and resumes."""
+"""`gc.train.TensorBoard` in `fit`, with an interrupted and resumed run."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def test_an_interrupted_run_continues_its_curves(tmp_path: Path) -> None:
         expected = scalars(tmp_path / "straight" / "logs" / part, "loss")
         found = scalars(tmp_path / "resumed" / "logs" / part, "loss")
         assert len(expected) == count
-        assert dict(found) == dict(expected)  # the values after the checkpoint came twice
+        assert dict(found) == dict(expected)  # the values after the checkpoint were written twice
     tags = {tag for _, tag, _ in values(tmp_path / "resumed" / "logs" / "train")}
     assert {"weights/w", "gradients/w"} <= tags
 
 
 def test_a_single_step_in_a_call_or_many(tmp_path: Path) -> None:
-    """Histograms every fifth step leave room for calls of several steps."""
+    """Histograms at every fifth step still allow calls with several steps."""
     made = job()
     board = gc.train.TensorBoard(tmp_path, every=5, histograms=5)
     gc.train.fit(gc.Session(made.graph), made, callbacks=[board], steps_per_call=5, progress=False)

@@ -18,7 +18,7 @@ from tests.passes.generate_repeated import repeated
 
 
 def check(target: Any) -> dict[str, Any]:
-    """The nodes by name, of a definition in which names are readable and inputs exist."""
+    """The nodes of a definition by name; checks that names are readable and inputs exist."""
     definition = graph_def(target).definition
     nodes = {node.name: node for node in definition.node}
     assert len(nodes) == len(definition.node)
@@ -153,7 +153,7 @@ def test_a_body_that_several_calls_share() -> None:
 def test_the_time_of_a_scope_is_the_sum_of_its_nodes() -> None:
     with gc.Graph() as graph:
         x = gc.placeholder((3,), name="x")
-        for number in range(4):  # the scopes take turns
+        for number in range(4):  # the scopes alternate
             with gc.name_scope("even" if number % 2 == 0 else "odd"):
                 x = gc.tanh(x)
     seconds = {node: 1e-3 * (i + 1) for i, node in enumerate(graph.nodes[1:])}

@@ -1,4 +1,4 @@
-"""Writers and the ends of processes: kills, interrupts, forks, several at once."""
+"""Writers when processes end: kills, interrupts, forks, several writers at once."""
 
 import multiprocessing
 import os
@@ -37,7 +37,7 @@ def test_graphc_does_not_import_tensorboard(tmp_path: Path) -> None:
 
 
 def test_the_limit_of_a_file_size(tmp_path: Path) -> None:
-    """A real failure of the system, in a process of its own."""
+    """A real error of the operating system, in a separate process."""
     script = """
         import resource, signal, sys
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -97,7 +97,7 @@ def test_the_end_of_the_process_writes_what_waits(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_it_waits_for_the_disk(tmp_path: Path) -> None:
-    """The wait ends, and what was handed over is written nevertheless."""
+    """The wait ends, but events that were already submitted are still written."""
     script = """
         import os, signal, sys, threading, time
         from graphc.train.tensorboard import event_file
@@ -125,7 +125,7 @@ def test_ctrl_c_while_it_waits_for_the_disk(tmp_path: Path) -> None:
     done = python(script, tmp_path)
     count = int(done.stdout)
     assert count > 2
-    # The interrupt may come just after the last event was handed over.
+    # The interrupt may arrive just after the last event was submitted.
     assert len(scalars(tmp_path, "x")) - count in (0, 1)
 
 

@@ -1,4 +1,4 @@
-"""What the writer refuses, and what it says then."""
+"""Values that the writer refuses, and the error messages."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a real TensorBoard answers about the files that `SummaryWriter` writes."""
+"""What a real TensorBoard shows of the files that `SummaryWriter` writes."""
 
 import io
 import re
@@ -90,7 +90,7 @@ def write(folder: Path) -> None:
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Board]:
-    """TensorBoard with its reader in Python, and with its faster one."""
+    """TensorBoard with its Python reader and with its fast reader."""
     if request.param == "data-server":
         pytest.importorskip("tensorboard_data_server")
     folder = tmp_path_factory.mktemp("tensorboard") / "logs"
@@ -204,7 +204,7 @@ def test_pr_curves(server: Board) -> None:
     thresholds = np.linspace(0, 1, 11)
     positive = SCORES[None] >= thresholds[:, None]
     hits, misses = (positive & LABELS).sum(1), (positive & ~LABELS).sum(1)
-    # The plugin leaves thresholds without positive predictions out, except the first.
+    # The plugin omits thresholds without positive predictions, except the first.
     kept = (hits + misses) > 0
     precision = np.asarray(entry["precision"])
     wanted = (hits / np.maximum(hits + misses, 1))[kept]

@@ -1,4 +1,4 @@
-"""The numbers of histograms and PR curves, against simple references."""
+"""The numbers of histograms and PR curves, compared with simple references."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def test_elements_that_are_not_finite(dtype: Any) -> None:
     st.integers(1, 40),
 )
 def test_histograms_of_anything(values: Any, count: int) -> None:
-    """All finite elements are counted, in buckets side by side from the least to the largest."""
+    """All finite elements are counted, in adjacent buckets from the least to the greatest."""
     rows = buckets_of(values, count)
     finite = np.clip(values[np.isfinite(values)], -FARTHEST, FARTHEST)
     assert rows.shape == (count, 3)
@@ -72,7 +72,7 @@ def test_histograms_are_those_of_numpy(values: Any) -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.data(), st.integers(0, 50), st.integers(2, 30))
 def test_pr_curves(data: Any, size: int, count: int) -> None:
-    """Beside a loop over the thresholds, with predictions on and beside them."""
+    """Compared with a loop over the thresholds, with predictions on and near the thresholds."""
     steps = st.sampled_from([k / (count - 1) for k in range(count)])
     scores = np.array(data.draw(st.lists(steps | st.floats(0, 1), min_size=size, max_size=size)))
     labels = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool)

@@ -1,4 +1,4 @@
-"""The writer: threads, failures, forks, and what it refuses."""
+"""The writer: threads, failures, forks and refused values."""
 
 import errno
 import gc as garbage
@@ -135,7 +135,7 @@ def test_a_slow_disk_holds_callers_up(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [step for step, _, _ in values(tmp_path)] == list(range(40))
 
 
-# -- closed ---------------------------------------------------------------------------------------
+# -- closed writers -------------------------------------------------------------------------------
 
 
 def test_a_closed_writer_refuses(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_writers_are_not_copied(tmp_path: Path) -> None:
 
 
 def full_disk(after: int) -> Any:
-    """`os.write` of a disk with room for `after` bytes."""
+    """Replaces `os.write` by that of a disk with room for `after` bytes."""
     room = after
 
     def write(file: int, data: Any) -> int:
@@ -188,8 +188,8 @@ def test_a_full_disk_fails_the_next_call(tmp_path: Path, monkeypatch: pytest.Mon
         writer.scalar("x", 3.0, 2)
     assert error.value.source is not None
     assert error.value.source.file == __file__
-    writer.close()  # it has been said
-    # The half of a record is gone, so the file is whole, and a new writer goes on.
+    writer.close()  # the error was already raised
+    # The partial record was removed, so the file is valid, and a new writer can continue.
     assert scalars(tmp_path, "x") == [(0, 1.0)]
     with Writer(tmp_path) as writer:
         writer.scalar("x", 2.0, 1)
@@ -197,7 +197,7 @@ def test_a_full_disk_fails_the_next_call(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_what_fits_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many events are written at once; the disk has room for some of them."""
+    """Many events are written at once; the disk has room for only some of them."""
     writer = Writer(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full_disk(after=1000))

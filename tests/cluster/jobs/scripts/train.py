@@ -21,7 +21,7 @@ with gc.Graph(seed=0) as graph:
 
 
 class Slowly(gc.train.Callback):
-    """Says each step, and waits."""
+    """Prints each step, and waits."""
 
     def on_step(self, run: gc.train.Run) -> None:
         print(f"step {run.step}", flush=True)
