@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import onnx
 
 _HINT = (
-    "fix the inputs that it names: gc.from_onnx(path, fixed={name: value}), or replace these parts "
-    "of the model"
+    "give named sizes or inputs their values: gc.from_onnx(path, sizes={name: size}, "
+    "fixed={name: value}), or replace these parts of the model"
 )
 
 
@@ -52,7 +52,8 @@ def from_onnx(
         model: the path of a file, its bytes, or a `ModelProto`. Files with external data must be
             given by path; their data must be in the same folder.
         trainable: which floating weights `gc.minimize` updates: True, or patterns of names.
-        sizes: named dimension -> its size, such as {"batch": 4}.
+        sizes: named dimension -> its size, such as {"batch": 4}. Axis 1 of an input "x" is
+            named "x_1" if the model does not name it.
         fixed: input -> its value. It is then no input of the layer.
         name: the name scope of the variables; None for none.
 
@@ -224,15 +225,26 @@ def _spec(port: Any, sizes: Mapping[str, int], file: File) -> TensorSpec:
 def _dim(dim: Any, axis: int, name: str, sizes: Mapping[str, int]) -> Any:
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return dim.dim_value
-    if dim.dim_param in sizes:
-        return sizes[dim.dim_param]
-    return dim.dim_param if dim.dim_param.isidentifier() else f"{variable_name(name)}_{axis}"
+    own = _own_name(name, axis)
+    if dim.dim_param in sizes or own in sizes:
+        return sizes.get(dim.dim_param, sizes.get(own))
+    return dim.dim_param if dim.dim_param.isidentifier() else own
+
+
+def _own_name(name: str, axis: int) -> str:
+    """The name of a size that has none in the model."""
+    return f"{variable_name(name)}_{axis}"
 
 
 def _dims(proto: Any) -> list[str]:
-    return [
-        d.dim_param for port in proto.input for d in port.type.tensor_type.shape.dim if d.dim_param
-    ]
+    """The names of sizes: those in the model, and ours for sizes that have no usable name."""
+    found = []
+    for port in proto.input:
+        for axis, dim in enumerate(port.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value"):
+                found += [dim.dim_param] * bool(dim.dim_param)
+                found += [_own_name(port.name, axis)] * (not dim.dim_param.isidentifier())
+    return found
 
 
 def _check_names(what: str, given: Mapping[str, Any], known: Sequence[Any]) -> None:

@@ -17,10 +17,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphc.errors import GraphError
 from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.node import Tensor
+from graphc.ir.scopes import current_graph
 from graphc.ops.arrays.stacking import stack
-from graphc.ops.core.emit import constant, dim_value
+from graphc.ops.core.emit import CAST, DIM_VALUE, constant, dim_value
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -69,6 +71,22 @@ def array_of(dims: Iterable[Dim]) -> Array:
     found = np.empty(len(items), object)
     found[:] = items
     return found
+
+
+def size_behind(tensor: Tensor) -> Dim | None:
+    """The size that a scalar holds, also after casts; None if it holds something else."""
+    graph = current_graph()
+    while True:
+        try:
+            node = graph.producer(tensor)
+        except GraphError:
+            return None  # an input of a body
+        if node.op is DIM_VALUE:
+            dim: Dim = node.attrs["dim"]
+            return dim
+        if node.op is not CAST:
+            return None
+        (tensor,) = node.inputs
 
 
 def plain(array: Array) -> Array:

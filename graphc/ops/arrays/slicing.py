@@ -11,17 +11,20 @@ from jax import lax
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim, Shape
+from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.indexing import take
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import as_dims, is_static, refuse
 from graphc.ops.core.cost_rules import moves_only, picks
-from graphc.ops.core.emit import CONSTANT, convert, emit_one, to_dtype
+from graphc.ops.core.emit import CONSTANT, convert, dim_value, emit_one, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, moves, replicated
+from graphc.ops.elementwise.arithmetic import maximum, minimum
 from graphc.typing import TensorLike
 
 __all__ = ["flip", "pad"]
@@ -273,11 +276,12 @@ def pad(
         x: any tensor.
         pad_width: the sizes before and after: one number, one pair for all axes, or a pair for
             each.
-        mode: "constant"; or "edge", "reflect", "symmetric" or "wrap", for known sizes.
+        mode: "constant", "edge", "reflect", "symmetric" or "wrap".
         constant_values: one number or scalar tensor.
 
     Raises:
-        AttributeValueError: another mode, widths that do not fit, or sizes that are not known.
+        AttributeValueError: another mode, widths that do not fit, or an axis without elements to
+            repeat.
 
     Source: numpy.pad.
 
@@ -310,20 +314,38 @@ _OWN_MODES = ("edge", "reflect", "symmetric", "wrap")
 
 
 def _pad_with_own(x: Tensor, widths: list[Shape], mode: Any) -> Tensor:
-    """`x` padded with its own elements, axis by axis. NumPy selects them by padding their
-    indices."""
-    for axis, (pair, size) in enumerate(zip(widths, x.shape, strict=True)):
-        if pair == (0, 0):
+    """`x` padded with its own elements, axis by axis."""
+    for axis, ((low, high), size) in enumerate(zip(widths, x.shape, strict=True)):
+        if (low, high) == (0, 0):
             continue
-        width = [places for places in pair if isinstance(places, int)]
-        if not isinstance(size, int) or size == 0 or len(width) < 2:
+        if size == 0:
             refuse(
-                f'Pad: mode "{mode}" needs known sizes, not 0; axis {axis} has {size}',
+                f'Pad: mode "{mode}" repeats elements, but axis {axis} has none',
                 error=AttributeValueError,
                 x=x,
             )
-        x = take(x, np.pad(np.arange(size, dtype=np.int32), width, mode), axis)
+        x = take(x, _own_places(low, high, size, mode), axis)
     return x
+
+
+def _own_places(low: Dim, high: Dim, size: Dim, mode: str) -> Any:
+    """The old index of each new element. NumPy finds it by padding the indices; for named sizes
+    the same indices are computed: each mode repeats a period of elements, or one that is
+    mirrored."""
+    if isinstance(size, int) and isinstance(low, int) and isinstance(high, int):
+        return np.pad(np.arange(size, dtype=np.int32), (low, high), mode)  # type: ignore[call-overload]
+    at = iota((low + size + high,)) - dim_value(low, INT32)
+    count = dim_value(size, INT32)
+    if mode == "edge":
+        return minimum(maximum(at, 0), count - 1)
+    if mode == "wrap":
+        return at % count
+    if mode == "symmetric":
+        turned = at % (2 * count)
+        return minimum(turned, 2 * count - 1 - turned)
+    period = maximum(2 * count - 2, 1)  # one element is repeated
+    turned = at % period
+    return minimum(turned, 2 * count - 2 - turned)
 
 
 def _pad_widths(x: Tensor, pad_width: Any) -> list[Shape]:

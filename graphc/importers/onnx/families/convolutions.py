@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import jax
@@ -11,6 +12,7 @@ from jax import numpy as jnp
 from graphc import ops
 from graphc.importers.core.channels_first import conv, conv_transpose
 from graphc.importers.onnx.call import Call, Refused, Rule
+from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.jaxpr.function import from_jax
 
@@ -26,15 +28,29 @@ def pads_of(
         return list(zip(pads[:rank], pads[rank:], strict=True))
     if auto == "VALID":
         return [(0, 0)] * rank
-    found = []
+    found: list[tuple[Any, Any]] = []
     for size, k, s, d in zip(sizes, window, strides, dilation, strict=True):
-        if not isinstance(size, int):
-            raise Refused(f"with auto_pad {auto} needs known sizes of images")
-        count = math.ceil(size / s)
-        total = max((count - 1) * s + d * (k - 1) + 1 - size, 0)
+        total = _same(size, d * (k - 1) + 1, s)
         low = total // 2 if auto == "SAME_UPPER" else total - total // 2
         found.append((low, total - low))
     return found
+
+
+def _same(size: Dim, window: int, stride: int) -> Any:
+    """How many elements are added, so that there is a result for each `stride` elements."""
+    needed = (size - 1) // stride * stride + window - size
+    if isinstance(needed, int):
+        return max(needed, 0)
+    if window < stride:
+        raise Refused("with auto_pad, and steps that pass over elements, needs known sizes")
+    return needed
+
+
+def padded_first(x: Tensor, pads: Sequence[tuple[Any, Any]], value: Any = 0) -> Any:
+    """`x`, and what must still be padded: numbers that depend on named sizes are padded here."""
+    if all(isinstance(n, int) for pair in pads for n in pair):
+        return x, pads
+    return ops.pad(x, [(0, 0)] * 2 + list(pads), constant_values=value), [(0, 0)] * len(pads)
 
 
 def settings(call: Call, x: Tensor, window: Any) -> dict[str, Any]:
@@ -53,7 +69,9 @@ def with_bias(y: Tensor, bias: Tensor) -> Any:
 
 def _conv(call: Call) -> Any:
     x, w = call.x(0), call.x(1)
-    y = conv(x, w, **settings(call, x, w.shape[2:]))
+    how = settings(call, x, w.shape[2:])
+    x, how["pads"] = padded_first(x, how["pads"])
+    y = conv(x, w, **how)
     return with_bias(y, call.x(2)) if call.has(2) else y
 
 

@@ -167,7 +167,9 @@ def _softmax(function: Callable[..., Any]) -> Rule:
         if call.version >= 13:
             return function(x, axis=call.attr("axis", -1))
         axis = call.attr("axis", 1) % max(x.ndim, 1)
-        flat = ops.reshape(x, (*x.shape[:axis], -1)) if axis < x.ndim else x
+        if axis >= x.ndim - 1:
+            return function(x, axis=-1)
+        flat = ops.reshape(x, (*x.shape[:axis], -1))
         return ops.reshape(function(flat, axis=-1), x.shape)
 
     return rule

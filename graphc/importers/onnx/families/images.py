@@ -12,15 +12,16 @@ from graphc import ops
 from graphc.importers.core.grids import sample
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.families.resizing import Resizing
+from graphc.importers.onnx.families.resizing_named import resize_named
 from graphc.jaxpr.function import from_jax
 
 
 def _resize(call: Call) -> Any:
     x = call.x()
-    sizes = x.shape
-    if not all(isinstance(size, int) for size in sizes):
-        raise Refused("needs known sizes of images")
-    how = Resizing.of(call, [int(size) for size in sizes if isinstance(size, int)])
+    known = [size for size in x.shape if isinstance(size, int)]
+    if len(known) < x.ndim:
+        return resize_named(call, x)
+    how = Resizing.of(call, known)
     wide = ops.cast(x, "float32") if x.dtype.kind in "iu" else x
     for axis in how.axes:
         if how.is_unchanged(axis):

@@ -11,9 +11,11 @@ from jax import numpy as jnp
 from graphc import ops
 from graphc.importers.core.channels_first import avg_pool_first, max_pool_first, max_pool_places
 from graphc.importers.onnx.call import Call, Refused, Rule
-from graphc.importers.onnx.families.convolutions import pads_of
+from graphc.importers.onnx.families.convolutions import padded_first, pads_of
+from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.jaxpr.function import from_jax
+from graphc.ops.core.precision import lowest
 
 
 def _windows(call: Call, x: Tensor) -> dict[str, Any]:
@@ -24,17 +26,31 @@ def _windows(call: Call, x: Tensor) -> dict[str, Any]:
     pads = pads_of(call, x.shape[2:], window, strides, dilation)
     ceil = bool(call.attr("ceil_mode", 0))
     if ceil and not all(isinstance(size, int) for size in x.shape[2:]):
-        raise Refused("with ceil_mode needs known sizes of images")
+        rows = zip(x.shape[2:], window, strides, pads, dilation, strict=True)
+        pads, ceil = [_to_the_end(*row) for row in rows], False
     return {"window": window, "strides": strides, "pads": pads, "dilation": dilation, "ceil": ceil}
+
+
+def _to_the_end(size: Dim, k: int, s: int, pads: tuple[Any, Any], d: int) -> tuple[Any, Any]:
+    """The padding with which the last window of `ceil_mode` is complete."""
+    (low, high), span = pads, d * (k - 1) + 1
+    if isinstance(high, int) and span < high + s:  # a last window may begin behind the input
+        raise Refused("with ceil_mode, and windows within the padding, needs known sizes of images")
+    rest = size + low + high - span
+    return low, high + (rest + s - 1) // s * s - rest
 
 
 def _max_pool(call: Call) -> Any:
     x = call.x()
     how = _windows(call, x)
     if not call.wants(1):
-        if x.dtype.kind in "iu":
-            return max_pool_places(x, **how)[0]
-        return max_pool_first(x, **how)
+        x, how["pads"] = padded_first(x, how["pads"], lowest(x.dtype))
+        if x.dtype.kind not in "iu":
+            return max_pool_first(x, **how)
+        if x.dtype.itemsize <= 2:  # float32 has all these numbers
+            return ops.cast(max_pool_first(ops.cast(x, "float32"), **how), x.dtype)
+        return max_pool_places(x, **how)[0]
+    _area(x)
     values, places = max_pool_places(x, **how)
     if call.attr("storage_order", 0):
         places = _by_columns(places, x.shape[2:])
@@ -61,14 +77,19 @@ def _by_columns(places: Tensor, sizes: Any) -> Any:
 
 def _average_pool(call: Call) -> Any:
     x = call.x()
-    return avg_pool_first(
-        x, **_windows(call, x), count_pads=bool(call.attr("count_include_pad", 0))
-    )
+    how, count_pads = _windows(call, x), bool(call.attr("count_include_pad", 0))
+    known = all(isinstance(n, int) for pair in how["pads"] for n in pair)
+    if not known and (call.attr("ceil_mode", 0) or not count_pads):
+        raise Refused("with padding that depends on sizes needs known sizes of images")
+    x, how["pads"] = padded_first(x, how["pads"])
+    return avg_pool_first(x, **how, count_pads=count_pads)
 
 
 def _lp_pool(call: Call) -> Any:
     x, p = call.x(), call.attr("p", 2)
     how = _windows(call, x)
+    if not all(isinstance(n, int) for pair in how["pads"] for n in pair):
+        raise Refused("with padding that depends on sizes needs known sizes of images")
     mean = avg_pool_first(ops.power(ops.abs(x), p), **{**how, "ceil": False}, count_pads=True)
     if how["ceil"]:
         raise Refused("with ceil_mode is not supported")

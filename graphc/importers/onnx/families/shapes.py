@@ -10,9 +10,10 @@ import numpy as np
 from graphc import ops
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.dtypes import dtype_of
-from graphc.importers.onnx.values import WeightRef, array_of, is_dims
-from graphc.ir.dims import Dim, product
+from graphc.importers.onnx.values import WeightRef, array_of, is_dims, size_behind
+from graphc.ir.dims import Dim, DimExpr, product
 from graphc.ir.node import Tensor
+from graphc.ops.core.emit import dim_value
 
 
 def shape_of(call: Call, i: int = 0) -> tuple[Dim, ...]:
@@ -56,8 +57,12 @@ def _flatten(call: Call) -> Any:
 
 
 def _squeeze(call: Call) -> Any:
+    """An axis with a named size is 1 in each run."""
     x, axes = call.x(), call.ints(1, "axes", "the axes")
-    return ops.squeeze(x, None if axes is None else tuple(axes))
+    if axes is None or all(isinstance(x.shape[axis], int) for axis in axes):
+        return ops.squeeze(x, None if axes is None else tuple(axes))
+    gone = {axis % x.ndim for axis in axes}
+    return ops.reshape(x, tuple(size for i, size in enumerate(x.shape) if i not in gone))
 
 
 def _unsqueeze(call: Call) -> Any:
@@ -119,21 +124,26 @@ def _slice(call: Call) -> Any:
     return x[tuple(where)]
 
 
+_FAR = 1_000_000_000
+"""Bounds from here on mean the end of an axis with a named size: exporters write this number, or
+the largest integer."""
+
+
 def _bounds(start: Any, end: Any, step: int, size: Any) -> slice:
-    """Bounds that are past the end, such as the largest integer, mean the end."""
+    """Bounds that are past the end mean the end."""
     if isinstance(end, int) and isinstance(size, int):
         if step < 0 and end < -size:
             end = None
         elif step > 0:
             end = min(end, size)
-    elif isinstance(end, int) and abs(end) > 1 << 30:
+    elif isinstance(end, int) and abs(end) >= _FAR:
         end = None
     if isinstance(start, int) and isinstance(size, int):
         low = max(start + size if start < 0 else start, 0 if step > 0 else -1)
         start = min(low, size if step > 0 else size - 1)
         if start < 0:
             return slice(0, 0)
-    elif isinstance(start, int) and abs(start) > 1 << 30:
+    elif isinstance(start, int) and abs(start) >= _FAR:
         start = None
     return slice(start, end, step)
 
@@ -220,21 +230,33 @@ def _constant_of_shape(call: Call) -> Any:
 
 
 def _range(call: Call) -> Any:
-    bounds = [call.known(i) for i in range(3)]
+    bounds = [_bound(call, i) for i in range(3)]
     if any(b is None for b in bounds):
         raise Refused(
             "needs its bounds at import, but they are computed when the model runs", needs=True
         )
     start, stop, step = (b.reshape(-1)[0] for b in bounds if b is not None)
-    dtype = np.dtype(np.int64) if is_dims(bounds[1]) else bounds[0].dtype  # type: ignore[union-attr]
+    first = call.inputs[0].array if isinstance(call.inputs[0], WeightRef) else call.inputs[0]
+    dtype = np.dtype(np.int64) if is_dims(first) or is_dims(call.inputs[1]) else first.dtype
     if is_dims(bounds[0]) or is_dims(bounds[1]):
         if int(step) != 1:
             raise Refused("over named sizes needs steps of 1")
-        return ops.arange(stop - start, dtype=dtype) + (
-            0 if start == 0 else ops.cast(int(start), dtype)
-        )
+        if any(not isinstance(b, DimExpr) and b != int(b) for b in (start, stop)):
+            raise Refused("over named sizes needs whole bounds")
+        low, high = (b if isinstance(b, DimExpr) else int(b) for b in (start, stop))
+        count = ops.arange(high - low, dtype=dtype)
+        return count if low == 0 else count + ops.cast(dim_value(low), dtype)
     made: Any = np.arange
     return made(start, stop, step, dtype)
+
+
+def _bound(call: Call, i: int) -> Any:
+    """A bound that is known, or a size that the model has cast: exporters count in floats."""
+    value = call.inputs[i]
+    if isinstance(value, Tensor):
+        dim = size_behind(value)
+        return None if dim is None else array_of([dim])
+    return call.known(i)
 
 
 def _eye_like(call: Call) -> Any:

@@ -1,0 +1,219 @@
+"""Images of named sizes: one imported model runs on images of several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+import onnxruntime
+from onnx import helper
+
+import graphc as gc
+from graphc.errors import ModelImportError, UnknownNameError
+from tests.importers.onnx.models import model, results
+from tests.near import assert_near
+
+SIZES = ((1, 1), (2, 3), (5, 4), (8, 7))
+
+
+def image(height: int, width: int, dtype: Any = np.float32) -> Any:
+    """[2, 3, height, width]."""
+    rng = np.random.default_rng(height * 10 + width)
+    return (rng.normal(size=(2, 3, height, width)) * 10).astype(dtype)
+
+
+def node(op: str, inputs: str, outputs: str = "y", **attrs: Any) -> Any:
+    # An input that is left out is written "-".
+    names = ["" if name == "-" else name for name in inputs.split()]
+    return helper.make_node(op, names, outputs.split(), **attrs)
+
+
+def onnx_type(dtype: Any) -> int:
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+def check_sizes(
+    nodes: Sequence[Any],
+    weights: Any = None,
+    *,
+    opset: int = 18,
+    sizes: Sequence[tuple[int, int]] = SIZES,
+    dtype: Any = np.float32,
+) -> None:
+    """Imports the nodes once for [batch, 3, height, width], and runs them on images of each
+    size."""
+    named = ["batch", 3, "height", "width"]
+    x = image(1, 1, dtype)
+    proto = model(nodes, {"x": x}, ["y"], weights or {}, opset=opset, shapes={"x": named})
+    alone = gc.from_onnx(proto).to_graph()
+    proto.ir_version = 10
+    proto.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(onnx_type(dtype), None))
+    there = onnxruntime.InferenceSession(proto.SerializeToString())
+    (given,), (y,) = alone.inputs.values(), alone.outputs.values()
+    with gc.Session(alone.graph) as session:
+        for height, width in sizes:
+            x = image(height, width, dtype)
+            got = np.asarray(session.run(y, {given: x}))
+            (want,) = there.run(None, {"x": x})
+            assert (got.dtype, got.shape) == (want.dtype, want.shape)
+            assert_near(got, want, rtol=1e-4, atol=1e-4, err_msg=f"{height}x{width}")
+
+
+SCALED = [
+    ("nearest", "asymmetric", "floor"),
+    ("nearest", "half_pixel", "round_prefer_floor"),
+    ("nearest", "half_pixel", "round_prefer_ceil"),
+    ("nearest", "asymmetric", "ceil"),
+    ("nearest", "tf_half_pixel_for_nn", "floor"),
+    ("linear", "half_pixel", None),
+    ("linear", "pytorch_half_pixel", None),
+    ("linear", "align_corners", None),
+    ("linear", "half_pixel_symmetric", None),
+]
+
+
+@pytest.mark.parametrize(("mode", "coordinates", "rounding"), SCALED)
+@pytest.mark.parametrize("scale", [2.0, 3.0])
+def test_larger_images(mode: str, coordinates: str, rounding: str | None, scale: float) -> None:
+    attrs = {} if rounding is None else {"nearest_mode": rounding}
+    resize = node(
+        "Resize", "x - scales", mode=mode, coordinate_transformation_mode=coordinates, **attrs
+    )
+    check_sizes([resize], {"scales": np.array([1, 1, scale, scale], np.float32)})
+
+
+@pytest.mark.parametrize("parts", [2, 3, 4])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_smaller_images(mode: str, parts: int) -> None:
+    scales = np.array([1, 1, 1 / parts, 1 / parts], np.float32)
+    resize = node("Resize", "x - scales", mode=mode)
+    check_sizes([resize], {"scales": scales}, sizes=((4, 4), (7, 5), (8, 12)))
+
+
+def test_images_of_the_size_of_others() -> None:
+    """The new sizes are those of another value, as in networks with skip connections."""
+    nodes = [
+        node("Conv", "x kernel", "small", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Shape", "x", "shape"),
+        node("Resize", "small - - shape", "y", mode="linear"),
+    ]
+    rng = np.random.default_rng(0)
+    weights = {"kernel": rng.normal(size=(3, 3, 3, 3)).astype(np.float32)}
+    check_sizes(nodes, weights)
+
+
+def test_upsample() -> None:
+    """The old form has its scales as an attribute, and rounds down."""
+    check_sizes([node("Upsample", "x", scales=[1.0, 1.0, 2.0, 3.0])], opset=7)
+
+
+@pytest.mark.parametrize("scale", [1.5, 0.7])
+def test_sizes_that_are_not_whole_are_refused(scale: float) -> None:
+    scales = np.array([1, 1, scale, scale], np.float32)
+    with pytest.raises(ModelImportError, match=r"Resize by .* needs known sizes of images"):
+        check_sizes([node("Resize", "x - scales")], {"scales": scales})
+
+
+@pytest.mark.parametrize("auto", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("window", "step"), [(3, 1), (3, 2), (2, 2), (4, 3)])
+@pytest.mark.parametrize("op", ["Conv", "MaxPool"])
+def test_padding_that_keeps_sizes(op: str, window: int, step: int, auto: str) -> None:
+    square = [window, window]
+    attrs = {"auto_pad": auto, "kernel_shape": square, "strides": [step, step]}
+    weights = {}
+    if op == "Conv":
+        rng = np.random.default_rng(0)
+        weights = {"kernel": rng.normal(size=(2, 3, *square)).astype(np.float32)}
+    inputs = "x kernel" if op == "Conv" else "x"
+    check_sizes([node(op, inputs, **attrs)], weights)
+
+
+def test_windows_that_pass_over_elements_are_refused() -> None:
+    pool = node("MaxPool", "x", auto_pad="SAME_UPPER", kernel_shape=[1, 1], strides=[2, 2])
+    with pytest.raises(ModelImportError, match="steps that pass over elements"):
+        check_sizes([pool])
+
+
+@pytest.mark.parametrize(("window", "step", "pad"), [(3, 2, 0), (2, 2, 0), (3, 2, 1)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_pools_up_to_the_end(window: int, step: int, pad: int, dtype: Any) -> None:
+    attrs = {"kernel_shape": [window] * 2, "strides": [step] * 2, "pads": [pad] * 4}
+    pool = node("MaxPool", "x", ceil_mode=1, **attrs)
+    check_sizes([pool], dtype=dtype, sizes=((3, 3), (4, 5), (8, 7)))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_padding_with_own_elements(mode: str) -> None:
+    pads = np.array([0, 0, 1, 2, 0, 0, 2, 1])
+    check_sizes(
+        [node("Pad", "x pads", mode=mode)], {"pads": pads}, opset=19, sizes=((3, 4), (7, 5))
+    )
+
+
+@pytest.mark.parametrize("end", [1_000_000_000, 2**31 - 1, 2**63 - 1])
+def test_slices_up_to_the_end(end: int) -> None:
+    """Exporters write several large numbers for the end of an axis."""
+    weights = {"starts": np.array([0, 1]), "ends": np.array([end, end]), "axes": np.array([0, 2])}
+    nodes = [node("Slice", "x starts ends axes")]
+    check_sizes(nodes, weights, sizes=((2, 3), (5, 4)))
+
+
+def test_axes_that_become_one() -> None:
+    """An axis has a named size, and is 1 in each run."""
+    nodes = [
+        node("MaxPool", "x", "pooled", kernel_shape=[4, 1], strides=[4, 1]),
+        node("Squeeze", "pooled height", "y"),
+    ]
+    check_sizes(nodes, {"height": np.array([2])}, sizes=((4, 3), (5, 4), (7, 1)))
+
+
+def test_a_range_over_a_size_that_was_cast() -> None:
+    """Anchors of detectors: the positions are counted in floats."""
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape three", "width"),
+        node("Cast", "width", "limit", to=1),
+        node("Range", "zero limit one", "columns"),
+        node("Add", "x columns", "y"),
+    ]
+    one = np.array(1, np.float32)
+    check_sizes(nodes, {"three": np.array(3), "zero": np.zeros_like(one), "one": one})
+
+
+def test_a_range_from_a_fraction_is_refused() -> None:
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape three", "width"),
+        node("Cast", "width", "limit", to=1),
+        node("Range", "half limit one", "columns"),
+        node("Add", "x columns", "y"),
+    ]
+    one = np.array(1, np.float32)
+    weights = {"three": np.array(3), "half": np.array(0.5, np.float32), "one": one}
+    with pytest.raises(ModelImportError, match="Range over named sizes needs whole bounds"):
+        check_sizes(nodes, weights)
+
+
+def test_old_softmax_of_the_last_axis() -> None:
+    check_sizes([node("Softmax", "x", axis=3)], opset=9)
+    check_sizes([node("Softmax", "x", axis=2)], opset=9)
+
+
+def test_sizes_without_a_name_can_be_given() -> None:
+    """Axis 2 of the input "x" is named "x_2"; "?" is no name."""
+    x = image(4, 4)
+    proto = model([node("Relu", "x")], {"x": x}, ["y"], shapes={"x": ["batch", 3, "?", "?"]})
+    alone = gc.from_onnx(proto, sizes={"x_2": 4, "batch": 2}).to_graph()
+    (given,) = alone.inputs.values()
+    assert (given.shape[0], given.shape[2]) == (2, 4) and str(given.shape[3]) == "x_3"
+    (got,) = results(proto, {"x": x}, sizes={"x_2": 4})
+    assert_near(got, np.maximum(x, 0), rtol=0)
+    with pytest.raises(UnknownNameError, match="sizes has 'x_1'") as caught:
+        gc.from_onnx(proto, sizes={"x_1": 3})
+    assert "x_3" in str(caught.value)
