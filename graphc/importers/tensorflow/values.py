@@ -155,5 +155,7 @@ def shown(value: Value) -> str:
     """What a value is, for errors."""
     if isinstance(value, np.ndarray):
         return "strings" if value.dtype.kind == "O" else f"a constant of {value.dtype.name}"
+    if hasattr(value, "words"):
+        return "strings that are known only in a run"
     names = {VariableRef: "a variable", Table: "a table", TensorStack: "a list of tensors"}
     return names.get(type(value), type(value).__name__.lower())
