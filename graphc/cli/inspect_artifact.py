@@ -155,8 +155,8 @@ def _text(manifest: Manifest, facts: dict[str, Any]) -> list[str]:
 
 
 def _signature(name: str, entry: Entry) -> str:
-    inputs = {value.name: value.type for value in entry.inputs}
-    outputs = {output.value.name: output.value.type for output in entry.outputs}
+    inputs = with_strings({value.name: value.type for value in entry.inputs}, entry)
+    outputs = with_strings({o.value.name: o.value.type for o in entry.outputs}, entry)
     takes = _listed(shown_types(inputs))
     gives = _listed(shown_types(outputs, inputs))
     return f"{name}({takes}) -> {gives or 'nothing'}"
