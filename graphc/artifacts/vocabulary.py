@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from graphc.errors import AttributeValueError, ExecutionError, FeedError
 from graphc.ir.source import current_source
@@ -90,7 +91,7 @@ class Vocabulary:
             return None
         return next(word for i, word in enumerate(self.words) if self._numbers[word] != i)
 
-    def ids(self, words: Any, where: str = "ids") -> Array:
+    def ids(self, words: ArrayLike, where: str = "ids") -> Array:
         """The numbers of words, int64, in an array of the same shape.
 
         Args:
@@ -111,7 +112,7 @@ class Vocabulary:
             found[i] = number
         return found.reshape(array.shape)
 
-    def strings(self, ids: Any, where: str = "strings") -> Array:
+    def strings(self, ids: ArrayLike, where: str = "strings") -> Array:
         """The words with these numbers, as `bytes` in an array of the same shape.
 
         Raises:
