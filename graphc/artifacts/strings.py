@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -35,7 +34,7 @@ class Strings:
         self._inputs = {v.name: v.type.dtype for v in entry.inputs if v.name in self._rows}
         self._outputs = {o.value.name for o in entry.outputs if o.value.name in self._rows}
         self._members = members
-        self._read = lru_cache(maxsize=None)(self._vocabulary)
+        self._known: dict[str, Vocabulary] = {}
 
     def __bool__(self) -> bool:
         return bool(self._rows)
@@ -75,6 +74,11 @@ class Strings:
                 where = f"{self._name!r}: output {name!r}"
                 found[name] = self._read(name).strings(outputs[name], where)
         return found
+
+    def _read(self, name: str) -> Vocabulary:
+        if name not in self._known:
+            self._known[name] = self._vocabulary(name)
+        return self._known[name]
 
     def _vocabulary(self, name: str) -> Vocabulary:
         row = self._rows[name]
