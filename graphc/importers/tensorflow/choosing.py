@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from graphc.build.specs import TensorSpec
 from graphc.errors import ArgumentError, ModelImportError
+from graphc.importers.core.words import NUMBERS
 from graphc.importers.tensorflow.evaluation import effects_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.rules.table import CUT, TABLES
-from graphc.importers.tensorflow.words import NUMBERS
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.tensors import DTypeNumber
 

@@ -17,6 +17,7 @@ from graphc.errors import GraphError, ModelImportError
 from graphc.importers.core.model import ImportedModel, ModelSource
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, with_trainable
+from graphc.importers.core.words import WordList, Words, together
 from graphc.importers.tensorflow.choosing import takes_strings
 from graphc.importers.tensorflow.evaluation import Build, Scope, called_functions, effects_of
 from graphc.importers.tensorflow.functions import IGNORED
@@ -24,8 +25,7 @@ from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.registry import Call, Unsupported
 from graphc.importers.tensorflow.restoring import variable_weights
 from graphc.importers.tensorflow.rules.table import RULES, SPECIAL, TABLES
-from graphc.importers.tensorflow.values import Value
-from graphc.importers.tensorflow.words import WordList, Words, is_strings, together
+from graphc.importers.tensorflow.values import Value, is_strings
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.nn.layers.normalization import UPDATES
@@ -191,8 +191,9 @@ class Imported:
 
     def _result(self, scope: Scope, name: str, value: Value) -> Tensor:
         call = Call(self.graph.node(self.outputs[name].node), scope)
-        if is_strings(value) and not (isinstance(value, Words) and value.words.is_open):
-            (value,), words = together([value])
+        is_fixed = isinstance(value, Words) and not value.words.is_open
+        if is_fixed or is_strings(value):
+            (value,), words = together([value], is_strings)
             self.output_words[name] = words.vocabulary()
         try:
             tensor = call.tensor(value)

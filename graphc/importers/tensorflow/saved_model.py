@@ -11,6 +11,7 @@ from graphc.build.specs import TensorSpec
 from graphc.errors import ModelFileError, UnknownNameError, nearest
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable
+from graphc.importers.core.words import NUMBERS
 from graphc.importers.tensorflow.choosing import (
     Checkpoint,
     Outputs,
@@ -24,7 +25,6 @@ from graphc.importers.tensorflow.importing import Imported, take_constants
 from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import CUT, output_index
 from graphc.importers.tensorflow.table_files import assets_of
-from graphc.importers.tensorflow.words import NUMBERS
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import Bundle, open_checkpoint
 from graphc.train.tensorflow.schema import parse, parse_either

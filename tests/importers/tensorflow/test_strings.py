@@ -30,6 +30,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def results(folder: Path) -> dict[str, Any]:
+    with np.load(folder / "results.npz") as found:
+        return dict(found)
+
+
 def artifact(model: Any, folder: Path) -> Any:
     save_model(model, folder / "model.gcx", ["cpu"], frozen=True)
     return gc.load(folder / "model.gcx").signatures["predict"]
@@ -37,7 +42,7 @@ def artifact(model: Any, folder: Path) -> Any:
 
 def test_a_classifier_of_words(models: Path, tmp_path: Path) -> None:
     """Two tables and a comparison share the numbers of the words."""
-    wanted = np.load(models / "words" / "results.npz")
+    wanted = results(models / "words")
     model = gc.from_saved_model(models / "words")
     assert model.inputs["words"].dtype == np.int32
     words = model.input_vocabularies["words"]
@@ -56,14 +61,14 @@ def test_a_classifier_of_words(models: Path, tmp_path: Path) -> None:
 
 
 def test_string_lookup_of_keras(models: Path, tmp_path: Path) -> None:
-    wanted = np.load(models / "string_lookup" / "results.npz")
+    wanted = results(models / "string_lookup")
     point = artifact(gc.from_saved_model(models / "string_lookup"), tmp_path)
     (found,) = point(words=wanted["x"]).values()
     assert_near(found, wanted["y"], rtol=1e-5)
 
 
 def test_a_layer_takes_the_numbers_of_words(models: Path) -> None:
-    wanted = np.load(models / "words" / "results.npz")
+    wanted = results(models / "words")
     model = gc.from_saved_model(models / "words")
     ids = model.input_vocabularies["words"].ids(wanted["x"])
     with gc.Graph() as graph:

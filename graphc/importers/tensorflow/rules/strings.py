@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphc.importers.core.words import Words, together
 from graphc.importers.tensorflow.registry import Call, Rule
-from graphc.importers.tensorflow.values import Value, is_host
-from graphc.importers.tensorflow.words import Words, is_strings, together
+from graphc.importers.tensorflow.values import Value, is_host, is_strings
 
 MOVING = frozenset(
     (
@@ -41,7 +41,7 @@ def results_of_strings(call: Call, rule: Rule, values: Sequence[Value]) -> list[
     if op not in MOVING and op not in _COMPARING:
         call.refuse("takes strings that are known only in a run")
     try:
-        numbers, words = together(values)
+        numbers, words = together(values, is_strings)
     except ValueError as error:
         call.refuse(str(error))
     if op in _COMPARING:

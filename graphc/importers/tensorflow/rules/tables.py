@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
+from graphc.importers.core.words import WordList, Words, looked_up
 from graphc.importers.tensorflow.evaluation import called_functions
 from graphc.importers.tensorflow.graph import Edge, TFNode
 from graphc.importers.tensorflow.registry import Call, Family
 from graphc.importers.tensorflow.table_files import asset_at, read_table
 from graphc.importers.tensorflow.values import Table, Value
-from graphc.importers.tensorflow.words import WordList, Words, looked_up
 from graphc.ir.node import Tensor
 
 FAMILY = Family()

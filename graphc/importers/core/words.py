@@ -8,7 +8,7 @@ among the constants of the graph in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,8 +16,9 @@ import numpy as np
 
 from graphc import ops
 from graphc.artifacts.vocabulary import Vocabulary
-from graphc.importers.tensorflow.values import Array, Value
 from graphc.ir.node import Tensor
+
+Array = np.ndarray[Any, Any]
 
 UNKNOWN: Final = -1
 NUMBERS: Final = np.dtype(np.int32)
@@ -35,9 +36,10 @@ class WordList:
     is_open: bool
     numbers: dict[bytes, int] = field(default_factory=dict)
 
-    def number(self, word: bytes) -> int:
+    def number(self, word: str | bytes) -> int:
         """The number of a word, which is added if it is new."""
-        return self.numbers.setdefault(word, len(self.numbers))
+        data = word.encode("utf-8", "surrogatepass") if isinstance(word, str) else word
+        return self.numbers.setdefault(data, len(self.numbers))
 
     def numbers_of(self, words: Array) -> Array:
         """The numbers of an array of words."""
@@ -62,13 +64,13 @@ class Words:
     words: WordList
 
 
-def is_strings(value: Value) -> bool:
-    """Whether a value is of strings."""
-    return isinstance(value, Words) or (isinstance(value, np.ndarray) and value.dtype.kind == "O")
-
-
-def together(values: Sequence[Value]) -> tuple[list[Value], WordList]:
+def together(
+    values: Sequence[Any], is_constant: Callable[[Any], bool]
+) -> tuple[list[Any], WordList]:
     """The values with numbers of one list of words in place of strings.
+
+    Args:
+        is_constant: whether a value is an array of strings.
 
     Raises:
         ValueError: they are of several inputs.
@@ -78,16 +80,16 @@ def together(values: Sequence[Value]) -> tuple[list[Value], WordList]:
     if len(inputs) > 1 or (inputs and len({id(words) for words in found}) > 1):
         raise ValueError("joins strings of several inputs")
     words = found[0] if found else WordList(is_open=False)
-    return [_numbers(value, words) for value in values], words
+    return [_numbers(value, words, is_constant) for value in values], words
 
 
-def _numbers(value: Value, words: WordList) -> Value:
+def _numbers(value: Any, words: WordList, is_constant: Callable[[Any], bool]) -> Any:
     if isinstance(value, Words):
         if value.words is words:
             return value.ids
         known: Any = np.array([words.number(word) for word in value.words.numbers], NUMBERS)
         return ops.take(ops.constant(known), value.ids, axis=0)
-    if is_strings(value):
+    if is_constant(value):
         return ops.constant(words.numbers_of(value))
     return value
 
