@@ -233,6 +233,19 @@ def test_messages_that_do_not_come(options: dict[str, Any]) -> None:
             assert caught.value.code().name == expected
 
 
+def test_health_reads_no_message() -> None:
+    """It needs no token: anybody could fill the memory."""
+    with (
+        serving(rest_port=None, port=0, tokens=("secret",)) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        call = channel.stream_unary("/grpc.health.v1.Health/Check")
+        began = time.monotonic()
+        assert call(never(), timeout=60) == b"\x08\x01"
+        assert call(iter([bytes(1 << 20)]), timeout=60) == b"\x08\x01"
+        assert time.monotonic() - began < 1.5  # `never` takes longer
+
+
 def never() -> Iterator[bytes]:
     threading.Event().wait(2)
     yield b""

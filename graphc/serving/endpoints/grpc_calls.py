@@ -42,7 +42,7 @@ class GrpcCalls:
         """The handler of a method with one answer, which depends on who calls it."""
         import grpc
 
-        async def behave(messages: Any, context: Any) -> bytes:
+        async def behave(requests: Any, context: Any) -> bytes:
             try:
                 with self._service.call("GRPC", name, self._client(context)) as call:
                     owner = self._owner(context)
@@ -60,7 +60,7 @@ class GrpcCalls:
         """The handler of a method with a stream of answers."""
         import grpc
 
-        async def behave(messages: Any, context: Any) -> AsyncIterator[bytes]:
+        async def behave(requests: Any, context: Any) -> AsyncIterator[bytes]:
             try:
                 with self._service.call("GRPC", name, self._client(context)) as call:
                     owner = self._owner(context)

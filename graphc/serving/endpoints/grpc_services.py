@@ -66,7 +66,7 @@ class GrpcServices:
                 "HandleReloadConfigRequest": self.reload,
             },
         }
-        check = grpc.unary_unary_rpc_method_handler(self.check)
+        check = grpc.stream_unary_rpc_method_handler(self.check)
         health = grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": check})
         called = GrpcCalls(self._service, self._access)
         sessions = GrpcSessions(self._service, called).handler()
@@ -205,8 +205,9 @@ class GrpcServices:
         response.status.SetInParent()
         return _bytes(response)
 
-    async def check(self, data: bytes, context: Any) -> bytes:
-        """grpc.health.v1: SERVING or NOT_SERVING. Needs no token, and is not counted."""
+    async def check(self, requests: Any, context: Any) -> bytes:
+        """grpc.health.v1: SERVING or NOT_SERVING. Needs no token, and is not counted. The message
+        is not read, so that it takes no memory."""
         state = _SERVING if self._ready() else _NOT_SERVING
         return _bytes(messages().HealthCheckResponse(status=state))
 
