@@ -111,6 +111,17 @@ def test_the_client_of_python(running: Running, protocol: str, given: Any) -> No
     assert found["scores"].tolist() == SCORES
 
 
+def test_many_words(running: Running) -> None:
+    """Large requests are converted in a thread, and cut to batches."""
+    rows = [[word.replace("?", "?" * 99) for word in row] for row in SENTENCES * 1000]
+    wanted = np.array([[word.encode() for word in row] for row in CLASSES * 1000], object)
+    with Client(f"grpc://{running.grpc}") as client:
+        assert (client.predict("m", words=rows)["classes"] == wanted).all()
+        with pytest.raises(Failure, match="is not in the vocabulary of 4 words") as caught:
+            client.predict("m", words=[["good", "x" * 100_000]], signature="strict")
+    assert caught.value.code == "INVALID_ARGUMENT" and len(caught.value.message) < 300
+
+
 def test_json(running: Running) -> None:
     coded = {"b64": base64.b64encode("größer".encode()).decode()}
     rows = [{"words": row} for row in [["good", coded], *SENTENCES[1:]]]

@@ -285,6 +285,8 @@ class Service:
             else:
                 arrays = read(entry.inputs)
             check_inputs(arrays, entry.inputs)
+            if call.bytes_in > LARGE and getattr(entry, "strings", None):
+                arrays = await asyncio.to_thread(servable.numbers, name, arrays)
             outputs = await self._run(servable, name, arrays, deadline, gone)
             return Answer(servable.version, name, outputs)
 
