@@ -168,10 +168,23 @@ def _results(model: Any, given: dict[str, Any]) -> list[Any]:
     import graphc as gc
 
     alone = model.to_graph()
-    feeds = {alone.inputs[name]: value for name, value in given.items()}
+    words, texts = alone.input_vocabularies, alone.output_vocabularies
+    feeds = {
+        alone.inputs[name]: words[name].ids(value) if name in words else value
+        for name, value in given.items()
+    }
     with gc.Session(alone.graph, unused_feeds="ignore") as session:
         found = session.run(list(alone.outputs.values()), feeds)
-    return [np.asarray(value) for value in found]
+    return [
+        _text(texts[name].strings(value)) if name in texts else np.asarray(value)
+        for name, value in zip(alone.outputs, found, strict=True)
+    ]
+
+
+def _text(words: Any) -> Any:
+    """Words as str objects."""
+    flat = [word.decode() for word in words.reshape(-1).tolist()]
+    return np.array(flat, object).reshape(words.shape)
 
 
 def difference(got: Any, want: Any, case: SuiteCase) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc import typing as typing
     from graphc.artifacts import Limits as Limits
     from graphc.artifacts import Signature as Signature
+    from graphc.artifacts import Vocabulary as Vocabulary
     from graphc.artifacts import load as load
     from graphc.artifacts import save as save
     from graphc.autodiff import gradients as gradients
@@ -101,7 +102,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
 # are submodules themselves.
 _NAMES: Final[dict[str, str]] = {
     ".": "cluster data devices errors metrics nn passes serving sklearn train typing",
-    "artifacts": "Limits Signature load save",
+    "artifacts": "Limits Signature Vocabulary load save",
     "autodiff": "gradients hessian jacobian",
     "build": (
         "Graph TensorSpec add_to_collection assign control_dependencies device name_scope "
@@ -143,7 +144,7 @@ _NAMES: Final[dict[str, str]] = {
 }
 # Classes of records. Their constructors get the error messages that explain wrong arguments.
 _EXPLAINED: Final = (
-    *("Bucketing", "CompileOptions", "Graph", "Limits", "Signature", "TensorSpec"),
+    *("Bucketing", "CompileOptions", "Graph", "Limits", "Signature", "TensorSpec", "Vocabulary"),
 )
 _HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}
 

@@ -7,3 +7,4 @@ from graphc.artifacts.loading import load as load
 from graphc.artifacts.saving import save as save
 from graphc.artifacts.signature import Signature as Signature
 from graphc.artifacts.state import ModelState as ModelState
+from graphc.artifacts.vocabulary import Vocabulary as Vocabulary

@@ -15,6 +15,7 @@ from graphc.artifacts.lowering import Places, x64
 from graphc.artifacts.source import Source
 from graphc.artifacts.state import ModelState, Saved
 from graphc.artifacts.steps import Step
+from graphc.artifacts.strings import Strings, with_strings
 from graphc.artifacts.ways import Chain
 from graphc.copying import Uncopied
 from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, nearest
@@ -48,8 +49,11 @@ class EntryPoint(Uncopied):
 
     Attributes:
         name: the name of the signature.
-        inputs: argument name -> type. Open sizes appear by name.
-        outputs: result name -> type.
+        inputs: argument name -> type. Open sizes appear by name. An input with a vocabulary takes
+            strings (str, bytes or arrays of them), or their numbers.
+        outputs: result name -> type. An output with a vocabulary is an array of bytes objects.
+        program_inputs, program_outputs: the same for the program, which has numbers only.
+        strings: converts between both.
         updates_state: whether it takes a state and returns a new one.
         assigned: the variables that it assigns. It is empty although `updates_state` is True if
             only a random stream advances.
@@ -68,8 +72,11 @@ class EntryPoint(Uncopied):
     ) -> None:
         entry = source.entry
         self.name = source.name
-        self.inputs = {value.name: value.type for value in entry.inputs}
-        self.outputs = {output.value.name: output.value.type for output in entry.outputs}
+        self.program_inputs = {value.name: value.type for value in entry.inputs}
+        self.program_outputs = {o.value.name: o.value.type for o in entry.outputs}
+        self.inputs = with_strings(self.program_inputs, entry)
+        self.outputs = with_strings(self.program_outputs, entry)
+        self.strings = Strings(source.name, entry, source.members)
         self.updates_state = bool(entry.assigned)
         self.assigned = tuple(public_names(entry.assigned))
         self.devices = entry.devices
@@ -85,7 +92,7 @@ class EntryPoint(Uncopied):
         # A program that contains ports only, which the rules for feeds need.
         self._ports = Program(self.name, tuple(ports), (), ())
         state = [saved.types[name] for name in (*entry.written, *entry.read)]
-        taken = [*state, *self.inputs.values()]
+        taken = [*state, *self.program_inputs.values()]
         self._narrow = narrow_places([t.dtype for t in taken], source.platform)
         self._waiting: deque[Any] = deque()
         self._lock = threading.Lock()
@@ -111,7 +118,8 @@ class EntryPoint(Uncopied):
 
     @property
     def examples(self) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """The examples that the signature was saved with, read from the file.
+        """The examples that the signature was saved with, read from the file. In place of strings
+        they have their numbers.
 
         Raises:
             ArtifactCorruptError: they were altered.
@@ -164,6 +172,15 @@ class EntryPoint(Uncopied):
         After an interrupt (Ctrl-C), the state that was passed has the values from before the run
         or, if the run completed, the values from after it.
         """
+        results = self.on_numbers(state, self.strings.ids(inputs))
+        if not self.strings:
+            return results
+        if not self.updates_state:
+            return self.strings.strings(results)
+        return self.strings.strings(results[0]), results[1]
+
+    def on_numbers(self, state: ModelState | None, inputs: Mapping[str, Any]) -> Any:
+        """As a call, with numbers in place of strings in the inputs and outputs."""
         FORKING.use_devices()
         self._check_devices()
         self._chain.choose()  # errors of the file are raised before errors of the inputs
@@ -175,7 +192,8 @@ class EntryPoint(Uncopied):
         return self._run_once(step, state, values)
 
     def on_host(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The results as NumPy arrays, for an entry point that takes no state.
+        """The results as NumPy arrays, for an entry point that takes no state. The inputs and
+        outputs have numbers in place of strings.
 
         The inputs are not copied: they must not change until it returns. It is faster than a call
         if the inputs have the dtypes of the signature, and sizes that have run before.
@@ -185,7 +203,8 @@ class EntryPoint(Uncopied):
         """
         ready = self._ready(inputs)
         if ready is None:
-            return {name: np.asarray(value) for name, value in self(**inputs).items()}
+            results = self.on_numbers(None, inputs)
+            return {name: np.asarray(value) for name, value in results.items()}
         compiled, arguments = ready
         FORKING.use_devices()
         try:
@@ -257,7 +276,7 @@ class EntryPoint(Uncopied):
         FORKING.use_devices()
         self._check_devices()
         self._chain.choose()
-        values = self._feeds(inputs)
+        values = self._feeds(self.strings.ids(inputs))
         compiled, _ = self._chain.step(tuple([value.shape for value in values]))
         return str(compiled.as_text())
 

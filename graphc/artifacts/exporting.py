@@ -21,6 +21,8 @@ from graphc.artifacts.lowering import (
 from graphc.artifacts.manifest import Entry, Native, Output, Value
 from graphc.artifacts.native_code import compiled_for, limit_of, native_code_of, native_devices
 from graphc.artifacts.signature import Signature
+from graphc.artifacts.strings import packed_all
+from graphc.artifacts.vocabulary import Vocabulary
 from graphc.config import CompileOptions
 from graphc.devices.environment import environment_of
 from graphc.devices.machine import Machine
@@ -102,7 +104,8 @@ def export(
         for output, i in zip(signature.outputs, places, strict=False)
     )
     inputs = [_value(port) for port in order.feeds]
-    examples, data = packed(name, inputs, signature.examples)
+    strings = {n: v for n, v in signature.vocabularies.items() if n in signature.inputs}
+    examples, data = packed(name, inputs, [_numbers(row, strings) for row in signature.examples])
     devices = _devices(session, name, signature, program)
     options = _limited(name, signature, program, options)
     try:
@@ -112,8 +115,18 @@ def export(
     except ExecutionError as error:
         raise _not_lowered(name, error, options) from error
     rows = {str(names.get(size, size)): row for size, row in buckets.items()}
-    entry = replace(lowered.entry, buckets=rows, examples=examples)
-    return replace(lowered, entry=entry, members={**lowered.members, **data}, values=values)
+    vocabularies, words = packed_all(name, signature.vocabularies, lowered.entry)
+    entry = replace(lowered.entry, buckets=rows, examples=examples, vocabularies=vocabularies)
+    members = {**lowered.members, **data, **words}
+    return replace(lowered, entry=entry, members=members, values=values)
+
+
+def _numbers(example: Mapping[str, Any], strings: Mapping[str, Vocabulary]) -> dict[str, Any]:
+    """An example with numbers in place of its strings."""
+    return {
+        name: strings[name].ids(value, f"the example of {name!r}") if name in strings else value
+        for name, value in example.items()
+    }
 
 
 @dataclass(frozen=True)

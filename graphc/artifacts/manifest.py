@@ -106,6 +106,21 @@ class Examples:
 
 
 @dataclass(frozen=True)
+class VocabularyRow:
+    """The vocabulary of an input or output.
+
+    Attributes:
+        member: the member that holds the words: their lengths, then the words.
+        count: the number of words.
+        default: the number that stands for all others; None if they are refused.
+    """
+
+    member: str
+    count: int
+    default: int | None
+
+
+@dataclass(frozen=True)
 class Entry:
     """One entry point.
 
@@ -126,6 +141,7 @@ class Entry:
             limit. None sets no limit.
         buckets: open size -> the values to which a server pads it.
         examples: requests that a server runs before it takes others.
+        vocabularies: name of an input or output -> its words. The program has their numbers.
     """
 
     stablehlo: str
@@ -144,6 +160,7 @@ class Entry:
     memory_limit: int | None = None
     buckets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     examples: Examples | None = None
+    vocabularies: Mapping[str, VocabularyRow] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -153,6 +170,7 @@ class Entry:
             "native": None if self.native is None else vars(self.native),
             "buckets": dict(self.buckets),
             "examples": None if self.examples is None else self.examples.to_json(),
+            "vocabularies": {name: vars(row) for name, row in self.vocabularies.items()},
         }
         return plain | rows
 

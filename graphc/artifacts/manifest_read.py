@@ -18,8 +18,10 @@ from graphc.artifacts.manifest import (
     Output,
     Value,
     VariableRow,
+    VocabularyRow,
     corrupt,
 )
+from graphc.artifacts.vocabulary import misfit
 from graphc.errors import GraphcError
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import DimExpr
@@ -95,6 +97,7 @@ def _entry(
         memory_limit=_memory_limit(data, where),
         buckets=_buckets(data, where),
         examples=_examples(data, where, inputs),
+        vocabularies=_vocabularies(data, where),
     )
     _check_entry(entry, where, variables, members)
     return entry
@@ -105,7 +108,8 @@ def _check_entry(
 ) -> None:
     native = entry.native.member if entry.native else None
     examples = entry.examples.member if entry.examples else None
-    for member in (entry.stablehlo, entry.graph, native, examples):
+    words = [row.member for row in entry.vocabularies.values()]
+    for member in (entry.stablehlo, entry.graph, native, examples, *words):
         if member is not None and member not in members:
             raise corrupt(f"{where}: its parts", f"be members, got {member[:80]!r}")
     for field in ("written", "read", "assigned"):
@@ -121,6 +125,7 @@ def _check_entry(
             raise corrupt(where, "have different names for its inputs, and for its outputs")
     if not all(0 <= output.index < entry.fetches for output in entry.outputs):
         raise corrupt(f"{where}.outputs", "have indices below the number of fetches")
+    _check_vocabularies(entry, where)
     if not 1 <= entry.devices <= _MAX_DEVICES:
         raise corrupt(f"{where}.devices", "be a number of devices")
 
@@ -179,6 +184,34 @@ def _examples(data: Any, where: str, inputs: Sequence[Value]) -> Examples | None
         raise corrupt(f"{where}.shapes", "give a shape of each input")
     shapes = tuple([tuple([tuple(shape) for shape in row]) for row in rows])
     return Examples(_text(found, "member", where), shapes)
+
+
+def _vocabularies(data: Any, where: str) -> Mapping[str, VocabularyRow]:
+    if "vocabularies" not in data:  # likewise
+        return {}
+    rows = _field(data, "vocabularies", where, dict)
+    where = f"{where}.vocabularies"
+    return {name: _vocabulary(row, f"{where}.{name:.80}") for name, row in rows.items()}
+
+
+def _vocabulary(row: Any, where: str) -> VocabularyRow:
+    count = _field(row, "count", where, int)
+    if not 0 < count <= MAX_BYTES:
+        raise corrupt(f"{where}.count", "be a number of words")
+    return VocabularyRow(_text(row, "member", where), count, _optional(row, "default", where, int))
+
+
+def _check_vocabularies(entry: Entry, where: str) -> None:
+    inputs = {value.name: value.type for value in entry.inputs}
+    outputs = {output.value.name: output.value.type for output in entry.outputs}
+    for name, row in entry.vocabularies.items():
+        types = [types[name] for types in (inputs, outputs) if name in types]
+        if not types:
+            raise corrupt(f"{where}.vocabularies", f"name inputs or outputs, got {name[:80]!r}")
+        for type in types:
+            problem = misfit(type, row.count, row.default, name in inputs, name in outputs)
+            if problem is not None:
+                raise corrupt(f"{where}.vocabularies.{name:.80}", f"fit: {problem}")
 
 
 def _fits(shape: Sequence[Any], type: TensorType) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from graphc.artifacts.vocabulary import Vocabulary
 from graphc.errors import AttributeValueError
 from graphc.ir.names import check_length
 from graphc.ir.node import Node, Tensor
@@ -36,6 +37,8 @@ class Signature:
             64]}. For the size of the batch, these are the sizes of batches.
         examples: requests, as argument name -> array, that the model server runs before it takes
             others. They are stored in the file.
+        vocabularies: input or output -> its `gc.Vocabulary`. `gc.save` stores it, and the loaded
+            signature takes or returns strings there: the program computes with their numbers.
 
     Raises:
         AttributeValueError: an argument has an invalid value.
@@ -57,6 +60,7 @@ class Signature:
     given: Feeds = field(default_factory=dict)
     buckets: Mapping[str, Sequence[int]] = field(default_factory=dict)
     examples: Sequence[Mapping[str, ArrayTree]] = ()
+    vocabularies: Mapping[str, Vocabulary] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for what in ("inputs", "outputs"):
@@ -68,6 +72,7 @@ class Signature:
         _check_sizes(self.sizes)
         _check_buckets(self.buckets)
         _check_examples(self.examples)
+        _check_vocabularies(self.vocabularies)
         for what in ("replicated", "freeze"):
             if type(getattr(self, what)) is not bool:
                 _refuse(f"{what} must be True or False, got {getattr(self, what)!r}")
@@ -125,6 +130,17 @@ def _check_examples(examples: Any) -> None:
         _refuse("examples must be a list of mappings", 'examples=[{"x": values}]')
     if len(examples) > MOST_EXAMPLES:
         _refuse(f"at most {MOST_EXAMPLES} examples are allowed, got {len(examples)}")
+
+
+def _check_vocabularies(vocabularies: Any) -> None:
+    if not isinstance(vocabularies, Mapping) or not all(
+        isinstance(name, str) and isinstance(each, Vocabulary)
+        for name, each in vocabularies.items()
+    ):
+        _refuse(
+            f"vocabularies must map names to gc.Vocabulary, got {vocabularies!r}",
+            'vocabularies={"label": gc.Vocabulary(["cat", "dog"])}',
+        )
 
 
 def _refuse(what: str, hint: str | None = None) -> NoReturn:

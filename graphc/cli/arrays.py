@@ -13,7 +13,10 @@ from graphc.ir.dtypes import is_floating
 
 
 def common(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The value in a dtype that every NumPy version and its files support."""
+    """The value in a dtype that every NumPy version and its files support. Strings become text."""
+    if value.dtype.kind == "O":
+        words = [word.decode("utf-8", "replace") for word in value.reshape(-1).tolist()]
+        return np.array(words, np.str_).reshape(value.shape)
     if value.dtype.isbuiltin == 1:
         return value
     return value.astype(np.float32 if is_floating(value.dtype) else np.int8)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from graphc.artifacts.vocabulary import STRING
 from graphc.cli.report import check_writable, table
 from graphc.cli.timing import latency, timed
 from graphc.cli.validate import compare_arrays, error_table, print_compared
@@ -17,6 +19,7 @@ from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.model_graph import ModelGraph
 from graphc.importers.files import Format, format_of, import_model
 from graphc.importers.originals import original_of, random_inputs
+from graphc.ir.node import Tensor
 from graphc.runtime.session import Session
 
 
@@ -58,13 +61,22 @@ def _facts(model: ImportedModel, made: ModelGraph, kind: Format, target: str) ->
         "artifact": target,
         "format": kind.name,
         "nodes": len(made.graph.nodes),
-        "inputs": {name: str(tensor.type) for name, tensor in made.inputs.items()},
-        "outputs": {name: str(tensor.type) for name, tensor in made.outputs.items()},
+        "inputs": _types(made.inputs, made.input_vocabularies),
+        "outputs": _types(made.outputs, made.output_vocabularies),
         "variables": len(variables),
         "trainable": sum(v.trainable for v in variables),
         "bytes": Path(target).stat().st_size,
         "signature": PREDICT,
     }
+
+
+def _types(tensors: Mapping[str, Tensor], strings: Container[str]) -> dict[str, str]:
+    """The types in the artifact."""
+    types = {
+        name: tensor.type._replace(dtype=STRING) if name in strings else tensor.type
+        for name, tensor in tensors.items()
+    }
+    return {name: str(type) for name, type in types.items()}
 
 
 def _validated(

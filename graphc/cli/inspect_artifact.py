@@ -4,14 +4,15 @@ variables. Nothing in it is run."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from graphc.artifacts.entry_point import EntryPoint
 from graphc.artifacts.loading import load, read
-from graphc.artifacts.manifest import Entry, Manifest
+from graphc.artifacts.manifest import Entry, Manifest, Value
 from graphc.artifacts.stablehlo import deserialize
+from graphc.artifacts.strings import with_strings
 from graphc.artifacts.ways import GRAPH, NATIVE, STABLEHLO
 from graphc.cli.report import amount, print_json, table
 from graphc.errors import ArtifactVersionError, DeviceError, GraphcError
@@ -65,8 +66,8 @@ def _facts(path: str, manifest: Manifest, sizes: dict[str, int]) -> dict[str, An
     ways = _ways(path, manifest)
     signatures = {
         name: {
-            "inputs": {value.name: str(value.type) for value in entry.inputs},
-            "outputs": {o.value.name: str(o.value.type) for o in entry.outputs},
+            "inputs": _types(entry, entry.inputs),
+            "outputs": _types(entry, [o.value for o in entry.outputs]),
             "updates": public_names(dict.fromkeys(entry.assigned)),
             "random": len(public_names(dict.fromkeys(entry.assigned))) < len(entry.assigned),
             "devices": entry.devices,
@@ -91,6 +92,11 @@ def _facts(path: str, manifest: Manifest, sizes: dict[str, int]) -> dict[str, An
             for name in public_names(rows)
         },
     }
+
+
+def _types(entry: Entry, values: Iterable[Value]) -> dict[str, str]:
+    types = with_strings({value.name: value.type for value in values}, entry)
+    return {name: str(type) for name, type in types.items()}
 
 
 def _forms(entry: Entry) -> dict[str, str]:
@@ -149,8 +155,8 @@ def _text(manifest: Manifest, facts: dict[str, Any]) -> list[str]:
 
 
 def _signature(name: str, entry: Entry) -> str:
-    inputs = {value.name: value.type for value in entry.inputs}
-    outputs = {output.value.name: output.value.type for output in entry.outputs}
+    inputs = with_strings({value.name: value.type for value in entry.inputs}, entry)
+    outputs = with_strings({o.value.name: o.value.type for o in entry.outputs}, entry)
     takes = _listed(shown_types(inputs))
     gives = _listed(shown_types(outputs, inputs))
     return f"{name}({takes}) -> {gives or 'nothing'}"

@@ -99,6 +99,7 @@ def config_of(options: argparse.Namespace) -> ServerConfig:
         load_retries=options.max_num_load_retries,
         load_retry_seconds=max(options.load_retry_interval_micros, 0) / 1e6,
         max_body_bytes=options.max_body_bytes,
+        max_request_bytes=options.max_request_bytes,
         max_concurrent=options.max_concurrent,
         request_seconds=options.rest_api_timeout_in_ms / 1000,
         drain_seconds=options.drain_seconds,

@@ -142,6 +142,11 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="the largest request (default: 64 MiB)",
     )  # fmt: skip
     group.add_argument(
+        "--max_request_bytes", type=positive, metavar="N",
+        help="the bytes of all requests together; further ones are refused (default: 1 GiB, or "
+        "twice --max_body_bytes)",
+    )  # fmt: skip
+    group.add_argument(
         "--drain_seconds", type=duration, default=30.0, metavar="N",
         help="how long SIGTERM waits for requests in progress (default: 30)",
     )  # fmt: skip

@@ -40,8 +40,8 @@ def _run(model: Model, point: EntryPoint, folder: Path) -> dict[str, Any]:
     def run() -> Any:
         nonlocal state
         if not point.updates_state:
-            return point(state, **inputs)
-        outputs, state = point(state, **inputs)
+            return point.on_numbers(state, inputs)
+        outputs, state = point.on_numbers(state, inputs)
         return outputs or next(iter(state.values()), None)
 
     outputs = run() if point.outputs or not point.updates_state else {}

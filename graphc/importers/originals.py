@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from graphc.artifacts.vocabulary import Vocabulary
 from graphc.errors import MissingExtraError
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.files import GRAPHDEF, ONNX, SAVED_MODEL, STABLEHLO, Format
@@ -39,7 +40,29 @@ def original_of(
         raise MissingExtraError(
             f"--validate does not run {kind.name} files", hint="import it without --validate"
         )
-    return makers[kind](os.fspath(path), model)
+    name, run = makers[kind](os.fspath(path), model)
+    return name, _with_strings(model, run)
+
+
+def _with_strings(model: ImportedModel, run: Original) -> Original:
+    """The same function, with numbers in place of strings, as the imported model has them."""
+    words, texts = model.input_vocabularies, model.output_vocabularies
+    if not words and not texts:
+        return run
+
+    def on_numbers(inputs: Mapping[str, Array]) -> list[Array]:
+        given = {n: _text(words[n], v) if n in words else v for n, v in inputs.items()}
+        outputs = zip(model.outputs, run(given), strict=True)
+        return [texts[name].ids(value) if name in texts else value for name, value in outputs]
+
+    return on_numbers
+
+
+def _text(words: Vocabulary, ids: Array) -> Array:
+    """Words as str objects, which all frameworks take."""
+    found = words.strings(ids)
+    flat = [word.decode("utf-8", "replace") for word in found.reshape(-1).tolist()]
+    return np.array(flat, object).reshape(found.shape)
 
 
 def _onnx(path: str, model: ImportedModel) -> tuple[str, Original]:
@@ -119,13 +142,16 @@ def _nothing(files: str, package: str) -> MissingExtraError:
 
 
 def random_inputs(model: ImportedModel, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Random inputs: floats around 0; 0 for integers, which may be indices.
+    """Random inputs: floats around 0; words; 0 for other integers, which may be indices.
 
     Args:
         sizes: of named sizes; 4 for others.
     """
     rng = np.random.default_rng(0)
-    return {name: _random(rng, spec, sizes) for name, spec in model.inputs.items()}
+    found = {name: _random(rng, spec, sizes) for name, spec in model.inputs.items()}
+    for name, words in model.input_vocabularies.items():
+        found[name] = rng.integers(0, len(words), found[name].shape).astype(found[name].dtype)
+    return found
 
 
 def _random(rng: np.random.Generator, spec: Any, sizes: Mapping[str, int]) -> Array:

@@ -123,8 +123,9 @@ def as_dtype(value: Any) -> DType:
 
 
 def short_name(dtype: DType) -> str:
-    """The name used by the text form: `f32`, `i64`, `bf16`, `bool`."""
-    return SHORT[dtype]
+    """The name used by the text form: `f32`, `i64`, `bf16`, `bool`. Strings, which no program has,
+    are `string`: messages show the types of signatures too."""
+    return "string" if dtype.kind == "O" else SHORT[dtype]
 
 
 def is_floating(dtype: DType) -> bool:

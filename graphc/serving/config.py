@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from graphc.serving.config_checks import (
+    MAX_BODY_BYTES,
     check_bool,
     check_devices,
     check_int,
@@ -17,6 +18,7 @@ from graphc.serving.config_checks import (
     check_traffic,
     check_version,
     checked_path,
+    most_request_bytes,
     refuse,
 )
 
@@ -268,6 +270,10 @@ class ServerConfig:
             its file, such as a lack of memory.
         load_retry_seconds: the time before it is tried again.
         max_body_bytes: the largest request body.
+        max_request_bytes: the bytes of all requests in progress together, by REST and gRPC; further
+            ones get RESOURCE_EXHAUSTED. It is at least twice `max_body_bytes`, because a message by
+            gRPC counts as the largest one while it arrives, and such messages may take half of it.
+            None is 1 GiB, or twice `max_body_bytes`.
         max_concurrent: how many requests may be in progress; further ones get RESOURCE_EXHAUSTED.
         request_seconds: the time limit of a request that has none.
         drain_seconds: how long SIGTERM waits for requests in progress.
@@ -304,7 +310,8 @@ class ServerConfig:
     unload_threads: int = 4
     load_retries: int = 5
     load_retry_seconds: float = 60.0
-    max_body_bytes: int = 64 << 20
+    max_body_bytes: int = MAX_BODY_BYTES
+    max_request_bytes: int | None = None
     max_concurrent: int = 256
     request_seconds: float = 30.0
     drain_seconds: float = 30.0
@@ -330,6 +337,7 @@ class ServerConfig:
         for name in ("threads", "load_threads", "unload_threads", "max_body_bytes",
                      "max_concurrent"):  # fmt: skip
             check_int(name, getattr(self, name), 1)
+        most_request_bytes(self.max_request_bytes, self.max_body_bytes)
         check_int("load_retries", self.load_retries, 0)
         for name in ("poll_seconds", "load_retry_seconds", "request_seconds", "drain_seconds"):
             check_seconds(name, getattr(self, name))

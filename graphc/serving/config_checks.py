@@ -13,6 +13,8 @@ from graphc.errors import AttributeValueError
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s,\"]+")
 LARGEST_VERSION = 2**63 - 1
 """Versions are int64 on the wire."""
+MAX_BODY_BYTES = 64 << 20
+"""The default of `ServerConfig.max_body_bytes`."""
 
 
 # All of these raise `AttributeValueError`.
@@ -108,3 +110,24 @@ def check_bool(name: str, value: Any) -> None:
 def refuse(what: str, hint: str | None = None) -> NoReturn:
     """Raises `AttributeValueError`."""
     raise AttributeValueError(what, hint=hint)
+
+
+def most_request_bytes(given: int | None, body: int) -> int:
+    """The bytes of all requests together.
+
+    Args:
+        given: `max_request_bytes`.
+        body: `max_body_bytes`.
+
+    Raises:
+        AttributeValueError: it is less than twice `body`.
+    """
+    if given is None:
+        return max(1 << 30, 2 * body)
+    check_int("max_request_bytes", given, 1)
+    if given < 2 * body:
+        refuse(
+            f"max_request_bytes must be at least twice max_body_bytes ({body}), got {given}",
+            f"max_request_bytes={2 * body}, or a smaller max_body_bytes",
+        )
+    return given

@@ -15,9 +15,10 @@ from typing import Any, Self
 from graphc.devices.strategy import resolve_devices
 from graphc.errors import GraphcError, MissingExtraError
 from graphc.serving.config import ModelConfig, ServerConfig
+from graphc.serving.config_checks import MAX_BODY_BYTES
 from graphc.serving.endpoints.access_log import AccessLog
 from graphc.serving.endpoints.cors import Cors
-from graphc.serving.endpoints.grpc_services import GrpcServices
+from graphc.serving.endpoints.grpc_services import GrpcServices, options_of
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.rest import RestApplication
 from graphc.serving.endpoints.service import Manager as AnyManager
@@ -171,6 +172,8 @@ class Server:
             self._manager,
             self.metrics,
             max_concurrent=config.max_concurrent,
+            max_body_bytes=config.max_body_bytes,
+            max_request_bytes=config.max_request_bytes,
             request_seconds=config.request_seconds,
             log=log,
             roots=_roots(config),
@@ -268,13 +271,7 @@ class Server:
         import grpc
 
         config = self.config
-        options = [
-            ("grpc.max_receive_message_length", config.max_body_bytes),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.max_concurrent_streams", config.max_concurrent),  # of one connection
-            ("grpc.so_reuseport", 0),  # a port in use is an error
-        ]
-        server = grpc.aio.server(options=options)
+        server = grpc.aio.server(options=options_of(config))
         services = GrpcServices(service, Access(config.tokens), lambda: self.is_ready)
         server.add_generic_rpc_handlers(services.handlers())
         self.port = bind_grpc(server, config)
@@ -321,7 +318,8 @@ def asgi(
     manager: AnyManager,
     *,
     metrics: Metrics | None = None,
-    max_body_bytes: int = 64 << 20,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    max_request_bytes: int | None = None,
     max_concurrent: int = 256,
     request_seconds: float = 30.0,
 ) -> RestApplication:
@@ -332,7 +330,7 @@ def asgi(
     Args:
         manager: the models; the caller starts and closes it, often in the lifespan of the service.
         metrics: counts the requests.
-        max_body_bytes, max_concurrent, request_seconds: as in `ServerConfig`.
+        max_body_bytes, max_request_bytes, max_concurrent, request_seconds: as in `ServerConfig`.
 
     Examples:
         >>> manager = gc.serving.Manager([])
@@ -343,6 +341,8 @@ def asgi(
         manager,
         metrics or Metrics(),
         max_concurrent=max_concurrent,
+        max_body_bytes=max_body_bytes,
+        max_request_bytes=max_request_bytes,
         request_seconds=request_seconds,
     )
     ready = getattr(manager, "is_ready", lambda: True)

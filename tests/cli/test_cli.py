@@ -400,6 +400,28 @@ def test_run_prints_or_writes(run: Run, artifact: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(results["y"], expected)
 
 
+def test_run_takes_and_returns_strings(run: Run, tmp_path: Path) -> None:
+    with gc.Graph() as graph:
+        word = gc.placeholder(("n",), "int32", name="word")
+        known = gc.Vocabulary(["a", "größer"], default=0)
+        signature = gc.Signature(
+            {"word": word}, {"other": 1 - word}, vocabularies={"word": known, "other": known}
+        )
+    path, words, results = tmp_path / "m.gcx", tmp_path / "w.npy", tmp_path / "r.npz"
+    gc.save(gc.Session(graph), path, signatures={"swap": signature}, platforms=["cpu"])
+    np.save(words, np.array(["größer", "?"]))
+    command = ("run", path, "--input", f"word={words}")
+    assert run(*command)[1] == "other: string[2]\n['a' 'größer']\n"
+    facts = json.loads(run(*command, "--json")[1])
+    assert facts["outputs"]["other"] == {
+        "dtype": "string", "shape": [2], "values": ["a", "größer"]
+    }  # fmt: skip
+    assert run(*command, "--output", results)[0] == 0
+    with np.load(results) as found:
+        assert found["other"].tolist() == ["a", "größer"]
+    assert "swap(word: string[n]) -> other: string[n]" in run("inspect", path)[1]
+
+
 def test_run_takes_a_training_step(run: Run, artifact: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.eye(3))
     np.save(tmp_path / "t.npy", np.ones((3, 1)))

@@ -46,6 +46,35 @@ def test_import_writes_an_artifact(folder, capsys) -> None:  # type: ignore[no-u
     assert_near(probs, jax.nn.softmax(x @ WEIGHTS), rtol=1e-6)
 
 
+def test_strings(folder, capsys) -> None:  # type: ignore[no-untyped-def]
+    """Both sides get the same words."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper
+
+    nodes = [
+        helper.make_node("LabelEncoder", inputs, outputs, domain="ai.onnx.ml", **attributes)
+        for inputs, outputs, attributes in (
+            (["x"], ["i"], {"keys_strings": ["a", "größer"], "values_int64s": [5, 1]}),
+            (["i"], ["t"], {"keys_int64s": [5, 1], "values_strings": ["A", "G"]}),
+        )
+    ]
+    kinds = {"x": TensorProto.STRING, "i": TensorProto.INT64, "t": TensorProto.STRING}
+    x, i, t = (helper.make_tensor_value_info(name, kind, ["n"]) for name, kind in kinds.items())
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = helper.make_graph(nodes, "words", [x], [i, t])
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    (folder / "words.onnx").write_bytes(proto.SerializeToString())
+    assert run("words.onnx", "--validate", "--platforms", "cpu", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["inputs"] == {"x": "string[n]"}
+    assert facts["outputs"] == {"i": "i64[n]", "t": "string[n]"}
+    outputs = facts["validation"]["outputs"].values()
+    assert [row["max_abs"] for row in outputs] == [0, 0]
+    found = gc.load("words.gcx").signatures["predict"](x=["größer", "?"])
+    assert found["t"].tolist() == [b"G", b"_Unused"]
+
+
 def test_options_reach_the_importer(folder, capsys) -> None:  # type: ignore[no-untyped-def]
     assert run("model.mlir", "-o", "m.gcx", "--trainable", "none", "--platforms", "cpu") == 0
     assert "1 variables (0 trainable)" in capsys.readouterr().out

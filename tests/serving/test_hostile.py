@@ -3,11 +3,12 @@
 import asyncio
 import json
 import os
+import re
 import resource
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,6 @@ import pytest
 from graphc.cli.serve import _lines
 from graphc.serving import Client, Failure, Server, ServerConfig
 from graphc.serving.batching.batcher import Batcher
-from graphc.serving.endpoints import service
 from graphc.serving.endpoints.grpc_services import GrpcServices
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.service import Service
@@ -163,18 +163,37 @@ def test_slow_bodies_keep_no_others_out() -> None:
             assert until_answered(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_bodies_together(monkeypatch) -> None:
-    monkeypatch.setattr(service, "_MOST_HELD", len(BODY) + 10)
-    with serving() as server, connect(server) as connection:
-        for _ in range(3):  # each body is released
-            connection.sendall(VALID)
-            assert until_answered(connection).startswith(b"HTTP/1.1 200 ")
-        large = START + b"connection: close\r\ncontent-length: %d\r\n\r\n" % (len(BODY) + 11)
-        connection.sendall(large + BODY + b" " * 11)
-        assert until_closed(connection).startswith(b"HTTP/1.1 429 ")
-        with connect(server) as another:
-            another.sendall(VALID)
-            assert until_answered(another).startswith(b"HTTP/1.1 200 ")
+def test_bodies_together() -> None:
+    size = len(BODY)
+    with serving(max_body_bytes=size, max_request_bytes=2 * size) as server, ExitStack() as stack:
+        with connect(server) as connection:
+            for _ in range(3):  # each is released
+                connection.sendall(VALID)
+                assert until_answered(connection).startswith(b"HTTP/1.1 200 ")
+        slow = [stack.enter_context(connect(server)) for _ in range(2)]
+        for connection in slow:
+            connection.sendall(VALID[:-5])
+        until(lambda: request_bytes(server) == 2 * (size - 5))
+        with connect(server) as connection:
+            connection.sendall(VALID.replace(b"host: x", b"host: x\r\nconnection: close"))
+            assert until_closed(connection).startswith(b"HTTP/1.1 429 ")
+        slow[0].close()
+        until(lambda: request_bytes(server) == size - 5)
+        slow[1].sendall(VALID[-5:])
+        assert until_answered(slow[1]).startswith(b"HTTP/1.1 200 ")
+
+
+def request_bytes(server: Server) -> float:
+    found = re.search(rb"\ngraphc_serving_request_bytes (\S+)", server.metrics.text())
+    assert found is not None
+    return float(found[1])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_too_many_connections(monkeypatch) -> None:
@@ -197,6 +216,39 @@ def test_a_full_disk() -> None:
             with Client(address) as client:
                 y = client.predict("double", x=np.float32([[1, 2]]))["y"]
                 assert y.tolist() == [[2.0, 4.0]]
+
+
+@pytest.mark.parametrize("options", [{}, {"tokens": ("secret",)}], ids=["", "token"])
+def test_messages_that_do_not_come(options: dict[str, Any]) -> None:
+    """Without a token, a client cannot send a message: the answer does not wait for it."""
+    with (
+        serving(rest_port=None, port=0, request_seconds=0.2, **options) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        call = channel.stream_unary("/tensorflow.serving.PredictionService/Predict")
+        for messages, code in ((never(), "DEADLINE_EXCEEDED"), (iter(()), "INVALID_ARGUMENT")):
+            with pytest.raises(grpc.RpcError) as caught:
+                call(messages, timeout=60)
+            expected = "UNAUTHENTICATED" if options else code
+            assert caught.value.code().name == expected
+
+
+def test_health_reads_no_message() -> None:
+    """It needs no token: anybody could fill the memory."""
+    with (
+        serving(rest_port=None, port=0, tokens=("secret",)) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        call = channel.stream_unary("/grpc.health.v1.Health/Check")
+        began = time.monotonic()
+        assert call(never(), timeout=60) == b"\x08\x01"
+        assert call(iter([bytes(1 << 20)]), timeout=60) == b"\x08\x01"
+        assert time.monotonic() - began < 1.5  # `never` takes longer
+
+
+def never() -> Iterator[bytes]:
+    threading.Event().wait(2)
+    yield b""
 
 
 @pytest.mark.parametrize("length", [10, 20_000])

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -28,6 +30,16 @@ struct Target {
   std::vector<std::string> outputs{};  ///< only these outputs of predict; by default all
 };
 
+/// Several runs of a session.
+struct Plan {
+  std::int64_t steps = 1;                          ///< how many there are at most
+  std::map<std::string, std::string> feedback{};   ///< input -> the output of the run before
+  Tensors stop{};                                  ///< output -> values: a run is the last one if all its elements are among them
+  std::string signature{};                         ///< by default that of the session
+  std::vector<std::string> outputs{};              ///< only these; by default all
+  std::chrono::milliseconds timeout{0};            ///< of all runs together; 0 is none
+};
+
 namespace detail {
 
 // -- protocol buffers, as in serving.proto --------------------------------------------------------
@@ -46,6 +58,14 @@ inline void write_bytes(std::string& into, int field, std::string_view value) {
   write_varint(into, static_cast<std::uint64_t>(field) << 3 | 2);
   write_varint(into, value.size());
   into += value;
+}
+
+/// An entry of a map.
+inline void write_entry(std::string& into, int field, std::string_view name, std::string_view value) {
+  std::string entry;
+  write_bytes(entry, 1, name);
+  write_bytes(entry, 2, value);
+  write_bytes(into, field, entry);
 }
 
 inline std::string write_tensor(const Tensor& tensor) {
@@ -69,13 +89,20 @@ inline std::string write_request(const Target& target, const Tensors& inputs) {
   std::string spec, request;
   write_bytes(spec, 3, target.signature);
   write_bytes(request, 1, spec);
-  for (const auto& [name, tensor] : inputs) {
-    std::string entry;
-    write_bytes(entry, 1, name);
-    write_bytes(entry, 2, write_tensor(tensor));
-    write_bytes(request, 2, entry);
-  }
+  for (const auto& [name, tensor] : inputs) write_entry(request, 2, name, write_tensor(tensor));
   for (const std::string& name : target.outputs) write_bytes(request, 3, name);
+  return request;
+}
+
+inline std::string write_session_request(const Plan& plan, const Tensors& inputs) {
+  std::string spec, request;
+  write_bytes(spec, 3, plan.signature);
+  write_bytes(request, 1, spec);
+  for (const auto& [name, tensor] : inputs) write_entry(request, 2, name, write_tensor(tensor));
+  for (const std::string& name : plan.outputs) write_bytes(request, 3, name);
+  write_number(request, 4, static_cast<std::uint64_t>(plan.steps));
+  for (const auto& [input, output] : plan.feedback) write_entry(request, 5, input, output);
+  for (const auto& [output, values] : plan.stop) write_entry(request, 6, output, write_tensor(values));
   return request;
 }
 
@@ -207,10 +234,49 @@ inline std::optional<std::string> string_after(const std::string& text, const st
   return found;
 }
 
+/// A text as JSON.
+inline std::string json_text(const std::string& text) {
+  std::string found = "\"";
+  for (char each : text) {
+    if (each == '"' || each == '\\') found += '\\';
+    found += each;
+  }
+  return found + '"';
+}
+
+// -- server-sent events ---------------------------------------------------------------------------
+
+/// The value of a field of an event; "" if it has none.
+inline std::string field_of(const std::string& event, const std::string& name) {
+  const std::string lines = '\n' + event, start = '\n' + name + ": ";
+  std::size_t at = lines.find(start);
+  if (at == std::string::npos) return "";
+  at += start.size();
+  return lines.substr(at, lines.find('\n', at) - at);
+}
+
+inline std::string from_base64(const std::string& text) {
+  static const std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (char letter : text) {
+    if (letter == '=') break;
+    const std::size_t value = letters.find(letter);
+    if (value == std::string_view::npos) throw std::invalid_argument("it is not base64");
+    bits = bits << 6 | static_cast<std::uint32_t>(value);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count & 255);
+  }
+  return bytes;
+}
+
 inline std::string code_of(long status) {
   switch (status) {
     case 401: return "UNAUTHENTICATED";
-    case 404: return "NOT_FOUND";
+    case 404: case 410: return "NOT_FOUND";
     case 408: case 504: return "DEADLINE_EXCEEDED";
     case 429: return "RESOURCE_EXHAUSTED";
     case 499: return "CANCELLED";

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from graphc.artifacts.vocabulary import Vocabulary
 from graphc.build.placeholders import placeholder
 from graphc.build.specs import TensorSpec
 from graphc.build.variable_definition import variable
@@ -46,6 +47,8 @@ class ModelSource:
         build: adds the nodes. It gets weights by `ImportedModel.weight`.
         wrap: (names, results) -> the nest that a call returns; by default the only result, or a
             dict.
+        input_vocabularies, output_vocabularies: the words of inputs and outputs that are strings in
+            the framework. The model has their numbers.
     """
 
     importer: str
@@ -55,6 +58,8 @@ class ModelSource:
     weights: Mapping[str, Weight]
     build: Build
     wrap: Callable[[Sequence[str], Sequence[Tensor]], Any] = _by_name
+    input_vocabularies: Mapping[str, Vocabulary] = field(default_factory=dict)
+    output_vocabularies: Mapping[str, Vocabulary] = field(default_factory=dict)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -113,6 +118,18 @@ class ImportedModel(Layer):
     def outputs(self) -> tuple[str, ...]:
         """The names of the outputs."""
         return self._source.outputs
+
+    @property
+    def input_vocabularies(self) -> Mapping[str, Vocabulary]:
+        """The words of inputs that are strings in the framework: the layer takes their numbers.
+        Artifacts of the model take strings."""
+        return MappingProxyType(dict(self._source.input_vocabularies))
+
+    @property
+    def output_vocabularies(self) -> Mapping[str, Vocabulary]:
+        """The words of outputs that are strings in the framework: the layer returns their numbers.
+        Artifacts of the model return strings."""
+        return MappingProxyType(dict(self._source.output_vocabularies))
 
     if not TYPE_CHECKING:  # for type checkers, Layer has no such attribute
 
@@ -220,6 +237,8 @@ class ImportedModel(Layer):
             updates=tuple(graph.collection(UPDATES)),
             variables=dict(model._own),
             origins=dict(graph.collection(ORIGINS)),
+            input_vocabularies=self.input_vocabularies,
+            output_vocabularies=self.output_vocabularies,
         )
 
     def __str__(self) -> str:

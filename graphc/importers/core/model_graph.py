@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from graphc.artifacts.signature import Signature
+from graphc.artifacts.vocabulary import Vocabulary
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.variable import Variable
@@ -26,6 +27,8 @@ class ModelGraph:
         updates: the assignments that the model makes in training, such as those of moving averages.
         variables: the variables by the names that the model's framework gives them.
         origins: tensors by the names that values have in the framework, if they were recorded.
+        input_vocabularies, output_vocabularies: the words of inputs and outputs that are strings in
+            the framework.
 
     Examples:
         >>> x = gc.placeholder((2,), name="x")
@@ -42,6 +45,8 @@ class ModelGraph:
     updates: tuple[Node | Tensor, ...]
     variables: Mapping[str, Variable]
     origins: Mapping[str, Tensor] = field(default_factory=dict)
+    input_vocabularies: Mapping[str, Vocabulary] = field(default_factory=dict)
+    output_vocabularies: Mapping[str, Vocabulary] = field(default_factory=dict)
 
     def signature(self, *, freeze: bool = False) -> Signature:
         """The signature of the model, for `gc.save`. Names that Python cannot use as arguments are
@@ -50,16 +55,29 @@ class ModelGraph:
         Args:
             freeze: whether variables are constants, as `gc.freeze` makes them.
         """
-        return Signature(_identifiers(self.inputs), _identifiers(self.outputs), freeze=freeze)
+        inputs = _identifiers(self.inputs)
+        words = _renamed(self.input_vocabularies, self.inputs, inputs)
+        # A signature has one vocabulary for a name.
+        outputs = _identifiers(self.outputs, taken=words)
+        words |= _renamed(self.output_vocabularies, self.outputs, outputs)
+        return Signature(inputs, outputs, freeze=freeze, vocabularies=words)
 
 
-def _identifiers(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _renamed(
+    vocabularies: Mapping[str, Vocabulary], old: Iterable[str], new: Iterable[str]
+) -> dict[str, Vocabulary]:
+    names = zip(old, new, strict=True)
+    return {name: vocabularies[was] for was, name in names if was in vocabularies}
+
+
+def _identifiers(tensors: Mapping[str, Tensor], taken: Container[str] = ()) -> dict[str, Tensor]:
+    """The tensors by names that are identifiers, and not among those that are taken."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         base = re.sub(r"\W", "_", name)
         base = base if base.isidentifier() else f"_{base}"
         unique, count = base, 1
-        while unique in found:
+        while unique in found or unique in taken:
             unique, count = f"{base}_{count}", count + 1
         found[unique] = tensor
     return found

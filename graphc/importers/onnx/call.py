@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from graphc.importers.core.words import Words
 from graphc.importers.onnx.values import (
     Array,
     Value,
@@ -88,6 +89,8 @@ class Call:
             if is_strings(value):
                 raise Refused("takes strings, which must be known at import", needs=True)
             return tensor_of_array(value)
+        if isinstance(value, Words):
+            raise Refused("takes strings that are known only in a run")
         tensor: Tensor = value
         return tensor
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from graphc.artifacts.vocabulary import Vocabulary
 from graphc.build.placeholders import placeholder
 from graphc.build.specs import TensorSpec
 from graphc.build.variable_definition import variable
@@ -15,10 +16,12 @@ from graphc.errors import ModelImportError, UnknownNameError, nearest
 from graphc.importers.core.model import ImportedModel, ModelSource
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, variable_name, with_trainable
+from graphc.importers.core.words import NUMBERS, WordList, Words, together
 from graphc.importers.onnx.call import Call, Refused
 from graphc.importers.onnx.dtypes import dtype_of
 from graphc.importers.onnx.importer import UNKNOWN, Importer, is_weight
 from graphc.importers.onnx.reading import File, array_of, broken, read
+from graphc.importers.onnx.values import is_strings
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
@@ -27,6 +30,7 @@ from graphc.typing import ArrayTree
 if TYPE_CHECKING:
     import onnx
 
+_STRING: Final = 8  # the number of the type
 _HINT = (
     "give named sizes or inputs their values: gc.from_onnx(path, sizes={name: size}, "
     "fixed={name: value}), or replace these parts of the model"
@@ -85,16 +89,40 @@ def from_onnx(
     held = {name: array for name, array in arrays.items() if is_weight(array)}
     constants = {name: array for name, array in arrays.items() if name not in held} | known
     inputs = tuple(specs)
+    texts = [port.name for port in ports if port.type.tensor_type.elem_type == _STRING]
+    words = _Found(frozenset(texts), {}, {})
     weights = with_trainable("from_onnx", {n: Weight(a) for n, a in held.items()}, trainable)
 
     def build(layer: ImportedModel, tensors: Sequence[Tensor]) -> list[Tensor]:
         importer = Importer(file, held, constants, layer.weight)
-        return _run(importer, inputs, tensors)
+        return _run(importer, inputs, tensors, words)
 
     outputs = tuple(port.name for port in proto.output)
-    _try(file, inputs, held, constants)
-    label = proto.name or file.name
-    return ImportedModel(ModelSource("from_onnx", label, inputs, outputs, weights, build), name)
+    _try(file, inputs, held, constants, words)
+    source = ModelSource(
+        importer="from_onnx",
+        name=proto.name or file.name,
+        inputs=inputs,
+        outputs=outputs,
+        weights=weights,
+        build=build,
+        input_vocabularies=words.inputs,
+        output_vocabularies=words.outputs,
+    )
+    return ImportedModel(source, name)
+
+
+class _Found(NamedTuple):
+    """The words of inputs and outputs that are strings.
+
+    Attributes:
+        given: the names of the inputs that are strings.
+        inputs, outputs: the words by name, once the graph was built.
+    """
+
+    given: frozenset[str]
+    inputs: dict[str, Vocabulary]
+    outputs: dict[str, Vocabulary]
 
 
 def compute_known(
@@ -127,15 +155,21 @@ def compute_known(
 
 
 def _run(
-    importer: Importer, inputs: Sequence[TensorSpec], tensors: Sequence[Tensor]
+    importer: Importer, inputs: Sequence[TensorSpec], tensors: Sequence[Tensor], words: _Found
 ) -> list[Tensor]:
-    names = [str(spec.name) for spec in inputs]
-    results = importer.run(dict(zip(names, tensors, strict=True)))
+    given: dict[str, Any] = dict(zip([str(spec.name) for spec in inputs], tensors, strict=True))
+    for name in words.given & given.keys():
+        given[name] = Words(given[name], WordList(is_open=True))
+    results = importer.run(given)
     refuse_all("from_onnx", importer.refusals, _HINT)
     call = Call("the model", 0, results, {}, [], importer._weight, lambda graph, values: [])
     found: list[Tensor] = []
-    for number, value in enumerate(results):
+    for number, (name, value) in enumerate(zip(importer.outputs, results, strict=True)):
+        is_fixed = isinstance(value, Words) and not value.words.is_open
         try:
+            if is_fixed or is_strings(value):
+                (value,), known = together([value], is_strings)
+                words.outputs[name] = known.vocabulary()
             found.append(call.tensor(None if value is UNKNOWN else value))
         except Refused as refused:
             refuse_all(
@@ -143,10 +177,18 @@ def _run(
                 [Refusal(f"output {number}", f"cannot be one: it {refused.why}")],
                 _HINT,
             )
+    for name in words.given & given.keys():
+        words.inputs[name] = given[name].words.vocabulary()
     return found
 
 
-def _try(file: File, inputs: Sequence[TensorSpec], held: Mapping[str, Any], constants: Any) -> None:
+def _try(
+    file: File,
+    inputs: Sequence[TensorSpec],
+    held: Mapping[str, Any],
+    constants: Any,
+    words: _Found,
+) -> None:
     """Imports the model into a graph that is thrown away, so that errors are raised now."""
     graph = Graph()
     with graph:
@@ -161,7 +203,7 @@ def _try(file: File, inputs: Sequence[TensorSpec], held: Mapping[str, Any], cons
                 made[name] = variable(held[name], name=variable_name(name))
             return made[name]
 
-        _run(Importer(file, held, constants, weight), inputs, tensors)
+        _run(Importer(file, held, constants, weight), inputs, tensors, words)
 
 
 def _known(value: Any) -> Any:
@@ -212,8 +254,7 @@ def _spec(port: Any, sizes: Mapping[str, int], file: File) -> TensorSpec:
     type = port.type.tensor_type
     try:
         dtype = dtype_of(type.elem_type)
-        if dtype.kind == "O":
-            raise Refused("has strings: gc.from_onnx(path, fixed={name: value}) gives it a value")
+        dtype = NUMBERS if dtype.kind == "O" else dtype
     except Refused as refused:
         raise ModelImportError(
             f"from_onnx: the input {port.name!r} {refused.why}", source=current_source()

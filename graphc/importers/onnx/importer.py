@@ -12,6 +12,7 @@ from graphc.importers.core.refusals import Refusal
 from graphc.importers.onnx import host
 from graphc.importers.onnx.call import Call, Refused
 from graphc.importers.onnx.reading import File, array_of, attributes, broken
+from graphc.importers.onnx.strings import results_of_strings
 from graphc.importers.onnx.table import DOMAINS, find_rule
 from graphc.importers.onnx.values import Value, WeightRef
 from graphc.ir.scopes import at_source
@@ -77,6 +78,11 @@ class Importer:
         self._line = 0
         self._nodes(graph.node, values, self._versions)
         return [self._result(values, output.name) for output in graph.output]
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of the results."""
+        return [output.name for output in self._file.proto.graph.output]
 
     def _result(self, values: Mapping[str, Value], name: str) -> Value:
         if name not in values:
@@ -158,6 +164,9 @@ class Importer:
             if computed is not None:
                 return tuple(computed)
         rule = find_rule(domain, node.op_type, version)
+        of_strings = results_of_strings(call, rule)
+        if of_strings is not None:
+            return of_strings
         if rule is not None:
             return rule(call)
         body = _function_of(node, domain, version, given)

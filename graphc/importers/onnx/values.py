@@ -60,7 +60,10 @@ def is_strings(value: Value) -> bool:
     """Whether it is an array of strings."""
     if not isinstance(value, np.ndarray):
         return False
-    return value.dtype.kind in "US" or (value.dtype == object and not is_dims(value))
+    items = value.reshape(-1) if value.dtype == object else ()
+    return value.dtype.kind in "US" or (
+        value.dtype == object and all(isinstance(item, (str, bytes)) for item in items)
+    )
 
 
 def array_of(dims: Iterable[Dim]) -> Array:

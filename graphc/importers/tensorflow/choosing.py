@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from graphc.build.specs import TensorSpec
 from graphc.errors import ArgumentError, ModelImportError
+from graphc.importers.core.words import NUMBERS
 from graphc.importers.tensorflow.evaluation import effects_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.rules.table import CUT, TABLES
@@ -123,16 +124,27 @@ def _spec_of(importer: str, graph: TFGraph, edge: Edge, given: Any) -> TensorSpe
     node = graph.node(edge.node)
     dtype, shape = _dtype_of(node, edge.index), _shape_of(node, edge.index)
     strings = dtype is not None and dtype.kind == "O"
+    if takes_strings(node) and shape is not None:
+        return TensorSpec(shape, NUMBERS, edge.node)
     if dtype is None or strings or shape is None:
-        missing = "takes strings" if strings else "does not say its shape and dtype"
+        parsed = strings and not takes_strings(node)
+        missing = "takes strings" if parsed else "does not say its shape and dtype"
+        wanted = NUMBERS.name if strings else "float32"
         raise ArgumentError(
             f"{importer}: the input {str(edge)!r} ({node.op}) {missing}",
             source=current_source(),
-            hint=f'inputs={{"{edge.node}": gc.TensorSpec((None, 3), "float32")}}'
-            if not strings
-            else "choose inputs behind the parsing of strings: inputs=[...]",
+            hint="choose inputs behind the parsing of strings: inputs=[...]"
+            if parsed
+            else f'inputs={{"{edge.node}": gc.TensorSpec((None, 3), "{wanted}")}}',
         )
     return TensorSpec(shape, dtype, edge.node)
+
+
+def takes_strings(node: TFNode) -> bool:
+    """Whether a node is an input of strings: then the input of the model are the numbers of
+    words."""
+    dtype = _dtype_of(node, 0)
+    return node.op.startswith("Placeholder") and dtype is not None and dtype.kind == "O"
 
 
 def _dtype_of(node: TFNode, index: int) -> np.dtype[Any] | None:

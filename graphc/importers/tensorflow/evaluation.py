@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from graphc.build.context import control_dependencies
@@ -46,6 +47,11 @@ class Tables(Protocol):
     special: Mapping[str, Special]
     writes: frozenset[str]
 
+    def results_of_strings(
+        self, call: Call, rule: Rule, values: Sequence[Value]
+    ) -> list[Value] | None:
+        """The results of a node that takes strings which are known only in a run, or None."""
+
 
 class Build:
     """What all scopes of one call of a model share.
@@ -56,6 +62,7 @@ class Build:
         weights: the names of the constants that are weights.
         arrays: the values of all weights.
         variables: the names of the weights by the node that is their variable.
+        assets: files by the node that has their name.
         tables_found: the lookup tables by name.
         refusals: what cannot be imported, as far as found.
         assigned: what was assigned, in order, each with the graph or body that it is in.
@@ -69,12 +76,14 @@ class Build:
         weights: Collection[str],
         variables: Mapping[str, str],
         checking: bool,
+        assets: Mapping[str, Path] | None = None,
     ) -> None:
         self.model = model
         self.tables = tables
         self.weights = weights
         self.arrays: Mapping[str, Any] = model.weights
         self.variables = variables
+        self.assets = assets or {}
         self.tables_found: dict[str, Any] = {}
         self.refusals: list[Refusal] = []
         self.assigned: list[tuple[Graph, Tensor]] = []
@@ -269,7 +278,8 @@ class Scope:
             rule = tables.rules.get(node.op)
             if rule is None:
                 call.refuse("is not imported")
-            return rule.apply(call, values)
+            of_strings = tables.results_of_strings(call, rule, values)
+            return rule.apply(call, values) if of_strings is None else of_strings
 
 
 class _RefusedNode(list[Value]):

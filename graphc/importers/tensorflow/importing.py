@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from graphc.artifacts.vocabulary import Vocabulary
 from graphc.build.context import add_to_collection, control_dependencies
 from graphc.build.specs import TensorSpec
 from graphc.errors import GraphError, ModelImportError
 from graphc.importers.core.model import ImportedModel, ModelSource
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, with_trainable
+from graphc.importers.core.words import WordList, Words, together
+from graphc.importers.tensorflow.choosing import takes_strings
 from graphc.importers.tensorflow.evaluation import Build, Scope, called_functions, effects_of
 from graphc.importers.tensorflow.functions import IGNORED
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.registry import Call, Unsupported
 from graphc.importers.tensorflow.restoring import variable_weights
 from graphc.importers.tensorflow.rules.table import RULES, SPECIAL, TABLES
-from graphc.importers.tensorflow.values import Value
+from graphc.importers.tensorflow.values import Value, is_strings
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
 from graphc.nn.layers.normalization import UPDATES
@@ -46,6 +50,9 @@ class Imported:
         constants: the nodes of constants that are weights.
         updates: the names of nodes that are evaluated for their assignments.
         missing: the operators that have no rule.
+        assets: the files of a SavedModel by the node that has their name.
+        input_words, output_words: the words of inputs and outputs that are strings, once the graph
+            was built.
     """
 
     importer: str
@@ -58,6 +65,9 @@ class Imported:
     constants: frozenset[str] = frozenset()
     updates: tuple[str, ...] = ()
     missing: list[Refusal] = field(default_factory=list)
+    assets: Mapping[str, Path] = field(default_factory=dict)
+    input_words: dict[str, Vocabulary] = field(default_factory=dict)
+    output_words: dict[str, Vocabulary] = field(default_factory=dict)
 
     def model(self, trainable: Trainable | None, name: str | None) -> ImportedModel:
         """The layer.
@@ -76,6 +86,8 @@ class Imported:
             outputs=tuple(self.outputs),
             weights=with_trainable(self.importer, self.weights, trainable),
             build=lambda model, inputs: self.build(model, inputs, checking=False),
+            input_vocabularies=self.input_words,
+            output_vocabularies=self.output_words,
         )
         model = ImportedModel(source, name)
         self._try(source)
@@ -143,9 +155,10 @@ class Imported:
         self, model: ImportedModel, inputs: Sequence[Tensor], *, checking: bool
     ) -> list[Tensor]:
         """Adds the nodes to the graph being built."""
-        build = Build(model, TABLES, self.constants, self.variables, checking)
+        build = Build(model, TABLES, self.constants, self.variables, checking, self.assets)
         edges = [edge for edge, _ in self.inputs.values()]
-        scope = Scope(build, self.graph, dict(zip(edges, map(_if_known, inputs), strict=True)))
+        given = [self._given(edge, x) for edge, x in zip(edges, inputs, strict=True)]
+        scope = Scope(build, self.graph, dict(zip(edges, given, strict=True)))
         effects = {e.node for e in self.outputs.values() if self._has_no_result(e)}
         values = scope.get(
             [e for e in self.outputs.values() if e.node not in effects], [*effects, *self.updates]
@@ -154,12 +167,22 @@ class Imported:
         for update in build.updates():
             add_to_collection(UPDATES, update)
         remaining = iter(values)
-        return [
+        results = [
             _done(scope, edge)
             if edge.node in effects
             else self._result(scope, name, next(remaining))
             for name, edge in self.outputs.items()
         ]
+        for label, value in zip(self.inputs, given, strict=True):
+            if isinstance(value, Words):
+                self.input_words[label] = value.words.vocabulary()
+        return results
+
+    def _given(self, edge: Edge, value: Tensor) -> Value:
+        """The value of an input: words if it is of strings."""
+        if takes_strings(self.graph.node(edge.node)):
+            return Words(value, WordList(is_open=True))
+        return _if_known(value)
 
     def _has_no_result(self, edge: Edge) -> bool:
         """Whether an output is a node that is run for its effects, such as a training step."""
@@ -168,11 +191,15 @@ class Imported:
 
     def _result(self, scope: Scope, name: str, value: Value) -> Tensor:
         call = Call(self.graph.node(self.outputs[name].node), scope)
+        is_fixed = isinstance(value, Words) and not value.words.is_open
+        if is_fixed or is_strings(value):
+            (value,), words = together([value], is_strings)
+            self.output_words[name] = words.vocabulary()
         try:
             tensor = call.tensor(value)
         except Unsupported as error:
             raise ModelImportError(
-                f"{self.importer}: the output {name!r} is no tensor of numbers",
+                f"{self.importer}: the output {name!r} is no tensor of numbers or known words",
                 details=[str(error)],
                 source=current_source(),
             ) from None

@@ -11,6 +11,7 @@ from graphc.build.specs import TensorSpec
 from graphc.errors import ModelFileError, UnknownNameError, nearest
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable
+from graphc.importers.core.words import NUMBERS
 from graphc.importers.tensorflow.choosing import (
     Checkpoint,
     Outputs,
@@ -23,6 +24,7 @@ from graphc.importers.tensorflow.graph import Edge, TFGraph, read_graph
 from graphc.importers.tensorflow.importing import Imported, take_constants
 from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import CUT, output_index
+from graphc.importers.tensorflow.table_files import assets_of
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import Bundle, open_checkpoint
 from graphc.train.tensorflow.schema import parse, parse_either
@@ -94,6 +96,7 @@ def from_saved_model(
     has_variables = prefix.with_name("variables.index").exists()
     bundle = Bundle(prefix) if has_variables else None
     imported = Imported("from_saved_model", path.name, graph, outputs, inputs)
+    imported.assets = assets_of(meta, path)
     return _with_values(imported, meta, bundle).model(trainable, name)
 
 
@@ -198,14 +201,14 @@ def _edge(graph: TFGraph, info: Any) -> Edge:
 
 def _spec(key: str, info: Any, batch: int | str) -> TensorSpec:
     dtype, shape = dtype_of(info.dtype, f"the input {key!r}"), shape_of(info.tensor_shape)
-    if dtype.kind == "O" or shape is None:
-        what = "takes strings" if dtype.kind == "O" else "has an unknown number of axes"
+    if shape is None:
         raise UnknownNameError(
-            f"from_saved_model: the input {key!r} of the signature {what}",
+            f"from_saved_model: the input {key!r} of the signature has an unknown number of axes",
             source=current_source(),
-            hint="choose another signature, or read its graph with gc.from_graphdef and choose "
-            "inputs behind the strings",
+            hint="choose another signature, or read its graph with gc.from_graphdef and give the "
+            "shape",
         )
+    dtype = NUMBERS if dtype.kind == "O" else dtype
     sizes: Sequence[Any] = [
         batch if i == 0 and size is None else size for i, size in enumerate(shape)
     ]

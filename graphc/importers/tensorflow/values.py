@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
+from graphc.importers.core.words import Words
 from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.dtypes import DType
 from graphc.ir.node import Tensor
@@ -131,6 +132,11 @@ def is_host(value: Value) -> bool:
     return isinstance(value, (np.ndarray, Sizes))
 
 
+def is_strings(value: Value) -> bool:
+    """Whether the value is an array of strings."""
+    return isinstance(value, np.ndarray) and value.dtype.kind == "O"
+
+
 def as_tensor(value: Value) -> Tensor:
     """A value that is known at import as a tensor.
 
@@ -155,5 +161,10 @@ def shown(value: Value) -> str:
     """What a value is, for errors."""
     if isinstance(value, np.ndarray):
         return "strings" if value.dtype.kind == "O" else f"a constant of {value.dtype.name}"
-    names = {VariableRef: "a variable", Table: "a table", TensorStack: "a list of tensors"}
+    names = {
+        Words: "strings that are known only in a run",
+        VariableRef: "a variable",
+        Table: "a table",
+        TensorStack: "a list of tensors",
+    }
     return names.get(type(value), type(value).__name__.lower())

@@ -64,6 +64,7 @@ class Batcher:
         clock: the time in seconds, as `time.monotonic`.
         threads: the number of threads that run batches, by default as configured. With 0 nothing
             runs until `run_ready` is called.
+        finish: makes the result of a request from its outputs. It may raise a Failure.
 
     Raises:
         Failure: FAILED_PRECONDITION: a size with buckets cannot be padded.
@@ -92,10 +93,12 @@ class Batcher:
         buckets: Mapping[str, Sequence[int]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         threads: int | None = None,
+        finish: Callable[[dict[str, Array]], dict[str, Array]] = lambda outputs: outputs,
     ) -> None:
         config = config or BatchingConfig()
         self._run = run
         self._observe = observe
+        self._finish = finish
         self._clock = clock
         self._form = form = Form(axes, config.pad_variable_length_inputs, buckets or {})
         self._buffers = Buffers(form)
@@ -156,7 +159,7 @@ class Batcher:
         alone = self._form.batch is None
         bounds = [(0, 1)] if alone else list(pieces_of(sizes.rows, self._most_rows))
         key = self._form.key(inputs, sizes)
-        request = Request(inputs, sizes, key, deadline, now, bounds, self._drop)
+        request = Request(inputs, sizes, key, deadline, now, bounds, self._drop, self._finish)
         with self._changed:
             if self._closing:
                 raise Failure("UNAVAILABLE", "the model is being unloaded")

@@ -105,7 +105,7 @@ def paddable(entry: EntryPoint) -> Paddable:
     program = entry.program()
     if program is None:
         return _refused(entry, "the file does not contain the graph: save it again")
-    return paddable_program(program, entry.inputs, entry.outputs)
+    return paddable_program(program, entry.program_inputs, entry.program_outputs)
 
 
 def paddable_program(
@@ -151,4 +151,4 @@ def _batch(sizes: Mapping[str, OpenSize]) -> OpenSize | None:
 def _refused(entry: EntryPoint, reason: str) -> Paddable:
     refusal = Refusal(reason)
     sizes = {name: OpenSize(name, refusal=refusal) for name in _open_sizes(entry.inputs)}
-    return Paddable(entry.inputs, entry.outputs, sizes, None)
+    return Paddable(entry.program_inputs, entry.program_outputs, sizes, None)

@@ -176,6 +176,7 @@ class Request:
 
     Args:
         drop: removes the request from the queue, when it is cancelled or fails.
+        finish: makes the result from the outputs. It may raise a Failure.
 
     Attributes:
         inputs: name -> array.
@@ -196,6 +197,7 @@ class Request:
         arrived: float,
         bounds: Sequence[tuple[int, int]],
         drop: Callable[[Request], None],
+        finish: Callable[[dict[str, Array]], dict[str, Array]] = lambda outputs: outputs,
     ) -> None:
         self.inputs = inputs
         self.sizes = sizes
@@ -205,6 +207,7 @@ class Request:
         self.arrived = arrived
         self.bounds = bounds
         self._drop = drop
+        self._finish = finish
         self._results: dict[int, dict[str, Array]] = {}
         self._lock = threading.Lock()
         self._started = False
@@ -252,7 +255,12 @@ class Request:
                 return
             self._settled = True
             parts = [self._results[start] for start in sorted(self._results)]
-        self.future.set_result(parts[0] if len(parts) == 1 else _joined(parts, form))
+        try:
+            result = self._finish(parts[0] if len(parts) == 1 else _joined(parts, form))
+        except Failure as failure:
+            self.future.set_exception(failure)
+        else:
+            self.future.set_result(result)
 
 
 class Piece:

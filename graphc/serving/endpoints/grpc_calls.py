@@ -22,6 +22,9 @@ class GrpcCalls:
 
     They take and return bytes: grpc itself would answer UNKNOWN for bytes that do not parse.
 
+    For grpc, the requests are streams, of which one message is read. So it arrives when a handler
+    asks for it: after the token is checked, and when there is room for it in memory.
+
     Args:
         service: counts and limits the calls.
         access: who may send them.
@@ -39,11 +42,11 @@ class GrpcCalls:
         """The handler of a method with one answer, which depends on who calls it."""
         import grpc
 
-        async def behave(data: bytes, context: Any) -> bytes:
+        async def behave(requests: Any, context: Any) -> bytes:
             try:
                 with self._service.call("GRPC", name, self._client(context)) as call:
-                    call.bytes_in = len(data)
                     owner = self._owner(context)
+                    data = await self._message(call, context)
                     found = await method(call, data, _deadline(context), owner)
                     call.bytes_out = len(found)
                     return found
@@ -51,17 +54,17 @@ class GrpcCalls:
                 await context.abort(getattr(grpc.StatusCode, failure.code), failure.message)
                 raise  # `abort` has raised
 
-        return grpc.unary_unary_rpc_method_handler(behave)
+        return grpc.stream_unary_rpc_method_handler(behave)
 
     def stream(self, name: str, method: StreamMethod) -> Any:
         """The handler of a method with a stream of answers."""
         import grpc
 
-        async def behave(data: bytes, context: Any) -> AsyncIterator[bytes]:
+        async def behave(requests: Any, context: Any) -> AsyncIterator[bytes]:
             try:
                 with self._service.call("GRPC", name, self._client(context)) as call:
-                    call.bytes_in = len(data)
                     owner = self._owner(context)
+                    data = await self._message(call, context)
                     answers: Any = method(call, data, _deadline(context), owner)
                     async with aclosing(answers):
                         async for found in answers:
@@ -70,7 +73,24 @@ class GrpcCalls:
             except Failure as failure:
                 await context.abort(getattr(grpc.StatusCode, failure.code), failure.message)
 
-        return grpc.unary_stream_rpc_method_handler(behave)
+        return grpc.stream_stream_rpc_method_handler(behave)
+
+    async def _message(self, call: Call, context: Any) -> bytes:
+        """The message of a request.
+
+        Raises:
+            Failure: there is none, or as of `Service.message`.
+        """
+        import grpc
+
+        async def read() -> bytes:
+            data = await context.read()
+            if data is grpc.aio.EOF:
+                raise Failure("INVALID_ARGUMENT", "the request has no message")
+            found: bytes = data
+            return found
+
+        return await self._service.message(call, read)
 
     def _client(self, context: Any) -> str | None:
         return context.peer() if self._service.is_logged else None

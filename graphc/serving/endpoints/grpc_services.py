@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from graphc.errors import GraphcError
+from graphc.serving.config import ServerConfig
 from graphc.serving.endpoints.grpc_calls import GrpcCalls, Method, target_of
 from graphc.serving.endpoints.grpc_sessions import GrpcSessions
 from graphc.serving.endpoints.service import Answer, Call, Service, Target, in_thread_if, is_large
@@ -65,7 +66,7 @@ class GrpcServices:
                 "HandleReloadConfigRequest": self.reload,
             },
         }
-        check = grpc.unary_unary_rpc_method_handler(self.check)
+        check = grpc.stream_unary_rpc_method_handler(self.check)
         health = grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": check})
         called = GrpcCalls(self._service, self._access)
         sessions = GrpcSessions(self._service, called).handler()
@@ -204,10 +205,25 @@ class GrpcServices:
         response.status.SetInParent()
         return _bytes(response)
 
-    async def check(self, data: bytes, context: Any) -> bytes:
-        """grpc.health.v1: SERVING or NOT_SERVING. Needs no token, and is not counted."""
+    async def check(self, requests: Any, context: Any) -> bytes:
+        """grpc.health.v1: SERVING or NOT_SERVING. Needs no token, and is not counted. The message
+        is not read, so that it takes no memory."""
         state = _SERVING if self._ready() else _NOT_SERVING
         return _bytes(messages().HealthCheckResponse(status=state))
+
+
+def options_of(config: ServerConfig) -> list[tuple[str, int]]:
+    """The options of grpc's server."""
+    return [
+        ("grpc.max_receive_message_length", config.max_body_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", config.max_concurrent),  # of one connection
+        ("grpc.so_reuseport", 0),  # a port in use is an error
+        # grpc would widen the window of fast connections to megabytes: so much of each message
+        # could arrive before its handler asks for it. A message that is asked for has a window of
+        # its size in any case.
+        ("grpc.http2.bdp_probe", 0),
+    ]
 
 
 def _inside(path: str, roots: tuple[str, ...]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any, Final
 
+from graphc.serving.config_checks import MAX_BODY_BYTES
 from graphc.serving.endpoints.rest_calls import RestCalls
 from graphc.serving.endpoints.rest_sessions import RestSessions
 from graphc.serving.endpoints.service import (
@@ -69,7 +70,7 @@ class RestApplication:
         *,
         access: Access | None = None,
         ready: Callable[[], bool] = lambda: True,
-        max_body_bytes: int = 64 << 20,
+        max_body_bytes: int = MAX_BODY_BYTES,
         metrics_path: str | None = "/monitoring/prometheus/metrics",
     ) -> None:
         self._service = service

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -13,10 +13,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from graphc.serving.config import SessionConfig
+from graphc.serving.config_checks import MAX_BODY_BYTES, most_request_bytes
 from graphc.serving.endpoints.access_log import AccessLog
 from graphc.serving.endpoints.direct import Direct
 from graphc.serving.endpoints.last_errors import LastErrors
 from graphc.serving.endpoints.metrics import Metrics
+from graphc.serving.endpoints.request_bytes import RequestBytes
 from graphc.serving.endpoints.session_metrics import observe_sessions
 from graphc.serving.failures import no_such_signature
 from graphc.serving.models.sessions import Sessions
@@ -28,7 +30,6 @@ LARGE = 1 << 16
 """Bytes of a body; a larger one is read and written in a thread."""
 _LOG = logging.getLogger("graphc.serving")
 _STOPS = "the server is shutting down"
-_MOST_HELD = 1 << 30  # bytes of the bodies of all requests
 _PATIENCE = 0.05  # seconds after which a request looks whether its client is still there
 
 
@@ -91,6 +92,8 @@ class Service:
         manager: the models.
         metrics: counts each request.
         max_concurrent: how many requests may be in progress; further ones fail at once.
+        max_body_bytes: the largest body or message.
+        max_request_bytes: the bytes of all bodies and messages together, see `ServerConfig`.
         request_seconds: the time limit of a request without a deadline of its own.
         log: the access log, if there is one.
         roots: folders that contain every base path that a client may configure.
@@ -100,6 +103,7 @@ class Service:
         sessions: those of the manager; a manager without any refuses to open one.
         draining: set to refuse new requests.
         in_progress: how many requests are in progress.
+        request_bytes: the bytes of requests.
         errors: why requests failed last.
         is_logged: whether there is an access log.
     """
@@ -110,6 +114,8 @@ class Service:
         metrics: Metrics,
         *,
         max_concurrent: int = 256,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        max_request_bytes: int | None = None,
         request_seconds: float = 30.0,
         log: AccessLog | None = None,
         roots: tuple[str, ...] = (),
@@ -126,12 +132,18 @@ class Service:
         self.draining = False
         self.in_progress = 0
         self.errors = LastErrors()
-        self._held = 0
+        most = most_request_bytes(max_request_bytes, max_body_bytes)
+        self.request_bytes = RequestBytes(most, max_body_bytes)
         self._log = log
         self.is_logged = log is not None
         self._direct = Direct() if direct else None
         metrics.gauge(
             "graphc_serving_in_progress", "Requests in progress.", lambda: self.in_progress
+        )
+        metrics.gauge(
+            "graphc_serving_request_bytes",
+            "Bytes of the requests in progress.",
+            lambda: self.request_bytes.held,
         )
 
     @contextmanager
@@ -164,13 +176,13 @@ class Service:
             raise Failure("INTERNAL", "internal error; see the server's log") from error
         finally:
             self.in_progress -= 1
-            self._held -= call.held
+            self.request_bytes.release(call.held)
             self._finished(call, time.perf_counter() - started)
 
     @contextmanager
     def receiving(self) -> Iterator[None]:
-        """While the body of a request arrives, it is not in progress: slow clients keep no others
-        out.
+        """While a body or a message arrives, its request is not in progress: slow clients keep no
+        others out.
 
         Raises:
             Failure: RESOURCE_EXHAUSTED: too many requests are in progress afterwards.
@@ -189,11 +201,22 @@ class Service:
             Failure: RESOURCE_EXHAUSTED: all requests hold too many.
         """
         call.held += size
-        self._held += size
-        if self._held > _MOST_HELD:
-            raise Failure(
-                "RESOURCE_EXHAUSTED", f"all bodies together exceed {_MOST_HELD} bytes; try later"
-            )
+        self.request_bytes.hold(size)
+
+    async def message(self, call: Call, read: Callable[[], Awaitable[bytes]]) -> bytes:
+        """The message of a request by gRPC, which it holds until its end.
+
+        Args:
+            read: waits for it.
+
+        Raises:
+            Failure: RESOURCE_EXHAUSTED: there is no room for it, or too many requests are in
+                progress afterwards; DEADLINE_EXCEEDED: it did not arrive in time.
+        """
+        with self.receiving():
+            data = await self.request_bytes.message(read, self.request_seconds)
+            call.held = call.bytes_in = len(data)
+        return data
 
     def _admit(self) -> None:
         if self.draining:
@@ -262,6 +285,8 @@ class Service:
             else:
                 arrays = read(entry.inputs)
             check_inputs(arrays, entry.inputs)
+            if call.bytes_in > LARGE and getattr(entry, "strings", None):
+                arrays = await asyncio.to_thread(servable.numbers, name, arrays)
             outputs = await self._run(servable, name, arrays, deadline, gone)
             return Answer(servable.version, name, outputs)
 

@@ -88,11 +88,12 @@ class Loader:
                 continue
             try:
                 batcher = Batcher(
-                    partial(servable.run, name),
+                    partial(servable.run_numbers, name),
                     paddable(point),
                     batching,
                     partial(self.observe, servable.name, name),
                     buckets={**point.buckets, **batching.buckets},
+                    finish=partial(servable.strings, name),
                 )
             except Failure as failure:
                 what = f"signature {name!r}: {failure.message}"

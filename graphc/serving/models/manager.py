@@ -16,8 +16,9 @@ from graphc.artifacts.sharing import Sharing
 from graphc.config import DEFAULT, CompileOptions, Default
 from graphc.errors import GraphcError
 from graphc.serving.config import BatchingConfig, ModelConfig, SessionConfig, check_names
+from graphc.serving.models.error_texts import text_of
 from graphc.serving.models.loader import Loader, Observe
-from graphc.serving.models.servable import LOG, Servable, text_of
+from graphc.serving.models.servable import LOG, Servable
 from graphc.serving.models.served import Overview, Served
 from graphc.serving.models.sessions import Sessions
 from graphc.serving.models.updater import Updater

@@ -16,19 +16,19 @@ import numpy as np
 from graphc.artifacts.entry_point import EntryPoint
 from graphc.artifacts.loading import Model
 from graphc.artifacts.state import ModelState
+from graphc.artifacts.strings import Strings
 from graphc.errors import (
-    ArtifactError,
     DeviceError,
     DTypeError,
     ExecutionError,
     FeedError,
-    GraphcError,
     ShapeError,
     StateError,
 )
 from graphc.ir.dims import symbols_of
 from graphc.runtime.core.failures import RUN_FAILED
 from graphc.serving.failures import no_such_signature
+from graphc.serving.models.error_texts import text_of
 from graphc.serving.models.private_state import PrivateState
 from graphc.serving.models.uses import Uses
 from graphc.web.failures import Failure
@@ -120,6 +120,42 @@ class Servable:
                 FAILED_PRECONDITION: the signature does not exist, or updates variables.
                 INTERNAL: the run failed.
         """
+        numbers = self.run_numbers(signature, self.numbers(signature, inputs))
+        return self.strings(signature, numbers)
+
+    def numbers(self, signature: str, inputs: Arrays) -> Arrays:
+        """The inputs with numbers in place of strings.
+
+        Raises:
+            Failure: INVALID_ARGUMENT: a word is not in the vocabulary.
+        """
+        return self._converted(signature, inputs, Strings.ids)
+
+    def strings(self, signature: str, outputs: Arrays) -> dict[str, Array]:
+        """The outputs with strings in place of numbers.
+
+        Raises:
+            Failure: INTERNAL: a number is not in the vocabulary.
+        """
+        return dict(self._converted(signature, outputs, Strings.strings))
+
+    def _converted(
+        self, signature: str, values: Arrays, convert: Callable[[Strings, Arrays], Arrays]
+    ) -> Arrays:
+        point = self.signatures.get(signature)
+        if point is None or not point.strings:
+            return values
+        try:
+            return convert(point.strings, values)
+        except Exception as error:
+            raise self.failure(signature, error) from error
+
+    def run_numbers(self, signature: str, inputs: Arrays) -> dict[str, Array]:
+        """As `run`, with numbers in place of strings in the inputs and outputs.
+
+        Raises:
+            Failure: as for `run`.
+        """
         refused = self.refusal(signature)
         if refused is not None:
             raise refused
@@ -134,8 +170,11 @@ class Servable:
         """Runs a request on each replica, so that each has its program and weights. A signature
         that assigns variables runs on variables that are then forgotten.
 
+        Args:
+            inputs: with numbers in place of strings.
+
         Returns:
-            the results of the last one.
+            the results of the last one, which may have numbers in place of strings.
 
         Raises:
             Failure: as for `run`.
@@ -202,7 +241,7 @@ class Servable:
             return self.submit(partial(self._run_in_time, signature, inputs, deadline))
         self.uses.join()  # the caller may leave before the request has run
         try:
-            future = batcher.submit(inputs, deadline)
+            future = batcher.submit(self.numbers(signature, inputs), deadline)
         except BaseException as error:
             self.uses.leave()
             if isinstance(error, Failure):
@@ -244,8 +283,9 @@ class Servable:
         return text_of(error, self._path)
 
     def inputs_of_all_sizes(self, signature: str, examples: Sequence[Arrays]) -> Iterator[Arrays]:
-        """Inputs of a signature for warm-up: the examples, at each size in which batches run.
-        Without examples, the values are zero, and sizes without buckets are 1.
+        """Inputs of a signature for warm-up: the examples, at each size in which batches run, all
+        with numbers in place of strings. Without examples, the values are zero, and sizes without
+        buckets are 1.
 
         Raises:
             Failure: INVALID_ARGUMENT: an example exceeds the largest bucket.
@@ -305,7 +345,7 @@ class _Replica:
         with self._lock:  # the stream of random numbers is state: each run takes the next part
             state = self._states.pop(signature, None) or self.model.state()
             try:
-                outputs, state = point(state, **inputs)
+                outputs, state = point.on_numbers(state, inputs)
             finally:
                 if not state.is_consumed:
                     self._states[signature] = state
@@ -316,33 +356,12 @@ class _Replica:
         self.model.release()
 
 
-def text_of(error: Exception, path: str = "") -> str:
-    """The text of an error for clients: without paths and lines of the server.
-
-    Args:
-        path: the artifact, whose name is replaced.
-    """
-    if isinstance(error, Failure):
-        return error.message
-    if not isinstance(error, GraphcError):
-        return str(error).partition("\n")[0] or type(error).__name__
-    lines = [error.what, *error.details, *([f"hint: {error.hint}"] if error.hint else [])]
-    text = "\n".join(lines)
-    return text.replace(path, "the artifact") if path else text
-
-
-def error_code(error: Exception) -> str:
-    """gRPC's canonical name for an error of loading."""
-    if isinstance(error, Failure):
-        return error.code
-    return "FAILED_PRECONDITION" if isinstance(error, ArtifactError) else "INTERNAL"
-
-
 def _zeros(point: EntryPoint) -> dict[str, Array]:
     """Inputs of zeros. Open sizes are 1, which every artifact allows."""
-    names = {name for t in point.inputs.values() for dim in t.shape for name in symbols_of(dim)}
+    types = point.program_inputs
+    names = {name for t in types.values() for dim in t.shape for name in symbols_of(dim)}
     ones = dict.fromkeys(names, 1)
-    return {name: np.zeros(t.bind(ones).sizes, t.dtype) for name, t in point.inputs.items()}
+    return {name: np.zeros(t.bind(ones).sizes, t.dtype) for name, t in types.items()}
 
 
 def _failed(failure: Failure) -> Future[dict[str, Array]]:

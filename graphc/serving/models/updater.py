@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from graphc.errors import ArtifactError, DataError, MissingExtraError
 from graphc.serving.config import Specific
+from graphc.serving.models.error_texts import error_code, text_of
 from graphc.serving.models.loader import Loader
-from graphc.serving.models.servable import LOG, Servable, error_code, text_of
+from graphc.serving.models.servable import LOG, Servable
 from graphc.serving.models.served import Served, Version
 from graphc.serving.models.versions import Found, find, select
 from graphc.web.failures import Failure

@@ -73,16 +73,20 @@ def warm_up(servable: Servable, folder: str) -> None:
         try:
             if name not in points:
                 raise no_such_signature(name, points)
-            requests[name].append(request.inputs(points[name].inputs))
+            inputs = request.inputs(points[name].inputs)
+            requests[name].append(servable.numbers(name, inputs))
         except Failure as failure:
             raise Failure(failure.code, f"{request.where}: {failure.message}") from failure
         methods[name].add(request.method)
     for name, point in points.items():
         given = [*requests[name], *point.examples]
+        point.strings.vocabularies()  # they are read, and checked
         of_sessions = servable.refusal(name) is not None
         for inputs in given if of_sessions else servable.inputs_of_all_sizes(name, given):
             outputs = servable.run_everywhere(name, inputs)
-            _check_methods(methods[name], inputs, outputs)
+            if methods[name]:
+                outputs = servable.strings(name, outputs)
+                _check_methods(methods[name], inputs, outputs)
 
 
 def _check_methods(methods: set[str], inputs: Arrays, outputs: Arrays) -> None:

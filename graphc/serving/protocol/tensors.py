@@ -195,13 +195,14 @@ def encode(array: Array, into: Any = None) -> Any:
     proto = messages().PackedTensor() if into is None else into
     array = np.asarray(array)
     if array.dtype.kind in "US":
-        array = np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
         array = array.astype(STRING)
     _, proto.dtype, field = _TYPES[array.dtype]
     for size in array.shape:
         proto.tensor_shape.dim.add(size=size)
     flat = np.ascontiguousarray(array).reshape(-1)
-    if field in _PACKED or field == "float8_val":
+    if field == "string_val":
+        proto.string_val.extend(map(_bytes, flat.tolist()))
+    elif field in _PACKED or field == "float8_val":
         setattr(proto, field, flat.tobytes())
     elif field == "half_val":
         proto.half_val.extend(flat.view(np.uint16).tolist())
@@ -210,6 +211,14 @@ def encode(array: Array, into: Any = None) -> Any:
     else:
         getattr(proto, field).extend(flat.tolist())
     return proto
+
+
+def _bytes(word: Any) -> bytes:
+    if isinstance(word, str):
+        return word.encode("utf-8", "surrogatepass")
+    if isinstance(word, bytes):
+        return bytes(word)
+    raise TypeError(f"an array of objects must contain str or bytes, got {word!r:.80}")
 
 
 def decode_all(protos: Mapping[str, Any], limit: int = LARGEST_TENSOR) -> dict[str, Array]:

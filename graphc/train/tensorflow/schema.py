@@ -85,10 +85,11 @@ message SavedVariable {
 }
 message SavedObject { repeated ObjectReference children = 1; SavedVariable variable = 7; }
 message SavedObjectGraph { repeated SavedObject nodes = 1; }
+message AssetFileDef { TensorInfo tensor_info = 1; string filename = 2; }
 message MetaGraphDef {
   MetaInfoDef meta_info_def = 1; GraphDef graph_def = 2; SaverDef saver_def = 3;
   map<string, CollectionDef> collection_def = 4; map<string, SignatureDef> signature_def = 5;
-  SavedObjectGraph object_graph_def = 7;
+  repeated AssetFileDef asset_file_def = 6; SavedObjectGraph object_graph_def = 7;
 }
 message SavedModel { int64 saved_model_schema_version = 1; repeated MetaGraphDef meta_graphs = 2; }
 

@@ -194,6 +194,68 @@ def saved_model(folder: Path, build: Callable[[], tuple[Any, Any]]) -> None:
     (folder / "fingerprint.pb").unlink(missing_ok=True)
 
 
+WORDS = ["the", "cat", "sat", "mat", "é"]
+LABELS = ["good", "bad", "ugly"]
+SENTENCES = [["the", "cat", "sat"], ["", "mat", "é"], ["dog", "the", ""], ["sat", "dog", "dog"]]
+
+
+class Words(tf.Module):
+    """A classifier of words: tables from a text file, with a bucket for other words, and from
+    constants; labels from a table and from `tf.gather`."""
+
+    def __init__(self, file: str) -> None:
+        lines = tf.lookup.TextFileInitializer(
+            file, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE,
+            tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER,
+        )  # fmt: skip
+        self.ids = tf.lookup.StaticVocabularyTable(lines, 1)
+        weights = tf.lookup.KeyValueTensorInitializer(["cat", "zoo", "the"], [2.5, 1.0, 0.25])
+        self.weights = tf.lookup.StaticHashTable(weights, 1.0)
+        labels = tf.lookup.KeyValueTensorInitializer(tf.range(3, dtype=tf.int64), LABELS)
+        self.labels = tf.lookup.StaticHashTable(labels, "none")
+        self.embedding = tf.Variable(RNG.normal(size=(len(WORDS) + 1, 4)).astype("f"))
+        self.kernel = tf.Variable(RNG.normal(size=(4, 3)).astype("f"))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.string, name="words")])
+    def __call__(self, words: Any) -> dict[str, Any]:
+        used = tf.cast(tf.not_equal(words, ""), tf.float32) * self.weights.lookup(words)
+        rows = tf.gather(self.embedding, self.ids.lookup(words))
+        scores = tf.nn.softmax(tf.reduce_sum(rows * used[:, :, None], 1) @ self.kernel)
+        order = tf.argsort(scores, direction="DESCENDING", stable=True)
+        return {
+            "scores": scores,
+            "label": self.labels.lookup(tf.argmax(scores, 1)),
+            "third": self.labels.lookup(tf.argmax(scores, 1) * 2),  # 4 has no label
+            "classes": tf.gather(tf.constant(LABELS), order),
+        }
+
+
+def words(folder: Path) -> None:
+    folder.mkdir()
+    with tempfile.TemporaryDirectory() as aside:
+        file = Path(aside, "words.txt")
+        file.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+        module = Words(str(file))
+        tf.saved_model.save(module, str(folder), signatures=module.__call__)
+        found = tf.saved_model.load(str(folder)).signatures["serving_default"](
+            words=tf.constant(SENTENCES)
+        )
+    arrays = {name: value.numpy() for name, value in found.items()}
+    arrays = {k: v.astype("S") if v.dtype == object else v for k, v in arrays.items()}
+    np.savez(folder / "results.npz", x=np.char.encode(SENTENCES, "utf-8"), **arrays)
+
+
+def string_lookup(folder: Path) -> None:
+    """Keras' layer for words, with a mask."""
+    x = keras.Input((3,), dtype="string", name="words")
+    ids = keras.layers.StringLookup(vocabulary=WORDS, mask_token="")(x)
+    h = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(8, 4)(ids))
+    model = keras.Model(x, keras.layers.Dense(3)(h))
+    model.export(str(folder), verbose=False)
+    y = model(tf.constant(SENTENCES)).numpy()
+    np.savez(folder / "results.npz", x=np.char.encode(SENTENCES, "utf-8"), y=y)
+
+
 def pack(folder: Path, target: Path) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(folder.rglob("*")):
@@ -224,5 +286,7 @@ if __name__ == "__main__":
         subprocess.run([sys.executable, __file__, str(root)], check=True)
         for build in (transformer, recurrent, seq2seq, images):
             saved_model(root / build.__name__, build)
+        words(root / "words")
+        string_lookup(root / "string_lookup")
         pack(root, Path(__file__).with_name("models.zip"))
         shutil.rmtree(root)

@@ -158,11 +158,19 @@ def test_queues_and_iterators_are_cut_off(graph: Any) -> None:
     np.testing.assert_array_equal(gc.Session(built).run(y), X**2)
 
 
-def test_strings_are_refused_as_inputs(graph: Any) -> None:
+def test_strings_are_refused_as_results(graph: Any) -> None:
     node(graph, "Identity", placeholder(graph, -1))
     graph.node[0].attr["dtype"].type = 7
-    with pytest.raises(ArgumentError, match="takes strings"):
+    with pytest.raises(ModelImportError, match="got strings that are known only in a run"):
         gc.from_graphdef(graph, "Identity")
+
+
+def test_parsed_strings_are_refused_as_inputs(graph: Any) -> None:
+    node(graph, "ReadFile", placeholder(graph, -1), name="read")
+    node(graph, "Identity", "read")
+    with pytest.raises(ArgumentError, match="takes strings") as error:
+        gc.from_graphdef(graph, "Identity")
+    assert "choose inputs behind the parsing of strings" in str(error.value)
 
 
 def test_all_refusals_are_in_one_error(graph: Any) -> None:

@@ -3,7 +3,11 @@ import graphc.serving.Client.Target;
 import graphc.serving.ServingException;
 import graphc.serving.Tensor;
 import graphc.serving.Tensor.Type;
+import graphc.serving.Session;
+import graphc.serving.Session.Plan;
+import graphc.serving.Steps;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -38,6 +42,9 @@ public final class Checks {
     checks.put("cancelling", Checks::cancelling);
     checks.put("no server", Checks::noServer);
     checks.put("other servers", Checks::otherServers);
+    checks.put("sessions", Checks::sessions);
+    checks.put("streams of sessions", Checks::streamsOfSessions);
+    checks.put("streams that fail", Checks::streamsThatFail);
     checks.put("tensors", Checks::tensors);
     checks.forEach(Checks::run);
     System.exit(0);
@@ -49,6 +56,91 @@ public final class Checks {
       System.out.println("ok " + name);
     } catch (RuntimeException | AssertionError error) {
       System.out.println("failed " + name + ": " + error + Arrays.toString(error.getStackTrace()));
+    }
+  }
+
+  private static Map<String, Tensor> x(int... values) {
+    return Map.of("x", Tensor.of(values));
+  }
+
+  private static int total(Map<String, Tensor> outputs) {
+    return outputs.get("total").ints()[0];
+  }
+
+  private static void sessions() {
+    Client client = client("counter");
+    long seed = (1L << 62) + 40;
+    Session session = client.session(Target.of("counter").signature("twice"), seed);
+    same(List.of(session.model(), session.version()), List.of("counter", 1L));
+    Map<String, Tensor> outputs = session.predict(x(1, 2));
+    same(outputs.get("x").ints(), new int[] {1, 2});
+    same(total(outputs), 46);
+    outputs = session.predict("add", x(1, 2), "total");
+    same(outputs.keySet(), Set.of("total"));
+    same(total(outputs), 49);
+    try (Session other = client.session(Target.of("counter").version(1))) {
+      same(total(other.predict("add", x(1, 2))), 3); // it has a total of its own
+    }
+    session.close();
+    session.close();
+    ServingException ended = failure(() -> session.predict(x(1)));
+    same(List.of(ended.status(), ended.code()), List.of(404, "NOT_FOUND"));
+    same(failure(() -> client.session(Target.of("other"))).code(), "NOT_FOUND");
+    Target quoted = Target.of("counter").signature("a\"\\");
+    same(failure(() -> client.session(quoted)).code(), "INVALID_ARGUMENT");
+  }
+
+  private static List<Integer> totals(Session session, Plan plan) {
+    List<Integer> found = new ArrayList<>();
+    try (Steps steps = session.generate(plan, x(1))) {
+      for (Map<String, Tensor> outputs : steps) {
+        same(outputs.keySet(), Set.of("total"));
+        found.add(total(outputs));
+      }
+    }
+    return found;
+  }
+
+  private static void streamsOfSessions() {
+    Session session = client("counter").session(Target.of("counter").signature("add"));
+    Plan plan = Plan.of(9).outputs("total");
+    same(totals(session, Plan.of(3).outputs("total")), List.of(1, 2, 3));
+    Plan fed = Plan.of(4).outputs("total").feedback("x", "total");
+    same(totals(session, fed), List.of(4, 8, 16, 32));
+    same(totals(session, plan.stop("total", Tensor.of(new int[] {34, 36}))), List.of(33, 34));
+    same(totals(session, Plan.of(2).outputs("total").signature("twice")), List.of(36, 38));
+    try (Steps steps = session.generate(Plan.of(100_000), x(1))) {
+      same(total(steps.next()), 39); // the server begins no run after those in progress
+    }
+    if (total(session.predict(x(1))) > 50_000) {
+      throw new AssertionError("the server went on");
+    }
+    ServingException wrong = failure(() -> totals(session, Plan.of(0).outputs("total")));
+    same(List.of(wrong.status(), wrong.code()), List.of(400, "INVALID_ARGUMENT"));
+    session.close();
+    same(failure(() -> totals(session, plan)).code(), "NOT_FOUND");
+  }
+
+  private static void streamsThatFail() {
+    Session session = client("counter").session(Target.of("counter").signature("add"), 1000L);
+    Steps steps = session.generate(Plan.of(9).feedback("x", "total"), x(1));
+    same(total(steps.next()), 1001); // which the server refuses in the next run
+    ServingException failed = failure(steps::hasNext);
+    same(List.of(failed.code(), failed.getMessage()), List.of("INTERNAL", "the run failed"));
+    same(steps.hasNext(), false);
+    Plan slow = Plan.of(1 << 30).outputs("total").timeout(Duration.ofMillis(200));
+    ServingException late = failure(() -> totals(session, slow));
+    same(List.of(late.status(), late.code()), List.of(0, "DEADLINE_EXCEEDED"));
+    session.close();
+    Client foreign = client("foreign");
+    for (String[] each :
+        new String[][] {
+          {"cut", "INTERNAL", "g\u00fc"}, {"early", "UNAVAILABLE", "the stream ended early"}
+        }) {
+      Session other = foreign.session(Target.of(each[0]));
+      ServingException broken =
+          failure(() -> other.generate(Plan.of(1), NOTHING).forEach(outputs -> {}));
+      same(List.of(broken.code(), broken.getMessage()), List.of(each[1], each[2]));
     }
   }
 

@@ -56,6 +56,92 @@ template <typename T> void echo(const std::string& signature, const std::vector<
   same(Tensor::of<T>(found.shape(), found.values<T>()), t, "values of " + signature);
 }
 
+static std::int32_t total(const Tensors& outputs) { return outputs.at("total").values<std::int32_t>().at(0); }
+
+static Tensors x(std::int32_t value) { return {{"x", Tensor::of<std::int32_t>({1}, {value})}}; }
+
+static void sessions() {
+  Client ours = client("counter");
+  Session session = ours.session(at("counter", "twice"), (std::int64_t{1} << 62) + 40);
+  same(session.version(), std::int64_t{1});
+  same(total(session.predict(x(3))), 46);
+  const Tensors some = session.predict(x(3), "add", {"total"});
+  same(total(some), 49);
+  same(some.size(), std::size_t{1});
+  {
+    Session moved = ours.session(Target("counter"));
+    Session other = std::move(moved);
+    same(total(other.predict(x(3), "add")), 3);  // it has a total of its own
+  }
+  session.close();
+  session.close();
+  const Error ended = failure([&] { session.predict(x(1)); });
+  same(ended.status(), 404);
+  same(ended.code(), std::string("NOT_FOUND"));
+  same(failure([&] { ours.session("other"); }).code(), std::string("NOT_FOUND"));
+  same(failure([&] { ours.session(at("counter", "a\"\\")); }).code(), std::string("INVALID_ARGUMENT"));
+}
+
+static std::vector<std::int32_t> totals(Session& session, Plan plan, std::size_t most = 1000) {
+  std::vector<std::int32_t> found;
+  plan.outputs = {"total"};
+  const std::size_t runs = session.generate(x(1), plan, [&](const Tensors& outputs) {
+    same(outputs.size(), std::size_t{1});
+    found.push_back(total(outputs));
+    return found.size() < most;
+  });
+  same(runs, found.size());
+  return found;
+}
+
+static Plan plan_of(std::int64_t steps) {
+  Plan plan;
+  plan.steps = steps;
+  return plan;
+}
+
+static void streams_of_sessions() {
+  using Numbers = std::vector<std::int32_t>;
+  Session session = client("counter").session(at("counter", "add"));
+  same(totals(session, plan_of(3)), Numbers{1, 2, 3});
+  Plan fed = plan_of(4), stopped = plan_of(9), twice = plan_of(2);
+  fed.feedback = {{"x", "total"}};
+  same(totals(session, fed), Numbers{4, 8, 16, 32});
+  stopped.stop.emplace("total", Tensor::of<std::int32_t>({2}, {34, 36}));
+  same(totals(session, stopped), Numbers{33, 34});
+  twice.signature = "twice";
+  same(totals(session, twice), Numbers{36, 38});
+  same(totals(session, plan_of(100'000), 2), Numbers{39, 40});  // the server begins no other run
+  same(total(session.predict(x(1))) < 50'000, true);
+  same(failure([&] { totals(session, plan_of(0)); }).status(), 400);
+  session.close();
+  same(failure([&] { totals(session, plan_of(1)); }).code(), std::string("NOT_FOUND"));
+}
+
+static void streams_that_fail() {
+  Session session = client("counter").session(at("counter", "add"), 1000);
+  Plan fed = plan_of(9), slow = plan_of(1 << 30);
+  fed.feedback = {{"x", "total"}};
+  const Error failed = failure([&] { totals(session, fed); });  // the server refuses 1001
+  same(failed.code(), std::string("INTERNAL"));
+  same(std::string(failed.what()), std::string("the run failed"));
+  slow.timeout = 200ms;
+  const Error late = failure([&] { session.generate(x(1), slow, [](const Tensors&) { return true; }); });
+  same(late.status(), 0);
+  same(late.code(), std::string("DEADLINE_EXCEEDED"));
+  thrown("mine", [&] {
+    session.generate(x(1), slow, [](const Tensors&) -> bool { throw std::invalid_argument("mine"); });
+  });
+  const std::vector<std::vector<std::string>> wrong{
+      {"cut", "INTERNAL", "g\u00fc"}, {"early", "UNAVAILABLE", "the stream ended early"}};
+  for (const auto& each : wrong) {
+    Session other = client("foreign").session(each[0]);
+    const Error broken = failure([&] { other.generate({}, plan_of(1), [](const Tensors&) { return true; }); });
+    same(broken.code(), each[1]);
+    same(std::string(broken.what()), each[2]);
+  }
+}
+
 static void predict() {
   Client ours = client("open");
   const Tensor x = Tensor::of<float>({2, 2}, {1, 2, 3, 4});
@@ -234,7 +320,8 @@ int main(int count, char** arguments) {
       {"predict", predict}, {"every type", every_type}, {"a large array", a_large_array},
       {"signatures and outputs", signatures_and_outputs}, {"errors of the server", errors_of_the_server},
       {"tokens", tokens}, {"deadlines", deadlines}, {"no server", no_server},
-      {"other servers", other_servers}, {"texts", texts},
+      {"sessions", sessions}, {"streams of sessions", streams_of_sessions},
+      {"streams that fail", streams_that_fail}, {"other servers", other_servers}, {"texts", texts},
       {"damaged responses", damaged_responses}, {"tensors", tensors},
   };
   for (const auto& [name, check] : checks) {

@@ -1,7 +1,7 @@
 // What the JavaScript client does, checked in Node.js and in a browser. Each check takes the
 // addresses of the servers of conftest.py and throws if something is wrong.
 
-import { b64, Client, readJson, ServingError, Tensor, writeJson } from "../../../clients/javascript/graphc-serving.mjs";
+import { b64, Client, readJson, ServingError, Session, Tensor, writeJson } from "../../../clients/javascript/graphc-serving.mjs";
 
 function same(got, expected, where = "value") {
   const [a, b] = [got, expected];
@@ -74,6 +74,82 @@ export const checks = {
     }
     const bytes = new Tensor([Uint8Array.of(255, 0, 254)]);
     same((await client.predict("echo", { t: bytes }, { signature: "string" })).t, bytes);
+  },
+
+  async sessions({ counter }) {
+    const client = new Client(counter);
+    const session = await client.session("counter", { signature: "twice", seed: 2n ** 62n + 40n });
+    same([session instanceof Session, session.model, session.version], [true, "counter", "1"]);
+    const x = Int32Array.of(1, 2);
+    const total = (value) => new Tensor(Int32Array.of(value), [1]);
+    const first = await session.predict({ x });
+    same([first.total, first.x], [total(46), new Tensor(x)]);
+    same(await session.predict({ x }, { signature: "add", outputs: ["total"] }), { total: total(49) });
+    const other = await client.session("counter", { version: 1 });
+    same((await other.predict({ x }, { signature: "add" })).total, total(3)); // has a total of its own
+    for (const each of [session, session, other]) await each.close();
+    const ended = await failure(session.predict({ x }));
+    same([ended.status, ended.code], [404, "NOT_FOUND"]);
+    const unknown = await failure(client.session("other"));
+    same([unknown.status, unknown.code], [404, "NOT_FOUND"]);
+  },
+
+  async streams_of_sessions({ counter }) {
+    const session = await new Client(counter).session("counter", { signature: "add" });
+    const x = Int32Array.of(1);
+    const totals = async (options) => {
+      const found = [];
+      for await (const step of session.generate({ x }, options)) {
+        same(Object.keys(step), ["total"]);
+        found.push(step.total.data[0]);
+      }
+      return found;
+    };
+    const outputs = ["total"];
+    same(await totals({ steps: 3, outputs }), [1, 2, 3]);
+    same(await totals({ steps: 4, outputs, feedback: { x: "total" } }), [4, 8, 16, 32]);
+    same(await totals({ steps: 9, outputs, stop: { total: Int32Array.of(34, 36) } }), [33, 34]);
+    same(await totals({ steps: 2, outputs, signature: "twice" }), [36, 38]);
+    for await (const { total } of session.generate({ x }, { steps: 100_000 })) {
+      if (total.data[0] === 40) break; // the server begins no other run
+    }
+    const { total } = await session.predict({ x });
+    if (total.data[0] > 50_000) throw new Error("the server went on");
+    const wrong = await failure(totals({ steps: 0, outputs }));
+    same([wrong.status, wrong.code], [400, "INVALID_ARGUMENT"]);
+    await session.close();
+    same((await failure(totals({ steps: 1, outputs }))).code, "NOT_FOUND");
+  },
+
+  async streams_that_fail({ counter, foreign }) {
+    const session = await new Client(counter).session("counter", { signature: "add", seed: 1000 });
+    const found = [];
+    const all = async () => {
+      for await (const { x } of session.generate(
+        { x: Int32Array.of(1) }, { steps: 9, feedback: { x: "total" } },
+      )) found.push(x.data[0]);
+    };
+    const failed = await failure(all()); // the server refuses 1001
+    same([found, failed.code, failed.message], [[1], "INTERNAL", "the run failed"]);
+    const slow = session.generate({ x: Int32Array.of(1) }, { steps: 2 ** 30, timeout: 100 });
+    const late = await failure((async () => { for await (const _ of slow); })());
+    same([late.status, late.code], [0, "DEADLINE_EXCEEDED"]);
+    const stop = new AbortController();
+    const aborted = session.generate({ x: Int32Array.of(1) }, { steps: 2 ** 30, signal: stop.signal });
+    await aborted.next();
+    stop.abort(new RangeError("enough"));
+    try {
+      for await (const _ of aborted);
+      throw new Error("not aborted");
+    } catch (error) {
+      same(error.message, "enough");
+    }
+    await session.close();
+    for (const [model, code, message] of [["cut", "INTERNAL", "gü"], ["early", "UNAVAILABLE", "the stream ended early"]]) {
+      const foreigner = await new Client(foreign).session(model);
+      const broken = await failure((async () => { for await (const _ of foreigner.generate({}, { steps: 1 })); })());
+      same([broken.code, broken.message], [code, message]);
+    }
   },
 
   async a_large_array({ open }) {

@@ -16,6 +16,7 @@ import pytest
 from graphc.serving import Server, ServerConfig
 from graphc.serving.protocol.messages import messages
 from tests.serving.fakes import Entry, FakeManager, FakeServable, manager
+from tests.serving.stateful import CountingManager
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +24,8 @@ def addresses() -> Iterator[dict[str, str]]:
     """The addresses of REST servers, which answer pages of every origin.
 
     `open` has the models of `fakes.manager` and `slow`, which never answers; `guarded` requires the
-    token "secret"; `impatient` gives each request 0.3 seconds; no server listens at `closed`;
+    token "secret"; `impatient` gives each request 0.3 seconds; `counter` has sessions of
+    `stateful.CountingManager`, 8 at most; no server listens at `closed`;
     `foreign` encodes tensors as other servers may, and sends wrong answers.
     """
     pending: list[Future[Any]] = []
@@ -39,6 +41,10 @@ def addresses() -> Iterator[dict[str, str]]:
             config = ServerConfig((), port=None, rest_port=0, cors_origins=("*",), **more)
             server = stack.enter_context(Server(config, manager=models))
             found[name] = f"http://127.0.0.1:{server.rest_port}"
+        config = ServerConfig((), port=None, rest_port=0, cors_origins=("*",))
+        counting = CountingManager(max_sessions=8)
+        server = stack.enter_context(Server(config, manager=counting))
+        found["counter"] = f"http://127.0.0.1:{server.rest_port}"
         closed = stack.enter_context(socket.socket())
         closed.bind(("127.0.0.1", 0))  # and does not listen
         found["closed"] = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -73,7 +79,12 @@ class _Foreign(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("content-length", 0)))
         name = self.path.split("/")[3].partition(":")[0]
+        if self.path.endswith("/sessions"):
+            name = "session"
         bodies = {
+            "session": b'{"session_id": "s", "version": "1"}',
+            "cut": b'event: error\ndata: {"error": "g\\u00fc", "code": "INTERNAL"}\n\n',
+            "early": b"data: \n\ndata: ",
             "empty": b"{}",
             "forms": _forms(),
             "short": _forms()[:-1],

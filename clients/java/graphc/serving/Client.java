@@ -3,6 +3,8 @@ package graphc.serving;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
+import java.io.IOException;
+import java.io.InputStream;
 import java.net.URI;
 import java.net.URLEncoder;
 import java.net.http.HttpClient;
@@ -10,6 +12,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.net.http.HttpTimeoutException;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -38,10 +41,12 @@ public final class Client {
   private static final Map<Integer, String> CODES =
       Map.of(
           401, "UNAUTHENTICATED", 404, "NOT_FOUND", 405, "UNIMPLEMENTED", 408, "DEADLINE_EXCEEDED",
-          429, "RESOURCE_EXHAUSTED", 499, "CANCELLED", 501, "UNIMPLEMENTED", 503, "UNAVAILABLE",
+          410, "NOT_FOUND", 429, "RESOURCE_EXHAUSTED", 499, "CANCELLED", 501, "UNIMPLEMENTED", 503, "UNAVAILABLE",
           504, "DEADLINE_EXCEEDED");
+  private static final String PROTOBUF = "application/x-protobuf";
   private static final String TEXT = "\"([^\"\\\\]*+(?:\\\\.[^\"\\\\]*+)*+)\""; // a string of JSON
   private static final Pattern ERROR = Pattern.compile("\"error\"\\s*:\\s*" + TEXT);
+  private static final Pattern CODE = Pattern.compile("\"code\"\\s*:\\s*\"(\\w+)\"");
   private static final Pattern VERSION =
       Pattern.compile("\"version\"\\s*:\\s*\"(\\d+)\"\\s*,\\s*\"state\"\\s*:\\s*\"(\\w+)\"");
   private static final Pattern ESCAPE = Pattern.compile("\\\\(?:u([0-9a-fA-F]{4})|(.))");
@@ -97,7 +102,7 @@ public final class Client {
   public CompletableFuture<Map<String, Tensor>> predictAsync(
       Target target, Map<String, Tensor> inputs) {
     byte[] body = Wire.writeRequest(target, inputs);
-    return post(target, "predict", "application/x-protobuf", body, Wire::readResponse);
+    return post(target.path() + ":predict", PROTOBUF, body, Wire::readResponse);
   }
 
   /** The state of each version of a model: {3=AVAILABLE}. */
@@ -113,12 +118,63 @@ public final class Client {
   /** The response to a body of JSON. The verb is "predict", "classify" or "regress". */
   public String json(Target target, String verb, String body) {
     byte[] bytes = body.getBytes(UTF_8);
-    return await(post(target, verb, "application/json", bytes, found -> new String(found, UTF_8)));
+    String path = target.path() + ":" + verb;
+    return await(post(path, "application/json", bytes, found -> new String(found, UTF_8)));
+  }
+
+  /** A session of a model, which draws the random numbers that follow in the saved model. */
+  public Session session(Target target) {
+    return session(target, null);
+  }
+
+  /** The same with a seed. The signature of the target is that of calls that name none. */
+  public Session session(Target target, Long seed) {
+    String body = "{\"signature_name\": " + jsonText(target.signature());
+    body += seed == null ? "}" : ", \"seed\": " + seed + "}";
+    String path = Target.of(target.model()).path();
+    return await(
+        post(
+            target.path() + "/sessions",
+            "application/json",
+            body.getBytes(UTF_8),
+            found -> new Session(this, path, target.model(), found)));
+  }
+
+  /** One run of a session. */
+  Map<String, Tensor> step(String path, byte[] body) {
+    return await(post(path, PROTOBUF, body, Wire::readResponse));
+  }
+
+  void delete(String path) {
+    await(send(request(path).DELETE(), body -> body));
+  }
+
+  /** The body of a response, as it arrives. */
+  InputStream open(String path, byte[] body, Duration timeout) {
+    HttpRequest.Builder request = request(path).header("content-type", PROTOBUF);
+    request.POST(BodyPublishers.ofByteArray(body));
+    if (timeout != null) {
+      request.timeout(timeout);
+    }
+    HttpResponse<InputStream> response;
+    try {
+      response = http.send(request.build(), BodyHandlers.ofInputStream());
+      if (response.statusCode() != 200) {
+        throw failureOf(response.statusCode(), response.body().readAllBytes());
+      }
+    } catch (HttpTimeoutException error) {
+      throw late(timeout, error);
+    } catch (IOException error) {
+      throw new ServingException(0, "UNAVAILABLE", address + ": " + error, error);
+    } catch (InterruptedException error) {
+      throw interrupted(error);
+    }
+    return response.body();
   }
 
   private <T> CompletableFuture<T> post(
-      Target target, String verb, String type, byte[] body, Function<byte[], T> read) {
-    HttpRequest.Builder request = request(target.path() + ":" + verb).header("content-type", type);
+      String path, String type, byte[] body, Function<byte[], T> read) {
+    HttpRequest.Builder request = request(path).header("content-type", type);
     return send(request.POST(BodyPublishers.ofByteArray(body)), read);
   }
 
@@ -140,20 +196,22 @@ public final class Client {
 
   private <T> T finish(HttpResponse<byte[]> response, Throwable error, Function<byte[], T> read) {
     if (error instanceof TimeoutException) {
-      String message = "no answer within " + timeout.toMillis() + " ms";
-      throw new ServingException(0, "DEADLINE_EXCEEDED", message, error);
+      throw late(timeout, error);
     }
     if (error != null) {
       Throwable cause = error.getCause() == null ? error : error.getCause();
       throw new ServingException(0, "UNAVAILABLE", address + ": " + cause, cause);
     }
-    int status = response.statusCode();
-    if (status != 200) {
-      String code = CODES.getOrDefault(status, status < 500 ? "INVALID_ARGUMENT" : "INTERNAL");
-      throw new ServingException(status, code, errorText(response.body()), null);
+    if (response.statusCode() != 200) {
+      throw failureOf(response.statusCode(), response.body());
     }
+    return read(response.body(), read);
+  }
+
+  /** What a function reads in a response. */
+  <T> T read(byte[] body, Function<byte[], T> read) {
     try {
-      return read.apply(response.body());
+      return read.apply(body);
     } catch (RuntimeException wrong) {
       String message = "the response cannot be read: " + wrong;
       throw new ServingException(200, "INTERNAL", message, wrong);
@@ -167,9 +225,34 @@ public final class Client {
       throw ((ServingException) error.getCause()).here();
     } catch (InterruptedException error) {
       future.cancel(true);
-      Thread.currentThread().interrupt();
-      throw new ServingException(0, "CANCELLED", "the thread was interrupted", error);
+      throw interrupted(error);
     }
+  }
+
+  private static ServingException interrupted(InterruptedException error) {
+    Thread.currentThread().interrupt();
+    return new ServingException(0, "CANCELLED", "the thread was interrupted", error);
+  }
+
+  private static ServingException late(Duration timeout, Throwable error) {
+    String message = "no answer within " + timeout.toMillis() + " ms";
+    return new ServingException(0, "DEADLINE_EXCEEDED", message, error);
+  }
+
+  private static ServingException failureOf(int status, byte[] body) {
+    String code = CODES.getOrDefault(status, status < 500 ? "INVALID_ARGUMENT" : "INTERNAL");
+    return new ServingException(status, code, errorText(body), null);
+  }
+
+  /** The error in an event of a stream. */
+  static ServingException failureOf(String data) {
+    Matcher code = CODE.matcher(data);
+    String found = code.find() ? code.group(1) : "INTERNAL";
+    return new ServingException(200, found, errorText(data.getBytes(UTF_8)), null);
+  }
+
+  private static String jsonText(String text) {
+    return '"' + text.replace("\\", "\\\\").replace("\"", "\\\"") + '"';
   }
 
   private static Map<Long, String> readStatus(byte[] body) {

@@ -3,6 +3,7 @@ package graphc.serving;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import graphc.serving.Client.Target;
+import graphc.serving.Session.Plan;
 import graphc.serving.Tensor.Type;
 import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
@@ -26,10 +27,20 @@ final class Wire {
   static byte[] writeRequest(Target target, Map<String, Tensor> inputs) {
     Message spec = new Message().field(3, target.signature());
     Message request = new Message().field(1, spec.bytes());
-    inputs.forEach(
-        (name, tensor) ->
-            request.field(2, new Message().field(1, name).field(2, tensorProto(tensor)).bytes()));
+    inputs.forEach((name, tensor) -> request.entry(2, name, tensorProto(tensor)));
     target.outputs().forEach(name -> request.field(3, name));
+    return request.bytes();
+  }
+
+  /** A SessionRequest. */
+  static byte[] writeSessionRequest(Plan plan, Map<String, Tensor> inputs) {
+    Message spec = new Message().field(3, plan.signature());
+    Message request = new Message().field(1, spec.bytes());
+    inputs.forEach((name, tensor) -> request.entry(2, name, tensorProto(tensor)));
+    plan.outputs().forEach(name -> request.field(3, name));
+    request.number(4, plan.steps());
+    plan.feedback().forEach((input, output) -> request.entry(5, input, output.getBytes(UTF_8)));
+    plan.stop().forEach((output, values) -> request.entry(6, output, tensorProto(values)));
     return request.bytes();
   }
 
@@ -59,6 +70,11 @@ final class Wire {
 
     Message field(int number, String value) {
       return field(number, value.getBytes(UTF_8));
+    }
+
+    /** An entry of a map. */
+    Message entry(int number, String name, byte[] value) {
+      return field(number, new Message().field(1, name).field(2, value).bytes());
     }
 
     Message number(int number, long value) {

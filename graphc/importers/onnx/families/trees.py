@@ -7,9 +7,11 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
+from graphc.importers.core.words import WordList, Words, looked_up
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.families.ensembles import aggregated, read_ensemble
 from graphc.importers.onnx.families.normalization import divided
+from graphc.importers.onnx.values import is_strings
 from graphc.ir.node import Tensor
 
 
@@ -77,18 +79,38 @@ def _imputer(call: Call) -> Any:
 
 
 def _label_encoder(call: Call) -> Any:
-    keys = _first(call, "keys_int64s", "keys_floats", "keys_tensor")
-    values = _first(call, "values_int64s", "values_floats", "values_tensor")
-    if keys is None or values is None or keys.dtype == object or values.dtype == object:
-        raise Refused("of strings must be known at import", needs=True)
-    x = call.x()
+    keys = _first(call, "keys_int64s", "keys_floats", "keys_strings", "keys_tensor")
+    values = _first(call, "values_int64s", "values_floats", "values_strings", "values_tensor")
+    if keys is None or values is None:
+        raise Refused("has no keys or values")
+    default, words = _default(call, values), WordList(is_open=False)
+    if is_strings(values):
+        values, default = words.numbers_of(values), words.numbers_of(np.array(default, object))
+    default = np.asarray(default, values.dtype).reshape(())
+    if is_strings(keys):
+        if not isinstance(call.inputs[0], Words):
+            raise Refused("has keys that are strings, but takes numbers")
+        found = looked_up(call.inputs[0], keys, values, default.item())
+    else:
+        found = _searched(call.x(), keys, values, default)
+    return Words(found, words) if words.numbers else found
+
+
+def _default(call: Call, values: Any) -> Any:
+    """The value for all other keys."""
     default = call.attr("default_tensor")
-    if default is None:
-        default = (
-            call.attr("default_int64", -1)
-            if values.dtype.kind == "i"
-            else call.attr("default_float", -0.0)
-        )
+    if default is not None:
+        return default
+    if is_strings(values):
+        return call.attr("default_string", "_Unused")
+    return (
+        call.attr("default_int64", -1)
+        if values.dtype.kind == "i"
+        else call.attr("default_float", -0.0)
+    )
+
+
+def _searched(x: Any, keys: Any, values: Any, default: Any) -> Any:
     keys = keys.astype(x.dtype)
     alike = ops.equal(ops.expand_dims(x, -1), keys)
     if keys.dtype.kind == "f":
@@ -96,16 +118,15 @@ def _label_encoder(call: Call) -> Any:
             alike, ops.logical_and(ops.isnan(ops.expand_dims(x, -1)), np.isnan(keys))
         )
     found = ops.take(values, ops.argmax(alike, axis=-1))
-    return ops.where(
-        ops.reduce_any(alike, axis=-1), found, np.asarray(default, values.dtype).reshape(())
-    )
+    return ops.where(ops.reduce_any(alike, axis=-1), found, default)
 
 
 def _first(call: Call, *names: str) -> Any:
     for name in names:
         if name in call.attrs:
             value = call.attrs[name]
-            kind = np.int64 if "int64" in name else np.float32
+            kind: Any = np.int64 if "int64" in name else np.float32
+            kind = object if "strings" in name else kind
             return value if isinstance(value, np.ndarray) else np.array(value, kind)
     return None
 
@@ -113,7 +134,11 @@ def _first(call: Call, *names: str) -> Any:
 def _one_hot(call: Call) -> Any:
     classes = call.attr("cats_int64s")
     if classes is None:
-        raise Refused("of strings must be known at import", needs=True)
+        x = call.inputs[0]
+        if not isinstance(x, Words):
+            raise Refused("of strings takes numbers")
+        numbers = x.words.numbers_of(np.array(call.attr("cats_strings", []), object))
+        return ops.cast(ops.equal(ops.expand_dims(x.ids, -1), numbers), "float32")
     x = ops.expand_dims(call.x(), -1)
     return ops.cast(ops.equal(x, np.array(classes, x.dtype)), "float32")
 
@@ -138,7 +163,9 @@ def labels_of(call: Call, scores: Any) -> Any:
     """The class with the greatest score."""
     ints = call.attr("classlabels_ints") or call.attr("classlabels_int64s")
     if not ints:
-        raise Refused("gives labels that are strings; it is only computed at import", needs=True)
+        words = WordList(is_open=False)
+        numbers = words.numbers_of(np.array(call.attr("classlabels_strings", []), object))
+        return Words(ops.take(numbers, ops.argmax(scores, axis=-1)), words)
     return ops.take(np.array(ints, np.int64), ops.argmax(scores, axis=-1))
 
 

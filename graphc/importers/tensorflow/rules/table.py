@@ -26,6 +26,7 @@ from graphc.importers.tensorflow.rules import (
     reductions,
     shapes,
     state,
+    strings,
     tables,
     training,
 )
@@ -82,6 +83,7 @@ class _Tables:
     host: Mapping[str, Any] = host.HOST
     special = SPECIAL
     writes = frozenset((*state.WRITES, *training.FAMILY.rules))
+    results_of_strings = staticmethod(strings.results_of_strings)
 
 
 TABLES = _Tables()

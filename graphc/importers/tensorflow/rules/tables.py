@@ -1,4 +1,5 @@
-"""Lookup tables with constant keys, and strings, which are known at import or refused."""
+"""Lookup tables with constant keys, also of strings that are known only in a run; functions of
+strings that are known at import."""
 
 from __future__ import annotations
 
@@ -8,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
+from graphc.importers.core.words import WordList, Words, looked_up
 from graphc.importers.tensorflow.evaluation import called_functions
-from graphc.importers.tensorflow.graph import Edge
+from graphc.importers.tensorflow.graph import Edge, TFNode
 from graphc.importers.tensorflow.registry import Call, Family
+from graphc.importers.tensorflow.table_files import asset_at, read_table
 from graphc.importers.tensorflow.values import Table, Value
+from graphc.ir.node import Tensor
 
 FAMILY = Family()
 
@@ -27,13 +31,16 @@ def hash_table(call: Call) -> Value:
     return tables[name]
 
 
+_FILES = ("InitializeTableFromTextFileV2", "InitializeTableFromTextFile")
 _FILLS = ("InitializeTableV2", "InitializeTable", "LookupTableImportV2", "LookupTableImport")
 
 
 def _initial(call: Call) -> Iterator[tuple[Any, Any]]:
-    """The constant keys and values that initialisers of the table give it."""
+    """The constant keys and values that initialisers of the table give it, or the file that they
+    read."""
     graph = call.scope.graph
     for node in graph.consumers.get(call.node.name, ()):
+        yield from _from_file(call, node)
         edges: Sequence[Edge] = node.inputs[1:3] if node.op in _FILLS else ()
         for body in called_functions(graph, node):
             arguments = dict(zip(body.parameters, node.inputs, strict=False))
@@ -45,6 +52,25 @@ def _initial(call: Call) -> Iterator[tuple[Any, Any]]:
             yield nodes[0].attr("value"), nodes[1].attr("value")
 
 
+def _from_file(call: Call, node: TFNode) -> Iterator[tuple[Any, Any]]:
+    """What a text file among the assets fills the table with."""
+    graph = call.scope.graph
+    known: list[tuple[TFNode, Edge]] = []
+    if node.op in _FILES and len(node.inputs) == 2:
+        known.append((node, node.inputs[1]))
+    for body in called_functions(graph, node):
+        arguments = dict(zip(body.parameters, node.inputs, strict=False))
+        for fill in body.nodes.values():
+            if fill.op in _FILES and len(fill.inputs) == 2:
+                table, file = (arguments.get(edge.node) for edge in fill.inputs)
+                if table == Edge(call.node.name, 0) and file is not None:
+                    known.append((fill, file))
+    for fill, edge in known:
+        asset = asset_at(graph, edge, call.scope.build.assets)
+        if asset is not None:
+            yield read_table(asset, fill, call.dtype("key_dtype"), call.dtype("value_dtype"))
+
+
 @FAMILY.rule(
     "InitializeTableV2", "InitializeTable", "LookupTableImportV2", "LookupTableImport", kinds="vss"
 )
@@ -54,23 +80,53 @@ def fill(call: Call, table: Value, keys: Any, values: Any) -> list[Value]:
     return []
 
 
+@FAMILY.rule("InitializeTableFromTextFileV2", "InitializeTableFromTextFile", kinds="vv")
+def fill_from_file(call: Call, table: Value, file: Any) -> list[Value]:
+    return []  # `hash_table` has read it
+
+
 @FAMILY.rule("LookupTableFindV2", "LookupTableFind", kinds="vvs")
 def find(call: Call, table: Value, keys: Value, default: Any) -> Value:
     known, values = _content(call, table)
+    if isinstance(keys, Words) or (values.dtype.kind == "O" and not isinstance(keys, np.ndarray)):
+        return _find_words(call, keys, known, values, default)
     if isinstance(keys, np.ndarray):
         found = {key: value for key, value in zip(known.tolist(), values.tolist(), strict=True)}
         flat = [found.get(key, default.reshape(()).item()) for key in keys.reshape(-1).tolist()]
         result = np.empty(len(flat), values.dtype)
         result[:] = flat
         return result.reshape(keys.shape)
-    if known.dtype.kind == "O" or values.dtype.kind == "O":
-        call.refuse("looks up strings that are known only in a run")
+    return _search(call.tensor(keys), known, values, default)
+
+
+def _find_words(call: Call, keys: Value, known: Any, values: Any, default: Any) -> Value:
+    """A lookup of strings that are known only in a run, or with strings as the values."""
+    words = WordList(is_open=False)
+    if values.dtype.kind == "O":
+        values, default = words.numbers_of(values), words.numbers_of(default)
+    default = default.reshape(()).item()
+    if isinstance(keys, Words):
+        found = looked_up(keys, known, values, default)
+    else:
+        found = _search(call.tensor(keys), known, values, np.asarray(default, values.dtype))
+    return Words(found, words) if words.numbers else found
+
+
+def _search(x: Tensor, known: Any, values: Any, default: Any) -> Tensor:
+    """The values of a table whose keys are numbers."""
     order = np.argsort(known)
     sorted_keys = ops.constant(known[order])
-    x = call.tensor(keys)
     place = ops.minimum(ops.searchsorted(sorted_keys, x), max(len(known) - 1, 0))
     hit = ops.equal(ops.take(sorted_keys, place), x)
     return ops.where(hit, ops.take(ops.constant(values[order]), place), ops.constant(default))
+
+
+@FAMILY.rule("StringToHashBucketFast", kinds="v")
+def bucket(call: Call, x: Value) -> Value:
+    """The one bucket of a `StaticVocabularyTable` for words that it does not have."""
+    if call.attr("num_buckets", 0) != 1 or not isinstance(x, Words):
+        call.refuse("hashes strings into several buckets")
+    return ops.cast(ops.zeros_like(x.ids), np.int64)
 
 
 @FAMILY.rule("LookupTableSizeV2", "LookupTableSize", kinds="v")
