@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 _HINT = "write these parts with other operators of PyTorch, or replace them by gc operators"
+_HINT_OF_FILES = (
+    "PyTorch may replace them by others: torch.export.save(program.run_decompositions(), path)"
+)
 
 
 def from_torch(
@@ -147,7 +150,8 @@ class Plan:
         values = [self._value(node, weight, given) for node in self._placeholders]
         importer = Importer(self._source.name)
         results = importer.run(self._source.module, values)
-        refuse_all("from_torch", importer.refusals, _HINT)
+        hint = _HINT_OF_FILES if self._source.is_file else _HINT
+        refuse_all("from_torch", importer.refusals, hint)
         origins: Any = importer.made.items()
         for item in origins:
             current_graph().add_to_collection(ORIGINS, item)

@@ -50,6 +50,7 @@ class Exported:
         tensors: the parameters, buffers and constants by name.
         results: those of the graph, in order.
         nest: (results that are tensors) -> what the module returns.
+        is_file: whether it is from a file, so that operators have no decompositions.
     """
 
     module: Any
@@ -60,3 +61,4 @@ class Exported:
     tensors: Callable[[str], Stored]
     results: Sequence[Result]
     nest: Callable[[Sequence[Any]], Any]
+    is_file: bool = False

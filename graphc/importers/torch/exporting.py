@@ -53,7 +53,9 @@ def _stored(program: Any, name: str) -> Stored:
     tensor = program.state_dict.get(name, program.constants.get(name))
     key: Any = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
     trainable = tensor.is_floating_point() and tensor.requires_grad
-    return Stored(key if tensor.numel() else name, trainable, tensor.nbytes, lambda: array_of(tensor))
+    return Stored(
+        key if tensor.numel() else name, trainable, tensor.nbytes, lambda: array_of(tensor)
+    )
 
 
 def exported_program(

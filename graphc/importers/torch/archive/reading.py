@@ -79,6 +79,7 @@ def _program(archive: Archive) -> Exported:
         tensors=tensor,
         results=[*results, *(Result("BUFFER_MUTATION", name) for name in changed)],
         nest=_nest(data["graph_module"]["module_call_graph"]),
+        is_file=True,
     )
 
 
@@ -125,7 +126,7 @@ def _results(specs: Sequence[Any]) -> list[Result]:
 
 def _nest(calls: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
     """Makes the nest that the module returned, of tuples, lists and dicts."""
-    signature = next(call["signature"] for call in calls if call["fqn"] == "")
+    (signature,) = (call["signature"] for call in calls if call["fqn"] == "")
     _, tree = json.loads(signature["out_spec"])
 
     def nest(values: Sequence[Any]) -> Any:

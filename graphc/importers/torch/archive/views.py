@@ -15,16 +15,30 @@ _SHAPES: Final = {
 }
 _SAME: Final = {"alias", "contiguous", "detach", "dropout", "feature_dropout", "lift_fresh", "to"}
 _SOMETIMES: Final = {
-    *("contiguous", "dropout", "feature_dropout", "flatten", "reshape", "to", "type_as"),
+    *("contiguous", "dropout", "feature_dropout", "flatten", "ravel", "reshape", "reshape_as"),
+    *("resolve_conj", "resolve_neg", "to", "type_as"),
 }
-_SWAPS: Final = {"mT", "numpy_T", "t", "transpose"}  # each is its own inverse
+_SWAPS: Final = {
+    "mT",
+    "numpy_T",
+    "swapaxes",
+    "swapdims",
+    "t",
+    "transpose",
+}  # each is its own inverse
 _VIEWS: Final = {
     *_SHAPES,
     *_SWAPS,
-    *("alias", "as_strided", "broadcast_to", "chunk", "detach", "diagonal", "expand", "expand_as"),
+    *("_conj", "adjoint", "alias", "as_strided", "broadcast_to", "chunk", "conj", "detach"),
+    *("diagonal", "expand", "expand_as", "linalg_diagonal", "mH", "moveaxis"),
     *("imag", "lift_fresh", "matrix_H", "movedim", "narrow", "permute", "positive", "real"),
     *("select", "slice", "split", "split_with_sizes", "tensor_split", "unbind", "unfold"),
     *("view_as_complex", "view_as_real"),
+}
+_MANY: Final = {  # of lists of tensors, or of tensors of a low rank only
+    *("alpha_dropout", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "einsum"),
+    "meshgrid",
+    "sum_to_size",
 }
 _BODIES: Final = {
     *("tag_activation_checkpoint", "wrap", "wrap_with_autocast", "wrap_with_set_grad_enabled"),
@@ -40,7 +54,7 @@ def has_alias(node: Node) -> int:
     if node.target == "getitem" and isinstance(operand, Node):
         return has_alias(operand)
     name = rest.partition(".")[0]
-    if name == "meshgrid":
+    if name in _MANY:
         return UNSURE
     if namespace != "aten" or not isinstance(operand, Node):
         return NONE
@@ -57,6 +71,8 @@ def has_alias(node: Node) -> int:
         if value.dtype != own.dtype or value.meta["device"] != own.meta["device"]:
             return NONE
         return UNSURE if len(node.args) > 2 or node.kwargs else VIEW
+    if name.startswith("resolve"):
+        return UNSURE
     return _of_strides(value.is_contiguous, own.is_contiguous)
 
 
@@ -82,7 +98,7 @@ def put_back(view: Node, source: Node, value: Node) -> tuple[str, list[Any]] | N
     rest = list(view.args[1:])
     if view.target == "aten.view.dtype" or view.kwargs:
         return None
-    if name in _SHAPES or name in ("flatten", "reshape"):
+    if name in _SHAPES or name in ("flatten", "ravel", "reshape", "reshape_as"):
         return "aten.view_as.default", [value, source]
     if name in _SWAPS:
         return view.target, [value, *rest]
