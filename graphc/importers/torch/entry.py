@@ -52,10 +52,10 @@ def from_torch(
     """A module of PyTorch as a layer: the operators of its graph become nodes (extra `torch`).
 
     `torch.export` makes the graph for example inputs. Files of `torch.export.save` (.pt2, torch 2.9
-    and newer) are read without PyTorch, and nothing in them is executed. Parameters and buffers become variables under
-    the names of `state_dict`. With `training`, dropout draws from the graph's streams, and buffers
-    that the module changes, such as the moving averages of batch norm, are assigned by a step of
-    `gc.minimize`. Nodes carry the lines of the model's source.
+    and newer) are read without PyTorch, and nothing in them is executed. Parameters and buffers
+    become variables under the names of `state_dict`. With `training`, dropout draws from the
+    graph's streams, and buffers that the module changes, such as the moving averages of batch norm,
+    are assigned by a step of `gc.minimize`. Nodes carry the lines of the model's source.
 
     Args:
         model: a module, a program of `torch.export.export`, or the path of a .pt2 file.

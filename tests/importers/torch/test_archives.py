@@ -1,4 +1,4 @@
-"""Files of `torch.export.save`, read without PyTorch. PyTorch's own results are stored beside them."""
+"""Files of `torch.export.save`, read without PyTorch, whose results are stored beside them."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Value:
                 return None
             if size != 1 and stride != wanted:
                 return False
-            wanted = wanted * size  # type: ignore[assignment]  # may have a name
+            wanted = wanted * size  # may have a name
         return True
 
 
@@ -79,6 +79,8 @@ class Graph:
 
 @dataclass(eq=False)
 class GraphModule:
+    """A graph, as a node of a higher order gets it."""
+
     graph: Graph
 
 
@@ -161,16 +163,16 @@ class _Reading:
             else:
                 args.append(value)
         outputs = data["outputs"]
-        meta = {"stack_trace": str(data["metadata"].get("stack_trace") or "")}
+        meta: dict[str, Any] = {"stack_trace": str(data["metadata"].get("stack_trace") or "")}
         target = _target(str(data["target"]))
         node = Node("call_function", str(data.get("name") or ""), target, args, kwargs, meta)
         self.nodes.append(node)
         if len(outputs) == 1 and "as_tensors" in outputs[0]:
             outputs = [{"as_tensor": output} for output in outputs[0]["as_tensors"]]
         elif len(outputs) == 1 and data.get("is_hop_single_tensor_return") is not False:
-            return self._result(node, outputs[0])
+            self._result(node, outputs[0])
+            return
         meta["val"] = [self._result(self._item(node, i), o) for i, o in enumerate(outputs)]
-        return None
 
     def _item(self, node: Node, place: int) -> Node:
         meta = {"stack_trace": node.meta["stack_trace"]}

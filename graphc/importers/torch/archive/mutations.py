@@ -31,6 +31,7 @@ _NORMS: Final = {  # operator -> the place of its argument `training`
     "aten.instance_norm.default": 5,
     "aten.native_batch_norm.default": 5,
 }
+_LARGEST: Final = 1000  # tensors that may share memory
 _GROWTH: Final = 20  # new nodes for each node of the file
 
 
@@ -65,6 +66,7 @@ class _Pass:
         self._graph, self._buffers = graph, buffers
         self._same: dict[Node, Node] = {}  # the result of a change -> what it changed
         self._source: dict[Node, Node] = {}  # view -> what it is a view of
+        self._roots: dict[Node, Node] = {}  # view -> what all is a view of
         self._version: dict[Node, int] = {}  # root -> the number of changes
         self._now: dict[Node, tuple[Node, int]] = {}  # node -> its value after some changes
         self._unsure: dict[Node, set[Node]] = {}  # roots that may share memory
@@ -77,10 +79,13 @@ class _Pass:
 
     def run(self) -> None:
         nodes = self._graph.nodes
+        bases: dict[Node, Node] = {}  # the result of a change -> what was changed first
         for place, node in enumerate(nodes):
             for operand in nodes_in([node.args, node.kwargs]):
-                self._last[operand] = place
-                self._last[self._changed_by(operand)] = place
+                self._last[operand] = self._last[bases.get(operand, operand)] = place
+            if _IN_PLACE.fullmatch(node.target):
+                for changed in nodes_in(list(node.args[:1])):
+                    bases[node] = bases.get(changed, changed)
         for place, node in enumerate(nodes):
             self._place = place
             self._visit(node)
@@ -96,12 +101,6 @@ class _Pass:
         for node in self.nodes:
             for operand in nodes_in([node.args, node.kwargs]):
                 operand.users[node] = None
-
-    def _changed_by(self, node: Node) -> Node:
-        """The node that operators, one after the other, change and return."""
-        while _IN_PLACE.fullmatch(node.target) and nodes_in(list(node.args[:1])):
-            node = node.args[0]
-        return node
 
     def _visit(self, node: Node) -> None:
         original = list(node.args)
@@ -129,7 +128,7 @@ class _Pass:
             operand = self._same.get(operand, operand)
             if kind == VIEW:
                 self._source[node] = operand
-                root = self._root(node)
+                root = self._roots[node] = self._root(operand)
                 self._members.setdefault(root, []).append(node)
                 self._now[node] = (node, self._version.get(root, 0))
                 return
@@ -193,9 +192,7 @@ class _Pass:
         return made
 
     def _root(self, node: Node) -> Node:
-        while node in self._source:
-            node = self._source[node]
-        return node
+        return self._roots.get(node, node)
 
     def _value(self, node: Node) -> Node:
         """The node that has the value of `node` now."""
@@ -248,7 +245,7 @@ class _Pass:
     def _group(self, root: Node) -> set[Node]:
         """The roots that may share memory with this one, and itself."""
         seen, waiting = {root}, [root]
-        while waiting:
+        while waiting and len(seen) <= _LARGEST:
             new = self._unsure.get(waiting.pop(), set()) - seen
             seen |= new
             waiting += new
@@ -256,7 +253,10 @@ class _Pass:
 
     def _may_be_seen(self, root: Node) -> bool:
         """Whether a tensor that may share memory with this one is used after this node."""
-        for other in self._group(root) - {root}:
+        group = self._group(root) - {root}
+        if len(group) > _LARGEST:
+            return True
+        for other in group:
             used = [self._last.get(n, 0) for n in (other, *self._members.get(other, ()))]
             if other.op == "placeholder" or max(used) > self._place:
                 return True

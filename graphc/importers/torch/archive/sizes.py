@@ -11,6 +11,9 @@ from graphc.importers.torch.call import Refused
 from graphc.ir.dims import Dim, symbol
 
 _LONGEST: Final = 2000
+_NOT_SIZES: Final = (
+    *(ArithmeticError, KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError),
+)
 _OPERATORS: Final = {ast.Add: add, ast.Mult: mul, ast.FloorDiv: floordiv}
 _FUNCTIONS: Final = {"Add": add, "Mul": mul, "FloorDiv": floordiv, "CleanDiv": floordiv}
 
@@ -31,22 +34,24 @@ def size_of(size: Any) -> Dim:
         found = size["as_int"]
         if type(found) is not int or not 0 <= found < 1 << 62:
             raise Refused(f"has the size {found!r}")
-        return found
+        return int(found)
     text = str(size["as_expr"]["expr_str"])
     wrong = Refused(f"has the size {text[:80]}, which is not supported")
     if len(text) > _LONGEST:
         raise wrong
     try:
-        parsed = ast.parse(text, mode="eval").body
-        return _dim(parsed)
-    except (KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
+        made: Dim = _dim(ast.parse(text, mode="eval").body)
+    except _NOT_SIZES:
         raise wrong from None
+    if isinstance(made, int) and not 0 <= made < 1 << 62:
+        raise wrong
+    return made
 
 
 def _dim(tree: ast.expr) -> Any:
     """A size as a tree of Python, of which calls of a few names, numbers and + * // are known."""
     match tree:
-        case ast.Constant(value=int(number)):
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return number
         case ast.Name(id=name):
             return symbol(name)

@@ -44,7 +44,8 @@ def dtype_number(number: int) -> np.dtype[Any]:
     """
     if number not in _DTYPES:
         raise Refused(f"uses the dtype number {number} of PyTorch, which is not supported")
-    return np.dtype(_DTYPES[number])
+    found: np.dtype[Any] = np.dtype(_DTYPES[number])
+    return found
 
 
 def stored(archive: Archive, folder: str) -> dict[str, Stored]:

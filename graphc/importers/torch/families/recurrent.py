@@ -51,7 +51,7 @@ def _direction(
         return new, new[0]
 
     last, ys = scan(body, init, projected, reverse=reverse)
-    return tuple(last), ys  # type: ignore[arg-type]
+    return tuple(last), ys
 
 
 def _layers(
