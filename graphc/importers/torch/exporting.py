@@ -29,6 +29,13 @@ def exported(
         ArgumentError: the arguments of a module are missing.
     """
     if isinstance(model, (str, os.PathLike)):
+        if args or kwargs or dynamic_shapes or training:
+            raise ArgumentError(
+                "from_torch: args, kwargs, dynamic_shapes and training are for modules: the "
+                "program in a file is exported already",
+                source=current_source(),
+                hint="pass the path, and trainable= or name=",
+            )
         return read_archive(model)
     program, name = exported_program(model, args, kwargs, dynamic_shapes, training)
     signature = program.graph_signature

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import graphc as gc
-from graphc.errors import ModelFileError, ModelImportError
+from graphc.errors import ArgumentError, ModelFileError, ModelImportError
 from tests.importers.torch.archive_results import HERE, NAMES, check
 from tests.near import assert_near
 
@@ -92,6 +92,21 @@ def test_tied_weights_are_one_variable_and_dtypes_are_kept() -> None:
 def test_nodes_carry_the_lines_of_the_model() -> None:
     alone = gc.from_torch(HERE / "views.pt2").to_graph()
     assert any(str(n.source).startswith("make_archives.py:") for n in alone.graph.nodes)
+
+
+def test_options_of_modules_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="exported already"):
+        gc.from_torch(HERE / "views.pt2", training=True)
+
+
+def test_patterns_choose_what_is_trained() -> None:
+    layer = gc.import_model(HERE / "train.pt2", trainable="head.*", name="net")
+    with gc.Graph():
+        layer(gc.ones((5, 2, 6, 6)))
+        assert {v.name for v in layer.variables if v.trainable} == {
+            "net/head.weight",
+            "net/head.bias",
+        }
 
 
 def changed(tmp_path: Path, name: str, change: Any) -> Path:

@@ -14,7 +14,7 @@ from graphc.importers.torch.archive.graphs import GraphModule, Value, graph_of
 from graphc.importers.torch.archive.mutations import make_functional
 from graphc.importers.torch.archive.tensors import stored
 from graphc.importers.torch.call import Refused
-from graphc.importers.torch.exported import Exported, Result, Stored
+from graphc.importers.torch.exported import Exported, Result
 
 _VERSION: Final = 8  # the major number of the file's schema
 _OUTPUTS: Final[Mapping[str, str]] = {
@@ -67,8 +67,9 @@ def _program(archive: Archive) -> Exported:
         raise ValueError(f"{len(results)} results are described")
     changed = make_functional(module, buffers)
 
-    def tensor(name: str) -> Stored:
-        return tensors[name]
+    for name in constants.values():  # each call of the model needs them
+        value = tensors[name].read()
+        tensors[name] = tensors[name]._replace(read=lambda value=value: value)  # type: ignore[misc]
 
     return Exported(
         module=module,
@@ -76,7 +77,7 @@ def _program(archive: Archive) -> Exported:
         sizes={},
         held=held,
         constants=constants,
-        tensors=tensor,
+        tensors=tensors.__getitem__,
         results=[*results, *(Result("BUFFER_MUTATION", name) for name in changed)],
         nest=_nest(data["graph_module"]["module_call_graph"]),
         is_file=True,
