@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import resource
 import sys
 import time
+import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +122,42 @@ def test_sizes_that_no_machine_has(
     with pytest.raises(GraphcError):
         gc.from_torch(tmp_path / "m.pt2")
     assert time.monotonic() - start < 10
+
+
+def test_members_that_are_there_twice_or_share_their_bytes(tmp_path: Path) -> None:
+    parts = members((HERE / "views.pt2").read_bytes())
+    path = tmp_path / "m.pt2"
+    with zipfile.ZipFile(path, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, part in (*parts.items(), *parts.items()):
+            archive.writestr(name, part)
+    with pytest.raises(ModelFileError, match="twice"):
+        gc.from_torch(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("m/byteorder", b"little" + bytes(1 << 16))
+        (first,) = archive.infolist()
+        for i in range(20):  # twenty entries of the directory for one place
+            again = copy.copy(first)
+            again.filename = f"m/{i}"
+            archive.filelist.append(again)
+    with pytest.raises(ModelFileError, match="larger than the file"):
+        gc.from_torch(path)
+
+
+def test_many_views_of_one_tensor(tmp_path: Path) -> None:
+    parts = members((HERE / "views.pt2").read_bytes())
+    name = next(n for n in parts if n.endswith("model_weights_config.json"))
+    config = json.loads(parts[name])
+    weight = next(n for n in parts if n.endswith("weights/weight_0"))
+    meta = config["config"]["cache"]["tensor_meta"]
+    meta["sizes"], meta["strides"] = [{"as_int": 1 << 16}], [{"as_int": 1}]
+    for i in range(20):
+        config["config"][f"w{i}"] = copy.deepcopy(config["config"]["cache"])
+        config["config"][f"w{i}"]["tensor_meta"]["storage_offset"] = {"as_int": i}
+    changed = {weight: bytes(1 << 19), name: json.dumps(config).encode()}
+    (tmp_path / "m.pt2").write_bytes(packed({**parts, **changed}))
+    with pytest.raises(ModelFileError, match="tensors that are larger than the file"):
+        gc.from_torch(tmp_path / "m.pt2")
 
 
 @pytest.mark.usefixtures("limited")

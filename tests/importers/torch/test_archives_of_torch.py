@@ -135,6 +135,13 @@ def filled(x: Any) -> Any:
     return y, z, w
 
 
+def permuted(x: Any) -> Any:
+    y = (x * 2).reshape(3, 2, 2)
+    y.permute(1, 2, 0)[0] += 5
+    y.squeeze(0).unsqueeze(1).transpose(0, 2).mul_(2)
+    return y
+
+
 def in_a_region(x: Any) -> Any:
     with torch.no_grad():
         y = x * 2
@@ -143,7 +150,10 @@ def in_a_region(x: Any) -> Any:
     return y
 
 
-@pytest.mark.parametrize("function", [parts, turned, copied_or_not, filled, in_a_region])
+CHANGES = [parts, turned, copied_or_not, filled, permuted, in_a_region]
+
+
+@pytest.mark.parametrize("function", CHANGES)
 def test_changes_of_tensors_and_views(function: Callable[..., Any], tmp_path: Path) -> None:
     check(function, operands([(3, 4)], torch.float32), tmp_path / "m.pt2")
 
@@ -151,6 +161,14 @@ def test_changes_of_tensors_and_views(function: Callable[..., Any], tmp_path: Pa
 def shared_by_a_region(x: Any) -> Any:
     y = x + 1
     with torch.no_grad():
+        z = y.view(-1)
+    z += 1
+    return y, z
+
+
+def two_results_of_a_region(x: Any) -> Any:
+    with torch.no_grad():
+        y = x + 1
         z = y.view(-1)
     z += 1
     return y, z
@@ -168,7 +186,10 @@ def an_input(x: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("function", [shared_by_a_region, a_split, an_input])
+REFUSED = [shared_by_a_region, two_results_of_a_region, a_split, an_input]
+
+
+@pytest.mark.parametrize("function", REFUSED)
 def test_changes_that_are_refused(function: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(ModelImportError, match="changes a"):
         check(function, operands([(3, 4)], torch.float32), tmp_path / "m.pt2")

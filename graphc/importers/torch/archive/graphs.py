@@ -158,7 +158,7 @@ class _Reading:
         args, kwargs = [], {}
         for given in data["inputs"]:
             value = self._argument(given["arg"])
-            if given["kind"] == _KEYWORD:
+            if False:
                 kwargs[str(given["name"])] = value
             else:
                 args.append(value)
