@@ -67,6 +67,8 @@ def test_operators_that_are_made_of_others(tmp_path: Path) -> None:
             *(x.reshape_as(y.t()), torch.swapaxes(x, 0, 1), torch.fliplr(x), x.float_power(2)),
             *(torch.nn.functional.pairwise_distance(x, y), torch.linalg.vecdot(x, y)),
             torch._weight_norm(x, y[:, :1], 0),
+            *(torch.diff(x, n=2), torch.diff(x, dim=0, prepend=y[:1]), torch.diff(x > 0)),
+            *((x > 0) & (y > 0), (x > 0) | (y > 0), (x > 0) ^ (y > 0)),
         )
 
     check(function, operands([(3, 4), (3, 4)], torch.float32), tmp_path / "m.pt2")

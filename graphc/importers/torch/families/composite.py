@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.importers.torch.call import (
+    PARTS,
+    Call,
+    Refused,
+    Rule,
+    axis_of,
+    within_reason,
+)
 from graphc.importers.torch.families import (
     activations,
     elementwise,
@@ -22,6 +29,7 @@ _SYNONYMS: Final = {
     **{f"special_{name}": name for name in ("round", "sinc", "xlogy")},
     **{name: name.replace("arc", "a") for name in ("arccos", "arccosh", "arcsin", "arcsinh")},
     **{name: name.replace("arc", "a") for name in ("arctan", "arctan2", "arctanh")},
+    **{f"__{name}__": f"bitwise_{name}" for name in ("and", "or", "xor")},
     "absolute": "abs",
     "adjoint": "matrix_H",
     "clip": "clamp",
@@ -165,6 +173,19 @@ def _sum_to(call: Call, x: Any, shape: Any) -> Any:
     return ops.reshape(ops.reduce_sum(x, axis=tuple(axes)), tuple(shape)) if axes else x
 
 
+def _diff(
+    call: Call, x: Any, n: int = 1, dim: int = -1, before: Any = None, after: Any = None
+) -> Any:
+    within_reason(n, "differences", PARTS)
+    parts = [part for part in (before, x, after) if part is not None]
+    x = ops.concatenate(parts, dim) if len(parts) > 1 else x
+    lead = [slice(None)] * axis_of(dim, x.ndim)
+    for _ in range(n):
+        high, low = x[(*lead, slice(1, None))], x[(*lead, slice(None, -1))]
+        x = ops.not_equal(high, low) if x.dtype.kind == "b" else high - low
+    return x
+
+
 def _weight_norm(call: Call, v: Any, g: Any, dim: int = 0) -> Any:
     axes = tuple(i for i in range(v.ndim) if dim == -1 or i != dim)
     return v * (g / ops.sqrt(ops.reduce_sum(ops.square(v), axis=axes, keepdims=True)))
@@ -191,6 +212,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.atleast_3d.Sequence": _at_least(3),
     "aten.atleast_3d.default": _at_least(3),
     "aten.column_stack.default": _column_stack,
+    "aten.diff.default": _diff,
     "aten.dstack.default": _stacked(3, 2),
     "aten.fliplr.default": lambda call, x: ops.flip(x, (1,)),
     "aten.flipud.default": lambda call, x: ops.flip(x, (0,)),
