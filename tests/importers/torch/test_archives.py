@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -74,7 +75,7 @@ def test_inputs_weights_and_nests() -> None:
     )
     with gc.Graph():
         nest: Any = layer(gc.ones((5, 2, 6, 6)))
-        assert list(nest) == ["a", "b"] and nest["b"][1].shape == (5, 72)
+        assert type(nest) is dict and list(nest) == ["a", "b"] and nest["b"][1].shape == (5, 72)
         trained = {v.name for v in layer.variables if v.trainable}
     assert trained == {f"{a}.{b}" for a in ("conv", "norm", "head") for b in ("weight", "bias")}
     assert {"norm.running_mean", "norm.num_batches_tracked", "scale"} < set(layer.weights)
@@ -158,6 +159,66 @@ def test_changes_that_cannot_be_made_functional_are_refused(tmp_path: Path) -> N
 
     with pytest.raises(ModelImportError, match=r"a view that aten\.split\.Tensor makes"):
         gc.from_torch(changed(tmp_path, "views", of_a_part))
+
+
+def test_sizes_inside_the_program_need_not_be_understood(tmp_path: Path) -> None:
+    def change(program: Any) -> None:
+        values = program["graph_module"]["graph"]["tensor_values"]
+        for name in ("flatten", "mean", "linear"):
+            values[name]["sizes"][0] = {"as_expr": {"expr_str": "Mod(Symbol('s0'), Integer(2))"}}
+
+    assert gc.from_torch(changed(tmp_path, "train", change)).outputs
+
+    def of_the_input(program: Any) -> None:
+        values = program["graph_module"]["graph"]["tensor_values"]
+        values["x"]["sizes"][0] = {"as_expr": {"expr_str": "Mod(Symbol('s0'), Integer(2))"}}
+
+    with pytest.raises(ModelFileError, match="has the size Mod"):
+        gc.from_torch(changed(tmp_path, "train", of_the_input))
+
+
+def test_a_size_as_an_input_is_refused(tmp_path: Path) -> None:
+    def change(program: Any) -> None:
+        size = {"as_sym_int": {"as_name": "x"}}
+        program["graph_module"]["graph"]["inputs"][-1] = size
+        program["graph_module"]["signature"]["input_specs"][-1]["user_input"]["arg"] = size
+
+    with pytest.raises(ModelFileError, match="takes a size as an argument"):
+        gc.from_torch(changed(tmp_path, "train", change))
+
+
+def test_another_version_of_the_schema(tmp_path: Path) -> None:
+    def change(program: Any) -> None:
+        program["schema_version"]["major"] = 9
+
+    with pytest.raises(ModelFileError, match="version 9 of the schema, expected 8"):
+        gc.from_torch(changed(tmp_path, "views", change))
+
+
+def test_infinite_arguments(tmp_path: Path) -> None:
+    def change(program: Any) -> None:
+        clamp = next(n for n in nodes(program) if n["target"].endswith("clamp_.default"))
+        clamp["inputs"][-1]["arg"] = {"as_float": "-Infinity"}
+
+    layer = gc.from_torch(changed(tmp_path, "views", change))
+    alone = layer.to_graph()
+    with gc.Session(alone.graph) as session:
+        (x,) = alone.inputs.values()
+        found = session.run(alone.outputs["output_0"], {x: np.ones((3, 4), "float32")})
+    assert np.isneginf(np.asarray(found)).sum() == 6
+
+
+def test_graphs_inside_each_other(tmp_path: Path) -> None:
+    def change(program: Any) -> None:
+        inner = next(n for n in nodes(program) if "wrap_with_set_grad" in n["target"])
+        place = next(i for i in inner["inputs"] if "as_graph" in i["arg"])
+        for _ in range(60):
+            body = copy.deepcopy(inner)
+            body_graph = {**place["arg"]["as_graph"]["graph"], "nodes": [body]}
+            place["arg"] = {"as_graph": {"name": "deep", "graph": body_graph}}
+
+    with pytest.raises(ModelFileError, match="more than 50 deep"):
+        gc.from_torch(changed(tmp_path, "loops", change))
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,11 @@ class Value:
     @property
     def is_contiguous(self) -> bool | None:
         """Whether the elements are in order, without gaps; None if that depends on sizes."""
-        sizes, strides, wanted = self.shape, [s.get("as_int") for s in self.meta["strides"]], 1
+        strides, wanted = [s.get("as_int") for s in self.meta["strides"]], 1
+        try:
+            sizes = self.shape
+        except Refused:  # an expression that only sizes of inputs may not have
+            return None
         for size, stride in zip(sizes[::-1], strides[::-1], strict=True):
             if stride is None or not isinstance(wanted, int):
                 return None
