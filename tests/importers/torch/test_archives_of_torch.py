@@ -66,6 +66,8 @@ def test_operators_that_are_made_of_others(tmp_path: Path) -> None:
             *(torch.inner(x, y), torch.tensordot(x, y, dims=([0, 1], [0, 1])), x.sum_to_size(1, 4)),
             *(x.reshape_as(y.t()), torch.swapaxes(x, 0, 1), torch.fliplr(x), x.float_power(2)),
             *(torch.nn.functional.pairwise_distance(x, y), torch.linalg.vecdot(x, y)),
+            *(x.sum(1, dtype=torch.float64), torch.full_like(x, 2, dtype=torch.int64)),
+            *(torch.sub(x, y, alpha=3), torch.nn.functional.gelu(x, approximate="tanh")),
             torch._weight_norm(x, y[:, :1], 0),
             *(torch.diff(x, n=2), torch.diff(x, dim=0, prepend=y[:1]), torch.diff(x > 0)),
             *((x > 0) & (y > 0), (x > 0) | (y > 0), (x > 0) ^ (y > 0)),

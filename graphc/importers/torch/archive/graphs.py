@@ -15,7 +15,6 @@ from graphc.ir.dims import Dim
 
 _DEEPEST: Final = 50  # graphs inside each other
 _KEYWORD: Final = 2  # `ArgumentKind` of the file's schema
-_FLOATS: Final = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class _Reading:
         args, kwargs = [], {}
         for given in data["inputs"]:
             value = self._argument(given["arg"])
-            if False:
+            if given["kind"] == _KEYWORD:
                 kwargs[str(given["name"])] = value
             else:
                 args.append(value)
@@ -215,7 +214,7 @@ class _Reading:
             case "as_sym_int" | "as_sym_float" | "as_sym_bool" | "as_optional_tensor":
                 return self._argument(value)
             case "as_float":
-                return float(_FLOATS.get(value, value) if isinstance(value, str) else value)
+                return float(value)  # or a text: "Infinity", "NaN"
             case "as_complex":
                 return complex(float(value["real"]), float(value["imag"]))
             case "as_scalar_type":
