@@ -59,6 +59,9 @@ STABLEHLO: Final = Format(
     "from_stablehlo",
     frozenset({"trainable", "sizes", "name"}),
 )
+TORCH: Final = Format(
+    "torch.export", "graphc.importers.torch.entry", "from_torch", frozenset({"trainable", "name"})
+)
 
 _SUFFIXES: Final[Mapping[str, Format]] = {
     ".jax": STABLEHLO,
@@ -68,12 +71,12 @@ _SUFFIXES: Final[Mapping[str, Format]] = {
     ".onnx": ONNX,
     ".pb": GRAPHDEF,
     ".pbtxt": GRAPHDEF,
+    ".pt2": TORCH,
     ".stablehlo": STABLEHLO,
 }
-# torch.export.load unpickles parts of a .pt2 file, and evaluates texts in it.
 _OF_TORCH: Final = (
-    "is of PyTorch, which executes code from the file when it loads it",
-    "in Python, load it yourself if you trust it: gc.from_torch(torch.export.load(path))",
+    "is of torch.save, which PyTorch executes code from when it loads it",
+    "save the program of the module: torch.export.save(program, 'model.pt2')",
 )
 _OTHERS: Final[Mapping[str, tuple[str, str]]] = {
     ".gguf": ("has weights, and no model", "gc.read_gguf(path) reads them"),
@@ -81,7 +84,6 @@ _OTHERS: Final[Mapping[str, tuple[str, str]]] = {
     ".keras": ("is of Keras", "model.export(folder) writes a SavedModel, which is imported"),
     ".h5": ("is of Keras", "model.export(folder) writes a SavedModel, which is imported"),
     ".pt": _OF_TORCH,
-    ".pt2": _OF_TORCH,
     ".pth": _OF_TORCH,
     ".safetensors": ("has weights, and no model", "gc.read_safetensors(path) reads them"),
     ".tflite": ("is of TensorFlow Lite", "import the SavedModel that it was made from"),
@@ -106,6 +108,7 @@ def import_model(
     | .meta | `gc.from_meta_graph` |
     | a folder with saved_model.pb | `gc.from_saved_model` |
     | .mlir, .mlirbc, .stablehlo, .jax | `gc.from_stablehlo` |
+    | .pt2 | `gc.from_torch` |
 
     Args:
         path: a file, or the folder of a SavedModel.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -65,3 +65,17 @@ def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     given = axes if isinstance(axes, (list, tuple)) else [axes]
     return tuple(axis_of(axis, rank) for axis in given) if rank else ()
+
+
+ELEMENTS: Final = 1 << 24  # of a constant that is made at import
+PARTS: Final = 1 << 14  # for each of which nodes are made
+
+
+def within_reason(count: Any, what: str, most: int = ELEMENTS) -> None:
+    """Refuses what would take all memory or time at import, which a damaged file may ask for.
+
+    Raises:
+        Refused: there are too many.
+    """
+    if isinstance(count, int) and count > most:
+        raise Refused(f"makes {count} {what}, which are too many")

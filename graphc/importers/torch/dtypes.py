@@ -56,11 +56,13 @@ def _table() -> dict[Any, Any]:
 
 
 def dtype_of(dtype: Any) -> np.dtype[Any]:
-    """The dtype of graphc for one of PyTorch.
+    """The dtype of graphc for one of PyTorch. Programs from files have those of graphc already.
 
     Raises:
         Refused: there is none.
     """
+    if isinstance(dtype, np.dtype):
+        return dtype
     found = _table().get(dtype)
     if found is None:
         raise Refused(f"uses {dtype}, which is not supported")

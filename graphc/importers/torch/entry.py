@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,9 @@ from graphc.importers.core.model_graph import ORIGINS
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, variable_name, with_trainable
 from graphc.importers.torch.call import Call, Refused
-from graphc.importers.torch.dtypes import array_of, dtype_of, torch
-from graphc.importers.torch.exporting import Exported, exported
+from graphc.importers.torch.dtypes import dtype_of
+from graphc.importers.torch.exported import Exported
+from graphc.importers.torch.exporting import exported
 from graphc.importers.torch.importer import UNKNOWN, Importer
 from graphc.importers.torch.symbols import Symbols
 from graphc.ir.graph import Graph
@@ -32,10 +34,13 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 _HINT = "write these parts with other operators of PyTorch, or replace them by gc operators"
+_HINT_OF_FILES = (
+    "PyTorch may replace them by others: torch.export.save(program.run_decompositions(), path)"
+)
 
 
 def from_torch(
-    model: Module | ExportedProgram,
+    model: Module | ExportedProgram | str | os.PathLike[str],
     args: Sequence[ArrayTree] | None = None,
     kwargs: Mapping[str, ArrayTree] | None = None,
     *,
@@ -46,14 +51,14 @@ def from_torch(
 ) -> ImportedModel:
     """A module of PyTorch as a layer: the operators of its graph become nodes (extra `torch`).
 
-    `torch.export` makes the graph for example inputs. Parameters and buffers become variables under
-    the names of `state_dict`. With `training`, dropout draws from the graph's streams, and buffers
-    that the module changes, such as the moving averages of batch norm, are assigned by a step of
-    `gc.minimize`. Nodes carry the lines of the model's source.
+    `torch.export` makes the graph for example inputs. Files of `torch.export.save` (.pt2, torch 2.9
+    and newer) are read without PyTorch, and nothing in them is executed. Parameters and buffers
+    become variables under the names of `state_dict`. With `training`, dropout draws from the
+    graph's streams, and buffers that the module changes, such as the moving averages of batch norm,
+    are assigned by a step of `gc.minimize`. Nodes carry the lines of the model's source.
 
     Args:
-        model: a module, or a program of `torch.export.export`. A file is loaded by
-            `torch.export.load`, if you trust it: PyTorch executes code from such files.
+        model: a module, a program of `torch.export.export`, or the path of a .pt2 file.
         args, kwargs: example inputs, tensors of PyTorch, for a module.
         dynamic_shapes: see `torch.export.export`. Sizes have the names of their `Dim`s.
         trainable: which weights `gc.minimize` updates: True, or patterns of names. None: those with
@@ -64,8 +69,8 @@ def from_torch(
     Raises:
         ModelImportError: the module cannot be exported, or has operators that cannot be imported;
             it names all of them with the lines of the model.
-        ModelFileError: the model is a path.
-        MissingExtraError: PyTorch is not installed.
+        ModelFileError: the file cannot be read, is damaged, or is of an older version.
+        MissingExtraError: PyTorch is not installed, and the model is not a file.
 
     Source: https://docs.pytorch.org/docs/stable/export.html
 
@@ -101,40 +106,33 @@ class Plan:
 
     def __init__(self, source: Exported) -> None:
         self._source = source
-        program = source.program
-        signature = program.graph_signature
-        self._module = program.graph_module
         self._symbols = Symbols(source.sizes)
-        self._held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-        self._constants = dict(signature.inputs_to_lifted_tensor_constants)
-        self._placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
-        self._mutated = dict(signature.buffers_to_mutate)
+        self._held, self._constants = source.held, source.constants
+        self._placeholders = [n for n in source.module.graph.nodes if n.op == "placeholder"]
         self._shared: dict[str, str] = {}
         self.weights = self._weights()
         self._feeds = [n for n in self._placeholders if self._is_input(n)]
         self.inputs = tuple(self._spec(n) for n in self._feeds)
-        self._results = [spec for spec in signature.output_specs if spec.kind.name == "USER_OUTPUT"]
-        self.outputs = tuple(f"output_{i}" for i in range(len(self._results)))
+        count = sum(result.kind == "USER_OUTPUT" for result in source.results)
+        self.outputs = tuple(f"output_{i}" for i in range(count))
 
     def _is_input(self, node: Any) -> bool:
         own = node.name in self._held or node.name in self._constants
         return not own and hasattr(node.meta.get("val"), "dtype")
 
     def _weights(self) -> dict[str, Weight]:
-        program, found, seen = self._source.program, {}, dict[Any, str]()
+        found, seen = dict[str, Weight](), dict[Any, str]()
         for node in self._placeholders:
             fqn = self._held.get(node.name)
             if fqn is None or not node.users:
                 continue
-            tensor = program.state_dict.get(fqn, program.constants.get(fqn))
-            key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-            if tensor.numel() and key in seen:
-                self._shared[fqn] = seen[key]  # tied
+            tensor = self._source.tensors(fqn)
+            if tensor.key in seen:
+                self._shared[fqn] = seen[tensor.key]  # tied
                 continue
-            seen[key] = fqn
-            floating = tensor.is_floating_point() and tensor.requires_grad
+            seen[tensor.key] = fqn
             try:
-                found[fqn] = Weight(array_of(tensor), trainable=floating)
+                found[fqn] = Weight(tensor.read(), trainable=tensor.trainable)
             except Refused as refused:
                 raise ModelImportError(
                     f"from_torch: {fqn!r} {refused}", source=current_source()
@@ -151,22 +149,21 @@ class Plan:
         given = iter(tensors)
         values = [self._value(node, weight, given) for node in self._placeholders]
         importer = Importer(self._source.name)
-        results = importer.run(self._module, values)
-        refuse_all("from_torch", importer.refusals, _HINT)
+        results = importer.run(self._source.module, values)
+        hint = _HINT_OF_FILES if self._source.is_file else _HINT
+        refuse_all("from_torch", importer.refusals, hint)
         origins: Any = importer.made.items()
         for item in origins:
             current_graph().add_to_collection(ORIGINS, item)
-        specs = self._source.program.graph_signature.output_specs
-        names = [getattr(spec.arg, "name", "") for spec in specs]
         found: list[Tensor] = []
         assigned: list[str] = []
         call = Call((), lambda module, values: [])
-        for spec, name, value in zip(specs, names, results, strict=True):
-            if spec.kind.name == "BUFFER_MUTATION" and assign:
-                assigned += self._assign(weight, self._mutated[name], value)
-            elif spec.kind.name == "USER_OUTPUT":
+        for (kind, buffer), value in zip(self._source.results, results, strict=True):
+            if kind == "BUFFER_MUTATION" and assign:
+                assigned += self._assign(weight, buffer, value)
+            elif kind == "USER_OUTPUT":
                 found.append(call.tensor(0 if value is None else value))
-            elif spec.kind.name == "USER_INPUT_MUTATION":
+            elif kind == "USER_INPUT_MUTATION":
                 refuse_all("from_torch", [Refusal("the model", "changes one of its inputs")], _HINT)
         with control_inputs(tuple(assigned)):  # a forward pass changes buffers, as in PyTorch
             return [identity(t) for t in found] if assigned else found
@@ -177,7 +174,7 @@ class Plan:
             return weight(self._shared.get(fqn, fqn)).read() if node.users else UNKNOWN
         constant_name = self._constants.get(node.name)
         if constant_name is not None:
-            return constant(array_of(self._source.program.constants[constant_name]))
+            return constant(self._source.tensors(constant_name).read())
         return next(given) if self._is_input(node) else node.meta.get("val")
 
     def _assign(self, weight: Any, fqn: str, value: Any) -> list[str]:
@@ -206,8 +203,7 @@ class Plan:
 
     def wrap(self, names: Sequence[str], results: Sequence[Tensor]) -> Any:
         """The nest that the module returns."""
-        spec = self._source.program.call_spec.out_spec
         try:
-            return torch().utils._pytree.tree_unflatten(list(results), spec)
+            return self._source.nest(list(results))
         except Exception:  # a class that checks what it holds
             return list(results)

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from graphc.errors import ArgumentError, ModelFileError, ModelImportError
-from graphc.importers.torch.dtypes import torch
+from graphc.errors import ArgumentError, ModelImportError
+from graphc.importers.torch.archive.reading import read_archive
+from graphc.importers.torch.dtypes import array_of, torch
+from graphc.importers.torch.exported import Exported, Result, Stored
 from graphc.importers.torch.table import RULES
 from graphc.ir.source import current_source
-
-
-@dataclass(frozen=True)
-class Exported:
-    """An exported program.
-
-    Attributes:
-        program: the `ExportedProgram`, functional.
-        name: of the module's class.
-        sizes: symbol of the program -> the name that the user gave the size.
-    """
-
-    program: Any
-    name: str
-    sizes: Mapping[str, str]
 
 
 def exported(
@@ -35,22 +21,65 @@ def exported(
     dynamic_shapes: Any,
     training: bool,
 ) -> Exported:
-    """The program of a module, or an `ExportedProgram` in the form that the rules read.
+    """The program of a module, of an `ExportedProgram`, or in a file.
 
     Raises:
         ModelImportError: torch.export cannot export the module.
-        ModelFileError: it is a path.
+        ModelFileError: it is a path of a file that cannot be read.
         ArgumentError: the arguments of a module are missing.
     """
-    package = torch()
     if isinstance(model, (str, os.PathLike)):
-        raise ModelFileError(
-            "from_torch: takes no files, because PyTorch can execute code that is in them",
-            source=current_source(),
-            hint="if you trust the file: gc.from_torch(torch.export.load(path))",
-        )
+        if args or kwargs or dynamic_shapes or training:
+            raise ArgumentError(
+                "from_torch: args, kwargs, dynamic_shapes and training are for modules: the "
+                "program in a file is exported already",
+                source=current_source(),
+                hint="pass the path, and trainable= or name=",
+            )
+        return read_archive(model)
+    program, name = exported_program(model, args, kwargs, dynamic_shapes, training)
+    signature = program.graph_signature
+    spec = program.call_spec.out_spec
+    results = [
+        Result(s.kind.name, signature.buffers_to_mutate.get(getattr(s.arg, "name", ""), ""))
+        for s in signature.output_specs
+    ]
+    return Exported(
+        module=program.graph_module,
+        name=name,
+        sizes=_names(program, dynamic_shapes),
+        held={**signature.inputs_to_parameters, **signature.inputs_to_buffers},
+        constants=dict(signature.inputs_to_lifted_tensor_constants),
+        tensors=lambda name: _stored(program, name),
+        results=results,
+        nest=lambda values: torch().utils._pytree.tree_unflatten(values, spec),
+    )
+
+
+def _stored(program: Any, name: str) -> Stored:
+    tensor = program.state_dict.get(name, program.constants.get(name))
+    key: Any = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    trainable = tensor.is_floating_point() and tensor.requires_grad
+    return Stored(
+        key if tensor.numel() else name, trainable, tensor.nbytes, lambda: array_of(tensor)
+    )
+
+
+def exported_program(
+    model: Any,
+    args: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    training: bool,
+) -> tuple[Any, str]:
+    """The `ExportedProgram` of a module, or of one, functional, and a name for it.
+
+    Raises:
+        ModelImportError, ArgumentError: see `exported`.
+    """
+    package = torch()
     if isinstance(model, package.export.ExportedProgram):
-        return _ready(model, "program", None)
+        return _ready(model), "program"
     if not isinstance(model, package.nn.Module):
         raise ArgumentError(
             "from_torch: takes a torch.nn.Module or an ExportedProgram, got "
@@ -84,10 +113,10 @@ def exported(
         ) from error
     finally:
         model.train(was_training)
-    return _ready(program, type(model).__name__, dynamic_shapes)
+    return _ready(program), type(model).__name__
 
 
-def _ready(program: Any, name: str, dynamic_shapes: Any) -> Exported:
+def _ready(program: Any) -> Any:
     """The program without operators that change their operands; operators without a rule are
     replaced by PyTorch's decompositions, where there are any."""
     package = torch()
@@ -103,7 +132,7 @@ def _ready(program: Any, name: str, dynamic_shapes: Any) -> Exported:
     known = {op: table[op] for op in missing if op in table}
     if known:
         functional = functional.run_decompositions(known)
-    return Exported(functional, name, _names(functional, dynamic_shapes))
+    return functional
 
 
 def _names(program: Any, dynamic_shapes: Any) -> dict[str, str]:

@@ -87,6 +87,9 @@ class Importer:
         rule = RULES.get(str(node.target)) or RULES.get(_plain(node))
         source = line_of(node)
         where = f"{self._name}, {node.name}" if source is None else f"{source}"
+        if "refused" in node.meta:
+            self.refusals.append(Refusal(str(node.target), node.meta["refused"], where))
+            return UNKNOWN
         if rule is None:
             self.refusals.append(Refusal(str(node.target), where=where))
             return UNKNOWN
@@ -100,6 +103,10 @@ class Importer:
             if not error.details or not str(error.details[-1]).startswith("in "):
                 error.details = (*error.details, f"in {node.target} ({where})")
             raise
+        except Exception as error:  # a rule met arguments that are not valid
+            why = f"has arguments that are not valid ({type(error).__name__}: {error})"
+            self.refusals.append(Refusal(str(node.target), why, where))
+            return UNKNOWN
 
     def _body(self, module: Any, values: Sequence[Any]) -> list[Any]:
         before = len(self.refusals)

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.importers.core.model_graph import ModelGraph
 from graphc.importers.torch.dtypes import array_of, torch
-from graphc.importers.torch.exporting import exported
+from graphc.importers.torch.exporting import exported_program
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +27,7 @@ def recorded(module: Any, model: ModelGraph, inputs: Mapping[str, Array]) -> dic
     """
     package = torch()
     given = [package.as_tensor(np.array(inputs[name])) for name in model.inputs]
-    program = exported(module, given, None, None, training=False).program
+    program, _ = exported_program(module, given, None, None, training=False)
     signature, rest = program.graph_signature, iter(given)
     held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     constants = dict(signature.inputs_to_lifted_tensor_constants)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphc.importers.torch.call import Refused
-from graphc.ir.dims import Dim, symbol
+from graphc.ir.dims import Dim, DimExpr, symbol
 
 
 class Symbols:
@@ -20,8 +20,8 @@ class Symbols:
         self._names = names
 
     def dim(self, size: Any) -> Dim:
-        """An int, or a size of PyTorch that may have symbols."""
-        if isinstance(size, int):
+        """An int, a size of PyTorch that may have symbols, or one that is converted."""
+        if isinstance(size, (int, DimExpr)):
             return size
         return self._of(size.node.expr)
 

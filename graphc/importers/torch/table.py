@@ -10,6 +10,7 @@ from graphc.importers.torch.families import (
     activations,
     attention,
     backward,
+    composite,
     control,
     convolutions,
     creation,
@@ -20,6 +21,7 @@ from graphc.importers.torch.families import (
     matrices,
     normalization,
     randoms,
+    recurrent,
     reductions,
     resizing,
     sampling,
@@ -28,9 +30,9 @@ from graphc.importers.torch.families import (
 )
 
 _FAMILIES: Final = (
-    *(activations, attention, backward, control, convolutions, creation, detection, elementwise),
-    *(indexing, losses, matrices, normalization, randoms, reductions, resizing, sampling, shapes),
-    sizes,
+    *(activations, attention, backward, composite, control, convolutions, creation, detection),
+    *(elementwise, indexing, losses, matrices, normalization, randoms, recurrent, reductions),
+    *(resizing, sampling, shapes, sizes),
 )
 
 RULES: Final[Mapping[str, Rule]] = {

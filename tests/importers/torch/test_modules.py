@@ -225,10 +225,11 @@ def test_a_saved_program(tmp_path: Path) -> None:
     module = double().eval()
     x = torch.randn(2, 1, 5, 5).double()
     torch.export.save(torch.export.export(module, (x,)), tmp_path / "m.pt2")
-    alone = gc.from_torch(torch.export.load(tmp_path / "m.pt2")).to_graph()
-    with gc.Session(alone.graph) as session:
-        got = session.run(alone.outputs["output_0"], {alone.inputs["x"]: x.numpy()})
-    assert_near(got, module(x).detach().numpy(), rtol=1e-9)
+    for source in (tmp_path / "m.pt2", torch.export.load(tmp_path / "m.pt2")):
+        alone = gc.from_torch(source).to_graph()
+        with gc.Session(alone.graph) as session:
+            got = session.run(alone.outputs["output_0"], {alone.inputs["x"]: x.numpy()})
+        assert_near(got, module(x).detach().numpy(), rtol=1e-9)
 
 
 def test_mistakes(tmp_path: Path) -> None:
@@ -236,11 +237,11 @@ def test_mistakes(tmp_path: Path) -> None:
         gc.from_torch(double())
     with pytest.raises(ArgumentError, match=r"takes a torch\.nn\.Module"):
         gc.from_torch(3)
-    with pytest.raises(ModelFileError, match="PyTorch can execute code"):
+    with pytest.raises(ModelFileError, match="cannot be read: No such file"):
         gc.from_torch(tmp_path / "m.pt2")
-    with pytest.raises(ModelFileError, match="is of PyTorch, which executes code"):
-        (tmp_path / "m.pt2").write_bytes(b"")
-        gc.import_model(tmp_path / "m.pt2")
+    with pytest.raises(ModelFileError, match=r"is of torch\.save, which"):
+        (tmp_path / "m.pt").write_bytes(b"")
+        gc.import_model(tmp_path / "m.pt")
 
     class Decides(nn.Module):
         def forward(self, x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from graphc import ops
@@ -12,7 +13,7 @@ from graphc.importers.core.channels_first import (
     max_pool_first,
     max_pool_places,
 )
-from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.importers.torch.call import PARTS, Call, Refused, Rule, within_reason
 
 
 def each(value: Any, rank: int) -> list[Any]:
@@ -96,6 +97,7 @@ def _conv_transpose(
 
 def _pool_settings(rank: int, window: Any, stride: Any, padding: Any) -> dict[str, Any]:
     windows = each(window, rank)
+    within_reason(math.prod(windows), "taps")
     return {
         "window": windows,
         "strides": each(stride, rank) if stride or isinstance(stride, int) else windows,
@@ -143,6 +145,7 @@ def _avg_pool(rank: int) -> Rule:
             raise Refused("with divisor_override is not supported")
         x, single = _with_batch(x, rank)
         how = _pool_settings(rank, window, stride, padding)
+        within_reason(math.prod(x.shape[2:]), "elements")
         y = avg_pool_first(x, **how, ceil=ceil, count_pads=count_include_pad)
         return ops.squeeze(y, 0) if single else y
 
@@ -173,6 +176,7 @@ def _parts(x: Any, axis: int, size: int, count: int, reduce: Any) -> Any:
     if size % count == 0:
         shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
         return reduce(ops.reshape(x, shape), axis=axis + 1)
+    within_reason(count, "parts", PARTS)
     pieces = []
     for i in range(count):
         where = [slice(None)] * axis + [slice(i * size // count, -(-(i + 1) * size // count))]
@@ -185,6 +189,7 @@ def _im2col(call: Call, x: Any, kernel: Any, dilation: Any, padding: Any, stride
     rank = 2
     x, single = _with_batch(x, rank)
     kernel, dilation, padding, stride = (each(v, rank) for v in (kernel, dilation, padding, stride))
+    within_reason(kernel[0] * kernel[1], "taps", PARTS)
     x = ops.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
     batch, channels, height, width = x.shape
     if not isinstance(height, int) or not isinstance(width, int):

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
-from graphc.importers.torch.call import Call, Rule
+from graphc.importers.torch.call import Call, Rule, within_reason
 from graphc.ir.dims import DimExpr
 from graphc.ops.core.emit import dim_value
 
@@ -41,6 +41,7 @@ def _arange(call: Call, start: Any, end: Any = None, step: Any = 1, **options: A
     if end is None:
         start, end = 0, start
     if not any(isinstance(v, DimExpr) for v in (start, end, step)):
+        within_reason(int((end - start) // step), "elements")
         return ops.constant(np.arange(start, end, step, dtype=call.dtype))
     count = end - start if step == 1 else -((start - end) // step)
     steps = ops.arange(count, dtype=call.dtype)
@@ -65,10 +66,12 @@ def _fill(call: Call, x: Any, value: Any) -> Any:
 
 
 def _tril_indices(call: Call, rows: int, columns: int, offset: int = 0, **options: Any) -> Any:
+    within_reason(rows * columns, "elements")
     return ops.constant(np.stack(np.tril_indices(rows, offset, columns)))
 
 
 def _triu_indices(call: Call, rows: int, columns: int, offset: int = 0, **options: Any) -> Any:
+    within_reason(rows * columns, "elements")
     return ops.constant(np.stack(np.triu_indices(rows, offset, columns)))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
-from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.importers.torch.call import Call, Refused, Rule, within_reason
 
 Array = np.ndarray[Any, Any]
 
@@ -22,6 +22,8 @@ def _sizes(x: Any, out: Any, scales: Any, rank: int) -> tuple[list[int], list[in
         new = [int(size * f) for size, f in zip(old, factors, strict=True)]
     else:
         new = [int(size) for size in out]
+    for a, b in zip(old, new, strict=True):
+        within_reason(a * b, "elements")
     return [int(size) for size in old], new, factors
 
 

@@ -9,7 +9,7 @@ from jax import numpy as jnp
 
 from graphc import ops
 from graphc.importers.core.grids import sample
-from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.importers.torch.call import PARTS, Call, Refused, Rule, within_reason
 from graphc.importers.torch.families.convolutions import each
 from graphc.jaxpr.function import from_jax
 from graphc.ops import fft
@@ -71,6 +71,7 @@ def _pdist(call: Call, x: Any, p: float = 2.0) -> Any:
     count = x.shape[0]
     if not isinstance(count, int):
         raise Refused("of a named number of rows is not supported")
+    within_reason(count * count, "pairs")
     first, second = jnp.triu_indices(count, 1)
     away = ops.abs(ops.take(x, first, axis=0) - ops.take(x, second, axis=0))
     if p == math.inf:
@@ -89,6 +90,7 @@ def _col2im(
 ) -> Any:
     """[batch, channels * taps, places] added up to [batch, channels, height, width]."""
     kernel, dilation, padding, stride = (each(v, 2) for v in (kernel, dilation, padding, stride))
+    within_reason(math.prod(kernel), "taps", PARTS)
     single = x.ndim == 2
     x = ops.expand_dims(x, 0) if single else x
     padded = [s + 2 * p for s, p in zip(size, padding, strict=True)]

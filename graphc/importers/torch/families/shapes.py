@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.torch.call import Call, Refused, Rule, axis_of
+from graphc.importers.torch.call import PARTS, Call, Refused, Rule, axis_of, within_reason
 from graphc.ir.dims import DimExpr
 
 
@@ -71,6 +71,7 @@ def _split(call: Call, x: Any, size: Any, axis: int = 0) -> Any:
     if isinstance(whole, DimExpr) or isinstance(size, DimExpr):
         count = len(call.dtypes)
         return ops.split(x, [size] * (count - 1) + [whole - size * (count - 1)], axis)
+    within_reason(-(-whole // size) if size else 1, "parts", PARTS)
     return ops.split(x, [min(size, whole - i) for i in range(0, whole, size)] or [0], axis)
 
 
@@ -82,6 +83,7 @@ def _chunk(call: Call, x: Any, chunks: int, axis: int = 0) -> Any:
 
 
 def _tensor_split(call: Call, x: Any, parts: Any, axis: int = 0) -> Any:
+    within_reason(parts, "parts", PARTS)
     return tuple(ops.array_split(x, parts, axis))
 
 
@@ -146,6 +148,7 @@ def _unfold(call: Call, x: Any, axis: int, size: int, step: int) -> Any:
     if not isinstance(whole, int):
         raise Refused("of a named size is not supported")
     starts = range(0, whole - size + 1, step)
+    within_reason(len(starts) * size, "elements")
     places = ops.constant([[s + i for i in range(size)] for s in starts])
     windows = ops.take(x, places, axis=axis)
     return ops.moveaxis(windows, axis + 1, -1)
@@ -203,6 +206,7 @@ def _as_strided(call: Call, x: Any, size: Any, stride: Any, offset: int | None =
         if not isinstance(n, int):
             raise Refused("with named sizes is not supported")
         total *= n
+    within_reason(total, "elements")
     places = [
         sum(i * s for i, s in zip(index, stride, strict=True)) + (offset or 0)
         for index in itertools.product(*map(range, size))

@@ -10,9 +10,23 @@ from typing import Any, Final
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule
 
+_BITS: Final = 200  # of a number; sizes have 64 at most
+
 
 def _plain(function: Callable[..., Any]) -> Rule:
-    return lambda call, *args: function(*args)
+    def rule(call: Call, *args: Any) -> Any:
+        found = function(*args)
+        if isinstance(found, int) and found.bit_length() > _BITS:
+            raise Refused(f"gives a number of {found.bit_length()} bits")
+        return found
+
+    return rule
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(base, int) and isinstance(exponent, int) and exponent > _BITS:
+        raise Refused(f"with the exponent {exponent} is not supported")
+    return operator.pow(base, exponent)
 
 
 def _nothing(call: Call, *args: Any, **options: Any) -> Any:
@@ -31,10 +45,11 @@ RULES: Final[dict[str, Rule]] = {
     **{
         name: _plain(getattr(operator, name))
         for name in (
-            *("add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "and_", "or_"),
+            *("add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "and_", "or_"),
             *("eq", "ne", "lt", "le", "gt", "ge", "getitem", "not_"),
         )
     },
+    "pow": _plain(_power),
     "aten.sym_numel.default": lambda call, x: math.prod(x.shape),
     "aten.resize_.default": _resized,
     "aten.sym_is_contiguous.default": lambda call, x, *rest: True,  # tensors have no other layout
