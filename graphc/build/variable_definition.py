@@ -154,7 +154,9 @@ def _as_initial(
     if isinstance(init, np.generic) and dtype is None:
         # A variable keeps the dtype of a NumPy scalar, for example from a checkpoint.
         init = np.asarray(init)
-    array = np.array(as_array(init, dtype))
+    array = as_array(init, dtype)
+    if array.flags.writeable or not (array.base is None or isinstance(array.base, bytes)):
+        array = np.array(array)  # somebody may write to it; weights of imported models are shared
     if array.ndim == 0 and shape is not None:
         array = np.full(shape, array)
     _check_shape(array.shape, shape, what, source)

@@ -68,6 +68,20 @@ def test_an_array_is_copied() -> None:
     assert initial_value(v, 0).tolist() == [1, 1, 1]
 
 
+def test_an_array_that_nobody_can_write_to_is_shared() -> None:
+    """Weights of imported models exist once. A read-only view of a writable array is copied."""
+    frozen = np.arange(6.0, dtype=np.float32)
+    frozen.flags.writeable = False
+    writable = np.zeros(6, np.float32)
+    view = writable[:]
+    view.flags.writeable = False
+    with gc.Graph():
+        shared, copied = gc.variable(frozen), gc.variable(view)
+    assert np.shares_memory(shared.initial, frozen)
+    writable[0] = 5
+    assert copied.initial[0] == 0 and not copied.initial.flags.writeable
+
+
 def test_names_scopes_and_devices() -> None:
     with Graph() as graph:
         a = variable(0.0, name="w")

@@ -257,3 +257,20 @@ def test_what_they_refuse(call, error, text) -> None:
         x = placeholder((2, 3), "float32", name="x")
         with pytest.raises(error, match=text):
             call(x)
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+@pytest.mark.parametrize("width", [(0, 1), (2, 3), (4, 7)])
+def test_padding_of_a_named_size(mode: str, width: tuple[int, int]) -> None:
+    """Elements repeat as in NumPy, also where the padding is longer than the axis."""
+    with gc.Graph() as graph:
+        x = gc.placeholder((2, "n"), name="x")
+        y = gc.pad(x, ((0, 0), width), mode)
+        (dx,) = gc.gradients(gc.reduce_sum(y), [x])
+    with gc.Session(graph) as session:
+        for size in (1, 2, 3, 5):
+            value = np.arange(2 * size, dtype=np.float32).reshape(2, size)
+            got, slope = session.run([y, dx], {x: value})
+            np.testing.assert_array_equal(got, np.pad(value, ((0, 0), width), mode))
+            counts = np.bincount(np.pad(np.arange(size), width, mode), minlength=size)
+            np.testing.assert_array_equal(slope, np.tile(counts, (2, 1)))
