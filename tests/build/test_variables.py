@@ -75,8 +75,9 @@ def test_an_array_that_nobody_can_write_to_is_shared() -> None:
     writable = np.zeros(6, np.float32)
     view = writable[:]
     view.flags.writeable = False
-    with gc.Graph():
-        shared, copied = gc.variable(frozen), gc.variable(view)
+    with Graph():
+        shared, copied = variable(frozen), variable(view)
+    assert isinstance(shared.initial, np.ndarray) and isinstance(copied.initial, np.ndarray)
     assert np.shares_memory(shared.initial, frozen)
     writable[0] = 5
     assert copied.initial[0] == 0 and not copied.initial.flags.writeable
