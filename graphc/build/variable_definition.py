@@ -155,13 +155,19 @@ def _as_initial(
         # A variable keeps the dtype of a NumPy scalar, for example from a checkpoint.
         init = np.asarray(init)
     array = as_array(init, dtype)
-    if array.flags.writeable or not (array.base is None or isinstance(array.base, bytes)):
-        array = np.array(array)  # somebody may write to it; weights of imported models are shared
+    if not _is_constant(array):  # weights of imported models are constant, and are not copied
+        array = np.array(array)
     if array.ndim == 0 and shape is not None:
         array = np.full(shape, array)
     _check_shape(array.shape, shape, what, source)
     array.flags.writeable = False
     return TensorType(array.dtype, array.shape), array
+
+
+def _is_constant(array: Array) -> bool:
+    """Whether nobody can write to the array, also by another array with the same memory."""
+    base: Any = array.base
+    return not array.flags.writeable and (base is None or isinstance(base, bytes))
 
 
 def _check_shape(got: Any, wanted: Any, what: str, source: Source | None) -> None:
