@@ -181,6 +181,13 @@ def _divide(a: Any, b: Any) -> Any:
     return a // b
 
 
+def _remainder(call: Call) -> Any:
+    """The remainder has the sign of the divisor, as that of floor division."""
+    if call.attr("fmod", 0):
+        return None
+    return _elementwise(np.frompyfunc(lambda a, b: a - a // b * b, 2, 1))(call)
+
+
 _ON_SIZES: Final[dict[str, Callable[[Call], Any]]] = {
     "Add": _elementwise(np.add),
     "Sub": _elementwise(np.subtract),
@@ -193,6 +200,7 @@ _ON_SIZES: Final[dict[str, Callable[[Call], Any]]] = {
     "Equal": _equal,
     "Gather": _gather,
     "Identity": lambda call: _array(call, 0),
+    "Mod": _remainder,
     "ReduceProd": _product,
     "Reshape": _reshape,
     "Slice": _slice,

@@ -173,6 +173,55 @@ def test_axes_that_become_one() -> None:
     check_sizes(nodes, {"height": np.array([2])}, sizes=((4, 3), (5, 4), (7, 1)))
 
 
+def test_repeats_that_are_sizes() -> None:
+    """As a decoder makes a state for each image."""
+    nodes = [
+        node("Shape", "x", "rows", start=2, end=3),
+        node("Concat", "one rows two one", "counts", axis=0),
+        node("Tile", "state counts", "tiled"),
+        node("ReduceMax", "x", "top", keepdims=1),
+        node("Add", "tiled top", "y"),
+    ]
+    state = np.arange(12, dtype=np.float32).reshape(1, 2, 2, 3)
+    check_sizes(nodes, {"one": np.array([1]), "two": np.array([2]), "state": state})
+
+
+def test_the_rest_of_a_division() -> None:
+    """The part of a signal that whole steps cover."""
+    nodes = [
+        node("Shape", "x", "width", start=3, end=4),
+        node("Mod", "width two", "rest"),
+        node("Sub", "width rest", "end"),
+        node("Slice", "x zero end axis", "y"),
+    ]
+    weights = {"two": np.array([2]), "zero": np.array([0]), "axis": np.array([3])}
+    check_sizes(nodes, weights, sizes=((1, 3), (5, 4), (8, 7)))
+
+
+@pytest.mark.parametrize("one_sided", [0, 1])
+def test_frames_of_a_signal(one_sided: int) -> None:
+    nodes = [
+        node("Reshape", "x shape", "signal"),
+        node("STFT", "signal step window", "y", onesided=one_sided),
+    ]
+    weights = {
+        "shape": np.array([2, -1, 1]),
+        "step": np.array(3),
+        "window": np.hanning(8).astype(np.float32),
+    }
+    check_sizes(nodes, weights, sizes=((3, 4), (5, 4), (8, 7)))
+
+
+@pytest.mark.parametrize("one_sided", [0, 1])
+def test_a_transform_of_each_row(one_sided: int) -> None:
+    """The number of rows has a name; each row has 8 elements."""
+    nodes = [
+        node("Reshape", "x shape", "rows"),
+        node("DFT", "rows", "y", axis=1, onesided=one_sided),
+    ]
+    check_sizes(nodes, {"shape": np.array([-1, 8, 1])}, sizes=((4, 4), (8, 7)))
+
+
 def test_a_range_over_a_size_that_was_cast() -> None:
     """Anchors of detectors: the positions are counted in floats."""
     nodes = [

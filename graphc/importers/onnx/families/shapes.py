@@ -85,7 +85,14 @@ def _expand(call: Call) -> Any:
 def _tile(call: Call) -> Any:
     if call.version < 6:
         raise Refused("of version 1 is not supported")
-    return ops.tile(call.x(), [int(n) for n in call.need(1, "the numbers of repeats")])
+    x, counts = call.x(), call.dims(1, "the numbers of repeats")
+    known = [n for n in counts if isinstance(n, int)]
+    if len(known) == len(counts):
+        return ops.tile(x, known)
+    apart = tuple(size for pair in zip([1] * x.ndim, x.shape, strict=True) for size in pair)
+    repeated = tuple(size for pair in zip(counts, x.shape, strict=True) for size in pair)
+    joined = tuple(n * size for n, size in zip(counts, x.shape, strict=True))
+    return ops.reshape(ops.broadcast_to(ops.reshape(x, apart), repeated), joined)
 
 
 def _concat(call: Call) -> Any:

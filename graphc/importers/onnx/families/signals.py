@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from jax import numpy as jnp
-
+from graphc import ops
 from graphc.importers.onnx.call import Call, Refused, Rule
-from graphc.jaxpr.function import from_jax
+from graphc.ir.node import Tensor
+from graphc.ops import fft
 
 
 def _dft(call: Call) -> Any:
@@ -18,22 +18,26 @@ def _dft(call: Call) -> Any:
     else:
         axis = int(call.need(2, "the axis").reshape(-1)[0]) if call.has(2) else -2
     length = int(call.need(1, "the length").reshape(-1)[0]) if call.has(1) else None
-    rank = x.ndim
-    axis = axis % rank
+    axis = axis % x.ndim
 
-    def transform(x: Any) -> Any:
-        signal = x[..., 0] if x.shape[-1] == 1 else x[..., 0] + 1j * x[..., 1]
-        size = length or signal.shape[axis]
-        if inverse and one_sided:
-            # Of a one-sided spectrum; the result is real.
-            found = jnp.fft.irfft(signal, length, axis)
-            return found[..., None]
-        found = (jnp.fft.ifft if inverse else jnp.fft.fft)(signal, size, axis)
-        if one_sided:
-            found = jnp.take(found, jnp.arange(size // 2 + 1), axis)
-        return jnp.stack([found.real, found.imag], -1).astype(x.dtype)
+    signal = _complex(x)
+    if inverse and one_sided:  # of a one-sided spectrum; the result is real
+        return ops.expand_dims(ops.cast(fft.irfft(signal, length, axis), x.dtype), -1)
+    found = (fft.ifft if inverse else fft.fft)(signal, length, axis)
+    if one_sided:
+        whole = signal.shape[axis] if length is None else length
+        found = found[(slice(None),) * axis + (slice(whole // 2 + 1),)]
+    return _parts(found, x.dtype)
 
-    return from_jax(transform, name=call.op)(x)
+
+def _complex(x: Tensor) -> Any:
+    """Numbers whose parts are on the last axis: only real ones, or real and imaginary ones."""
+    return x[..., 0] if x.shape[-1] == 1 else ops.complex(x[..., 0], x[..., 1])
+
+
+def _parts(x: Tensor, dtype: Any) -> Any:
+    """The real and the imaginary parts on a new last axis."""
+    return ops.cast(ops.stack([ops.real(x), ops.imag(x)], -1), dtype)
 
 
 def _stft(call: Call) -> Any:
@@ -50,19 +54,16 @@ def _stft(call: Call) -> Any:
     else:
         raise Refused("has neither a window nor a length of frames")
 
-    def transform(x: Any, window: Any) -> Any:
-        signal = x[..., 0] if x.ndim == 3 and x.shape[-1] == 1 else x
-        if x.ndim == 3 and x.shape[-1] == 2:
-            signal = x[..., 0] + 1j * x[..., 1]
-        count = (signal.shape[1] - length) // step + 1
-        places = jnp.arange(count)[:, None] * step + jnp.arange(length)
-        frames = signal[:, places]
-        found = jnp.fft.fft(frames if window is None else frames * window, axis=-1)
-        if one_sided:
-            found = found[..., : length // 2 + 1]
-        return jnp.stack([found.real, found.imag], -1).astype(x.dtype)
+    count = (x.shape[1] - length) // step + 1
+    places = ops.expand_dims(ops.arange(count) * step, 1) + ops.arange(length)
+    frames = ops.take(x, places, axis=1)  # [batch, count, length], or with an axis of parts
 
-    return from_jax(transform, name=call.op)(x, call.x(2) if call.has(2) else None)
+    if x.ndim == 3:
+        frames = _complex(frames)
+    found = fft.fft(frames * call.x(2) if call.has(2) else frames, axis=-1)
+    if one_sided:
+        found = found[..., : length // 2 + 1]
+    return _parts(found, x.dtype)
 
 
 def _mel(call: Call) -> Any:
