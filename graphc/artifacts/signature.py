@@ -89,12 +89,15 @@ class Signature:
 
 
 def _check_names(what: str, names: Any) -> None:
-    if not isinstance(names, Mapping) or not all(
-        isinstance(name, str) and name.isidentifier() for name in names
-    ):
+    if not isinstance(names, Mapping):
         example = 'gc.Signature({"x": x}, {"logits": logits})'
         _refuse(f"{what} must map argument names to tensors, got {names!r}", example)
     for name in names:
+        if not isinstance(name, str) or not name.isidentifier():
+            _refuse(
+                f"{what} must have names that Python can take as arguments, got {name!r}",
+                "an exporter's names= gives them other names in the file",
+            )
         check_length(name, f"name among the {what}")
 
 

@@ -406,7 +406,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
 
 def test_signatures_teach() -> None:
     for arguments, text in [
-        (({"x y": 1}, {"y": "y"}), "inputs must map argument names to tensors"),
+        (({"x y": 1}, {"y": "y"}), "inputs must have names that Python can take .*, got 'x y'"),
         (({}, ["y"]), "outputs must map argument names to tensors"),
         (({}, {"y": 3}), "output 'y' must be a tensor or variable, got 3"),
         (({}, {}), "no outputs and no updates"),
