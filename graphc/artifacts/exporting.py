@@ -164,7 +164,8 @@ def program_of(
         a, b = program.equalities[0]
         raise ArtifactError(
             f"signature {name!r} needs {a} == {b}, which an open size cannot guarantee",
-            hint="fix the sizes: gc.Signature(..., sizes={...})",
+            hint="fix the sizes: gc.Signature(..., sizes={...}), or build the graph with inputs of "
+            'sizes that guarantee it, such as "32*height"',
         )
     program = rename_feeds(program, list(feeds))
     return SignatureProgram(program, places, values, _own_names(feeds, program))

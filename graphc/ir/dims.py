@@ -365,10 +365,21 @@ def has_names(value: object) -> bool:
 
 def as_symbol(dim: Dim) -> str | None:
     """The name if `dim` is a single named size; otherwise None."""
+    found = as_multiple(dim)
+    return found[0] if found is not None and found[1] == 1 else None
+
+
+def as_multiple(dim: Dim) -> tuple[str, int] | None:
+    """The name and the factor if `dim` is a multiple of one named size; otherwise None.
+
+    Examples:
+        >>> as_multiple(32 * symbol("h")), as_multiple(symbol("h") + 1)
+        (('h', 32), None)
+    """
     if isinstance(dim, DimExpr) and len(dim.terms) == 1:
         monomial, coefficient = dim.terms[0]
-        if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], str):
-            return monomial[0]
+        if len(monomial) == 1 and isinstance(monomial[0], str):
+            return monomial[0], coefficient
     return None
 
 

@@ -12,11 +12,11 @@ from graphc.exporters.onnx.call import Call
 from graphc.exporters.onnx.dtypes import number_of
 from graphc.exporters.onnx.legal import Schemas
 from graphc.exporters.onnx.refused import Refused
-from graphc.exporters.onnx.sizes import Sizes
+from graphc.exporters.onnx.sizes import Place, Sizes
 from graphc.exporters.onnx.table import RULES, WITHOUT_RULE
 from graphc.exporters.onnx.values import Value
 from graphc.exporters.onnx.writer import Shared, Writer
-from graphc.ir.dims import as_symbol
+from graphc.ir.dims import as_multiple
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.source import current_source
@@ -58,14 +58,15 @@ class ProgramWriter:
         value = self._values[port.tensor] = Value(name, type_.dtype, type_.rank)
         return value
 
-    def _places(self) -> dict[str, tuple[Value, int]]:
-        """Named size -> an input that has it, and the axis."""
-        found: dict[str, tuple[Value, int]] = {}
+    def _places(self) -> dict[str, Place]:
+        """Named size -> where inputs have it, or a multiple of it."""
+        found: dict[str, Place] = {}
         for port in self._program.ports("feed"):
             for axis, dim in enumerate(port.tensor.type.shape):
-                symbol = as_symbol(dim)
-                if symbol is not None:
-                    found.setdefault(symbol, (self._values[port.tensor], axis))
+                multiple = as_multiple(dim)
+                if multiple is not None:
+                    name, factor = multiple
+                    found.setdefault(name, Place(self._values[port.tensor], axis, factor))
         return found
 
     def write(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphc.exporters.onnx.refused import Refused
 from graphc.exporters.onnx.values import Value
@@ -42,15 +42,23 @@ class _Scalar:
     __rmul__ = __mul__
 
 
+class Place(NamedTuple):
+    """Where a named size is: `factor` times the size is the size of an axis of an input."""
+
+    input: Value
+    axis: int
+    factor: int
+
+
 class Sizes:
     """The sizes of a program. Their nodes are in the outermost graph, and each exists once.
 
     Args:
         root: the writer of the outermost graph.
-        places: named size -> an input that has it, and the axis.
+        places: named size -> where inputs have it.
     """
 
-    def __init__(self, root: Writer, places: Mapping[str, tuple[Value, int]]) -> None:
+    def __init__(self, root: Writer, places: Mapping[str, Place]) -> None:
         self._root = root
         self._places = places
         self._named: dict[str, _Scalar] = {}
@@ -76,10 +84,11 @@ class Sizes:
         if name not in self._named:
             if name not in self._places:
                 raise Refused(f"needs the size {name}, which is not the size of an input")
-            feed, axis = self._places[name]
-            shape = self._root.op("Shape", feed, dtype=INT64, rank=1)
-            size = self._root.gather(shape, self._root.constant(axis, INT64), 0)
-            self._named[name] = _Scalar(self._root, size)
+            place = self._places[name]
+            shape = self._root.op("Shape", place.input, dtype=INT64, rank=1)
+            whole = self._root.gather(shape, self._root.constant(place.axis, INT64), 0)
+            size = _Scalar(self._root, whole)
+            self._named[name] = size if place.factor == 1 else size // place.factor
         return self._named[name]
 
     def vector(self, dims: Sequence[Dim]) -> Value:

@@ -41,7 +41,7 @@ def from_onnx(
     model: str | os.PathLike[str] | bytes | onnx.ModelProto,
     *,
     trainable: Trainable = False,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int | str] | None = None,
     fixed: Mapping[str, ArrayTree] | None = None,
     name: str | None = None,
 ) -> ImportedModel:
@@ -56,8 +56,8 @@ def from_onnx(
         model: the path of a file, its bytes, or a `ModelProto`. Files with external data must be
             given by path; their data must be in the same folder.
         trainable: which floating weights `gc.minimize` updates: True, or patterns of names.
-        sizes: named dimension -> its size, such as {"batch": 4}. Axis 1 of an input "x" is
-            named "x_1" if the model does not name it.
+        sizes: named dimension -> its size, such as {"batch": 4}, or what is known of it, such as
+            {"height": "32*h"}. Axis 1 of an input "x" is named "x_1" if the model does not name it.
         fixed: input -> its value. It is then no input of the layer.
         name: the name scope of the variables; None for none.
 
@@ -239,7 +239,7 @@ def _sparse(tensor: Any, file: File) -> Any:
     return dense
 
 
-def _spec(port: Any, sizes: Mapping[str, int], file: File) -> TensorSpec:
+def _spec(port: Any, sizes: Mapping[str, int | str], file: File) -> TensorSpec:
     """The type of an input."""
     kind = port.type.WhichOneof("value")
     if kind == "optional_type":
@@ -263,7 +263,7 @@ def _spec(port: Any, sizes: Mapping[str, int], file: File) -> TensorSpec:
     return TensorSpec(dims, dtype, port.name)
 
 
-def _dim(dim: Any, axis: int, name: str, sizes: Mapping[str, int]) -> Any:
+def _dim(dim: Any, axis: int, name: str, sizes: Mapping[str, int | str]) -> Any:
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return dim.dim_value
     own = _own_name(name, axis)

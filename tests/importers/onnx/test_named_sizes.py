@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import onnxruntime
 from onnx import helper
 
 import graphc as gc
-from graphc.errors import ModelImportError, UnknownNameError
+from graphc.errors import ArtifactError, ModelImportError, UnknownNameError
 from tests.importers.onnx.models import model, results
 from tests.near import assert_near
 
@@ -266,3 +267,32 @@ def test_sizes_without_a_name_can_be_given() -> None:
     with pytest.raises(UnknownNameError, match="sizes has 'x_1'") as caught:
         gc.from_onnx(proto, sizes={"x_1": 3})
     assert "x_3" in str(caught.value)
+
+
+def test_multiples_of_a_size(tmp_path: Path) -> None:
+    """A network that halves its images and doubles them again adds them to themselves. Files can
+    keep such sizes open if they are even."""
+    nodes = [
+        node("MaxPool", "x", "half", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Resize", "half - scales", "whole"),
+        node("Add", "x whole", "y"),
+    ]
+    x, named = image(4, 6), ["batch", 3, "height", "width"]
+    scales = np.array([1, 1, 2, 2], np.float32)
+    proto = model(nodes, {"x": x}, ["y"], {"scales": scales}, opset=18, shapes={"x": named})
+    even = gc.from_onnx(proto, sizes={"height": "2*h", "width": "2*w"}).to_graph()
+    session = gc.Session(even.graph)
+    signature = even.signature()
+    gc.save(session, tmp_path / "m.gcx", signatures={"predict": signature}, platforms=["cpu"])
+    gc.to_onnx(session, tmp_path / "m.onnx", signature)
+    loaded = gc.load(tmp_path / "m.gcx").signatures["predict"]
+    there = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    for size in ((2, 2), (4, 6), (8, 10)):
+        x = image(*size)
+        half = x.reshape(2, 3, size[0] // 2, 2, size[1] // 2, 2).max((3, 5))
+        want = x + half.repeat(2, 2).repeat(2, 3)
+        assert_near(loaded(x=x)["y"], want, rtol=1e-6)
+        assert_near(there.run(None, {"x": x})[0], want, rtol=1e-6)
+    with pytest.raises(ArtifactError, match="an open size cannot guarantee"):
+        free = gc.from_onnx(proto).to_graph()
+        gc.to_onnx(gc.Session(free.graph), tmp_path / "free.onnx", free.signature())
