@@ -5,8 +5,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from jax import export
+from jax import export, lax
 
+import graphc as gc
 from graphc.autodiff import gradients
 from graphc.build.placeholders import placeholder
 from graphc.errors import ShapeError
@@ -42,6 +43,22 @@ def test_same_padding_needs_the_size() -> None:
         x = placeholder((None, "h", 8, 4), "float32")
         with pytest.raises(ShapeError, match="depends on the size h, which is not known yet"):
             F.max_pool(x, 3, 2, "same")
+
+
+def test_same_padding_of_multiples_of_the_stride() -> None:
+    with Graph() as graph:
+        x = placeholder((1, "4*h", "4*w", 3), "float32")
+        w = placeholder((3, 3, 3, 8), "float32")
+        y = F.max_pool(F.conv2d(x, w, strides=2, padding="same"), 3, 2, "same")
+        assert shape_of(y) == "1, h, w, 8"
+    rng = np.random.default_rng(0)
+    image, kernel = (rng.normal(size=s).astype(np.float32) for s in ((1, 8, 12, 3), (3, 3, 3, 8)))
+    channels = ("NHWC", "HWIO", "NHWC")
+    with gc.Session(graph) as session:
+        got = session.run(y, {x: image, w: kernel})
+    want = lax.conv_general_dilated(image, kernel, (2, 2), "SAME", dimension_numbers=channels)
+    want = lax.reduce_window(want, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+    assert_near(got, want, rtol=1e-5)
 
 
 def network(x, w, scale, labels):

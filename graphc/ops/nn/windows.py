@@ -169,17 +169,16 @@ def same_padding(
 ) -> tuple[int, int]:
     """The padding before and after, so that the result has ceil(size / stride) elements."""
     extent = (window - 1) * dilation + 1
-    if stride == 1:
-        total = extent - 1
-    elif isinstance(size, int):
-        total = max((-(-size // stride) - 1) * stride + extent - size, 0)
-    else:
+    needed = (size - 1) // stride * stride + extent - size
+    if not isinstance(needed, int):
         refuse(
             f'{op}: padding="same" with stride {stride} depends on the size {size!s}, '
             "which is not known yet",
             x=x,
-            hint="give the padding as a pair (before, after) for each axis, or fix the size",
+            hint=f"fix the size, or say that it is a multiple of the stride: '{stride}*height'; or "
+            "give the padding as a pair (before, after) for each axis",
         )
+    total = max(needed, 0)
     return total // 2, total - total // 2
 
 
