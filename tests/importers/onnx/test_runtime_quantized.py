@@ -52,6 +52,9 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
      {"axis": 1, "opset": 13}),
     ("QLinearSoftmax", [u8(3, 4, 9), *ONE, scale(1 / 256), np.uint8(0)],
      {"axis": 1, "opset": 12}),
+    ("QLinearSoftmax", [u8(30, 9) // 4, *ONE, scale(1 / 255), np.uint8(3)], {"opset": 13}),
+    ("QLinearSoftmax", [i8(30, 9) // 4, scale(0.05), ZI, scale(0.0131), np.int8(-128)],
+     {"opset": 13}),
     ("QLinearConcat", [scale(0.07), Z, u8(2, 3), *ONE, u8(2, 5), scale(0.08), Z], {"axis": 1}),
     ("QLinearWhere",
      [RNG.random((3, 40)) > 0.5, u8(3, 40), *ONE, u8(1, 40), scale(0.0437), Z,
@@ -133,6 +136,20 @@ def test_rows_of_a_table_in_blocks(table: Any, blocks: Any, zeros: Any, attrs: A
     values = [table, np.array([[0, 8], [-1, 3]]), floats(*blocks), zeros]
     proto, inputs = single("GatherBlockQuantized", values, attrs)
     compare(proto, inputs)
+
+
+@pytest.mark.parametrize("segments", [True, False])
+def test_embeddings(segments: bool) -> None:
+    ids, mask = RNG.integers(0, 9, (2, 4)).astype(np.int32), np.int32([[1, 1, 1, 0], [1, 0, 0, 0]])
+    tables = [u8(9, 6), u8(5, 6), u8(2, 6), u8(6), u8(6)]
+    numbers: list[Any] = [scale(0.01 * i) for i in range(1, 6)]
+    zeros: list[Any] = [np.uint8(20 * i) for i in range(1, 6)]
+    if not segments:
+        tables[2] = numbers[2] = zeros[2] = None
+    given = [ids, mask if segments else None, *tables, mask, *numbers, *zeros]
+    attrs = {"epsilon": 1e-5}
+    proto, inputs = single("QEmbedLayerNormalization", given, attrs, ["y", "lengths"])
+    compare(proto, inputs, rtol=1e-5)
 
 
 # -- recurrent layers ------------------------------------------------------------------------

@@ -66,24 +66,49 @@ def _skip_simplified(call: Call) -> Any:
 
 def _embeddings(call: Call) -> Any:
     """Sums of embeddings of words, positions and segments, normalized."""
-    ids = call.x(0)
-    length = ids.shape[1]
-    words, places = call.x(2), call.x(3)
-    if call.has(8):
-        positions = ops.take(places, call.x(8))
-    elif isinstance(length, int):
-        positions = places[:length]
-    else:
-        positions = ops.take(places, ops.arange(length, dtype="int32"))
-    total = ops.take(words, ids) + positions
+
+    def rows(table: int, indices: Any) -> Any:
+        return ops.take(call.x(table), indices)
+
+    positions = call.x(8) if call.has(8) else _first_positions(call)
+    total = rows(2, call.x(0)) + rows(3, positions)
     if call.has(4):
-        total = total + ops.take(call.x(4), call.x(1))
+        total = total + rows(4, call.x(1))
     y, _, _ = _layer_norm(total, call.x(5), call.x(6), call.attr("epsilon", _EPSILON))
-    if call.has(7):
-        lengths = ops.reduce_sum(ops.cast(ops.equal(call.x(7), 1), "int32"), axis=1)
-    else:
-        lengths = ops.zeros((ids.shape[0],), "int32")
-    return y, lengths, total
+    return y, _lengths(call), total
+
+
+def _quantized_embeddings(call: Call) -> Any:
+    """As `_embeddings`, with tables of 8 bits: their scales begin at input 8, their zero points at
+    input 13."""
+
+    def number(i: int, table: int) -> Any:
+        return ops.reshape(call.x(i + table - 2), ())
+
+    def plain(table: int, v: Any) -> Any:
+        shifted = ops.cast(v, "int32") - ops.cast(number(13, table), "int32")
+        return ops.cast(shifted, "float32") * number(8, table)
+
+    def rows(table: int, indices: Any) -> Any:
+        return plain(table, ops.take(call.x(table), indices))
+
+    total = rows(2, call.x(0)) + rows(3, _first_positions(call))
+    if call.has(4):
+        total = total + rows(4, call.x(1))
+    scale, bias = plain(5, call.x(5)), plain(6, call.x(6))
+    y, _, _ = _layer_norm(total, scale, bias, call.attr("epsilon", _EPSILON))
+    return y, _lengths(call)
+
+
+def _first_positions(call: Call) -> Any:
+    return ops.arange(call.x(0).shape[1], dtype="int32")
+
+
+def _lengths(call: Call) -> Any:
+    """How many words of each example the mask in input 7 shows; 0 without a mask."""
+    if not call.has(7):
+        return ops.zeros((call.x(0).shape[0],), "int32")
+    return ops.reduce_sum(ops.cast(ops.equal(call.x(7), 1), "int32"), axis=1)
 
 
 def _group_norm(call: Call) -> Any:
@@ -131,6 +156,7 @@ RULES: Final[dict[str, Rule]] = {
     "EmbedLayerNormalization": limited(_embeddings, 9, "epsilon mask_index_type", 3),
     "GroupNorm": limited(_group_norm, 3, _GROUPS),
     "LayerNormalization": limited(_standard, 3, "axis epsilon stash_type", 3),
+    "QEmbedLayerNormalization": limited(_quantized_embeddings, 18, "epsilon", 2),
     "SimplifiedLayerNormalization": _SIMPLIFIED,
     "SkipGroupNorm": limited(_group_norm, 5, _GROUPS, 2),
     "SkipLayerNormalization": limited(_skip_layer_norm, 5, "epsilon", 4),

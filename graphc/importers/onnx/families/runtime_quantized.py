@@ -52,13 +52,21 @@ def _concat(call: Call) -> Any:
     return as_result(call, ops.concatenate(parts, call.attr("axis")), 0, like=2)
 
 
-def _softmax(call: Call, x: Any) -> Any:
-    """The attribute `opset` says which version of the standard's softmax it is."""
+def _softmax(call: Call) -> Any:
+    """The attribute `opset` says which version of the standard's softmax it is.
+
+    ONNX Runtime multiplies with the inverse of the result's scale without its fraction, so that
+    1/255 counts as 1/254. Models were tried with these results, so they are the same here.
+    """
     version = call.attr("opset")
     if version is None:
         raise Refused("has no attribute 'opset'")
-    axis = call.attr("axis", -1)
-    return ELEMENTWISE["Softmax"](replace(call, inputs=[x], version=version, attrs={"axis": axis}))
+    attrs = {"axis": call.attr("axis", -1)}
+    softmax = ELEMENTWISE["Softmax"]
+    y = softmax(replace(call, inputs=[plain(call, 0)], version=version, attrs=attrs))
+    inverse = ops.floor(1 / ops.reshape(call.x(3), ()))
+    zero = ops.reshape(call.x(4), ()) if call.has(4) else ops.zeros((), "int32")
+    return quantized(y, 1 / inverse, zero, call.x(0).dtype)
 
 
 # -- images ----------------------------------------------------------------------------------
@@ -119,6 +127,6 @@ RULES: Final[dict[str, Rule]] = {
     ),
     "QLinearMul": limited(_binary(ops.multiply), 8),
     "QLinearSigmoid": limited(_unary(lambda call, x: ops.sigmoid(x)), 5),
-    "QLinearSoftmax": limited(_unary(_softmax), 5, "axis opset"),
+    "QLinearSoftmax": limited(_softmax, 5, "axis opset"),
     "QLinearWhere": limited(_where, 9),
 }
