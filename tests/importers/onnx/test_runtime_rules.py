@@ -161,20 +161,22 @@ def test_groups_with_a_cache_of_a_named_length() -> None:
                          num_heads=4, kv_num_heads=2),
     ]  # fmt: skip
 
-    def inputs(before: int) -> dict[str, Any]:
-        kv, old = [floats(2, 1, 16) for _ in "kv"], [floats(2, 2, before, 8) for _ in "kv"]
-        values = [floats(2, 1, 32), *kv, *old, i32(before, before - 1)]
-        mask = np.ones((2, before + 1), np.int64)
+    def inputs(before: int, time: int) -> dict[str, Any]:
+        kv, old = [floats(2, time, 16) for _ in "kv"], [floats(2, 2, before, 8) for _ in "kv"]
+        last = before + time - 1
+        values = [floats(2, time, 32), *kv, *old, i32(last, last - (time == 1))]
+        mask = np.ones((2, before + time), np.int64)
         return dict(zip([*names[:-1], "mask"], [*values, mask], strict=True))
 
-    first = inputs(3)
+    first = inputs(3, 1)
     shapes = {name: [2, 2, "before", 8] for name in ("old_k", "old_v")} | {"mask": [2, "total"]}
+    shapes |= {name: [2, "time", first[name].shape[-1]] for name in "qkv"}
     proto = model(nodes, first, ["y"], opset=17, domains=[DOMAIN], shapes=shapes)
     proto.graph.output[0].ClearField("type")
     proto.ir_version = 10
     alone = gc.from_onnx(proto).to_graph()
     with gc.Session(alone.graph, unused_feeds="ignore") as session:
-        for given in (first, inputs(6)):
+        for given in (first, inputs(6, 1), inputs(0, 5)):
             got = session.run(
                 alone.outputs["y"], {alone.inputs[name]: v for name, v in given.items()}
             )
