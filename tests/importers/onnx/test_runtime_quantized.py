@@ -152,6 +152,15 @@ def test_embeddings(segments: bool) -> None:
     compare(proto, inputs, rtol=1e-5)
 
 
+def test_scales_that_are_found_in_the_run_are_the_same() -> None:
+    """A scale that is off by its last bit moves some elements to the next of 256 steps."""
+    for size in range(1, 20):
+        proto, inputs = single("DynamicQuantizeLinear", [floats(300) * size], {},
+                               ["y", "scale", "zero"], domain="")  # fmt: skip
+        for got, want in zip(results(proto, inputs), by_runtime(proto, inputs), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
 # -- recurrent layers ------------------------------------------------------------------------
 
 

@@ -84,7 +84,9 @@ def quantization_of(x: Tensor) -> tuple[Any, Any]:
     low = ops.minimum(ops.reduce_min(x), 0)
     high = ops.maximum(ops.reduce_max(x), 0)
     span = high - low
-    scale = ops.where(ops.equal(span, 0), ops.ones_like(span), span / 255)  # zeros alone
+    # XLA multiplies with 1/255 instead. In float64, this rounds to the same scale as a division.
+    part = ops.cast(ops.cast(span, "float64") / 255, span.dtype)
+    scale = ops.where(ops.equal(span, 0), ops.ones_like(span), part)  # zeros alone
     return scale, ops.clip(ops.rint(-low / scale), 0, 255)
 
 
