@@ -59,6 +59,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
      [IDS, MASK, floats(9, 6), floats(4, 6), floats(2, 6), ONE, ONE], {"epsilon": 1e-5}, ()),
     ("EmbedLayerNormalization",
      [IDS, None, floats(9, 6), floats(5, 6), None, ONE, ONE, MASK, IDS[:1] % 5], {}, ()),
+    ("CDist", [M[0], M[1, :3]], {}, ()),
+    ("CDist", [M[0], M[1, :3]], {"metric": "euclidean"}, ()),
     ("CropAndResize", [X, BOXES, np.array([1, 0], np.int32), np.array([4, 1], np.int32)],
      {"extrapolation_value": 0.5}, (3,)),
     ("CropAndResize", [X, BOXES, np.array([1, 0], np.int32), np.array([3, 4], np.int32)],

@@ -53,6 +53,8 @@ REFUSED: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("GroupQueryAttention", [X], {"k_quant_type": "PER_TENSOR"}, "k_quant_type='PER_TENSOR'"),
     ("GroupNorm", [IMAGE, ONE, ONE], {"groups": 2, "activation": 2}, "with the activation 2"),
     ("QLinearSoftmax", [X.astype(np.uint8)], {}, "has no attribute 'opset'"),
+    ("MatMulIntegerToFloat", [i32(*[[1, 2]] * 2), i32([1]), ONE, ONE], {}, "with several scales"),
+    ("CDist", [X[0], X[1]], {"metric": "cosine"}, "with the metric 'cosine' is not supported"),
     ("LongformerAttention", [X], {}, "is not imported"),
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphc import ops
 from graphc.importers.onnx.call import Call, Refused, Rule
-from graphc.importers.onnx.families.attention import RULES as STANDARD
+from graphc.importers.onnx.families.attention import rotate
 from graphc.importers.onnx.families.quantized import without_zero
 from graphc.importers.onnx.families.runtime_products import of_columns, scaled_product
 from graphc.importers.onnx.limits import limited, without
@@ -196,19 +196,6 @@ def _multi_head(call: Call) -> Any:
     return flat(y), k, v, logits
 
 
-def rotated(
-    x: Any, cos: Any, sin: Any, positions: Any, *, interleaved: int = 0, part: int = 0
-) -> Any:
-    """Queries or keys [batch, heads, time, depth], rotated by the angles of their positions."""
-    attrs = {"interleaved": interleaved, "rotary_embedding_dim": part}
-    call = Call("RotaryEmbedding", 23, [x, cos, sin, positions], attrs, ["y"], _never, _never)
-    return STANDARD["RotaryEmbedding"](call)
-
-
-def _never(*_: Any) -> Any:
-    raise Refused("has a weight where there is none")
-
-
 def _rotary(call: Call) -> Any:
     """The positions come second, and may be the first position alone."""
     without(call, is_packed_batching=0, scale=1.0)
@@ -222,7 +209,8 @@ def _rotary(call: Call) -> Any:
         steps = ops.arange(x.shape[2], dtype="int64")
         positions = ops.broadcast_to((positions + steps)[None], (x.shape[0], x.shape[2]))
     interleaved = call.attr("interleaved", 0)
-    y = rotated(x, cos, sin, positions, interleaved=interleaved, part=part)
+    cos, sin = ops.take(cos, positions), ops.take(sin, positions)
+    y = rotate(x, cos, sin, interleaved=interleaved, part=part)
     return flat(y) if three else y
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import jax
@@ -30,7 +31,7 @@ def _pad(call: Call) -> Any:
     """The numbers of added elements may have an axis of size 1 before their own."""
     inputs = list(call.inputs)
     inputs[1] = call.need(1, "the numbers of added elements").reshape(-1)
-    return as_standard(_with_inputs(call, inputs), SHAPES["Pad"], 13)
+    return as_standard(replace(call, inputs=inputs), SHAPES["Pad"], 13)
 
 
 def _range(call: Call) -> Any:
@@ -38,19 +39,23 @@ def _range(call: Call) -> Any:
     inputs = list(call.inputs)
     if not call.has(2):
         inputs = [*inputs[:2], np.array(1, np.int64)]
-    return as_standard(_with_inputs(call, inputs), SHAPES["Range"], 11)
-
-
-def _with_inputs(call: Call, inputs: list[Any]) -> Call:
-    from dataclasses import replace
-
-    return replace(call, inputs=inputs)
+    return as_standard(replace(call, inputs=inputs), SHAPES["Range"], 11)
 
 
 def _expand_dims(call: Call) -> Any:
     axis = int(call.need(1, "the axis").reshape(-1)[0])
     value = call.inputs[0]
     return np.expand_dims(value, axis) if is_known(value) else ops.expand_dims(call.x(), axis)
+
+
+def _distances(call: Call) -> Any:
+    """Between all rows of two matrices."""
+    metric = call.attr("metric", "sqeuclidean")
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise Refused(f"with the metric {metric!r} is not supported")
+    apart = ops.expand_dims(call.x(0), 1) - ops.expand_dims(call.x(1), 0)
+    squares = ops.reduce_sum(ops.square(apart), axis=-1)
+    return ops.sqrt(squares) if metric == "euclidean" else squares
 
 
 def _crop_and_resize(call: Call) -> Any:
@@ -85,6 +90,7 @@ def _crop_and_resize(call: Call) -> Any:
 _GRID: Final = "align_corners mode padding_mode"
 
 RULES: Final[dict[str, Rule]] = {
+    "CDist": limited(_distances, 2, "metric"),
     "CropAndResize": limited(_crop_and_resize, 4, "extrapolation_value mode"),
     "DequantizeLinear": limited(_same(QUANTIZED["DequantizeLinear"], 21), 3, "axis block_size"),
     "ExpandDims": limited(_expand_dims, 2),

@@ -9,7 +9,8 @@ import numpy as np
 
 from graphc import ops
 from graphc.importers.onnx.call import Call, Refused, Rule
-from graphc.importers.onnx.families.runtime_attention import flat, heads_of, number_of, rotated
+from graphc.importers.onnx.families.attention import rotate
+from graphc.importers.onnx.families.runtime_attention import flat, heads_of, number_of
 from graphc.importers.onnx.limits import limited, without
 from graphc.importers.onnx.values import as_dims
 from graphc.ir.dims import Dim
@@ -141,8 +142,9 @@ def _rotated(call: Call, q: Any, k: Any, start: Any) -> tuple[Any, Any]:
     else:
         positions = ops.arange(q.shape[2], dtype="int32")[None] + start[:, None]
     part: Any = 2 * cos.shape[-1]
+    cos, sin = ops.take(cos, positions), ops.take(sin, positions)
     how = {"interleaved": call.attr("rotary_interleaved", 0), "part": part}
-    return rotated(q, cos, sin, positions, **how), rotated(k, cos, sin, positions, **how)
+    return rotate(q, cos, sin, **how), rotate(k, cos, sin, **how)
 
 
 _ATTRS: Final = (

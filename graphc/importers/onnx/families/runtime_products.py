@@ -34,12 +34,6 @@ def of_columns(v: Tensor) -> Any:
     return ops.reshape(v, ()) if v.shape == (1,) else v
 
 
-def _of_rows(v: Tensor) -> Any:
-    if v.ndim == 1 and v.shape != (1,):
-        return ops.expand_dims(v, -1)
-    return of_columns(v)
-
-
 def _right(call: Call, i: int, zero: int) -> Any:
     """The right factor without its zero point."""
     b: Any = ops.cast(call.x(i), "int32")
@@ -57,8 +51,11 @@ def _dynamic(call: Call) -> Any:
 
 
 def _to_float(call: Call) -> Any:
-    a = without_zero(call.x(0), call.x(4) if call.has(4) else None, -2)
-    scales = _of_rows(call.x(2)) * of_columns(call.x(3))
+    for i in (2, 4):
+        if call.has(i) and call.x(i).shape not in ((), (1,)):
+            raise Refused("with several scales or zero points of its first factor is not supported")
+    a = without_zero(call.x(0), call.x(4) if call.has(4) else None, None)
+    scales = ops.reshape(call.x(2), ()) * of_columns(call.x(3))
     y = scaled_product(a, _right(call, 1, 5), ops.cast(scales, "float32"))
     return _with_bias(call, 6, ops.cast(y, call.x(2).dtype))
 
