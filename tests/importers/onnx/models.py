@@ -66,3 +66,26 @@ def check(proto: Any, inputs: Mapping[str, Any], rtol: float = 1e-5, **options: 
         want = np.asarray(want)
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
         assert_near(got, want, rtol=rtol, atol=1e-6)
+
+
+def check_gradient(
+    proto: Any, inputs: Mapping[str, Any], fixed: Mapping[str, Any] = {}, rtol: float = 2e-4
+) -> None:
+    """Checks the derivative of the result "y" for the input "in0", along one direction, against
+    finite differences. The inputs are in float64."""
+    alone = gc.from_onnx(proto, fixed=fixed).to_graph()
+    rng = np.random.default_rng(1)
+    with alone.graph:
+        x, y = alone.inputs["in0"], alone.outputs["y"]
+        weighted = gc.reduce_sum(y * rng.normal(size=y.shape))
+        (gradient,) = gc.gradients(weighted, [x])
+    feeds = {t: inputs[name] for name, t in alone.inputs.items()}
+    direction = rng.normal(size=x.shape)
+    with gc.Session(alone.graph, unused_feeds="ignore") as session:
+        slope = np.sum(np.asarray(session.run(gradient, feeds)) * direction)
+        step = 1e-6
+        ends = [
+            float(session.run(weighted, {**feeds, x: feeds[x] + sign * step * direction}))
+            for sign in (1, -1)
+        ]
+    assert_near(slope, (ends[0] - ends[1]) / (2 * step), rtol=rtol, atol=1e-6)

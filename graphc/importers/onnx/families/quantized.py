@@ -79,17 +79,25 @@ def _dequantize(call: Call) -> Any:
     return ops.cast(ops.cast(wide, "float32") * ops.cast(_spread(call, scale, x), "float32"), out)
 
 
-def _dynamic(call: Call) -> Any:
-    x = call.x()
+def quantization_of(x: Tensor) -> tuple[Any, Any]:
+    """The scale, and the zero point as a float, with which the elements of x fill 8 bits."""
     low = ops.minimum(ops.reduce_min(x), 0)
     high = ops.maximum(ops.reduce_max(x), 0)
-    scale = (high - low) / 255
-    zero = ops.clip(ops.rint(-low / scale), 0, 255)
+    span = high - low
+    # XLA multiplies with 1/255 instead. In float64, this rounds to the same scale as a division.
+    part = ops.cast(ops.cast(span, "float64") / 255, span.dtype)
+    scale = ops.where(ops.equal(span, 0), ops.ones_like(span), part)  # zeros alone
+    return scale, ops.clip(ops.rint(-low / scale), 0, 255)
+
+
+def _dynamic(call: Call) -> Any:
+    x = call.x()
+    scale, zero = quantization_of(x)
     y = ops.clip(ops.rint(x / scale) + zero, 0, 255)
     return ops.cast(y, "uint8"), scale, ops.cast(zero, "uint8")
 
 
-def _shifted(x: Tensor, zero: Tensor | None, axis: int | None) -> Any:
+def without_zero(x: Tensor, zero: Tensor | None, axis: int | None) -> Any:
     """The integers without their zero point, as int32."""
     wide: Any = ops.cast(x, "int32")
     if zero is None:
@@ -107,21 +115,26 @@ def _shifted(x: Tensor, zero: Tensor | None, axis: int | None) -> Any:
 def _matmul_integer(call: Call) -> Any:
     a, b = call.x(0), call.x(1)
     za, zb = (call.x(i) if call.has(i) else None for i in (2, 3))
-    return ops.matmul(_shifted(a, za, -2), _shifted(b, zb, -1))
+    return ops.matmul(without_zero(a, za, -2), without_zero(b, zb, -1))
+
+
+def _product(xs: Tensor, ws: Tensor, how: dict[str, Any]) -> Any:
+    """The convolution of integers."""
+    # Products of 8 bits in float64 are exact, and faster than those of integers.
+    wide = conv(ops.cast(xs, "float64"), ops.cast(ws, "float64"), **how)
+    return ops.cast(ops.rint(wide), "int32")
 
 
 def _conv_integer(call: Call) -> Any:
     x, w = call.x(0), call.x(1)
     zx, zw = (call.x(i) if call.has(i) else None for i in (2, 3))
     how = settings(call, x, w.shape[2:])
-    # Products of 8 bits in float64 are exact, and faster than those of integers.
-    xs, ws = ops.cast(_shifted(x, zx, None), "float64"), ops.cast(_shifted(w, zw, 0), "float64")
-    return ops.cast(ops.rint(conv(xs, ws, **how)), "int32")
+    return _product(without_zero(x, zx, None), without_zero(w, zw, 0), how)
 
 
 def _qlinear_matmul(call: Call) -> Any:
     a, sa, za, b, sb, zb, sy, zy = (call.x(i) for i in range(8))
-    product = ops.matmul(_shifted(a, za, -2), _shifted(b, zb, -1))
+    product = ops.matmul(without_zero(a, za, -2), without_zero(b, zb, -1))
     sa = ops.cast(sa, "float32")
     if sa.ndim == 1 and sa.shape != (1,):
         sa = ops.reshape(sa, (-1, 1))
@@ -132,8 +145,7 @@ def _qlinear_matmul(call: Call) -> Any:
 def _qlinear_conv(call: Call) -> Any:
     x, sx, zx, w, sw, zw, sy, zy = (call.x(i) for i in range(8))
     how = settings(call, x, w.shape[2:])
-    xs, ws = ops.cast(_shifted(x, zx, None), "float64"), ops.cast(_shifted(w, zw, 0), "float64")
-    y: Any = ops.cast(ops.rint(conv(xs, ws, **how)), "int32")
+    y: Any = _product(without_zero(x, zx, None), without_zero(w, zw, 0), how)
     if call.has(8):
         y = with_bias(y, call.x(8))
     scale = ops.reshape(sx, ()) * sw

@@ -51,21 +51,36 @@ def _functions(
 
 
 class Layer:
-    """The inputs of a recurrent layer for one direction."""
+    """The inputs of a recurrent layer for one direction.
+
+    Attributes:
+        call: the node.
+        direction: the number of the direction.
+        r: the kernel of the states; a subclass that does not set it has its own `of_state`.
+        size: how many units the layer has.
+    """
 
     def __init__(
         self, call: Call, direction: int, directions: int, gates: int, names: Sequence[str]
     ) -> None:
-        self.call = call
-        self.w, self.r = call.x(1)[direction], call.x(2)[direction]
-        size = self.r.shape[1]
-        zeros = ops.zeros((2 * gates * size,), self.w.dtype)
+        self.call, self.direction = call, direction
+        size = self._read_kernels()
+        zeros = ops.zeros((2 * gates * size,), call.x(0).dtype)
         bias = call.x(3)[direction] if call.has(3) else zeros
         self.wb, self.rb = bias[: gates * size], bias[gates * size :]
         self.size: Any = size
         self.functions = _functions(call, names, direction, directions)
         clip = call.attr("clip")
         self.clip: Function = (lambda x: ops.clip(x, -clip, clip)) if clip else (lambda x: x)
+
+    def _read_kernels(self) -> Any:
+        """Sets the kernels; returns the number of units."""
+        self.w, self.r = self.call.x(1)[self.direction], self.call.x(2)[self.direction]
+        return self.r.shape[1]
+
+    def of_state(self, h: Any) -> Any:
+        """The state times its kernel."""
+        return ops.matmul(h, ops.transpose(self.r))
 
     def projected(self, x: Tensor) -> Any:
         """The inputs of all steps times the kernel."""
@@ -81,7 +96,7 @@ def _rnn_step(layer: Layer) -> Callable[[Any, Any], Any]:
 
     def step(state: Any, x: Any) -> Any:
         (h,) = state
-        return (f(layer.clip(x + ops.matmul(h, ops.transpose(layer.r)) + layer.rb)),)
+        return (f(layer.clip(x + layer.of_state(h) + layer.rb)),)
 
     return step
 
@@ -107,13 +122,15 @@ def _gru_step(layer: Layer) -> Callable[[Any, Any], Any]:
     return step
 
 
-def _lstm_step(layer: Layer, peepholes: Any) -> Callable[[Any, Any], Any]:
+def lstm_step(layer: Layer, peepholes: Any) -> Callable[[Any, Any], Any]:
+    """The function of one step of an LSTM. `peepholes` is None, or the weights of the cells in the
+    gates."""
     f, g, h_function = layer.functions
     forget = layer.call.attr("input_forget", 0)
 
     def step(state: Any, x: Any) -> Any:
         h, c = state
-        gates = x + ops.matmul(h, ops.transpose(layer.r)) + layer.rb
+        gates = x + layer.of_state(h) + layer.rb
         i, o, fo, ce = (layer.part(gates, n) for n in range(4))
         if peepholes is not None:
             i = i + layer.part(peepholes, 0) * c
@@ -128,9 +145,23 @@ def _lstm_step(layer: Layer, peepholes: Any) -> Callable[[Any, Any], Any]:
     return step
 
 
-def _recurrent(
-    gates: int, names: Sequence[str], step_of: Callable[[Layer, Any], Any], states: int
+def recurrent(
+    gates: int,
+    names: Sequence[str],
+    step_of: Callable[[Layer, Any], Any],
+    states: int,
+    layer_of: type[Layer] = Layer,
 ) -> Rule:
+    """The rule of a recurrent layer.
+
+    Args:
+        gates: how many parts its kernels have.
+        names: its functions, where the node does not name them.
+        step_of: gives the function of one step, of a layer and its peepholes.
+        states: how many states a step gives to the next.
+        layer_of: reads the kernels.
+    """
+
     def rule(call: Call) -> Any:
         x = call.x(0)
         if call.attr("layout", 0):
@@ -140,7 +171,7 @@ def _recurrent(
         lengths = ops.cast(call.x(4), "int32") if call.has(4) else None
         outputs, finals = [], []
         for number in range(count):
-            layer = Layer(call, number, count, gates, names)
+            layer = layer_of(call, number, count, gates, names)
             initial = tuple(_initial(call, 5 + i, number, x, layer) for i in range(states))
             peepholes = call.x(7)[number] if states == 2 and call.has(7) else None
             backward = direction == "reverse" or number == 1
@@ -187,7 +218,7 @@ def _run(xs: Any, step: Any, initial: Any, lengths: Any, backward: bool) -> Any:
 
 
 RULES: Final[dict[str, Rule]] = {
-    "GRU": _recurrent(3, ("Sigmoid", "Tanh"), lambda layer, _: _gru_step(layer), 1),
-    "LSTM": _recurrent(4, ("Sigmoid", "Tanh", "Tanh"), _lstm_step, 2),
-    "RNN": _recurrent(1, ("Tanh",), lambda layer, _: _rnn_step(layer), 1),
+    "GRU": recurrent(3, ("Sigmoid", "Tanh"), lambda layer, _: _gru_step(layer), 1),
+    "LSTM": recurrent(4, ("Sigmoid", "Tanh", "Tanh"), lstm_step, 2),
+    "RNN": recurrent(1, ("Tanh",), lambda layer, _: _rnn_step(layer), 1),
 }
