@@ -121,6 +121,7 @@ def tensors(config: Any) -> dict[str, list[Any]]:
     channels_in = _first(config, ("num_input_channels",), 2)
     picture = torch.randn(1, channels, height, width or height)
     words = torch.randint(3, 99, (1, 7))
+    words[0, -1] = SMALL["pad_token_id"]
     video = torch.randn(1, frames, channels, height, height)
     series = torch.randn(1, past + 7)
     return {

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.importers.torch.families.reductions import vector_norm
 from graphc.ops import linalg
 
 
@@ -44,12 +45,7 @@ def _bilinear(call: Call, a: Any, b: Any, w: Any, bias: Any = None) -> Any:
 
 
 def _distance(call: Call, a: Any, b: Any, p: float = 2.0, mode: Any = None) -> Any:
-    away = ops.abs(ops.expand_dims(a, -2) - ops.expand_dims(b, -3))
-    if p == 2:
-        return ops.sqrt(ops.reduce_sum(ops.square(away), axis=-1))
-    if p == 1:
-        return ops.reduce_sum(away, axis=-1)
-    return ops.power(ops.reduce_sum(ops.power(away, p), axis=-1), 1 / p)
+    return vector_norm(ops.expand_dims(a, -2) - ops.expand_dims(b, -3), p, (a.ndim,), False)
 
 
 def _cosine(call: Call, a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Any:
