@@ -259,7 +259,9 @@ def wanted(name: str, done: str, options: argparse.Namespace) -> bool:
     if not re.search(options.only, name):
         return False
     failed = done.startswith("ok,") if options.steps else not done.startswith(_FINAL)
-    again = (options.failed and failed and done != "ok, trained") or (options.steps and done == "ok")
+    again = (options.failed and failed and done != "ok, trained") or (
+        options.steps and done == "ok"
+    )
     return not done or again
 
 

@@ -28,7 +28,8 @@ SMALL = {
     "num_experts_per_tok": 2, "moe_intermediate_size": 32, "projection_dim": 16,
     "use_cache": False, "rotary_dim": 4, "n_routed_experts": 4, "n_group": 1, "topk_group": 1,
     "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
-    "v_head_dim": 8, "max_source_positions": 32, "entity_vocab_size": 99, "use_timm_backbone": False,
+    "v_head_dim": 8, "max_source_positions": 32, "entity_vocab_size": 99,
+    "use_timm_backbone": False,
 }  # fmt: skip
 LARGEST = 30_000_000  # parameters: such have many layers that no configuration removes
 
@@ -50,7 +51,13 @@ OWN: dict[str, dict[str, Any]] = {
     "time_series_transformer": _SERIES,
     "convnext": {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]},
     "convnextv2": {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]},
-    "swin": {"hidden_size": 32, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 2},
+    "swin": {
+        "hidden_size": 32,
+        "embed_dim": 16,
+        "depths": [1, 1],
+        "num_heads": [2, 4],
+        "window_size": 2,
+    },
     "swinv2": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 2},
     "donut-swin": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 2},
     "maskformer-swin": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 2},
@@ -115,7 +122,9 @@ def tensors(config: Any) -> dict[str, list[Any]]:
     height = height or _first(config, ("image_size", "input_size"), 32)
     channels = _first(config, ("num_channels", "in_channels"), 3)
     frames = _first(config, ("num_frames", "frames_per_clip"), 2)
-    bins = _first(config, ("num_mel_bins", "feature_size", "input_feat_per_channel", "input_dim"), 80)
+    bins = _first(
+        config, ("num_mel_bins", "feature_size", "input_feat_per_channel", "input_dim"), 80
+    )
     time = 2 * _first(config, ("max_source_positions",), 32)
     past = _first(config, ("context_length",), 32)
     channels_in = _first(config, ("num_input_channels",), 2)
@@ -160,7 +169,8 @@ ALTERNATIVES: tuple[tuple[str, ...], ...] = (
     ("input_ids", "pixel_values", "attention_mask"),
     ("input_ids", "bbox", "decoder_input_ids"),
     ("input_ids", "input_features"),
-    ("past_values", "past_time_features", "past_observed_mask", "future_values", "future_time_features"),
+    ("past_values", "past_time_features", "past_observed_mask", "future_values",
+     "future_time_features"),
     ("states", "actions", "rewards", "returns_to_go", "timesteps"),
 )  # fmt: skip
 

@@ -18,7 +18,8 @@ def _embedding(
 ) -> Any:
     rows = ops.take(w, places, axis=0)
     if scale:  # a row's gradient is the mean over its uses, not their sum
-        uses = ops.scatter_add(ops.zeros((w.shape[0],), w.dtype), places, ops.ones_like(rows[..., 0]))
+        ones = ops.ones_like(rows[..., 0])
+        uses = ops.scatter_add(ops.zeros((w.shape[0],), w.dtype), places, ones)
         share = ops.expand_dims(ops.reciprocal(ops.take(uses, places)), -1)
         rows = ops.stop_gradient(rows * (1 - share)) + rows * share
     if padding >= 0:  # the row of the padding does not train

@@ -76,7 +76,8 @@ def _extreme_at(arg: Callable[..., Any]) -> Rule:
         axis = axis_of(dim, x.ndim)
         places = arg(x, axis=axis, keepdims=True, dtype="int64")
         values = ops.take_along_axis(x, places, axis=axis)  # of equals, one gets the gradient
-        return (values, places) if keepdim else (ops.squeeze(values, axis), ops.squeeze(places, axis))
+        found = values, places
+        return found if keepdim else tuple(ops.squeeze(t, axis) for t in found)
 
     return rule
 

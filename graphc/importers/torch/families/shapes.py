@@ -7,6 +7,7 @@ from typing import Any, Final
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule, axis_of
 from graphc.ir.dims import DimExpr
+from graphc.ir.node import Tensor
 
 
 def _expand(call: Call, x: Any, sizes: Any, implicit: bool = False) -> Any:
@@ -67,6 +68,8 @@ def _stack(call: Call, tensors: Any, axis: int = 0) -> Any:
 def _split(call: Call, x: Any, size: Any, axis: int = 0) -> Any:
     whole = x.shape[axis]
     if isinstance(size, (list, tuple)):
+        if any(isinstance(part, Tensor) for part in size):
+            raise Refused("into sizes that depend on values is not supported: XLA needs known ones")
         return ops.split(x, list(size), axis)
     if isinstance(whole, DimExpr) or isinstance(size, DimExpr):
         count = len(call.dtypes)

@@ -1,4 +1,4 @@
-"""Functions with the gradients that PyTorch defines where the usual formulas have others or none."""
+"""Functions with the gradients that PyTorch defines at ties and zeros."""
 
 from __future__ import annotations
 
