@@ -60,6 +60,11 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "abs": (lambda x: x.abs() + 1, LINE),
     "l1": (lambda x: 3 + F.l1_loss(x, torch.ones_like(x), reduction="none"), TIES),
     "max along an axis": (lambda x: x.max(1).values + x.min(1, keepdim=True).values, TIES),
+    "adaptive maxima": (lambda x: F.adaptive_max_pool2d(x.reshape(1, 2, 4), (2, 3)), TIES),
+    "places of adaptive maxima": (
+        lambda x: sum(F.adaptive_max_pool2d(x.reshape(1, 4, 2), (3, 1), return_indices=True)),
+        TIES,
+    ),
     "cumulative": (lambda x: x.cummax(1).values + x.cummin(1).values * torch.arange(4), TIES),
     "norms": (lambda x: 1 + x.norm(1, dim=1) + torch.linalg.vector_norm(x, 3, dim=1), TIES * FIRST),
     "norm of zeros": (lambda x: 1 + (x * 0).norm() + x.norm(), TIES),
