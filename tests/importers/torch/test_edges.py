@@ -70,6 +70,8 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "norm of zeros": (lambda x: 1 + (x * 0).norm() + x.norm(), TIES),
     "std of equals": (lambda x: (x * FIRST + 1).std(1), TIES),
     "distances": (lambda x: torch.cdist(x, x) + torch.cdist(x, x, p=3.0), TIES),
+    "distances of pairs": (lambda x: 1 + F.pdist(x.reshape(4, 2)), TIES * FIRST),
+    "cosines": (lambda x: 1 + F.cosine_similarity(x * FIRST, x + 1), TIES),
     "largest distances": (lambda x: torch.cdist(x, x * 2 + wide(0, 0.5, 1, 3), p=torch.inf), TIES),
     "binary cross-entropy": (
         lambda x: F.binary_cross_entropy(x, wide(1, 1, 0, 1, 0, 0.4), reduction="none"),

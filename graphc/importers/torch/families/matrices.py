@@ -8,6 +8,7 @@ from typing import Any, Final
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule
 from graphc.importers.torch.families.reductions import vector_norm
+from graphc.importers.torch.families.slopes import at_least, root
 from graphc.ops import linalg
 
 
@@ -50,9 +51,9 @@ def _distance(call: Call, a: Any, b: Any, p: float = 2.0, mode: Any = None) -> A
 
 def _cosine(call: Call, a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     def norm(x: Any) -> Any:
-        return ops.sqrt(ops.reduce_sum(ops.square(x), axis=dim, keepdims=True))
+        return at_least(root(ops.reduce_sum(ops.square(x), axis=dim, keepdims=True)), eps)
 
-    a, b = a / ops.maximum(norm(a), eps), b / ops.maximum(norm(b), eps)
+    a, b = a / norm(a), b / norm(b)
     return ops.reduce_sum(a * b, axis=dim)
 
 
