@@ -167,10 +167,10 @@ def trained(make: Maker, largest: int) -> str:
     """Ten steps of AdamW in float64, by both: "trained" if the parameters agree."""
     import torch
 
-    model, args, kwargs = in_float64(make)
-    if sum(p.numel() for p in model.parameters()) > largest:
-        return ""
     try:
+        model, args, kwargs = in_float64(make)
+        if sum(p.numel() for p in model.parameters()) > largest:
+            return ""
         with wide():
             _loss(model, args, kwargs).backward()
             program = torch.export.export(model, args, kwargs, strict=False)

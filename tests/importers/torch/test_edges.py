@@ -41,6 +41,11 @@ def attention(mask: Any) -> Callable[..., Any]:
 CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "attention, a query that sees no key": (attention(HIDING), TIES),
     "attention, a mask of infinities": (attention(LOWEST), TIES),
+    "a grid of an affine map": (
+        lambda x: F.affine_grid(x.reshape(1, 2, 4)[:, :, :3], (1, 1, 3, 4), align_corners=False),
+        TIES,
+    ),
+    "strides of a transposed tensor": (lambda x: x.T.as_strided((2, 3), (4, 1), 1), TIES),
     "searchsorted, side": (lambda x: x + torch.searchsorted(wide(0, 1, 2), x, side="right"), LINE),
     "searchsorted, sorter": (
         lambda x: x + torch.searchsorted(wide(2, 0, 1), x, sorter=torch.tensor([1, 2, 0])),

@@ -227,6 +227,15 @@ def test_parts_whose_sizes_depend_on_values_are_refused() -> None:
         gc.from_torch(Experts(), (torch.ones(5, 2), torch.tensor([2, 3])))
 
 
+def test_strides_of_a_part_of_a_tensor_are_refused() -> None:
+    class Strided(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x[:, 1:].as_strided((2, 2), (2, 1), 0)
+
+    with pytest.raises(ModelImportError, match="of a tensor with gaps"):
+        gc.from_torch(Strided(), (torch.ones(3, 3),))
+
+
 def test_nodes_carry_the_line_of_the_model() -> None:
     alone = gc.from_torch(double(), (torch.randn(2, 1, 5, 5).double(),)).to_graph()
     sources = {str(node.source) for node in alone.graph.nodes}

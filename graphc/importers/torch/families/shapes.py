@@ -210,7 +210,21 @@ def _as_strided(call: Call, x: Any, size: Any, stride: Any, offset: int | None =
         sum(i * s for i, s in zip(index, stride, strict=True)) + (offset or 0)
         for index in itertools.product(*map(range, size))
     ]
-    return ops.reshape(ops.take(ops.ravel(x), ops.constant(places)), tuple(size))
+    return ops.reshape(ops.take(_storage(call, x), ops.constant(places)), tuple(size))
+
+
+def _storage(call: Call, x: Any) -> Any:
+    """The elements of x in the order in which they lie in PyTorch's memory."""
+    laid = call.node.args[0].meta["val"]
+    axes = sorted(range(x.ndim), key=lambda axis: (-laid.stride(axis), axis))
+    step = 1
+    for axis in reversed(axes):
+        if laid.shape[axis] != 1 and laid.stride(axis) != step:
+            raise Refused("of a tensor with gaps or repeats in memory is not supported")
+        step *= laid.shape[axis]
+    if laid.storage_offset():
+        raise Refused("of a part of another tensor is not supported")
+    return ops.ravel(ops.transpose(x, tuple(axes)))
 
 
 def _view(call: Call, x: Any, shape: Any) -> Any:
