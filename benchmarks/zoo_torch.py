@@ -36,6 +36,7 @@ from benchmarks.zoo_torch_transformers import transformers_models
 LIMIT = 300  # seconds for one model
 LARGEST = 100_000_000  # parameters
 MEMORY = 10 << 30  # bytes of address space: some configurations have huge parts that stay
+NOT_REACHED = "not reached"
 CLOSE = 1e-5
 CLOSE_STEPS = 1e-9
 SEED = 0
@@ -279,11 +280,12 @@ def wanted(name: str, done: str, options: argparse.Namespace) -> bool:
     """Whether a model has to be tried (again)."""
     if not re.search(options.only, name):
         return False
+    if done == NOT_REACHED:
+        return True
     failed = done.startswith("ok,") if options.steps else not done.startswith(_FINAL)
-    again = (options.failed and failed and done != "ok, trained") or (
-        options.steps and done == "ok"
-    )
-    return not done or again
+    if options.failed and failed and done != "ok, trained":
+        return True
+    return options.steps and done == "ok"
 
 
 _FINAL = ("ok", "no export", "skipped", "rounding")
@@ -309,17 +311,19 @@ def main() -> None:
     found = json.loads(options.out.read_text()) if options.out.exists() else {}
     signal.signal(signal.SIGALRM, _too_long)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    for source in (torchvision_models, timm_models, transformers_models):
-        for name, make in source():
-            if not wanted(name, found.get(name, ""), options):
-                continue
-            begin = time.monotonic()
-            garbage.disable()  # a third of the time of torch.export
-            found[name] = result(make, found.get(name, ""), options)
-            garbage.enable()
-            garbage.collect()
-            print(f"{name:<60} {time.monotonic() - begin:6.1f} s  {found[name][:120]}", flush=True)
-            options.out.write_text(json.dumps(found, indent=1))
+    sources = (torchvision_models, timm_models, transformers_models)
+    makers = {name: make for source in sources for name, make in source()}
+    found = {name: found.get(name, NOT_REACHED) for name in makers}
+    for name, make in makers.items():
+        if not wanted(name, found[name], options):
+            continue
+        begin = time.monotonic()
+        garbage.disable()  # a third of the time of torch.export
+        found[name] = result(make, found[name], options)
+        garbage.enable()
+        garbage.collect()
+        print(f"{name:<60} {time.monotonic() - begin:6.1f} s  {found[name][:120]}", flush=True)
+        options.out.write_text(json.dumps(found, indent=1))
     print(Counter(v.split(":")[0].split(" ")[0] for v in found.values()))
 
 

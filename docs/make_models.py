@@ -101,7 +101,7 @@ def onnx_back(results: Results) -> list[str]:
     ]
 
 
-KINDS = ("ok", "rounding", "skipped", "no export")
+KINDS = ("ok", "rounding", "skipped", "no export", "not reached")
 HEAD = ("library", "equal", "rounding", "not equal or refused", "share", "torch cannot export")
 
 
@@ -114,13 +114,13 @@ def torch_zoo(results: Results) -> list[str]:
         families[name.partition("/")[0]][kind] += 1
         if kind in ("rounding", "failed"):
             failed[name] = text
-        elif kind != "ok":
+        elif kind not in ("ok", "not reached"):
             left[name] = text
     rows = []
     for family, count in families.items():
         right, rounding, wrong = count["ok"], count["rounding"], count["failed"]
         share = percent(right, right + rounding + wrong)
-        counts = (count["no export"], count["skipped"])
+        counts = (count["no export"], count["skipped"], count["not reached"])
         rows.append((family, right, rounding, wrong, share, *counts))
     return [
         "## PyTorch in",
@@ -129,9 +129,10 @@ def torch_zoo(results: Results) -> list[str]:
         "`gc.from_torch`, against PyTorch's own results in float32, to 1e-5 of the largest. Where "
         "the error is larger, the same is done in float64: an error below 1e-9 there is called "
         "rounding. Left out is what PyTorch does not run in the configuration and with the inputs "
-        "that `benchmarks/zoo_torch.py` chooses, and what is too large for it.",
+        "that `benchmarks/zoo_torch.py` chooses, and what is too large for it. The run ended "
+        "before it came to those that were not reached.",
         "",
-        *table((*HEAD, "left out"), rows),
+        *table((*HEAD, "left out", "not reached"), rows),
         "",
         *_named(failed),
         *torch_steps(results),

@@ -85,16 +85,23 @@ def test_distance() -> None:
 @pytest.mark.parametrize(
     ("arguments", "again"),
     [
-        ((), {""}),
-        (("--failed",), {"", "error 1"}),
-        (("--steps",), {"", "ok"}),
-        (("--steps", "--failed"), {"", "ok", "ok, trained with error 1"}),
+        ((), {"not reached"}),
+        (("--failed",), {"not reached", "error 1"}),
+        (("--steps",), {"not reached", "ok"}),
+        (("--steps", "--failed"), {"not reached", "ok", "ok, trained with error 1"}),
         (("--only", "timm"), set()),
     ],
 )
 def test_which_are_tried(arguments: tuple[str, ...], again: set[str]) -> None:
     options = zoo.options_of(list(arguments))
-    known = ["", "ok", "ok, trained", "ok, trained with error 1", "error 1", "skipped: x"]
+    known = [
+        "not reached",
+        "ok",
+        "ok, trained",
+        "ok, trained with error 1",
+        "error 1",
+        "skipped: x",
+    ]
     assert {done for done in known if zoo.wanted("torchvision/a", done, options)} == again
 
 
