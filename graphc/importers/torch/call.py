@@ -25,10 +25,12 @@ class Call:
     Attributes:
         dtypes: the dtype of each result in PyTorch; None for a result that is not a tensor.
         body: `(module, values) -> results` adds the nodes of a nested graph.
+        node: the node of PyTorch, whose operands have strides; None outside of a program.
     """
 
     dtypes: tuple[np.dtype[Any] | None, ...]
     body: Callable[[Any, Sequence[Any]], list[Any]]
+    node: Any = None
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -94,7 +94,7 @@ class Importer:
             self.refusals.append(Refusal(str(node.target), where=where))
             return UNKNOWN
         try:
-            call = Call(_dtypes(node), self._body)
+            call = Call(_dtypes(node), self._body, node)
             return _typed(rule(call, *args, **kwargs), call.dtypes)
         except Refused as refused:
             self.refusals.append(Refusal(str(node.target), str(refused), where))

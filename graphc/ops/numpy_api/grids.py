@@ -7,7 +7,7 @@ from typing import Any
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim, product
-from graphc.ir.dtypes import INT32, as_dtype, is_complex, is_integer
+from graphc.ir.dtypes import FLOAT64, INT32, as_dtype, is_complex, is_integer
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.shape import broadcast_to, reshape
@@ -55,6 +55,8 @@ def linspace(
         >>> run(gc.linspace(0.0, 1.0, 5))
         Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
+    if dtype is not None and as_dtype(dtype) == FLOAT64:  # numbers of Python keep their digits
+        start, stop = (convert(e, FLOAT64) if isinstance(e, float) else e for e in (start, stop))
     given = promote_inexact(start, stop)
     wanted = given[0].dtype if dtype is None else as_dtype(dtype)
     first, last = (to_dtype(end, wide(end.dtype)) for end in given)

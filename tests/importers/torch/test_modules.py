@@ -215,6 +215,27 @@ def test_all_that_is_missing_with_the_lines_of_the_model() -> None:
     assert "aten.nonzero.default has a result whose size depends on values" in text
 
 
+def test_parts_whose_sizes_depend_on_values_are_refused() -> None:
+    """As in a mixture of experts that splits its rows by counts."""
+
+    class Experts(nn.Module):
+        def forward(self, x: Any, counts: Any) -> Any:
+            first, second = x.split(counts.tolist())
+            return first.sum() + second.sum()
+
+    with pytest.raises(ModelImportError, match="into sizes that depend on values"):
+        gc.from_torch(Experts(), (torch.ones(5, 2), torch.tensor([2, 3])))
+
+
+def test_strides_of_a_part_of_a_tensor_are_refused() -> None:
+    class Strided(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x[:, 1:].as_strided((2, 2), (2, 1), 0)
+
+    with pytest.raises(ModelImportError, match="of a tensor with gaps"):
+        gc.from_torch(Strided(), (torch.ones(3, 3),))
+
+
 def test_nodes_carry_the_line_of_the_model() -> None:
     alone = gc.from_torch(double(), (torch.randn(2, 1, 5, 5).double(),)).to_graph()
     sources = {str(node.source) for node in alone.graph.nodes}

@@ -44,6 +44,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "mish family": (lambda x: F.mish(x) + F.hardswish(x) + F.softplus(x) + F.celu(x), [X]),
     "shrink family": (lambda x: F.softshrink(x) + F.hardtanh(x) + F.hardsigmoid(x), [X]),
     "prelu, glu": (lambda x, w: F.glu(F.prelu(x, w), dim=2), [X, (3,)]),
+    "weight norm": (
+        lambda v, g: torch._weight_norm(v, g, 2) + torch._weight_norm(v, g.sum(2, True), 1),
+        [(3, 1, 4), (1, 1, 4)],
+    ),
     "softmax": (lambda x: F.softmax(x, 1) + F.log_softmax(x, -1), [X]),
     "views": (lambda x: x.view(2, -1).t().reshape(9, 4, 4).permute(2, 0, 1), [X]),
     "axes": (

@@ -37,6 +37,7 @@ def test_grids() -> None:
         same("linspace", lambda n: n.linspace(1.0, 2.0, 7)),
         same("linspace open", lambda n: n.linspace(0, 3, 6, endpoint=False)),
         same("linspace of one", lambda n: n.linspace(2.0, 5.0, 1)),
+        same("linspace wide", lambda n: n.linspace(-0.7, 0.1, 4, dtype="float64"), near=1e-14),
         same("linspace of tensors", lambda n, a, b: n.linspace(a, b, 4), M, V),
         same("linspace dtype", lambda n: n.linspace(0.0, 9.0, 4, dtype="int32")),
         same("logspace", lambda n: n.logspace(0.0, 2.0, 5), near=1e-5),

@@ -39,7 +39,9 @@ def attend(
             columns, dtype="int32"
         )
         logits = ops.where(seen, logits, call.tensor(lowest, logits.dtype))
+    seeing = None
     if mask is not None:
+        mask, seeing = _seen(mask)
         if mask.dtype.kind == "b":
             logits = ops.where(mask, logits, call.tensor(lowest, logits.dtype))
         else:
@@ -48,7 +50,16 @@ def attend(
     weights = ops.cast(ops.softmax(wide, axis=-1), value.dtype)
     if dropout:
         weights = dropped(weights, dropout)
-    return ops.matmul(weights, value)
+    found = ops.matmul(weights, value)
+    return found if seeing is None else ops.where(seeing, found, ops.zeros_like(found))
+
+
+def _seen(mask: Any) -> tuple[Any, Any]:
+    """A mask that hides no whole row, and which rows [..., 1] it did not hide: PyTorch gives zeros
+    for a query that sees no key, where softmax gives NaN."""
+    shown = mask if mask.dtype.kind == "b" else ops.greater(mask, float("-inf"))
+    seeing = ops.reduce_any(shown, axis=-1, keepdims=True)
+    return ops.where(seeing, mask, ops.ones_like(mask)), seeing
 
 
 def _flash(

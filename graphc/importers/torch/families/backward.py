@@ -49,7 +49,7 @@ def _max_pool(call: Call, dy: Any, x: Any, *settings: Any) -> Any:
 
 def _adaptive(call: Call, dy: Any, x: Any) -> Any:
     sizes = dy.shape[-2:]
-    return _of(lambda x: convolutions.adaptive(True, 2)(call, x, sizes), [x], dy)[0]
+    return _of(lambda x: convolutions.adaptive(2)(call, x, sizes), [x], dy)[0]
 
 
 def _layer_norm(

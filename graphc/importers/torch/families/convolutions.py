@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, Final
 
 from graphc import ops
@@ -152,36 +153,65 @@ def _avg_pool(rank: int) -> Rule:
     return rule
 
 
-def adaptive(mean: bool, rank: int) -> Rule:
-    """Each result is over a part of the input; the parts are of nearly equal sizes."""
+def adaptive(rank: int) -> Rule:
+    """Means over parts of the input of nearly equal sizes."""
 
     def rule(call: Call, x: Any, out: Any) -> Any:
         sizes = x.shape[x.ndim - rank :]
         wanted = [s if o is None else o for s, o in zip(sizes, each(out, rank), strict=True)]
-        reduce = ops.reduce_mean if mean else ops.reduce_max
         if all(isinstance(o, int) and o == 1 for o in wanted):
-            y = reduce(x, axis=tuple(range(x.ndim - rank, x.ndim)), keepdims=True)
-            return y if mean else (y, ops.zeros(y.shape, "int64"))
+            return ops.reduce_mean(x, axis=tuple(range(x.ndim - rank, x.ndim)), keepdims=True)
         for i, (size, count) in enumerate(zip(sizes, wanted, strict=True)):
-            if not isinstance(size, int):
-                raise Refused("of named sizes is not supported")
             axis = x.ndim - rank + i
-            x = _parts(x, axis, size, count, reduce)
-        return x if mean else (x, ops.zeros(x.shape, "int64"))
+            if isinstance(size, int) and size % count == 0:
+                shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
+                x = ops.reduce_mean(ops.reshape(x, shape), axis=axis + 1)
+                continue
+            means = [
+                ops.reduce_mean(p, axis=axis, keepdims=True) for p, _ in _parts(x, axis, count)
+            ]
+            x = ops.concatenate(means, axis)
+        return x
 
     return rule
 
 
-def _parts(x: Any, axis: int, size: int, count: int, reduce: Any) -> Any:
-    if size % count == 0:
-        shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
-        return reduce(ops.reshape(x, shape), axis=axis + 1)
+def _parts(x: Any, axis: int, count: int) -> Iterator[tuple[Any, int]]:
+    """The parts of x along an axis, and where they start."""
+    size = x.shape[axis]
+    if not isinstance(size, int):
+        raise Refused("of named sizes is not supported")
     within_reason(count, "parts", PARTS)
-    pieces = []
     for i in range(count):
-        where = [slice(None)] * axis + [slice(i * size // count, -(-(i + 1) * size // count))]
-        pieces.append(reduce(x[tuple(where)], axis=axis, keepdims=True))
-    return ops.concatenate(pieces, axis)
+        start = i * size // count
+        yield x[(slice(None),) * axis + (slice(start, -(-(i + 1) * size // count)),)], start
+
+
+def _adaptive_max(rank: int) -> Rule:
+    """Maxima over parts of nearly equal sizes, and their places: the first of equals, by rows."""
+
+    def rule(call: Call, x: Any, out: Any) -> Any:
+        sizes = x.shape[x.ndim - rank :]
+        wanted = [s if o is None else o for s, o in zip(sizes, each(out, rank), strict=True)]
+        place: Any = ops.zeros(x.shape, "int64")
+        step: Any = 1
+        for axis in range(x.ndim - 1, x.ndim - rank - 1, -1):
+            values, places = [], []
+            size, count = x.shape[axis], wanted[axis - x.ndim]
+            pairs = zip(_parts(x, axis, count), _parts(place, axis, count), strict=True)
+            for (part, start), (inner, _) in pairs:
+                found = ops.argmax(part, axis=axis, keepdims=True, dtype="int64")
+                values.append(ops.take_along_axis(part, found, axis=axis))
+                inner = ops.take_along_axis(inner, found, axis=axis)
+                places.append(inner + (found + start) * step)
+            x, place, step = (
+                ops.concatenate(values, axis),
+                ops.concatenate(places, axis),
+                step * size,
+            )
+        return x, place
+
+    return rule
 
 
 def _im2col(call: Call, x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
@@ -221,8 +251,8 @@ RULES: Final[dict[str, Rule]] = {
     **{f"aten.max_pool{n}d.default": _max_pool(places=False)(n) for n in (1, 2, 3)},
     **{f"aten.max_pool{n}d_with_indices.default": _max_pool(places=True)(n) for n in (1, 2, 3)},
     **{f"aten.avg_pool{n}d.default": _avg_pool(n) for n in (1, 2, 3)},
-    **{f"aten.adaptive_avg_pool{n}d.default": adaptive(mean=True, rank=n) for n in (1, 2, 3)},
-    **{f"aten._adaptive_avg_pool{n}d.default": adaptive(mean=True, rank=n) for n in (2, 3)},
-    **{f"aten.adaptive_max_pool{n}d.default": adaptive(mean=False, rank=n) for n in (1, 2, 3)},
+    **{f"aten.adaptive_avg_pool{n}d.default": adaptive(n) for n in (1, 2, 3)},
+    **{f"aten._adaptive_avg_pool{n}d.default": adaptive(n) for n in (2, 3)},
+    **{f"aten.adaptive_max_pool{n}d.default": _adaptive_max(n) for n in (1, 2, 3)},
     "aten.im2col.default": _im2col,
 }

@@ -10,6 +10,7 @@ import numpy as np
 from graphc import ops
 from graphc.importers.torch.call import Call, Rule
 from graphc.importers.torch.dtypes import dtype_of
+from graphc.importers.torch.families.slopes import at_least, at_most, magnitude
 from graphc.ir.node import Tensor
 
 
@@ -112,8 +113,10 @@ def _clamp(call: Call, x: Any, low: Any = None, high: Any = None, **bounds: Any)
     low, high = bounds.get("min", low), bounds.get("max", high)
     x = call.own(x)
     if low is not None:
-        x = ops.maximum(x, call.own(low))
-    return x if high is None else ops.minimum(x, call.own(high))
+        x = (ops.maximum if isinstance(low, Tensor) else at_least)(x, call.own(low))
+    if high is not None:
+        x = (ops.minimum if isinstance(high, Tensor) else at_most)(x, call.own(high))
+    return x
 
 
 def _where(call: Call, condition: Any, x: Any, y: Any) -> Any:
@@ -171,7 +174,7 @@ def _view_as_real(call: Call, x: Any) -> Any:
 
 
 _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
-    "abs": ops.abs,
+    "abs": magnitude,
     "acos": ops.arccos,
     "acosh": ops.arccosh,
     "asin": ops.arcsin,
@@ -306,8 +309,8 @@ RULES: Final[dict[str, Rule]] = {
     "aten.alias.default": _same(lambda x: x),
     "aten.angle.default": _same(ops.angle),
     "aten.bitwise_not.default": _bitwise_not,
-    "aten.clamp_max.default": lambda call, x, high: ops.minimum(x, call.own(high)),
-    "aten.clamp_min.default": lambda call, x, low: ops.maximum(x, call.own(low)),
+    "aten.clamp_max.default": lambda call, x, high: at_most(call.own(x), call.own(high)),
+    "aten.clamp_min.default": lambda call, x, low: at_least(call.own(x), call.own(low)),
     "aten.clone.default": _same(lambda x: x),
     "aten.conj_physical.default": _same(ops.conj),
     "aten.contiguous.default": _same(lambda x: x),

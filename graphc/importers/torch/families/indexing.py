@@ -16,7 +16,16 @@ from graphc.ops.arrays.scattering_nd import scatter_at
 def _embedding(
     call: Call, w: Any, places: Any, padding: int = -1, scale: bool = False, sparse: bool = False
 ) -> Any:
-    return ops.take(w, places, axis=0)
+    rows = ops.take(w, places, axis=0)
+    if scale:  # a row's gradient is the mean over its uses, not their sum
+        ones = ops.ones_like(rows[..., 0])
+        uses = ops.scatter_add(ops.zeros((w.shape[0],), w.dtype), places, ones)
+        share = ops.expand_dims(ops.reciprocal(ops.take(uses, places)), -1)
+        rows = ops.stop_gradient(rows * (1 - share)) + rows * share
+    if padding >= 0:  # the row of the padding does not train
+        padded = ops.expand_dims(ops.equal(places, padding), -1)
+        rows = ops.where(padded, ops.stop_gradient(rows), rows)
+    return rows
 
 
 def _index(call: Call, x: Any, indices: Any) -> Any:
@@ -161,10 +170,14 @@ def _searchsorted(
     *,
     out_int32: bool = False,
     right: bool = False,
-    **options: Any,
+    side: str | None = None,
+    sorter: Any = None,
 ) -> Any:
     if ordered.ndim != 1:
         raise Refused("in several sorted rows is not supported")
+    if sorter is not None:
+        ordered = ops.take(ordered, sorter)
+    right = right or side == "right"
     return ops.searchsorted(ordered, call.tensor(x), side="right" if right else "left")
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.importers.torch.families.slopes import magnitude
 from graphc.ops.elementwise.activation import log_softmax
 
 _NONE, _MEAN, _SUM = range(3)  # how PyTorch counts reductions
@@ -64,7 +65,7 @@ def _pointwise(function: Callable[..., Any]) -> Rule:
 
 
 def _smooth(x: Any, y: Any, beta: float = 1.0) -> Any:
-    away = ops.abs(x - y)
+    away = magnitude(x - y)
     if beta == 0:
         return away
     return ops.where(away < beta, 0.5 * ops.square(away) / beta, away - 0.5 * beta)
@@ -76,8 +77,14 @@ def _huber(x: Any, y: Any, delta: float = 1.0) -> Any:
 
 
 def _binary(call: Call, x: Any, y: Any, weight: Any = None, reduction: int = _MEAN) -> Any:
-    logs = [ops.maximum(ops.log(v), -100.0) for v in (x, 1 - x)]
-    loss = -(y * logs[0] + (1 - y) * logs[1])
+    edge = ops.less(x * (1 - x), 1e-12)  # its slope is limited there
+    safe = ops.where(edge, ops.zeros_like(x) + 0.5, x)
+    inside = -(y * ops.log(safe) + (1 - y) * ops.log(1 - safe))
+    fixed = ops.stop_gradient(x)
+    logs = [ops.maximum(ops.log(v), -100.0) for v in (fixed, 1 - fixed)]
+    slope = ops.stop_gradient((fixed - y) / 1e-12)
+    outside = -(y * logs[0] + (1 - y) * logs[1]) + slope * (x - fixed)
+    loss = ops.where(edge, outside, inside)
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
@@ -101,7 +108,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.cross_entropy_loss.default": _cross_entropy,
     "aten.huber_loss.default": _pointwise(_huber),
     "aten.kl_div.default": _kl,
-    "aten.l1_loss.default": _pointwise(lambda x, y: ops.abs(x - y)),
+    "aten.l1_loss.default": _pointwise(lambda x, y: magnitude(x - y)),
     "aten.mse_loss.default": _pointwise(lambda x, y: ops.square(x - y)),
     "aten.nll_loss.default": _nll,
     "aten.nll_loss2d.default": _nll,

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.importers.torch.families.reductions import vector_norm
+from graphc.importers.torch.families.slopes import at_least, root
 from graphc.ops import linalg
 
 
@@ -44,19 +46,14 @@ def _bilinear(call: Call, a: Any, b: Any, w: Any, bias: Any = None) -> Any:
 
 
 def _distance(call: Call, a: Any, b: Any, p: float = 2.0, mode: Any = None) -> Any:
-    away = ops.abs(ops.expand_dims(a, -2) - ops.expand_dims(b, -3))
-    if p == 2:
-        return ops.sqrt(ops.reduce_sum(ops.square(away), axis=-1))
-    if p == 1:
-        return ops.reduce_sum(away, axis=-1)
-    return ops.power(ops.reduce_sum(ops.power(away, p), axis=-1), 1 / p)
+    return vector_norm(ops.expand_dims(a, -2) - ops.expand_dims(b, -3), p, (a.ndim,), False)
 
 
 def _cosine(call: Call, a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     def norm(x: Any) -> Any:
-        return ops.sqrt(ops.reduce_sum(ops.square(x), axis=dim, keepdims=True))
+        return at_least(root(ops.reduce_sum(ops.square(x), axis=dim, keepdims=True)), eps)
 
-    a, b = a / ops.maximum(norm(a), eps), b / ops.maximum(norm(b), eps)
+    a, b = a / norm(a), b / norm(b)
     return ops.reduce_sum(a * b, axis=dim)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from graphc import ops
 from graphc.importers.torch.call import Call, Rule
+from graphc.importers.torch.families.reductions import vector_norm
 from graphc.ops.nn.normalization import layer_norm
 
 
@@ -204,8 +205,24 @@ def _rms_norm(call: Call, x: Any, shape: Any, w: Any = None, eps: float | None =
     return y if w is None else y * w
 
 
+def _weight_norm(call: Call, v: Any, g: Any, dim: int = 0) -> Any:
+    """A weight in the direction of v, with the lengths g along an axis; and the lengths of v."""
+    length = _lengths(call, v, 2, dim)
+    return v * (g / length), length
+
+
+def _lengths(call: Call, v: Any, order: int = 2, dim: int = 0) -> Any:
+    """The norm of each part of v along an axis; -1 means of all of it."""
+    if dim == -1:
+        return vector_norm(v, order, tuple(range(v.ndim)), False)
+    others = tuple(i for i in range(v.ndim) if i != dim)
+    return vector_norm(v, order, others, True)
+
+
 RULES: Final[dict[str, Rule]] = {
     "aten._native_batch_norm_legit.default": _legit,
+    "aten._weight_norm_interface.default": _weight_norm,
+    "aten.norm_except_dim.default": _lengths,
     "aten._native_batch_norm_legit.no_stats": _no_stats,
     "aten._native_batch_norm_legit_functional.default": _functional,
     "aten._native_batch_norm_legit_no_training.default": _no_training,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule, axes_of, axis_of
-from graphc.ops.linalg import norm as matrix_norm
+from graphc.importers.torch.families.slopes import magnitude, power_at_zero, root
 
 
 def _reduced(function: Callable[..., Any]) -> Rule:
@@ -48,7 +48,7 @@ def _variance(
 
 
 def _std(call: Call, *args: Any, **options: Any) -> Any:
-    return ops.sqrt(_variance(call, *args, **options))
+    return root(_variance(call, *args, **options))
 
 
 def _var_mean(call: Call, x: Any, dim: Any = None, **options: Any) -> Any:
@@ -69,14 +69,15 @@ def _arg(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _extreme_at(reduce: Callable[..., Any], arg: Callable[..., Any]) -> Rule:
+def _extreme_at(arg: Callable[..., Any]) -> Rule:
     def rule(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
         if not x.ndim:
             return x, ops.zeros((), "int64")
         axis = axis_of(dim, x.ndim)
-        return reduce(x, axis=axis, keepdims=keepdim), arg(
-            x, axis=axis, keepdims=keepdim, dtype="int64"
-        )
+        places = arg(x, axis=axis, keepdims=True, dtype="int64")
+        values = ops.take_along_axis(x, places, axis=axis)  # of equals, one gets the gradient
+        found = values, places
+        return found if keepdim else tuple(ops.squeeze(t, axis) for t in found)
 
     return rule
 
@@ -124,8 +125,12 @@ def _argsort(call: Call, x: Any, *args: Any, **options: Any) -> Any:
 def _norm(
     call: Call, x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, **options: Any
 ) -> Any:
-    axes = axes_of(dim, x.ndim)
-    x, order = ops.abs(call.own(x)), 2.0 if p is None else float(p)
+    return vector_norm(call.own(x), 2.0 if p is None else float(p), axes_of(dim, x.ndim), keepdim)
+
+
+def vector_norm(x: Any, order: float, axes: tuple[int, ...], keepdim: bool) -> Any:
+    """The norm of x along axes; its gradient is 0 where it is 0."""
+    x = magnitude(x)
     if order == float("inf"):
         return ops.reduce_max(x, axis=axes, keepdims=keepdim)
     if order == float("-inf"):
@@ -135,12 +140,9 @@ def _norm(
     if order == 1:
         return ops.reduce_sum(x, axis=axes, keepdims=keepdim)
     if order == 2:
-        return (
-            matrix_norm(x, axis=axes[0], keepdims=keepdim)
-            if len(axes) == 1
-            else ops.sqrt(ops.reduce_sum(ops.square(x), axis=axes, keepdims=keepdim))
-        )
-    return ops.power(ops.reduce_sum(ops.power(x, order), axis=axes, keepdims=keepdim), 1 / order)
+        return root(ops.reduce_sum(ops.square(x), axis=axes, keepdims=keepdim))
+    total = ops.reduce_sum(power_at_zero(x, order), axis=axes, keepdims=keepdim)
+    return power_at_zero(total, 1 / order)
 
 
 def _aminmax(call: Call, x: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -179,13 +181,15 @@ def _unknown_size(call: Call, *args: Any, **options: Any) -> Any:
 def _cumextreme(function: Callable[..., Any], greater: bool) -> Rule:
     def rule(call: Call, x: Any, dim: int) -> Any:
         axis = axis_of(dim, x.ndim)
-        values = function(x, axis=axis)
-        size = x.shape[axis]
+        values, size = function(x, axis=axis), x.shape[axis]
         steps = ops.reshape(
             ops.arange(size, dtype="int64"), [size if i == axis else 1 for i in range(x.ndim)]
         )
-        places = ops.where(ops.equal(x, values), steps, ops.constant(0))
-        return values, ops.cummax(places, axis=axis)
+        here = ops.equal(x, values)
+        if x.dtype.kind == "f":
+            here = ops.logical_or(here, ops.isnan(x))
+        places = ops.cummax(ops.where(here, steps, ops.constant(0)), axis=axis)
+        return ops.take_along_axis(x, places, axis=axis), places
 
     return rule
 
@@ -220,12 +224,12 @@ RULES: Final[dict[str, Rule]] = {
     "aten.logcumsumexp.default": _cumulative(ops.cumlogsumexp),
     "aten.logsumexp.default": _reduced(ops.logsumexp),
     "aten.max.default": _reduced(ops.reduce_max),
-    "aten.max.dim": _extreme_at(ops.reduce_max, ops.argmax),
+    "aten.max.dim": _extreme_at(ops.argmax),
     "aten.max.other": lambda call, x, y: ops.maximum(call.own(x), call.own(y)),
     "aten.mean.dtype": _reduced(ops.reduce_mean),
     "aten.median.dim": _median,
     "aten.min.default": _reduced(ops.reduce_min),
-    "aten.min.dim": _extreme_at(ops.reduce_min, ops.argmin),
+    "aten.min.dim": _extreme_at(ops.argmin),
     "aten.min.other": lambda call, x, y: ops.minimum(call.own(x), call.own(y)),
     "aten.nonzero.default": _unknown_size,
     "aten.masked_select.default": _unknown_size,

@@ -11,6 +11,7 @@ from graphc import ops
 from graphc.importers.core.grids import sample
 from graphc.importers.torch.call import PARTS, Call, Refused, Rule, within_reason
 from graphc.importers.torch.families.convolutions import each
+from graphc.importers.torch.families.reductions import vector_norm
 from graphc.jaxpr.function import from_jax
 from graphc.ops import fft
 
@@ -73,16 +74,7 @@ def _pdist(call: Call, x: Any, p: float = 2.0) -> Any:
         raise Refused("of a named number of rows is not supported")
     within_reason(count * count, "pairs")
     first, second = jnp.triu_indices(count, 1)
-    away = ops.abs(ops.take(x, first, axis=0) - ops.take(x, second, axis=0))
-    if p == math.inf:
-        return ops.reduce_max(away, axis=-1)
-    if p == 0:
-        return ops.reduce_sum(ops.cast(away != 0, x.dtype), axis=-1)
-    if p == 1:
-        return ops.reduce_sum(away, axis=-1)
-    if p == 2:
-        return ops.sqrt(ops.reduce_sum(ops.square(away), axis=-1))
-    return ops.power(ops.reduce_sum(ops.power(away, p), axis=-1), 1 / p)
+    return vector_norm(ops.take(x, first, axis=0) - ops.take(x, second, axis=0), p, (1,), False)
 
 
 def _col2im(

@@ -7,6 +7,7 @@ from typing import Any, Final
 from graphc import ops
 from graphc.importers.torch.call import PARTS, Call, Refused, Rule, axis_of, within_reason
 from graphc.ir.dims import DimExpr
+from graphc.ir.node import Tensor
 
 
 def _expand(call: Call, x: Any, sizes: Any, implicit: bool = False) -> Any:
@@ -67,6 +68,8 @@ def _stack(call: Call, tensors: Any, axis: int = 0) -> Any:
 def _split(call: Call, x: Any, size: Any, axis: int = 0) -> Any:
     whole = x.shape[axis]
     if isinstance(size, (list, tuple)):
+        if any(isinstance(part, Tensor) for part in size):
+            raise Refused("into sizes that depend on values is not supported: XLA needs known ones")
         return ops.split(x, list(size), axis)
     if isinstance(whole, DimExpr) or isinstance(size, DimExpr):
         count = len(call.dtypes)
@@ -211,7 +214,21 @@ def _as_strided(call: Call, x: Any, size: Any, stride: Any, offset: int | None =
         sum(i * s for i, s in zip(index, stride, strict=True)) + (offset or 0)
         for index in itertools.product(*map(range, size))
     ]
-    return ops.reshape(ops.take(ops.ravel(x), ops.constant(places)), tuple(size))
+    return ops.reshape(ops.take(_storage(call, x), ops.constant(places)), tuple(size))
+
+
+def _storage(call: Call, x: Any) -> Any:
+    """The elements of x in the order in which they lie in PyTorch's memory."""
+    laid = call.node.args[0].meta["val"]
+    axes = sorted(range(x.ndim), key=lambda axis: (-laid.stride(axis), axis))
+    step = 1
+    for axis in reversed(axes):
+        if laid.shape[axis] != 1 and laid.stride(axis) != step:
+            raise Refused("of a tensor with gaps or repeats in memory is not supported")
+        step *= laid.shape[axis]
+    if laid.storage_offset():
+        raise Refused("of a part of another tensor is not supported")
+    return ops.ravel(ops.transpose(x, tuple(axes)))
 
 
 def _view(call: Call, x: Any, shape: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.ir.node import Tensor
 
 _BITS: Final = 200  # of a number; sizes have 64 at most
 
@@ -29,6 +30,16 @@ def _power(base: Any, exponent: Any) -> Any:
     return operator.pow(base, exponent)
 
 
+def _equality(plain: Callable[[Any, Any], Any], of_tensors: Callable[[Any, Any], Any]) -> Rule:
+    """Numbers may be values of tensors, and `==` of those is the identity."""
+
+    def rule(call: Call, x: Any, y: Any) -> Any:
+        known = not isinstance(x, Tensor) and not isinstance(y, Tensor)
+        return plain(x, y) if known else of_tensors(call.tensor(x), call.tensor(y))
+
+    return rule
+
+
 def _nothing(call: Call, *args: Any, **options: Any) -> Any:
     return None
 
@@ -46,9 +57,11 @@ RULES: Final[dict[str, Rule]] = {
         name: _plain(getattr(operator, name))
         for name in (
             *("add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "and_", "or_"),
-            *("eq", "ne", "lt", "le", "gt", "ge", "getitem", "not_"),
+            *("lt", "le", "gt", "ge", "getitem", "not_"),
         )
     },
+    "eq": _equality(operator.eq, ops.equal),
+    "ne": _equality(operator.ne, ops.not_equal),
     "pow": _plain(_power),
     "aten.sym_numel.default": lambda call, x: math.prod(x.shape),
     "aten.resize_.default": _resized,
