@@ -67,6 +67,8 @@ def compare(
             assert far.max() <= steps
             assert (far > 0).mean() <= 0.02
         else:
-            hidden = np.abs(w) > 1e30  # logits of keys that are not seen would set the bound
+            hidden = (
+                np.abs(w.astype(np.float64)) > 1e30
+            )  # logits of keys that are not seen would set the bound
             np.testing.assert_array_equal(g[hidden], w[hidden])
             assert_near(np.where(hidden, 0, g), np.where(hidden, 0, w), rtol=rtol, atol=1e-6)

@@ -15,7 +15,7 @@ from onnx import helper
 import graphc as gc
 from graphc.errors import ModelImportError
 from tests.importers.onnx.models import check_gradient, model, results
-from tests.importers.onnx.runtime import DOMAIN, by_runtime, single
+from tests.importers.onnx.runtime import DOMAIN, by_runtime, compare, single
 from tests.near import assert_near
 
 RNG = np.random.default_rng(0)
@@ -52,6 +52,7 @@ REFUSED: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("GroupQueryAttention", [X], {"causal": 0}, "with causal=0 is not supported"),
     ("GroupQueryAttention", [X], {"k_quant_type": "PER_TENSOR"}, "k_quant_type='PER_TENSOR'"),
     ("GroupNorm", [IMAGE, ONE, ONE], {"groups": 2, "activation": 2}, "with the activation 2"),
+    ("SimplifiedLayerNormalization", [X, ONE], {"stash_type": 10}, "with stash_type=10"),
     ("QLinearSoftmax", [X.astype(np.uint8)], {}, "has no attribute 'opset'"),
     ("MatMulIntegerToFloat", [i32(*[[1, 2]] * 2), i32([1]), ONE, ONE], {}, "with several scales"),
     ("CDist", [X[0], X[1]], {"metric": "cosine"}, "with the metric 'cosine' is not supported"),
@@ -90,6 +91,24 @@ def test_the_total_length_of_a_cache_must_be_known() -> None:
         gc.from_onnx(proto)
     (y,) = results(proto, inputs, fixed={"in6": np.int32(2)})
     assert y.shape == (1, 2, 12)
+
+
+HALF: list[tuple[str, list[Any], dict[str, Any]]] = [
+    ("SkipLayerNormalization", [X, X + 1, ONE, ONE], {}),
+    ("SkipSimplifiedLayerNormalization", [X, X + 1, ONE], {}),
+    ("MatMulNBits", [floats(3, 64), RNG.integers(0, 256, (8, 4, 8)).astype(np.uint8),
+                     np.abs(floats(8, 4))], {"K": 64, "N": 8, "block_size": 16}),
+    ("GatherBlockQuantized", [RNG.integers(0, 256, (9, 16)).astype(np.uint8), np.array([1, 8]),
+                              floats(9, 2)], {"block_size": 16}),
+    ("RotaryEmbedding", [floats(2, 5, 32), np.array([3]), floats(9, 8), floats(9, 8)], {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "values", "attrs"), HALF, ids=[c[0] for c in HALF])
+def test_half_precision(op: str, values: list[Any], attrs: dict[str, Any]) -> None:
+    half = [v.astype(np.float16) if v.dtype == np.float32 else v for v in values]
+    proto, inputs = single(op, half, attrs)
+    compare(proto, inputs, rtol=2e-3)
 
 
 # -- named sizes -----------------------------------------------------------------------------

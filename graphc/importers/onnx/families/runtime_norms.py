@@ -8,7 +8,7 @@ from graphc import ops
 from graphc.importers.core.channels_first import channels_last, channels_second
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.families.normalization import RULES as STANDARD
-from graphc.importers.onnx.limits import as_standard, limited
+from graphc.importers.onnx.limits import as_standard, limited, without
 from graphc.ir.node import Tensor
 from graphc.ops.elementwise import activation
 
@@ -39,7 +39,8 @@ def _rms_norm(x: Tensor, scale: Tensor, axis: int, epsilon: float) -> tuple[Any,
 
 
 def _simplified(call: Call) -> Any:
-    """`stash_type` says in which type the mean is computed: float32 is the only one in use."""
+    """`stash_type` says in which type the mean is computed: 1, float32, is the only one in use."""
+    without(call, stash_type=1)
     return _rms_norm(call.x(0), call.x(1), call.attr("axis", -1), call.attr("epsilon", 1e-5))
 
 
