@@ -165,9 +165,11 @@ def _as_initial(
 
 
 def _is_constant(array: Array) -> bool:
-    """Whether nobody can write to the array, also by another array with the same memory."""
-    base: Any = array.base
-    return not array.flags.writeable and (base is None or isinstance(base, bytes))
+    """Whether nobody can write to the array's memory: it is that of a `bytes` object."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, bytes) and not array.flags.writeable
 
 
 def _check_shape(got: Any, wanted: Any, what: str, source: Source | None) -> None:

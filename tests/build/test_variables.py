@@ -69,18 +69,22 @@ def test_an_array_is_copied() -> None:
 
 
 def test_an_array_that_nobody_can_write_to_is_shared() -> None:
-    """Weights of imported models exist once. A read-only view of a writable array is copied."""
-    frozen = np.arange(6.0, dtype=np.float32)
-    frozen.flags.writeable = False
-    writable = np.zeros(6, np.float32)
-    view = writable[:]
-    view.flags.writeable = False
+    """The memory of `bytes` cannot change, so that weights of imported models exist once."""
+    constant = np.frombuffer(np.arange(6.0, dtype=np.float32).tobytes(), np.float32).reshape(2, 3)
     with Graph():
-        shared, copied = variable(frozen), variable(view)
-    assert isinstance(shared.initial, np.ndarray) and isinstance(copied.initial, np.ndarray)
-    assert np.shares_memory(shared.initial, frozen)
-    writable[0] = 5
-    assert copied.initial[0] == 0 and not copied.initial.flags.writeable
+        shared = variable(constant)
+    assert isinstance(shared.initial, np.ndarray) and np.shares_memory(shared.initial, constant)
+
+
+def test_a_read_only_array_is_copied() -> None:
+    """Other arrays may share its memory, and it can be made writable again."""
+    owner, base = np.zeros(6, np.float32), np.zeros(6, np.float32)
+    writable, view = owner[:], base[:]
+    owner.flags.writeable = view.flags.writeable = False
+    with Graph():
+        first, second = variable(owner), variable(view)
+    writable[0] = base[0] = 5
+    assert initial_value(first, 0)[0] == initial_value(second, 0)[0] == 0
 
 
 def test_names_scopes_and_devices() -> None:

@@ -23,7 +23,7 @@ _ILLEGAL = re.compile(r"[ :,()=%]+")
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight. It owns its array, which becomes read-only, so that variables need no copy of it.
+    """A weight.
 
     Attributes:
         array: its value; of a dtype that variables can have.
@@ -32,10 +32,6 @@ class Weight:
 
     array: Array
     trainable: bool = False
-
-    def __post_init__(self) -> None:
-        if isinstance(self.array, np.ndarray):
-            self.array.flags.writeable = False
 
 
 def variable_name(name: str) -> str:

@@ -71,7 +71,7 @@ def dtype_of(dtype: Any) -> np.dtype[Any]:
 
 
 def array_of(tensor: Any) -> np.ndarray[Any, Any]:
-    """The value of a tensor, copied.
+    """The value of a tensor, copied: an array that nobody can write to.
 
     Raises:
         Refused: its dtype or layout is not supported.
@@ -83,7 +83,8 @@ def array_of(tensor: Any) -> np.ndarray[Any, Any]:
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     if dtype.kind == "V" or dtype.name.startswith(("bfloat", "float8")):
         bits = {1: t.uint8, 2: t.int16}[dtype.itemsize]
-        found: np.ndarray[Any, Any] = plain.view(bits).numpy().copy().view(dtype)
-        return found
-    copied: np.ndarray[Any, Any] = np.array(plain.numpy())
-    return copied
+        plain = plain.view(bits)
+    array: np.ndarray[Any, Any] = plain.numpy()
+    if not array.size:
+        return np.zeros(array.shape, dtype)
+    return np.frombuffer(array.tobytes(), dtype).reshape(array.shape)

@@ -17,12 +17,14 @@ class Stored(NamedTuple):
         trainable: whether it has gradients.
         bytes: its size.
         read: gives its value, and may raise `Refused`.
+        member: what part of a file holds its bytes; None if it is in no file.
     """
 
     key: Hashable
     trainable: bool
     bytes: int
     read: Callable[[], np.ndarray[Any, Any]]
+    member: str | None = None
 
 
 class Result(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Final
 
 from graphc.web.failures import Failure
 
-_PATIENCE: Final = 0.1  # seconds that a message waits for others which arrive, before one must go
+_PATIENCE: Final = 5.0  # seconds that a message waits for others which arrive, before one must go
 _MOST_WAITING: Final = 1024
 
 
@@ -105,7 +105,12 @@ class RequestBytes:
             async with reader.limit:
                 yield reader
         except TimeoutError:
-            if reader.is_refused or not place.done():
+            if reader.is_refused:
+                raise Failure(
+                    "RESOURCE_EXHAUSTED",
+                    "the message arrived slowly, and others waited for its place; try later",
+                ) from None
+            if not place.done():
                 raise self._refusal() from None
             raise Failure(
                 "DEADLINE_EXCEEDED", f"the message did not arrive within {seconds:g} s"

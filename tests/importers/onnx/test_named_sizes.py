@@ -46,6 +46,7 @@ def check_sizes(
     opset: int = 18,
     sizes: Sequence[tuple[int, int]] = SIZES,
     dtype: Any = np.float32,
+    positive: bool = False,
 ) -> None:
     """Imports the nodes once for [batch, 3, height, width], and runs them on images of each
     size."""
@@ -60,6 +61,7 @@ def check_sizes(
     with gc.Session(alone.graph) as session:
         for height, width in sizes:
             x = image(height, width, dtype)
+            x = abs(x) if positive else x
             got = np.asarray(session.run(y, {given: x}))
             (want,) = there.run(None, {"x": x})
             assert (got.dtype, got.shape) == (want.dtype, want.shape)
@@ -107,6 +109,19 @@ def test_images_of_the_size_of_others() -> None:
     rng = np.random.default_rng(0)
     weights = {"kernel": rng.normal(size=(3, 3, 3, 3)).astype(np.float32)}
     check_sizes(nodes, weights)
+
+
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners"])
+def test_elements_that_are_equally_near(rounding: str, coordinates: str) -> None:
+    """Positions are exact: 10 elements become 15, and 4 become 14."""
+    attrs = {"nearest_mode": rounding, "coordinate_transformation_mode": coordinates}
+    weights = {"shape": np.array([1, 10, -1]), "sizes": np.array([1, 15, 14])}
+    nodes = [
+        node("Reshape", "x shape", "wide"),
+        node("Resize", "wide - - sizes", "y", mode="nearest", **attrs),
+    ]
+    check_sizes(nodes, weights, sizes=((5, 4), (4, 10), (5, 10)))
 
 
 def test_upsample() -> None:
@@ -163,6 +178,24 @@ def test_slices_up_to_the_end(end: int) -> None:
     weights = {"starts": np.array([0, 1]), "ends": np.array([end, end]), "axes": np.array([0, 2])}
     nodes = [node("Slice", "x starts ends axes")]
     check_sizes(nodes, weights, sizes=((2, 3), (5, 4)))
+
+
+def test_slices_beyond_the_end_are_empty() -> None:
+    far = 2**31 - 1
+    for start, end in ((far, far), (0, -far)):
+        weights = {"start": np.array([start]), "end": np.array([end]), "axis": np.array([2])}
+        check_sizes([node("Slice", "x start end axis")], weights, sizes=((2, 3), (5, 4)))
+
+
+def test_a_convolution_of_integers_that_keeps_sizes() -> None:
+    rng = np.random.default_rng(0)
+    kernel = rng.integers(-9, 9, (2, 3, 3, 3)).astype(np.int8)
+    nodes = [
+        node("Cast", "x", "integers", to=2),
+        node("ConvInteger", "integers kernel", "sums", auto_pad="SAME_UPPER", strides=[2, 2]),
+        node("Cast", "sums", "y", to=1),
+    ]
+    check_sizes(nodes, {"kernel": kernel}, dtype=np.float32, positive=True)
 
 
 def test_axes_that_become_one() -> None:

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import graphc as gc  # noqa: E402
-from graphc.errors import ModelImportError  # noqa: E402
+from graphc.errors import ModelFileError, ModelImportError  # noqa: E402
 from graphc.importers.torch.archive import views  # noqa: E402
 from graphc.importers.torch.table import RULES  # noqa: E402
 from tests.importers.torch.test_operators import CASES, Function, operands  # noqa: E402
@@ -74,6 +74,40 @@ def test_operators_that_are_made_of_others(tmp_path: Path) -> None:
         )
 
     check(function, operands([(3, 4), (3, 4)], torch.float32), tmp_path / "m.pt2")
+
+
+def test_axes_that_are_not_given(tmp_path: Path) -> None:
+    """The defaults of operators with several names differ."""
+
+    def function(x: Any, y: Any) -> Any:
+        square, other = x[:, :3], y[:, :3]
+        three = torch.stack([x, y])
+        return (
+            *(torch.cross(square, other), torch.cross(x, y), torch.linalg.cross(square, other)),
+            *(torch.linalg.diagonal(three), torch.diagonal(three), x.narrow(1, -2, 2)),
+            *(x.narrow(0, 1, 2), torch.linalg.diagonal(three, offset=1)),
+        )
+
+    values = [torch.randn(3, 4) for _ in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch.cross without an axis
+        check(function, values, tmp_path / "m.pt2")
+
+
+def test_a_buffer_that_shares_its_memory_is_not_changed(tmp_path: Path) -> None:
+    class Shares(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a", torch.zeros(3))
+            self.register_buffer("b", self.a[:2])
+
+        def forward(self, x: Any) -> Any:
+            self.a.add_(x)
+            return self.b + 0
+
+    torch.export.save(torch.export.export(Shares(), (torch.ones(3),)), tmp_path / "m.pt2")
+    with pytest.raises(ModelFileError, match=r"changes 'a', which shares its memory with 'b'"):
+        gc.from_torch(tmp_path / "m.pt2")
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
@@ -185,6 +219,13 @@ def a_split(x: Any) -> Any:
     return y
 
 
+def another_order_in_memory(x: Any) -> Any:
+    whole = x * 1
+    copy = whole.contiguous(memory_format=torch.channels_last)
+    whole.add_(1)
+    return copy
+
+
 def an_input(x: Any) -> Any:
     x += 1
     return x
@@ -197,6 +238,12 @@ REFUSED = [shared_by_a_region, two_results_of_a_region, a_split, an_input]
 def test_changes_that_are_refused(function: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(ModelImportError, match="changes a"):
         check(function, operands([(3, 4)], torch.float32), tmp_path / "m.pt2")
+
+
+def test_copies_in_another_order_are_refused(tmp_path: Path) -> None:
+    """Whether `contiguous` copies depends on the order of the elements in memory."""
+    with pytest.raises(ModelImportError, match="may share its memory"):
+        check(another_order_in_memory, [torch.randn(1, 2, 3, 4)], tmp_path / "m.pt2")
 
 
 def test_operators_whose_results_share_memory_are_known() -> None:

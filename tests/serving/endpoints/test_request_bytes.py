@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from graphc.serving.endpoints import request_bytes
 from graphc.serving.endpoints.request_bytes import RequestBytes
 from graphc.web.failures import Failure
 
@@ -74,8 +75,26 @@ def test_messages_take_half_in_their_order() -> None:
     run(test)
 
 
-def test_slow_messages_keep_no_others_out() -> None:
+def test_messages_that_arrive_within_the_patience_are_not_refused() -> None:
+    """Many ordinary uploads at once take turns."""
+
+    async def test() -> None:
+        budget = RequestBytes(40, 10)
+        messages = Messages(budget)
+        tasks = [messages.begin(i) for i in range(6)]
+        for number in range(6):
+            while number not in messages.asked:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.15)
+            messages.send(number, b"a")
+        assert await asyncio.gather(*tasks) == [b"a"] * 6
+
+    run(test)
+
+
+def test_slow_messages_keep_no_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The youngest slow one goes; the oldest, which may end soon, stays."""
+    monkeypatch.setattr(request_bytes, "_PATIENCE", 0.1)
 
     async def test() -> None:
         budget = RequestBytes(40, 10)

@@ -10,7 +10,7 @@ from graphc import ops
 from graphc.importers.core.channels_first import conv
 from graphc.importers.onnx.call import Call, Rule
 from graphc.importers.onnx.dtypes import dtype_of
-from graphc.importers.onnx.families.convolutions import settings, with_bias
+from graphc.importers.onnx.families.convolutions import padded_first, settings, with_bias
 from graphc.importers.onnx.families.elementwise import cast_to
 from graphc.ir.node import Tensor
 
@@ -121,6 +121,7 @@ def _matmul_integer(call: Call) -> Any:
 def _product(xs: Tensor, ws: Tensor, how: dict[str, Any]) -> Any:
     """The convolution of integers."""
     # Products of 8 bits in float64 are exact, and faster than those of integers.
+    xs, how["pads"] = padded_first(xs, how["pads"])
     wide = conv(ops.cast(xs, "float64"), ops.cast(ws, "float64"), **how)
     return ops.cast(ops.rint(wide), "int32")
 

@@ -6,6 +6,7 @@ When the sizes are bound, passes fold them to the constants that `resizing` make
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,11 +17,12 @@ from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ops.core.emit import dim_value
 
-_ROUNDING: Final[dict[str, Callable[[Tensor], Tensor]]] = {
-    "round_prefer_floor": lambda v: ops.ceil(v - 0.5),
-    "round_prefer_ceil": lambda v: ops.floor(v + 0.5),
-    "floor": ops.floor,
-    "ceil": ops.ceil,
+# Roundings of the fraction a / b of integers, b > 0; ties are exact.
+_ROUNDING: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "round_prefer_floor": lambda a, b: -((b - 2 * a) // (2 * b)),
+    "round_prefer_ceil": lambda a, b: (2 * a + b) // (2 * b),
+    "floor": lambda a, b: a // b,
+    "ceil": lambda a, b: -(-a // b),
 }
 
 
@@ -30,11 +32,13 @@ class _Axis(NamedTuple):
     Attributes:
         old, new: its sizes.
         scale: new / old, as the model says it: a number, or a tensor if it follows from sizes.
+        ratio: the scale as a fraction of sizes.
     """
 
     old: Dim
     new: Dim
     scale: Any
+    ratio: tuple[Dim, Dim]
 
 
 def resize_named(call: Call, x: Tensor) -> Tensor:
@@ -53,13 +57,12 @@ def resize_named(call: Call, x: Tensor) -> Tensor:
     rounding = "floor" if old_form else _text(call, "nearest_mode")
     wide = ops.cast(x, "float32") if mode == "linear" and x.dtype.kind in "iu" else x
     for place, axis in _axes(call, x).items():
-        origins = _origins(axis, coordinates)
-        last = dim_value(axis.old) - 1
         if mode == "nearest":
-            nearest = ops.cast(_ROUNDING[rounding](origins), "int32")
+            last = dim_value(axis.old) - 1
+            nearest = _nearest(axis, coordinates, rounding)
             wide = ops.take(wide, ops.minimum(ops.maximum(nearest, 0), last), axis=place)
         else:
-            shares = ops.cast(_shares(origins, axis.old), wide.dtype)
+            shares = ops.cast(_shares(_origins(axis, coordinates), axis.old), wide.dtype)
             moved = ops.matmul(ops.moveaxis(wide, place, -1), ops.transpose(shares))
             wide = ops.moveaxis(moved, -1, place)
     return ops.cast(wide, x.dtype)
@@ -84,7 +87,7 @@ def _axes(call: Call, x: Tensor) -> dict[int, _Axis]:
         for axis, scale in zip(axes, np.asarray(given).reshape(-1), strict=True):
             if scale != 1:
                 old = x.shape[axis]
-                found[axis] = _Axis(old, _scaled(old, float(scale)), float(scale))
+                found[axis] = _scaled(old, float(scale))
         return found
     if not call.has(3):
         raise Refused("has neither scales nor sizes")
@@ -92,21 +95,48 @@ def _axes(call: Call, x: Tensor) -> dict[int, _Axis]:
         old = x.shape[axis]
         if old != new:
             scale = ops.cast(dim_value(new), "float32") / ops.cast(dim_value(old), "float32")
-            found[axis] = _Axis(old, new, scale)
+            found[axis] = _Axis(old, new, scale, (new, old))
     return found
 
 
-def _scaled(old: Dim, scale: float) -> Any:
-    """The new size: the whole part of old * scale."""
-    if isinstance(old, int):
-        return int(np.floor(old * scale))
-    whole, parts = round(scale), round(1 / scale)
-    if scale == whole:
-        return old * whole
+def _scaled(old: Dim, scale: float) -> _Axis:
+    """The new size is the whole part of old * scale."""
+    if scale == round(scale):
+        return _Axis(old, old * round(scale), scale, (round(scale), 1))
+    parts = round(1 / scale) if scale > 0 else 0
     # The scale is rounded to float32: it must not be smaller than 1 / parts.
     if parts > 1 and 0 <= scale * parts - 1 < 1e-6:
-        return old // parts
+        return _Axis(old, old // parts, scale, (1, parts))
+    if isinstance(old, int):
+        ratio = Fraction(scale).limit_denominator(1000)
+        if abs(ratio - Fraction(scale)) < 1e-6 * ratio:
+            new = int(np.floor(old * scale))
+            return _Axis(old, new, scale, (ratio.numerator, ratio.denominator))
     raise Refused(f"by {scale:g} needs known sizes of images: neither it nor 1/{scale:g} is whole")
+
+
+def _nearest(axis: _Axis, coordinates: str, rounding: str) -> Any:
+    """The old element that is nearest to each new one: int32 [new]. The positions are fractions,
+    since ties decide, and XLA's divisions of floats are not exact."""
+    at = ops.arange(axis.new)
+    p, q = (dim_value(size) for size in axis.ratio)
+    old, new = dim_value(axis.old), dim_value(axis.new)
+    fraction: tuple[Any, Any]
+    match coordinates:
+        case "align_corners":
+            fraction = at * (old - 1) * q, ops.maximum(p * old - q, 1)
+        case "asymmetric":
+            fraction = at * q, p
+        case "tf_half_pixel_for_nn":
+            fraction = (2 * at + 1) * q, 2 * p
+        case "pytorch_half_pixel":
+            fraction = ops.where(ops.equal(new, 1), -p, (2 * at + 1) * q - p), 2 * p
+        case "half_pixel_symmetric":
+            # old / 2 * (1 - new / (scale * old)) more than with "half_pixel"
+            fraction = (2 * at + 1) * q - p + p * old - q * new, 2 * p
+        case _:
+            fraction = (2 * at + 1) * q - p, 2 * p
+    return _ROUNDING[rounding](*fraction)
 
 
 def _origins(axis: _Axis, coordinates: str) -> Any:

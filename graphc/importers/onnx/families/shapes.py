@@ -144,6 +144,8 @@ def _bounds(start: Any, end: Any, step: int, size: Any) -> slice:
         elif step > 0:
             end = min(end, size)
     elif isinstance(end, int) and abs(end) >= _FAR:
+        if (end > 0) != (step > 0):
+            return slice(0, 0)
         end = None
     if isinstance(start, int) and isinstance(size, int):
         low = max(start + size if start < 0 else start, 0 if step > 0 else -1)
@@ -151,6 +153,8 @@ def _bounds(start: Any, end: Any, step: int, size: Any) -> slice:
         if start < 0:
             return slice(0, 0)
     elif isinstance(start, int) and abs(start) >= _FAR:
+        if (start > 0) == (step > 0):
+            return slice(0, 0)
         start = None
     return slice(start, end, step)
 
@@ -243,8 +247,9 @@ def _range(call: Call) -> Any:
             "needs its bounds at import, but they are computed when the model runs", needs=True
         )
     start, stop, step = (b.reshape(-1)[0] for b in bounds if b is not None)
-    first = call.inputs[0].array if isinstance(call.inputs[0], WeightRef) else call.inputs[0]
-    dtype = np.dtype(np.int64) if is_dims(first) or is_dims(call.inputs[1]) else first.dtype
+    given = [v.array if isinstance(v, WeightRef) else v for v in call.inputs]
+    # The sizes themselves are int64, also after a cast to int32; all inputs have the same dtype.
+    dtype = next((v.dtype for v in given if not is_dims(v)), np.dtype(np.int64))
     if is_dims(bounds[0]) or is_dims(bounds[1]):
         if int(step) != 1:
             raise Refused("over named sizes needs steps of 1")

@@ -14,7 +14,7 @@ from graphc.importers.torch.archive.graphs import GraphModule, Value, graph_of
 from graphc.importers.torch.archive.mutations import make_functional
 from graphc.importers.torch.archive.tensors import stored
 from graphc.importers.torch.call import Refused
-from graphc.importers.torch.exported import Exported, Result
+from graphc.importers.torch.exported import Exported, Result, Stored
 
 _VERSION: Final = 8  # the major number of the file's schema
 _OUTPUTS: Final[Mapping[str, str]] = {
@@ -47,6 +47,19 @@ def read_archive(path: str | os.PathLike[str]) -> Exported:
         ) from error
 
 
+def _check_alone(archive: Archive, changed: Sequence[str], tensors: Mapping[str, Stored]) -> None:
+    """Raises an error if a buffer that changes shares its memory with another tensor, which would
+    have to change too."""
+    for name in changed:
+        own = tensors[name]
+        others = [n for n, t in tensors.items() if t.member == own.member and t.key != own.key]
+        if others:
+            raise broken(
+                f"{archive.name} changes {name!r}, which shares its memory with {others[0]!r}",
+                "register a copy: self.register_buffer(name, view.clone())",
+            )
+
+
 def _program(archive: Archive) -> Exported:
     data = archive.json(f"models/{archive.model}.json")
     version = data["schema_version"]["major"]
@@ -66,6 +79,7 @@ def _program(archive: Archive) -> Exported:
     if len(results) != len(module.graph.nodes[-1].args[0]):
         raise ValueError(f"{len(results)} results are described")
     changed = make_functional(module, buffers)
+    _check_alone(archive, changed, tensors)
 
     for name in constants.values():  # each call of the model needs them
         value = tensors[name].read()

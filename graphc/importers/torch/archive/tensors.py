@@ -100,7 +100,7 @@ def _stored(archive: Archive, member: str, name: str, entry: Any) -> Stored:
 
     grad = meta["requires_grad"] is True and dtype.kind in "fcV"
     key = (member, shape, strides, offset, dtype) if 0 not in shape else name
-    return Stored(key, grad, math.prod(shape) * dtype.itemsize, read)
+    return Stored(key, grad, math.prod(shape) * dtype.itemsize, read, member)
 
 
 def _whole(value: Any) -> int:

@@ -73,6 +73,8 @@ def has_alias(node: Node) -> int:
         return UNSURE if len(node.args) > 2 or node.kwargs else VIEW
     if name.startswith("resolve"):
         return UNSURE
+    if name == "contiguous" and (node.kwargs or len(node.args) > 1):
+        return UNSURE  # another order in memory
     return _of_strides(value.is_contiguous, own.is_contiguous)
 
 

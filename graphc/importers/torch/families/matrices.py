@@ -76,6 +76,13 @@ def _cross(call: Call, a: Any, b: Any, dim: int = -1) -> Any:
     return ops.cross(a, b, axis=dim)
 
 
+def _cross_of_three(call: Call, a: Any, b: Any, dim: int | None = None) -> Any:
+    """The old form, along the first axis of size 3."""
+    if dim is None:
+        dim = next((i for i, size in enumerate(a.shape) if size == 3), -1)
+    return ops.cross(a, b, axis=dim)
+
+
 RULES: Final[dict[str, Rule]] = {
     "aten._cdist_forward.default": _distance,
     "aten._grouped_mm.default": _grouped,
@@ -93,6 +100,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.cosine_similarity.default": _cosine,
     "aten.dot.default": _matmul,
     "aten.einsum.default": _einsum,
+    "aten.cross.default": _cross_of_three,
     "aten.linalg_cross.default": _cross,
     "aten.linear.default": _linear,
     "aten.linalg_cholesky.default": _plain(linalg.cholesky),

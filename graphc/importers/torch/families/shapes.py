@@ -157,6 +157,12 @@ def _unfold(call: Call, x: Any, axis: int, size: int, step: int) -> Any:
     return ops.moveaxis(windows, axis + 1, -1)
 
 
+def _narrow(call: Call, x: Any, axis: int, start: Any, length: Any) -> Any:
+    if isinstance(start, int) and start < 0:
+        start = start + x.shape[axis]
+    return _slice(call, x, axis, start, start + length)
+
+
 def _diagonal(call: Call, x: Any, offset: int = 0, a: int = 0, b: int = 1) -> Any:
     return ops.diagonal(x, offset, a, b)
 
@@ -246,6 +252,9 @@ RULES: Final[dict[str, Rule]] = {
     "aten.constant_pad_nd.default": _pad,
     "aten.diagonal.default": _diagonal,
     "aten.diagonal_copy.default": _diagonal,
+    "aten.linalg_diagonal.default": lambda call, x, offset=0, dim1=-2, dim2=-1: ops.diagonal(
+        x, offset, dim1, dim2
+    ),
     "aten.expand.default": _expand,
     "aten.expand_copy.default": _expand,
     "aten.flatten.using_ints": _flatten,
@@ -256,9 +265,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.movedim.int": _movedim,
     "aten.movedim.intlist": _movedim,
     "aten.mT.default": lambda call, x: ops.swapaxes(x, -1, -2),
-    "aten.narrow.default": lambda call, x, axis, start, length: _slice(
-        call, x, axis, start, start + length
-    ),
+    "aten.narrow.default": _narrow,
     "aten.numpy_T.default": lambda call, x: ops.transpose(x),
     "aten.pad.default": _pad_any,
     "aten.permute.default": _permute,
