@@ -93,10 +93,13 @@ def test_larger_images(mode: str, coordinates: str, rounding: str | None, scale:
 
 @pytest.mark.parametrize("parts", [2, 3, 4])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
-def test_smaller_images(mode: str, parts: int) -> None:
+@pytest.mark.parametrize("where", ["half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"])
+def test_smaller_images(mode: str, parts: int, where: str) -> None:
+    """Sizes that do not divide are rounded down; one element is left of some."""
     scales = np.array([1, 1, 1 / parts, 1 / parts], np.float32)
-    resize = node("Resize", "x - scales", mode=mode)
-    check_sizes([resize], {"scales": scales}, sizes=((4, 4), (7, 5), (8, 12)))
+    resize = node("Resize", "x - scales", mode=mode, coordinate_transformation_mode=where)
+    sizes = ((4, 4), (7, 5), (8, 12))
+    check_sizes([resize], {"scales": scales}, sizes=sizes, opset=19)
 
 
 def test_images_of_the_size_of_others() -> None:
@@ -162,6 +165,12 @@ def test_pools_up_to_the_end(window: int, step: int, pad: int, dtype: Any) -> No
     attrs = {"kernel_shape": [window] * 2, "strides": [step] * 2, "pads": [pad] * 4}
     pool = node("MaxPool", "x", ceil_mode=1, **attrs)
     check_sizes([pool], dtype=dtype, sizes=((3, 3), (4, 5), (8, 7)))
+
+
+def test_last_windows_within_the_padding_are_refused() -> None:
+    attrs = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    with pytest.raises(ModelImportError, match="with ceil_mode, and windows within the padding"):
+        check_sizes([node("MaxPool", "x", ceil_mode=1, **attrs)])
 
 
 @pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])

@@ -86,6 +86,9 @@ def test_axes_that_are_not_given(tmp_path: Path) -> None:
             *(torch.cross(square, other), torch.cross(x, y), torch.linalg.cross(square, other)),
             *(torch.linalg.diagonal(three), torch.diagonal(three), x.narrow(1, -2, 2)),
             *(x.narrow(0, 1, 2), torch.linalg.diagonal(three, offset=1)),
+            torch.take_along_dim(x, torch.tensor([[1], [0], [2]]), 1),
+            torch.take_along_dim(x, torch.tensor([[2, 1, 0, 3]]), 1),
+            torch.take_along_dim(x, torch.tensor([5, 7])),
         )
 
     values = [torch.randn(3, 4) for _ in range(2)]

@@ -185,6 +185,20 @@ def _take(call: Call, x: Any, index: Any) -> Any:
     return ops.take(ops.ravel(x), index)
 
 
+def _take_along(call: Call, x: Any, index: Any, dim: int | None = None) -> Any:
+    """Along all other axes, x and the index are broadcast against each other."""
+    if dim is None:
+        return _take(call, x, ops.ravel(index))
+    axis = dim % x.ndim
+    own, other = list(x.shape), list(index.shape)
+    own[axis] = other[axis] = 1
+    both = list(ops.broadcast_shapes(tuple(own), tuple(other)))
+    x, index = (
+        ops.broadcast_to(t, (*both[:axis], t.shape[axis], *both[axis + 1 :])) for t in (x, index)
+    )
+    return ops.take_along_axis(x, index, axis=axis)
+
+
 RULES: Final[dict[str, Rule]] = {
     "aten.bucketize.Tensor": _bucketize,
     "aten.embedding.default": _embedding,
@@ -208,7 +222,5 @@ RULES: Final[dict[str, Rule]] = {
     "aten.select_scatter.default": _select_scatter,
     "aten.slice_scatter.default": _slice_scatter,
     "aten.take.default": _take,
-    "aten.take_along_dim.default": lambda call, x, index, dim=None: (
-        _gather(call, x, dim, index) if dim is not None else _take(call, x, index)
-    ),
+    "aten.take_along_dim.default": _take_along,
 }
