@@ -49,7 +49,8 @@ class Vocabulary:
     def __init__(
         self, words: Sequence[str | bytes], default: int | str | bytes | None = None
     ) -> None:
-        if isinstance(words, (str, bytes)) or not len(words):
+        # A set has no order, so that its numbers would differ from process to process.
+        if not isinstance(words, (list, tuple, np.ndarray)) or not len(words):
             raise _wrong(f"words must be a list of strings, got {words!r:.80}", '["good", "bad"]')
         found = [_encoded(word) for word in words]
         wrong = next((i for i, word in enumerate(found) if word is None), None)
@@ -59,8 +60,12 @@ class Vocabulary:
         self.default = self._number_of(default)
 
     def _number_of(self, default: Any) -> int | None:
-        if default is None or type(default) is int:
-            return default
+        if default is None:
+            return None
+        if isinstance(default, (int, np.integer)) and not isinstance(default, bool):
+            if abs(int(default)) >= 1 << 63:
+                raise _wrong(f"default must be a number of 64 bits or a word, got {default!r:.80}")
+            return int(default)
         word = _encoded(default)
         if word is None:
             raise _wrong(f"default must be a number or a word, got {default!r:.80}")
@@ -116,9 +121,16 @@ class Vocabulary:
         """The words with these numbers, as `bytes` in an array of the same shape.
 
         Raises:
+            FeedError: the numbers are not integers.
             ExecutionError: there is no such number, and no default.
         """
         array = np.asarray(ids)
+        if array.dtype.kind not in "iu":
+            raise FeedError(
+                f"{where}: numbers of words must be integers, got {array.dtype.name}",
+                source=current_source(),
+                hint="gc.cast(x, 'int32')",
+            )
         wide = array.astype(np.int64)
         outside = (wide < 0) | (wide >= len(self.words))
         if outside.any():

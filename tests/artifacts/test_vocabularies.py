@@ -171,6 +171,9 @@ def test_vocabularies_of_nothing(tmp_path: Path) -> None:
     [
         ([], None, "words must be a list of strings, got []"),
         ("abc", None, "words must be a list of strings, got 'abc'"),
+        (None, None, "words must be a list of strings, got None"),
+        ({"a"}, None, "words must be a list of strings, got {'a'}"),
+        (["a"], 1 << 63, "default must be a number of 64 bits or a word"),
         (["a", 1], None, "words[1] must be a string, got 1"),
         (["a"], "b", "default must be one of the words, got 'b'"),
         (["a"], 1.5, "default must be a number or a word, got 1.5"),
@@ -234,3 +237,11 @@ def test_a_file_that_is_older(whole: Path, tmp_path: Path) -> None:
     forge(whole, tmp_path / "old.gcx", lambda m: entry(m, "predict").pop("vocabularies"))
     point = gc.load(tmp_path / "old.gcx").signatures["predict"]
     assert str(point.inputs["words"]) == "i32[batch, 2]" and not point.strings
+
+
+def test_numbers_are_integers() -> None:
+    vocabulary = gc.Vocabulary(["a", "b"], default=np.int64(1))
+    assert vocabulary.default == 1 and vocabulary.strings(np.int8(7)).tolist() == b"b"
+    for wrong in ([1.7], ["x"]):
+        with pytest.raises(gc.errors.FeedError, match="numbers of words must be integers"):
+            vocabulary.strings(wrong)
