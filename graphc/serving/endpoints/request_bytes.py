@@ -12,7 +12,7 @@ from typing import Final
 
 from graphc.web.failures import Failure
 
-_PATIENCE: Final = 5.0  # seconds that a message waits for others which arrive, before one must go
+_PATIENCE: Final = 1.0  # seconds that a message waits for others which arrive, before one must go
 _MOST_WAITING: Final = 1024
 
 
