@@ -143,7 +143,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--max_request_bytes", type=positive, metavar="N",
-        help="the bytes of all requests together; further ones are refused (default: 1 GiB, or "
+        help="the bytes of all requests together; further ones are refused (default: 4 GiB, or "
         "twice --max_body_bytes)",
     )  # fmt: skip
     group.add_argument(

@@ -273,7 +273,7 @@ class ServerConfig:
         max_request_bytes: the bytes of all requests in progress together, by REST and gRPC; further
             ones get RESOURCE_EXHAUSTED. It is at least twice `max_body_bytes`, because a message by
             gRPC counts as the largest one while it arrives, and such messages may take half of it.
-            None is 1 GiB, or twice `max_body_bytes`.
+            None is 4 GiB, or twice `max_body_bytes`.
         max_concurrent: how many requests may be in progress; further ones get RESOURCE_EXHAUSTED.
         request_seconds: the time limit of a request that has none.
         drain_seconds: how long SIGTERM waits for requests in progress.

@@ -123,7 +123,7 @@ def most_request_bytes(given: int | None, body: int) -> int:
         AttributeValueError: it is less than twice `body`.
     """
     if given is None:
-        return max(1 << 30, 2 * body)
+        return max(4 << 30, 2 * body)
     check_int("max_request_bytes", given, 1)
     if given < 2 * body:
         refuse(

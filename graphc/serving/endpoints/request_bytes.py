@@ -12,7 +12,7 @@ from typing import Final
 
 from graphc.web.failures import Failure
 
-_PATIENCE: Final = 1.0  # seconds that a message waits for others which arrive, before one must go
+_PATIENCE: Final = 2.0  # seconds that a message waits for others which arrive, before one must go
 _MOST_WAITING: Final = 1024
 
 
@@ -143,7 +143,8 @@ class RequestBytes:
             if self.held + self._message > self._most:
                 raise self._refusal()  # requests in progress may take long
             await asyncio.wait([reader.place], timeout=_PATIENCE)
-            if not reader.place.done():
+            # Only the first one that waits makes room: the others wait for those before them, too.
+            if self._waiting and self._waiting[0] is reader:
                 self._refuse_youngest()
 
     def _refuse_youngest(self) -> None:
