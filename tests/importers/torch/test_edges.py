@@ -85,8 +85,13 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
 }
 
 
+_NEWER = ("clamp", "clamp by tensors")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_an_edge(name: str) -> None:
+    if name in _NEWER and torch.__version__ < "2.14":
+        pytest.skip("the gradient of clamp at its bounds is that of PyTorch 2.14")
     function, x = CASES[name]
 
     class Module(torch.nn.Module):
