@@ -227,10 +227,11 @@ TOPICS = (
         "indexing",
         "Indexing and selection",
         "Reading and changing parts of a tensor. A change gives another tensor.",
-        "ops.arrays.along_axis ops.arrays.indexing ops.arrays.slicing ops.arrays.dynamic_slicing "
-        "ops.arrays.gathering_nd ops.arrays.scattering ops.arrays.scattering_nd "
-        "ops.arrays.index_pairs ops.numpy_api.select ops.numpy_api.sized ops.numpy_api.partitions "
-        "ops.numpy_api.segments ops.numpy_api.other_names.gather ops.elementwise.comparison.where",
+        "ops.arrays.along_axis ops.arrays.indexing ops.arrays.slicing ops.arrays.padding "
+        "ops.arrays.dynamic_slicing ops.arrays.gathering_nd ops.arrays.scattering "
+        "ops.arrays.scattering_nd ops.arrays.index_pairs ops.numpy_api.select "
+        "ops.numpy_api.sized ops.numpy_api.partitions ops.numpy_api.segments "
+        "ops.numpy_api.other_names.gather ops.elementwise.comparison.where",
     ),
     _topic(
         "reductions",

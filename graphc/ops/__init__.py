@@ -21,6 +21,7 @@ from graphc.ops.arrays.gathering_nd import *
 from graphc.ops.arrays.index_pairs import *
 from graphc.ops.arrays.indexing import *
 from graphc.ops.arrays.joining import *
+from graphc.ops.arrays.padding import *
 from graphc.ops.arrays.repeating import *
 from graphc.ops.arrays.scattering import *
 from graphc.ops.arrays.scattering_nd import *

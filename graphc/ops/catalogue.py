@@ -14,6 +14,7 @@ from graphc.ops.arrays import (
     gathering_nd,
     indexing,
     joining,
+    padding,
     repeating,
     scattering_nd,
     shape,
@@ -183,5 +184,5 @@ def _collect(families: Iterable[ModuleType]) -> SimpleNamespace:
 CATALOGUE = Catalogue(op for family in FAMILIES for op in family.OPS)
 
 # The functions that build nodes, as one object: gradient rules use it as `ctx.ops`.
-FUNCTIONS = _collect((*FAMILIES, repeating))
+FUNCTIONS = _collect((*FAMILIES, padding, repeating))
 FUNCTIONS.dim_value = emit.dim_value

@@ -1,4 +1,4 @@
-"""Cases of graphc/ops/arrays/slicing.py, and of `x[...]`."""
+"""Cases of graphc/ops/arrays/slicing.py, of `pad`, and of `x[...]`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ops.arrays import slicing as ops
+from graphc.ops.arrays.padding import pad
 from graphc.ops.arrays.subscript import getitem
 from graphc.ops.reductions.reduction import reduce_sum
 from tests.laws.case import Bad, Case, In
@@ -143,24 +144,24 @@ CASES = (
     ],
     Case(
         "Pad",
-        lambda x: ops.pad(x, ((0, 0), (1, 2)), constant_values=3),
+        lambda x: pad(x, ((0, 0), (1, 2)), constant_values=3),
         [X],
         lambda x: np.pad(x, ((0, 0), (1, 2)), constant_values=3),
         label="numpy",
         bad=[
-            Bad(lambda x: ops.pad(x, -1), [M], AttributeValueError, "negative width"),
-            Bad(lambda x: ops.pad(x, 1, "mean"), [M], AttributeValueError, "mode must be"),
-            Bad(lambda x: ops.pad(x, ((1, 1),) * 3), [M], AttributeValueError, "for 2 axes"),
-            Bad(lambda x: ops.pad(x, 1, constant_values=[0, 1]), [M], ShapeError, "a scalar"),
+            Bad(lambda x: pad(x, -1), [M], AttributeValueError, "negative width"),
+            Bad(lambda x: pad(x, 1, "mean"), [M], AttributeValueError, "mode must be"),
+            Bad(lambda x: pad(x, ((1, 1),) * 3), [M], AttributeValueError, "for 2 axes"),
+            Bad(lambda x: pad(x, 1, constant_values=[0, 1]), [M], ShapeError, "a scalar"),
             Bad(lambda x: ops.pad_with(x, 0, [(-4, -5, 0), (0, 0, 0)]), [M], ShapeError, "cannot"),
             Bad(lambda x: ops.pad_with(x, 0, [(0, 0, 0)]), [M], ShapeError, "each of the 2 axes"),
         ],
     ),
-    Case("Pad", lambda x: ops.pad(x, 2), [X], lambda x: np.pad(x, 2), label="one number"),
-    Case("Pad", lambda x: ops.pad(x, (1, 0)), [X], lambda x: np.pad(x, (1, 0)), label="one pair"),
+    Case("Pad", lambda x: pad(x, 2), [X], lambda x: np.pad(x, 2), label="one number"),
+    Case("Pad", lambda x: pad(x, (1, 0)), [X], lambda x: np.pad(x, (1, 0)), label="one pair"),
     Case(
         "Pad",
-        lambda x: ops.pad(reduce_sum(x, axis=0), 1, constant_values=5),
+        lambda x: pad(reduce_sum(x, axis=0), 1, constant_values=5),
         [X],
         lambda x: np.pad(x.sum(0), 1, constant_values=5),
         label="partial",

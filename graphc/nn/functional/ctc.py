@@ -12,8 +12,8 @@ from graphc.ir.node import Tensor
 from graphc.nn.functional.masks import as_lengths, sequence_mask
 from graphc.ops.arrays.along_axis import take_along_axis
 from graphc.ops.arrays.creation import full_like, iota
+from graphc.ops.arrays.padding import pad
 from graphc.ops.arrays.shape import broadcast_to, expand_dims, reshape, transpose
-from graphc.ops.arrays.slicing import pad
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.control.scan import scan
 from graphc.ops.core.checks import refuse

@@ -9,7 +9,7 @@ from graphc.ir.dtypes import INT32, is_floating
 from graphc.ir.node import Tensor
 from graphc.nn.functional.masks import as_lengths, sequence_mask
 from graphc.ops.arrays.along_axis import take_along_axis
-from graphc.ops.arrays.slicing import pad
+from graphc.ops.arrays.padding import pad
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.precision import wide

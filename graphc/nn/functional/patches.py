@@ -12,8 +12,9 @@ from graphc.ir.dtypes import BOOL, is_floating
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.creation import iota, ones
 from graphc.ops.arrays.indexing import take
+from graphc.ops.arrays.padding import pad
 from graphc.ops.arrays.shape import expand_dims, reshape
-from graphc.ops.arrays.slicing import pad, slice_
+from graphc.ops.arrays.slicing import slice_
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import constant, convert, dim_value

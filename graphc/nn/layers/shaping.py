@@ -9,9 +9,9 @@ from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.nn.functional.images import resize
 from graphc.nn.layers.layer import Layer, check_rank
+from graphc.ops.arrays.padding import pad
 from graphc.ops.arrays.repeating import repeat
 from graphc.ops.arrays.shape import reshape
-from graphc.ops.arrays.slicing import pad
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.windows import Pairs, per_axis

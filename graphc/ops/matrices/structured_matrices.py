@@ -12,8 +12,9 @@ from graphc.ir.node import Tensor
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.joining import concatenate, several
+from graphc.ops.arrays.padding import pad
 from graphc.ops.arrays.shape import expand_dims, reshape
-from graphc.ops.arrays.slicing import flip, pad
+from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import constant, convert, dim_value, promote_operands
 from graphc.ops.elementwise.arithmetic import multiply

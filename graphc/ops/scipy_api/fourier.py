@@ -17,8 +17,9 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import iota
+from graphc.ops.arrays.padding import pad
 from graphc.ops.arrays.shape import moveaxis
-from graphc.ops.arrays.slicing import pad, slice_
+from graphc.ops.arrays.slicing import slice_
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import as_dims, refuse
