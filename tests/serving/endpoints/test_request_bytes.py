@@ -116,6 +116,26 @@ def test_slow_messages_keep_no_others_out(monkeypatch: pytest.MonkeyPatch) -> No
     run(test)
 
 
+def test_only_the_first_that_waits_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that waits would refuse a message, and more would go than places are needed."""
+    monkeypatch.setattr(request_bytes, "_PATIENCE", 0.1)
+
+    async def test() -> None:
+        messages = Messages(RequestBytes(40, 10))
+        arriving = [messages.begin(i) for i in range(2)]
+        await asyncio.sleep(0.01)
+        waiting = [messages.begin(i) for i in range(2, 6)]
+        await asyncio.wait(arriving, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(0.03)
+        assert [task.done() for task in arriving] == [False, True]
+        assert code_of(arriving[1]) == "RESOURCE_EXHAUSTED"
+        for task in (*arriving, *waiting):
+            task.cancel()
+        await asyncio.wait([arriving[0], *waiting])
+
+    run(test)
+
+
 def test_requests_in_progress_refuse_messages_at_once() -> None:
     async def test() -> None:
         budget = RequestBytes(40, 10)
