@@ -52,7 +52,9 @@ def export(name: str, function: Function, platforms: Sequence[str], open_sizes: 
             f"signature {name!r} cannot be lowered for {', '.join(platforms)}{where}",
             details=[line for line in str(error).splitlines()[:5] if line.strip()],
             source=error.source if isinstance(error, GraphcError) else None,
-            hint="fix the sizes: gc.Signature(..., sizes={...})" if open_sizes else None,
+            hint="fix the sizes: gc.Signature(..., sizes={...}), or --size name=8 of graphc import"
+            if open_sizes
+            else None,
         ) from error
 
 
