@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import version
 from itertools import count
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -51,6 +52,15 @@ def own_cache() -> Iterator[None]:
         patch.setenv("XDG_CACHE_HOME", folder)
         yield
     shutil.rmtree(folder, ignore_errors=True)  # most tests make none
+
+
+@pytest.fixture(autouse=True)
+def own_numbers(request: pytest.FixtureRequest) -> None:
+    """Seeds `RNG` of the test's module, so that a test draws the same numbers in every order."""
+    generator = getattr(getattr(request.node, "module", None), "RNG", None)
+    if generator is not None:
+        seed = crc32(request.node.nodeid.encode())
+        generator.bit_generator.state = type(generator.bit_generator)(seed).state
 
 
 @pytest.fixture(autouse=True)

@@ -90,7 +90,8 @@ def _as_dtype(value: Any) -> DType:
         dtype = np.dtype(value)
     if dtype is None or dtype not in SHORT:
         raise _no_dtype(value)
-    return dtype
+    # NumPy has two dtypes that equal uint64; JAX rejects scalars of one of them, np.ulonglong.
+    return BY_SHORT[SHORT[dtype]]
 
 
 def _no_dtype(value: Any) -> DTypeError:
@@ -120,6 +121,15 @@ def as_dtype(value: Any) -> DType:
     if type(value).__hash__ is None:  # a list
         raise _no_dtype(value)
     return _as_dtype(value)
+
+
+def scalar_of(value: Any, dtype: DType) -> Any:
+    """`value` as a NumPy scalar that JAX accepts.
+
+    >>> type(scalar_of(3, np.dtype(np.ulonglong))) is np.uint64
+    True
+    """
+    return as_dtype(dtype).type(value)
 
 
 def short_name(dtype: DType) -> str:

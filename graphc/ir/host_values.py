@@ -146,7 +146,8 @@ def fitted(array: Array, dtype: DType) -> Array:
             become a bool.
     """
     if array.dtype == dtype:
-        return array
+        # The type tells uint64 from np.ulonglong, which equals it, and whose scalars JAX rejects.
+        return array if array.dtype.type is dtype.type else array.astype(dtype)
     if is_complex(array.dtype) and not is_complex(dtype):
         array = _real(array, dtype)
     if dtype.kind == "b":

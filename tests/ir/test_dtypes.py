@@ -24,3 +24,10 @@ def test_types_print_and_read_back() -> None:
     for dtype in BY_SHORT.values():
         type = TensorType(dtype, (2, 3))
         assert parse_type(str(type)) == type
+
+
+def test_a_dtype_has_one_form() -> None:
+    """NumPy has two dtypes that are equal to uint64, and two that are equal to int64."""
+    for given, want in ((np.ulonglong, np.uint64), (np.longlong, np.int64)):
+        assert as_dtype(np.dtype(given)).type is want
+        assert as_dtype(given).type is want

@@ -10,7 +10,7 @@ from jax import numpy as jnp
 
 from graphc.errors import DTypeError
 from graphc.ir.dims import Dim, Shape
-from graphc.ir.dtypes import BOOL, DType, is_integer, short_name
+from graphc.ir.dtypes import BOOL, DType, is_integer, scalar_of, short_name
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext
 from graphc.ir.operand import Operand
@@ -78,13 +78,13 @@ def fill_value_of(dtype: DType, mode: str) -> Any:
     if mode == "clip":
         return None
     if mode == "zero":
-        return dtype.type(0)
+        return scalar_of(0, dtype)
     if dtype == BOOL:
         return True
     if is_integer(dtype):
         kind, bits = short_name(dtype)[0], int(short_name(dtype)[1:])
-        return dtype.type(2**bits - 1 if kind == "u" else -(2 ** (bits - 1)))
-    return dtype.type(np.nan)
+        return scalar_of(2**bits - 1 if kind == "u" else -(2 ** (bits - 1)), dtype)
+    return scalar_of(np.nan, dtype)
 
 
 def index_tensor(op: str, indices: Any, size: Dim, mode: str | None) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.dtypes import BOOL, BY_SHORT, FLOAT32, INT32, DType, is_floating
+from graphc.ir.dtypes import BOOL, BY_SHORT, FLOAT32, INT32, DType, is_floating, scalar_of
 
 
 def wide(dtype: DType) -> DType:
@@ -70,14 +70,14 @@ def highest(dtype: DType) -> Any:
     """The upper bound of `dtype`: infinity, the greatest integer, or True."""
     if dtype == BOOL:
         return np.True_
-    return dtype.type(np.inf if is_floating(dtype) else _INTEGERS(dtype).max)
+    return scalar_of(np.inf if is_floating(dtype) else _INTEGERS(dtype).max, dtype)
 
 
 def lowest(dtype: DType) -> Any:
     """The lower bound of `dtype`: minus infinity, the least integer, or False."""
     if dtype == BOOL:
         return np.False_
-    return dtype.type(-np.inf if is_floating(dtype) else _INTEGERS(dtype).min)
+    return scalar_of(-np.inf if is_floating(dtype) else _INTEGERS(dtype).min, dtype)
 
 
 def greatest_finite(dtype: DType) -> float:

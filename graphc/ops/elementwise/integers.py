@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.dtypes import DType, is_integer
+from graphc.ir.dtypes import DType, is_integer, scalar_of
 from graphc.ir.opdef import OpDef
 from graphc.ops.core.broadcasting import infer_of
 from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
@@ -53,7 +53,7 @@ def _of_magnitudes(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], 
 
         def magnitude(value: Any) -> Any:
             bits = value.astype(unsigned)
-            return jnp.where(value < 0, unsigned.type(0) - bits, bits)
+            return jnp.where(value < 0, scalar_of(0, unsigned) - bits, bits)
 
         return function(magnitude(x), magnitude(y)).astype(x.dtype)
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.dtypes import INT32, is_inexact, is_integer
+from graphc.ir.dtypes import INT32, is_inexact, is_integer, scalar_of
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import times_operand
@@ -78,8 +78,8 @@ def _lower_out_of_range(ctx: LowerContext, x: Any, *, low: Any, high: Any) -> An
     # Maxima and minima are cheap on several devices; positions of elements are not.
     value = jnp.where(
         jnp.any(above),
-        jnp.max(jnp.where(above, wider, limits.dtype.type(limits.min))),
-        jnp.min(jnp.where(below, wider, limits.dtype.type(limits.max))),
+        jnp.max(jnp.where(above, wider, scalar_of(lowest, wider.dtype))),
+        jnp.min(jnp.where(below, wider, scalar_of(highest, wider.dtype))),
     )
     shown = jnp.clip(value, max(lowest, -(2**31)), min(highest, 2**31 - 1))
     found = jnp.any(above | below).astype(INT32)

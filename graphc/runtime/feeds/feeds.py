@@ -58,7 +58,8 @@ class FeedSpec:
             FeedError: the value's dtype is of another kind, a number does not fit, or the value is
                 not numeric or cannot be read.
         """
-        if type(value) is np.ndarray and value.dtype == self.dtype:
+        # `is`: what equals uint64 may be np.ulonglong, which would stay in the caches of JAX.
+        if type(value) is np.ndarray and value.dtype is self.dtype:
             return own(value) if self.copy and copy else value
         if isinstance(value, jax.Array):
             return self._convert_jax(value)

@@ -179,13 +179,18 @@ def recurrent(directions: int, columns: bool, units: int = 8) -> list[Any]:
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_a_recurrent_layer(columns: bool, direction: str) -> None:
-    values = recurrent(2 if direction == "bidirectional" else 1, columns)
     attrs = {"hidden_size": 8, "direction": direction}
-    if direction != "forward":  # the runtime quantizes together what ends together
-        values[4] = None
-    proto, inputs = single("DynamicQuantizeLSTM", values, attrs, ["y", "h", "c"])
-    # A state that is rounded to the next of 256 steps changes what follows a little.
-    compare(proto, inputs, rtol=2e-3)
+    errors = []
+    for _ in range(5):
+        values = recurrent(2 if direction == "bidirectional" else 1, columns)
+        if direction != "forward":  # the runtime turns each row round, up to its length
+            values[4] = None
+        proto, inputs = single("DynamicQuantizeLSTM", values, attrs, ["y", "h", "c"])
+        pairs = zip(results(proto, inputs), by_runtime(proto, inputs), strict=True)
+        errors.append(max(float(np.abs(g - w).max()) for g, w in pairs))
+    # Rarely, a state is rounded to the next of 256 steps, which changes what follows a little.
+    assert np.median(errors) < 2e-6, errors
+    assert max(errors) < 1e-2, errors
 
 
 def test_a_state_of_zeros_is_quantized() -> None:

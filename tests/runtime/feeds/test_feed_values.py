@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import graphc as gc
 from graphc.errors import DTypeError, FeedError
+from graphc.ir.dtypes import BY_SHORT
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port
 from graphc.ir.types import parse_type
@@ -108,6 +109,13 @@ def test_integers_fit_or_are_refused(dtype: str, container: str) -> None:
         if min(pair) >= -(2**63) and max(pair) < 2**64:  # the range that a container can hold
             with pytest.raises(FeedError, match=r"feed 'x' must be|out of range"):
                 take.convert(CONTAINERS[container](pair))
+
+
+@pytest.mark.parametrize("given, dtype", [(np.ulonglong, "u64"), (np.longlong, "i64")])
+def test_a_dtype_that_only_equals_that_of_the_feed(given: type, dtype: str) -> None:
+    got = spec(f"{dtype}[2]").convert(np.array([3, 2**62], given))
+    assert got.dtype.type is BY_SHORT[dtype].type
+    assert got.tolist() == [3, 2**62]
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)

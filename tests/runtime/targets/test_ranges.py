@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -460,6 +462,26 @@ def test_bounds_beyond_int64(dtype: str, sizes: tuple[int, int]) -> None:
         places = gc.unravel_index(i, sizes)
     checked = gc.Session(graph, options=gc.CompileOptions(check_numerics=True))
     assert [int(p) for p in checked.run(places, {i: 2**62 + 5})] == [2**32, 5]
+
+
+def test_ulonglong_in_the_caches_of_jax() -> None:
+    """JAX rejects scalars of np.ulonglong, a dtype that equals uint64 and stays in its caches."""
+    code = """
+import graphc as gc, jax, numpy as np
+with jax.enable_x64(True):
+    jax.numpy.zeros((), np.dtype(np.ulonglong))
+    assert jax.core.ShapedArray((), np.dtype(np.uint64)).dtype.type is np.ulonglong
+with gc.Graph() as graph:
+    x = gc.placeholder((2,), "uint64", name="x")
+    i = gc.placeholder((2,), "int32", name="i")
+    pooled = gc.nn.max_pool(gc.reshape(x, (1, 2, 1)), 2, 1, padding="same")
+    fetches = [gc.unravel_index(x[0], (4, 5)), gc.take(x, i, mode="fill"), pooled, x // x[::-1]]
+checked = gc.Session(graph, options=gc.CompileOptions(check_numerics=True))
+print(*checked.run(fetches, {x: [3, 6], i: [0, 9]}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "18446744073709551615" in done.stdout
 
 
 def test_the_steps_in_a_cache_may_be_a_number() -> None:

@@ -73,6 +73,8 @@ class Layer:
         clip = call.attr("clip")
         self.clip: Function = (lambda x: ops.clip(x, -clip, clip)) if clip else (lambda x: x)
 
+    rows_are_apart = True  # no row of the batch has an effect on another
+
     def _read_kernels(self) -> Any:
         """Sets the kernels; returns the number of units."""
         self.w, self.r = self.call.x(1)[self.direction], self.call.x(2)[self.direction]
@@ -175,9 +177,8 @@ def recurrent(
             initial = tuple(_initial(call, 5 + i, number, x, layer) for i in range(states))
             peepholes = call.x(7)[number] if states == 2 and call.has(7) else None
             backward = direction == "reverse" or number == 1
-            ys, last = _run(
-                layer.projected(x), step_of(layer, peepholes), initial, lengths, backward
-            )
+            step = step_of(layer, peepholes)
+            ys, last = _run(layer, x, step, initial, lengths, backward)
             outputs.append(ys)
             finals.append(last)
         y = ops.stack(outputs, axis=1)  # [time, directions, batch, size]
@@ -199,21 +200,26 @@ def _initial(call: Call, i: int, direction: int, x: Tensor, layer: Layer) -> Any
     return given[direction]
 
 
-def _run(xs: Any, step: Any, initial: Any, lengths: Any, backward: bool) -> Any:
+def _run(layer: Layer, xs: Any, step: Any, initial: Any, lengths: Any, backward: bool) -> Any:
     """The outputs of all steps, and the last states. Steps after an example's length change
     nothing."""
     time = xs.shape[0]
 
     def one(state: Any, item: Any) -> Any:
         x, t = item
-        new = step(state, x)
+        seen = state
+        if lengths is not None and not layer.rows_are_apart:  # 0 two steps after the end
+            seen = (ops.where(ops.expand_dims(t <= lengths, -1), state[0], 0.0), *state[1:])
+        new = step(seen, x)
         if lengths is None:
             return new, new[0]
         inside = ops.expand_dims(t < lengths, -1)
         kept = tuple(ops.where(inside, n, old) for n, old in zip(new, state, strict=True))
         return kept, ops.where(inside, new[0], ops.zeros_like(new[0]))
 
-    last, ys = scan(one, initial, (xs, ops.arange(time, dtype="int32")), reverse=backward)
+    last, ys = scan(
+        one, initial, (layer.projected(xs), ops.arange(time, dtype="int32")), reverse=backward
+    )
     return ys, last
 
 

@@ -14,7 +14,10 @@ from graphc.ir.node import Tensor
 
 class _QuantizedLayer(Layer):
     """Kernels [directions, inputs, 4 units] of 8 bits. What is multiplied with them, the inputs of
-    all steps, and the state of each step, is quantized in the run."""
+    all steps, and the state of each step, is quantized in the run, with one scale for all rows of
+    the batch."""
+
+    rows_are_apart = False
 
     def _read_kernels(self) -> Any:
         self.w, self._w_scale = self._kernel(1, 8)
