@@ -8,7 +8,7 @@ SLOW ?= slow
 CUDA_VENV ?= .venv-cuda
 TORCH ?= torch>=2.6
 
-.PHONY: demo demo-gpu cluster-demo test test-slow test-all test-large test-gpu-compile attack lint docs bench clean
+.PHONY: demo demo-gpu cluster-demo test test-slow test-all test-large test-arm64 test-gpu-compile attack lint docs bench clean
 .SECONDARY:
 
 demo: $(VENV)/.installed-examples
@@ -28,6 +28,12 @@ test-all: test test-slow
 test-large: $(VENV)/.installed-test
 	$(VENV)/bin/python -m pip install --quiet '$(TORCH)' 'ray>=2.40'
 	RAY_AUTH_MODE=disabled $(VENV)/bin/python -m pytest $(PYTEST_FLAGS) tests/importers/torch tests/cluster/parameter_servers tests/cluster/remote_tasks
+
+# Runs modules for Android under qemu (Debian: qemu-user-static libc6-arm64-cross
+# libstdc++6-arm64-cross), with IREE's runtime for arm64, which it downloads.
+test-arm64: $(VENV)/.installed-test
+	$(VENV)/bin/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/arm64 --only-binary=:all: --platform manylinux_2_28_aarch64 iree-base-runtime
+	GRAPHC_IREE_ARM64=$(VENV)/arm64 $(VENV)/bin/python -m pytest tests/exporters/test_iree_arm64.py
 
 # Compiles for GPUs that are not here: downloads JAX's CUDA libraries (5.5 GB) when it first runs.
 test-gpu-compile:
