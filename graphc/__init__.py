@@ -90,13 +90,13 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.reports.profiling import profile as profile
     from graphc.reports.profiling import profile_call as profile_call
     from graphc.reports.session_methods import Session as Session
-    from graphc.runtime import Executable as Executable
-    from graphc.runtime import State as State
-    from graphc.runtime import compile as compile
-    from graphc.runtime import compile_async as compile_async
-    from graphc.runtime import freeze as freeze
-    from graphc.runtime import to_jax as to_jax
-    from graphc.runtime import tune as tune
+    from graphc.runtime.freezing.freezing import freeze as freeze
+    from graphc.runtime.state.state import State as State
+    from graphc.runtime.step.compiler import compile as compile
+    from graphc.runtime.step.compiler import compile_async as compile_async
+    from graphc.runtime.step.executable import Executable as Executable
+    from graphc.runtime.step.function import to_jax as to_jax
+    from graphc.runtime.tuning.tuning import tune as tune
 
 # The public names that are not operators, by the submodule that defines them; "." for names that
 # are submodules themselves.
@@ -140,7 +140,12 @@ _NAMES: Final[dict[str, str]] = {
     "reports.profile": "Profile",
     "reports.profiling": "profile profile_call",
     "reports.session_methods": "Session",
-    "runtime": "Executable State compile compile_async freeze to_jax tune",
+    "runtime.freezing.freezing": "freeze",
+    "runtime.state.state": "State",
+    "runtime.step.compiler": "compile compile_async",
+    "runtime.step.executable": "Executable",
+    "runtime.step.function": "to_jax",
+    "runtime.tuning.tuning": "tune",
 }
 # Classes of records. Their constructors get the error messages that explain wrong arguments.
 _EXPLAINED: Final = (

@@ -25,7 +25,6 @@ from graphc.passes.memory.stack_less import StackLess
 from graphc.passes.memory.update_in_loop import UpdateInLoop
 from graphc.passes.memory.update_in_place import UpdateInPlace
 from graphc.passes.precision.mixed_precision import MixedPrecision
-from graphc.passes.precision.scale_loss import ScaleLoss
 from graphc.passes.rolling.group_alike import GroupAlike
 from graphc.passes.rolling.join_windows import JoinWindows
 from graphc.passes.rolling.roll_repeats import RollRepeats
@@ -91,12 +90,6 @@ _FEWEST_TURNS_ON_GPU: Final = 25
 # Bytes of a gradient of one layer. Estimated for one H100, 32 layers, adam: steps with updates in
 # the loop take 1.22 of the time with 1 MB, 1.11 with 4 MB, 1.00 with 16 MB.
 _SLICE_ON_GPU: Final = 1 << 24
-
-
-def adding_state(options: CompileOptions) -> list[Pass]:
-    """The passes that run directly after functionalize because they add hidden state: everything
-    derived from the program before its passes, such as its cache key, must include this state."""
-    return [ScaleLoss()] if options.precision == "f16" else []
 
 
 def pipeline(options: CompileOptions) -> list[Pass]:

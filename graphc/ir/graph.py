@@ -135,7 +135,7 @@ class Graph(Lookups):
             self.constraints.restore(before)
             raise
         full_name = self.unique_name(name or op.name)
-        outputs = tuple(Tensor(type, f"{full_name}:{i}", self) for i, type in enumerate(types))
+        outputs = tuple([Tensor(type, f"{full_name}:{i}", self) for i, type in enumerate(types)])
         node = Node(
             op, operands, outputs, attrs, regions, full_name, source,
             requested_device(op.name, full_name, types), AMBIENT.control_inputs,

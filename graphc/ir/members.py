@@ -8,6 +8,18 @@ from graphc.ir.calls import explain_constructor
 from graphc.ir.name_errors import no_member
 
 
+class Missing:
+    """An attribute of this name gives graphc's error, and is not there on the class itself."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type[Any]) -> NoReturn:
+        if instance is None:
+            raise AttributeError(f"type object {owner.__name__!r} has no attribute {self.name!r}")
+        raise no_member(instance, owner.__mro__, self.name)
+
+
 class Helpful:
     """Unknown attributes and wrong arguments of the constructor give graphc's errors.
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from graphc.copying import Uncopied
 from graphc.errors import GraphError
-from graphc.ir.name_errors import no_member
+from graphc.ir.foreign_members import MEMBERS
+from graphc.ir.members import Missing
 from graphc.ir.operand import Operand
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
@@ -62,10 +63,9 @@ class Tensor(Operand):
                 source=current_source(),
                 hint="gc.constant(value) holds a value, gc.placeholder(shape) is fed",
             )
-        put = object.__setattr__  # the class's own method rejects changes of a name, and is slower
-        put(self, "type", type)
-        put(self, "name", name)
-        put(self, "graph", graph)
+        _set_type(self, type)  # the class's own method rejects changes of a name, and is slower
+        _set_name(self, name)
+        _set_graph(self, graph)
 
     @property
     def node(self) -> Node:
@@ -82,6 +82,10 @@ class Tensor(Operand):
     def __repr__(self) -> str:
         return f"<Tensor {self.name or '?'} {self.type.shown()}>"
 
+
+_set_type, _set_name, _set_graph = (
+    vars(Tensor)[field].__set__ for field in ("type", "name", "graph")
+)
 
 C = TypeVar("C")
 
@@ -126,9 +130,6 @@ class Node(Uncopied):
     device: str = ""
     control_inputs: tuple[str, ...] = ()
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise no_member(self, ["Node"], name)
-
     def replace(self, **changes: object) -> Node:
         """A copy with the given fields changed.
 
@@ -143,6 +144,10 @@ class Node(Uncopied):
         outputs = ", ".join(t.type.shown() for t in self.outputs)
         return f"<Node {self.name or '?'} = {self.op.name} -> {outputs or 'nothing'}>"
 
+
+# A method `__getattr__` would make each access to an attribute take three times as long.
+for _name in MEMBERS["Node"]:
+    setattr(Node, _name, Missing(_name))
 
 # `in`, `list.index` and `==` of sequences use `==` of the elements. `==` of tensors creates nodes.
 

@@ -110,7 +110,9 @@ class Program(Uncopied):
     def walk(self) -> Iterable[Node]:
         """Every node, including nodes inside regions."""
         for node in self.nodes:
-            yield from walk(node)
+            yield node
+            for body in node.regions:
+                yield from body.walk()
 
     def __str__(self) -> str:
         return print_program(self)

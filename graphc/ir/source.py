@@ -57,6 +57,12 @@ class Source(NamedTuple):
 
 
 @cache
+def _line(file: str, line: int) -> Source:
+    """The same object for all nodes of a line: large graphs are built in loops."""
+    return Source(file, line)
+
+
+@cache
 def is_own(filename: str) -> bool:
     """Whether a file belongs to graphc or JAX, not to a user."""
     # contextlib has frames between the user's `with` and the generators of our scopes. Python's own
@@ -76,4 +82,4 @@ def current_source() -> Source | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (is_own(frame.f_code.co_filename) or _is_generated(frame)):
         frame = frame.f_back
-    return None if frame is None else Source(frame.f_code.co_filename, frame.f_lineno)
+    return None if frame is None else _line(frame.f_code.co_filename, frame.f_lineno)

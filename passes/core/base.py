@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import ClassVar, NamedTuple
 
 from graphc.errors import PassError
 from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import OpDef
 from graphc.ir.program import Port, Program
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -108,6 +109,7 @@ def rewrite_nodes(
     program: Program,
     rewrite: Callable[[Node], Node | Sequence[Node]],
     *,
+    only: Container[OpDef] | None = None,
     enter: Callable[[Node], tuple[Node, int]] | None = None,
     instead: Mapping[Tensor, Tensor] | None = None,
     nodes: list[Node] | None = None,
@@ -116,6 +118,8 @@ def rewrite_nodes(
 
     Args:
         rewrite: returns `node` itself to keep it, another node, or any number of nodes.
+        only: the operators for which `rewrite` may return another node; by default all. It is not
+            called for other nodes, unless their operands or bodies have changed.
         enter: processes the bodies of a node before `rewrite` sees it, and returns the node and the
             number of changes; by default, `a_pass` runs on each body.
         instead: tensor -> the tensor to use in its place. `rewrite` may add to it.
@@ -132,6 +136,9 @@ def rewrite_nodes(
         for node in program.nodes:
             if instead and not instead.keys().isdisjoint(node.inputs):
                 node = node.replace(inputs=tuple([instead.get(t, t) for t in node.inputs]))
+            elif only is not None and node.op not in only and not node.regions:
+                nodes.append(node)
+                continue
             if node.regions:
                 node, inside = enter(node)
                 changed += inside

@@ -39,6 +39,7 @@ def simplify(a_pass: Pass, program: Program, rules: Rules) -> PassResult:
 
 def _simplified(a_pass: Pass, program: Program, rules: Rules, rewriter: Rewriter) -> PassResult:
     made = rewriter.made
+    made |= {tensor: node for node in program.nodes for tensor in node.outputs}
 
     def simplified(node: Node) -> Node | tuple[()]:
         rule = rules.get(node.op)
@@ -50,7 +51,7 @@ def _simplified(a_pass: Pass, program: Program, rules: Rules, rewriter: Rewriter
         return simpler
 
     instead, nodes = rewriter.instead, rewriter.nodes
-    return rewrite_nodes(a_pass, program, simplified, instead=instead, nodes=nodes)
+    return rewrite_nodes(a_pass, program, simplified, only=rules, instead=instead, nodes=nodes)
 
 
 class Rewriter(Builder):
@@ -58,7 +59,8 @@ class Rewriter(Builder):
     node, with its source line and device.
 
     Attributes:
-        made: tensor -> its producer, for every node before the current one.
+        made: tensor -> its producer, for every node of the program; for those before the current
+            one, the final one.
         instead: tensor -> its replacement.
         nodes: the nodes of the new program so far.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from graphc.config import CompileOptions
 from graphc.ir.builder import Builder
 from graphc.ir.dtypes import FLOAT32, INT32
 from graphc.ir.node import Node, Tensor
@@ -28,6 +29,12 @@ STEPS_TYPE = TensorType(INT32, ())
 FIRST_SCALE = 2.0**15
 # Of float32's powers of two, whose reciprocal gradients are multiplied by: XLA takes 2**-127 for 0.
 _LARGEST_SCALE = 2.0**126
+
+
+def adding_state(options: CompileOptions) -> list[Pass]:
+    """The passes that run directly after functionalize because they add hidden state: everything
+    derived from the program before its passes, such as its cache key, must include this state."""
+    return [ScaleLoss()] if options.precision == "f16" else []
 
 
 @dataclass(frozen=True)

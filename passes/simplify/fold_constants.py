@@ -58,6 +58,8 @@ class FoldConstants(Pass):
                 values[node.outputs[0]] = node.attrs["value"]
                 stored.add(node.outputs[0])
                 return node
+            if node.inputs and node.inputs[0] not in values:  # by far the most frequent case
+                return node
             if node.op.fold is None or node.regions or not all(t in values for t in node.inputs):
                 return node
             if not _is_foldable(node):

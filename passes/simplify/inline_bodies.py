@@ -37,6 +37,8 @@ class InlineBodies(Pass):
     """
 
     def run(self, program: Program) -> PassResult:
+        if not any([node.regions for node in program.nodes]):
+            return PassResult(program, 0)
         bodies = [node.regions[0] for node in program.walk() if node.op is CALL]
         keys = {body: body_key(body) for body in dict.fromkeys(bodies)}
         counts = Counter(keys[body] for body in bodies)
@@ -61,7 +63,8 @@ class InlineBodies(Pass):
             instead.update(zip(node.outputs, results, strict=True))
             return inside
 
-        return rewrite_nodes(self, program, opened, enter=enter, instead=instead)
+        only = (CONSTANT, CALL, SWITCH)
+        return rewrite_nodes(self, program, opened, only=only, enter=enter, instead=instead)
 
 
 def _only_body(node: Node, constants: Constants, callers: Callers) -> Program | None:

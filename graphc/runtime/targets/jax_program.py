@@ -26,7 +26,6 @@ from graphc.passes.core.base import Pass
 from graphc.passes.cpu.xla_options import quicker_options, suited_options
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pass_filter import without
-from graphc.passes.pipelines import on_device
 from graphc.runtime.buffers.layout import Buffer, StateLayout
 from graphc.runtime.core.counters import COUNTERS
 from graphc.runtime.core.forking import FORKING
@@ -260,6 +259,8 @@ def suited(
         LoweringError: a node cannot run on the platform.
     """
     check_platform(program.walk(), platform)
+    from graphc.passes.pipelines import on_device  # here: see `targets.prepare.manager`
+
     passes_for = on_device(options, platform, budget, exchanges, fast_loops=FAST_LOOPS_ON_GPU)
     chosen = without(passes_for, options)
     if not chosen or program.symbols():  # passes need sizes; a saved program may lack them

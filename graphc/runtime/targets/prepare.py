@@ -25,7 +25,7 @@ from graphc.ops.structure.state import READ_VARIABLE
 from graphc.passes.core.target import Target
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pass_filter import without
-from graphc.passes.pipelines import adding_state, after_accumulation, after_binding, pipeline
+from graphc.passes.precision.scale_loss import adding_state
 from graphc.passes.simplify.drop_marks import DropGradientRules
 from graphc.passes.simplify.functionalize import Functionalize
 from graphc.runtime.buffers.annotated import annotated
@@ -170,8 +170,10 @@ def _check_sizes(program: Program) -> None:
 
 def manager(options: CompileOptions) -> PassManager:
     """The passes and checks that `options` request."""
+    from graphc.passes import pipelines  # here: a start with a warm cache runs no passes
+
     return PassManager(
-        without(pipeline(options), options),
+        without(pipelines.pipeline(options), options),
         verify=options.verify,
         validate=options.validate,
         evaluator=evaluate,
@@ -192,7 +194,9 @@ def bind(
     passes = late_manager(options, target)
     if is_accumulated(program):
         # Accumulation is part of the program's meaning, so no option disables it.
-        behind = without(after_accumulation(options, target), options)
+        from graphc.passes import pipelines
+
+        behind = without(pipelines.after_accumulation(options, target), options)
         around = [Accumulate(prepared.sources, target.replicas), *passes.passes, *behind]
         passes = replace(passes, passes=around)
     return _run(passes, program)
@@ -200,8 +204,10 @@ def bind(
 
 def late_manager(options: CompileOptions, target: Target) -> PassManager:
     """The passes and checks for a program whose sizes are ints."""
+    from graphc.passes import pipelines
+
     return PassManager(
-        without(after_binding(options, target), options),
+        without(pipelines.after_binding(options, target), options),
         stage="bound",
         verify=options.verify,
         validate=options.validate,

@@ -12,6 +12,7 @@ import pytest
 
 from graphc.store import environment as module
 from graphc.store.environment import environment, settings
+from tests import test_layering as layering
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -124,4 +125,22 @@ def test_a_change_of_graphcs_sources_counts(
         (package / path).write_text(text)
         digests.append(module.sources_digest.__wrapped__())
     assert len(set(digests)) == 5
+    (package / "serving").mkdir()
+    (package / "serving" / "a.py").write_text("x = 1")
     assert module.sources_digest.__wrapped__() == digests[-1]
+    assert module.sources_digest.__wrapped__(frozenset()) != digests[-1]
+
+
+def test_nothing_that_compiles_imports_what_the_digest_leaves_out() -> None:
+    """Only the facade names all folders; its names are looked up by users alone."""
+    modules = layering.modules_of(layering.REPOSITORY)
+    assert {m.split(".")[1] for m in modules if "." in m} >= module.NOT_COMPILING
+
+    def folder(name: str) -> str:
+        return (*name.split("."), "")[1] if name.startswith("graphc") else ""
+
+    without = module.NOT_COMPILING
+    imports = layering.imports_of(layering.REPOSITORY)
+    inner = [i for i in imports if i.source != "graphc" and folder(i.source) not in without]
+    assert len(inner) > 1000
+    assert not [str(i) for i in inner if folder(i.target) in without]
