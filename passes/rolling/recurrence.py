@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import is_
 from typing import NamedTuple
 
 from graphc.ir.dims import product
@@ -124,12 +126,8 @@ def recurrences(turns: Sequence[Sequence[Node]], begin: int = 0) -> list[Recurre
 def _origins(
     turn: Sequence[Node], k: int, made: dict[Tensor, tuple[int, int, int]]
 ) -> list[_Origin]:
-    row: list[_Origin] = []
-    for node in turn:
-        for tensor in node.inputs:
-            home = made.get(tensor)
-            row.append(None if home is None else (k - home[0], home[1], home[2]))
-    return row
+    homes = [made.get(tensor) for node in turn for tensor in node.inputs]
+    return [None if home is None else (k - home[0], home[1], home[2]) for home in homes]
 
 
 def _stretch(origins: Sequence[list[_Origin]], first: int) -> int:
@@ -192,22 +190,22 @@ def _classify(begin: int, turns: Sequence[Sequence[Node]], origins: list[_Origin
     stacks: dict[tuple[Tensor, ...], int] = {}
     operands: list[list[Operand]] = []
     origin = iter(origins)
-    for place, node in enumerate(turns[0]):
+    for place in range(len(turns[0])):
         row: list[Operand] = []
-        for slot in range(len(node.inputs)):
+        columns = list(zip(*[turn[place].inputs for turn in turns], strict=True))
+        for tensors in columns:
             home = next(origin)
             if home is not None and home[0] == 0:
                 row.append(Inner(home[1], home[2]))
             elif home is not None and home[0] <= min(2, len(turns) - 1):
-                starts = [turn[place].inputs[slot] for turn in turns[: home[0]]]
+                starts = tensors[: home[0]]
                 following: Inner | Carried = Inner(home[1], home[2])
                 for start in reversed(starts):
                     carry = Carry(start, following)
                     following = Carried(carries.setdefault(carry, len(carries)))
                 row.append(following)
             else:
-                tensors = tuple([turn[place].inputs[slot] for turn in turns])
-                if all(t is tensors[0] for t in tensors):
+                if all(map(is_, tensors, repeat(tensors[0]))):
                     row.append(Invariant(invariants.setdefault(tensors[0], len(invariants))))
                 else:
                     row.append(Stacked(stacks.setdefault(tensors, len(stacks))))
