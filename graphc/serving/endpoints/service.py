@@ -15,6 +15,7 @@ import numpy as np
 from graphc.serving.config import SessionConfig
 from graphc.serving.config_checks import MAX_BODY_BYTES, most_request_bytes
 from graphc.serving.endpoints.access_log import AccessLog
+from graphc.serving.endpoints.arrivals import Arrivals
 from graphc.serving.endpoints.direct import Direct
 from graphc.serving.endpoints.last_errors import LastErrors
 from graphc.serving.endpoints.metrics import Metrics
@@ -137,6 +138,7 @@ class Service:
         self._log = log
         self.is_logged = log is not None
         self._direct = Direct() if direct else None
+        self._arrivals = Arrivals()
         metrics.gauge(
             "graphc_serving_in_progress", "Requests in progress.", lambda: self.in_progress
         )
@@ -295,7 +297,7 @@ class Service:
     ) -> Mapping[str, np.ndarray[Any, Any]]:
         """The outputs. Short calls run here, others in a thread or a batch."""
         if self._direct is None:
-            future = asyncio.wrap_future(servable.predict(signature, arrays, deadline))
+            future = self._arrivals.wrap(servable.predict(signature, arrays, deadline))
             return await within(future, deadline, gone)  # type: ignore[no-any-return]
         shapes = tuple([array.shape for array in arrays.values()])
         key = (servable.name, servable.version, signature, shapes)
@@ -304,7 +306,7 @@ class Service:
             outputs = servable.run(signature, arrays)
             self._direct.ran_here(key, time.perf_counter() - start)
         else:
-            future = asyncio.wrap_future(servable.predict(signature, arrays, deadline))
+            future = self._arrivals.wrap(servable.predict(signature, arrays, deadline))
             outputs = await within(future, deadline, gone)
             self._direct.handed_over(key, time.perf_counter() - start)
         return outputs  # type: ignore[no-any-return]
