@@ -3,12 +3,12 @@
 Each of the three operators is linear in each operand, and its gradients are the other two
 operators. So they can be differentiated any number of times. The gradients are lowered by
 transposing JAX's convolution, which gives the same HLO as `jax.grad` of hand-written code. Inside
-loops on CPU they are written out: see `plain_conv`.
+loops on CPU they are written out: see `plain_conv`; depthwise ones always: see `depthwise`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,12 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.core.emit import emit
 from graphc.ops.core.layout_rules import SUM
+from graphc.ops.nn.depthwise import (
+    conv_by_taps,
+    input_gradient_by_taps,
+    is_by_taps,
+    kernel_gradient_by_taps,
+)
 from graphc.ops.nn.plain_conv import (
     dimension_numbers,
     plain_input_gradient,
@@ -148,7 +154,21 @@ def _in_tiles(attrs: Mapping[str, Any]) -> dict[str, Any]:
 def _lower_conv(ctx: LowerContext, x: Any, w: Any, **attrs: Any) -> Any:
     if attrs["tiles"]:
         return winograd_conv(x, w, **_in_tiles(attrs))
-    return _convolve(x, w, attrs)
+    by_taps = None
+    if _is_by_taps(x, w, w.shape[:-2], attrs):
+        by_taps = partial(conv_by_taps, attrs=attrs)
+    return _on_cpu(by_taps, partial(_convolve, attrs=attrs), x, w)
+
+
+def _is_by_taps(x: Any, results: Any, window: tuple[Any, ...], attrs: Mapping[str, Any]) -> bool:
+    return is_by_taps(x.shape[-1], results.shape[-1], attrs["groups"], window, x.dtype)
+
+
+def _on_cpu(on_cpu: Callable[..., Any] | None, default: Callable[..., Any], *xs: Any) -> Any:
+    """The result of `on_cpu` on CPUs, if there is one, and that of `default` elsewhere."""
+    if on_cpu is None:
+        return default(*xs)
+    return lax.platform_dependent(*xs, cpu=on_cpu, default=default)
 
 
 def _conv_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
@@ -188,15 +208,12 @@ def _lower_input_gradient(ctx: LowerContext, dy: Any, w: Any, *, size: Any, **at
     def transposed(dy: Any, w: Any) -> Any:
         return jax.linear_transpose(lambda x: _convolve(x, w, attrs), x)(dy)[0]
 
-    plain = partial(plain_input_gradient, size=spatial, **_window_attrs(attrs))
-    return _by_platform(ctx, attrs["groups"], plain, transposed, dy, w)
-
-
-def _by_platform(ctx: LowerContext, groups: int, plain: Any, transposed: Any, *xs: Any) -> Any:
-    """The gradient of a convolution: `plain` in loops on CPUs, if there is one group."""
-    if not ctx.in_loop or groups > 1:
-        return transposed(*xs)
-    return lax.platform_dependent(*xs, cpu=plain, default=transposed)
+    on_cpu: Callable[..., Any] | None = None
+    if _is_by_taps(x, dy, w.shape[:-2], attrs):
+        on_cpu = partial(input_gradient_by_taps, size=spatial, attrs=attrs)
+    elif ctx.in_loop and attrs["groups"] == 1:
+        on_cpu = partial(plain_input_gradient, size=spatial, **_window_attrs(attrs))
+    return _on_cpu(on_cpu, transposed, dy, w)
 
 
 def _input_gradient_gradient(ctx: GradientContext, node: Node, dx: Tensor) -> list[Tensor | None]:
@@ -227,8 +244,12 @@ def _lower_kernel_gradient(ctx: LowerContext, x: Any, dy: Any, *, size: Any, **a
     def transposed(x: Any, dy: Any) -> Any:
         return jax.linear_transpose(lambda w: _convolve(x, w, attrs), w)(dy)[0]
 
-    plain = partial(plain_kernel_gradient, size=window, **_window_attrs(attrs))
-    return _by_platform(ctx, attrs["groups"], plain, transposed, x, dy)
+    on_cpu: Callable[..., Any] | None = None
+    if _is_by_taps(x, dy, window, attrs):
+        on_cpu = partial(kernel_gradient_by_taps, window=window, attrs=attrs)
+    elif ctx.in_loop and attrs["groups"] == 1:
+        on_cpu = partial(plain_kernel_gradient, size=window, **_window_attrs(attrs))
+    return _on_cpu(on_cpu, transposed, x, dy)
 
 
 def _kernel_gradient_gradient(ctx: GradientContext, node: Node, dw: Tensor) -> list[Tensor | None]:

@@ -1,0 +1,95 @@
+"""Depthwise convolution and its two gradients, tap by tap of the window, for CPUs.
+
+XLA:CPU computes such convolutions one channel at a time: [8, 56, 56, 144] with a 3 x 3 window takes
+68 ms forward, 68 for the gradient of x and 61 for that of the kernel; tap by tap it takes 1.3, 1.1
+and 6.5 ms. Each tap is an elementwise product with a shifted view, and XLA fuses all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from math import prod
+from operator import add
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+Ints = tuple[int, ...]
+
+MOST_TAPS = 49
+"""A larger window would make the program long: each tap is several operations."""
+_DTYPES = ("float32", "float64")  # narrow ones would round after each tap
+
+
+def is_by_taps(
+    channels: Any, results: Any, groups: int, window: tuple[Any, ...], dtype: Any
+) -> bool:
+    """Whether a convolution is computed tap by tap on CPUs: one group and one result for each
+    channel, and a small window."""
+    known = all(isinstance(n, int) for n in window)
+    return (
+        groups > 1
+        and channels == results == groups
+        and known
+        and prod(window) <= MOST_TAPS
+        and np.dtype(dtype).name in _DTYPES
+    )
+
+
+def conv_by_taps(x: Any, w: Any, attrs: Mapping[str, Any]) -> Any:
+    """The convolution of x [batch, ..., channels] with w [..., 1, channels]."""
+    padded = lax.pad(x, np.zeros((), x.dtype), _sides(attrs["padding"]))
+    products = [view * w[(*tap, 0)] for tap, view in _views(padded, w.shape[:-2], attrs)]
+    return reduce(add, products)
+
+
+def input_gradient_by_taps(dy: Any, w: Any, size: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
+    """The gradient of the operand, whose spatial sizes are `size`: the convolution of dy, spread by
+    the strides, with the kernel turned round."""
+    sides = []
+    rows = zip(
+        w.shape[:-2], attrs["dilation"], attrs["strides"], attrs["padding"], dy.shape[1:-1], size,
+        strict=True,
+    )  # fmt: skip
+    for taps, dilation, step, (low, _), count, n in rows:
+        reach = (taps - 1) * dilation
+        before = reach - low
+        sides.append((before, n + reach - before - ((count - 1) * step + 1), step - 1))
+    spread = lax.pad(dy, np.zeros((), dy.dtype), [(0, 0, 0), *sides, (0, 0, 0)])
+    turned = lax.rev(w, tuple(range(w.ndim - 2)))
+    views = _views(spread, w.shape[:-2], {**attrs, "strides": (1,) * len(sides)})
+    return reduce(add, [view * turned[(*tap, 0)] for tap, view in views])
+
+
+def kernel_gradient_by_taps(x: Any, dy: Any, window: Ints, attrs: Mapping[str, Any]) -> Any:
+    """The gradient of the kernel [*window, 1, channels]. One pass over x sums for all taps: as many
+    sums take four times as long."""
+    padded = lax.pad(x, np.zeros((), x.dtype), _sides(attrs["padding"]))
+    products = [view * dy for _, view in _views(padded, window, attrs)]
+    zeros = [np.zeros((), x.dtype)] * len(products)
+
+    def added(left: list[Any], right: list[Any]) -> list[Any]:
+        return list(map(add, left, right))
+
+    # The last spatial axis is summed on its own: the sums before it are of whole rows.
+    sums = lax.reduce(products, zeros, added, tuple(range(x.ndim - 2)))
+    return jnp.stack([jnp.sum(one, 0) for one in sums]).reshape(*window, 1, x.shape[-1])
+
+
+def _sides(padding: Any) -> list[tuple[int, int, int]]:
+    return [(0, 0, 0), *((low, high, 0) for low, high in padding), (0, 0, 0)]
+
+
+def _views(padded: Any, window: Ints, attrs: Mapping[str, Any]) -> Iterator[tuple[Ints, Any]]:
+    """For each tap of the window, the elements that it covers at all positions."""
+    strides, dilation = attrs["strides"], attrs["dilation"]
+    reach = [(n - 1) * d for n, d in zip(window, dilation, strict=True)]
+    for tap in np.ndindex(*window):
+        start = [i * d for i, d in zip(tap, dilation, strict=True)]
+        sizes = zip(padded.shape[1:-1], reach, start, strict=True)
+        end = [n - r + s for n, r, s in sizes]
+        first, last = (0, *start, 0), (padded.shape[0], *end, padded.shape[-1])
+        yield tap, lax.slice(padded, first, last, (1, *strides, 1))
