@@ -71,6 +71,8 @@ _ON_CPU: Final[tuple[Pass, ...]] = (
     EliminateCommon(),
     Prune(),
 )
+# By default, for programs with many convolutions. Tiles round more than the convolution does.
+_EXACT_ON_CPU: Final = tuple(each for each in _ON_CPU if not isinstance(each, CpuWinograd))
 
 # On CPU, a network of 3 or 5 blocks compiles as fast without a loop, and its steps take 0.86 to
 # 0.94 of the time, because a loop writes its stacks twice. 6 blocks compile as fast in a loop, 12
@@ -128,7 +130,11 @@ def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
     if options.pipeline == "O1":
         return list(_FOLD_SIZES)
     mixed = [] if options.precision is None else [SpreadCasts()]
-    suited = _ON_CPU if options.pipeline == "O3" and target.platform == "cpu" else ()
+    suited: tuple[Pass, ...] = ()
+    if target.platform == "cpu" and options.pipeline == "O3":
+        suited = _ON_CPU
+    elif target.platform == "cpu" and target.convolves:
+        suited = _EXACT_ON_CPU
     moved = (MoveTransposes(), SimplifyShapes())
     first = [*moved, *_FOLD_SIZES, *_attention(options, target), *_sparse(options), *mixed, *suited]
     rolled = [*first, *_rolling(options, target), *_grouping(target)]

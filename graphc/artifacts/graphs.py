@@ -129,7 +129,7 @@ def bound(
         for tensor in node.outputs:
             if not fits_memory(tensor.type):
                 raise corrupt(f"graph {name!r}", f"have tensors that fit into memory: {tensor}")
-    return late_manager(options, target).run(program)[0]
+    return late_manager(options, target, program).run(program)[0]
 
 
 def largest(program: Program) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from graphc.build import placeholder
 from graphc.config import PIPELINES, CompileOptions
 from graphc.ir.compare import difference
 from graphc.ir.dims import symbol
@@ -14,10 +15,12 @@ from graphc.ir.rewrite import bind_sizes
 from graphc.ir.text import print_program
 from graphc.ir.types import TensorType
 from graphc.ops.catalogue import FUNCTIONS as ops
+from graphc.ops.nn.conv import conv2d
 from graphc.passes.core.target import Target
 from graphc.passes.manager import PassManager
 from graphc.passes.pipelines import after_binding, pipeline
 from graphc.passes.rolling.roll_repeats import RollRepeats
+from graphc.runtime.targets.prepare import bind, prepare
 from tests.passes.check import program
 
 
@@ -179,3 +182,27 @@ def test_a_deep_program_goes_through_all_passes() -> None:
     program, report = PassManager(pipeline(CompileOptions())).run(start)
     assert len(program.nodes) < len(start.nodes)
     assert report.rows[0].before == len(start.nodes)
+
+
+def _on_cpu(size: int) -> list[str]:
+    """The default passes on a CPU for a pointwise convolution of images, as a run reports them."""
+    with Graph() as graph:
+        x = placeholder((4, size, size, 64), name="x")
+        y = conv2d(x, placeholder((1, 1, 64, 64), name="w"))
+    found = prepare(graph, [y], [graph.tensor("x:0"), graph.tensor("w:0")], CompileOptions())
+    _, report = bind(found, {}, CompileOptions(), Target("cpu"))
+    return [row.name for row in report.rows]
+
+
+def test_many_convolutions_get_the_exact_passes_for_cpus() -> None:
+    """2 * 4 * 256 * 256 * 64 * 64 operations are many; a hundredth of them is not."""
+    assert "cpu-pointwise" not in _on_cpu(25)
+    many = _on_cpu(256)
+    assert {"cpu-pointwise", "cpu-space-to-depth", "cpu-pooling", "cpu-moments"} <= {*many}
+    assert "cpu-winograd" not in many  # its tiles round more than a convolution does
+
+
+def test_other_devices_do_not_get_passes_for_cpus() -> None:
+    for platform in ("gpu", "any"):
+        passes = after_binding(CompileOptions(), Target(platform, convolves=True))
+        assert not [each.name for each in passes if each.name.startswith("cpu-")]

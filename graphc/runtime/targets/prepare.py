@@ -22,7 +22,7 @@ from graphc.ir.rewrite import bind_sizes
 from graphc.ir.stack import within_stack
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.structure.state import READ_VARIABLE
-from graphc.passes.core.target import Target
+from graphc.passes.core.target import Target, suited_to
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pass_filter import without
 from graphc.passes.precision.scale_loss import adding_state
@@ -191,7 +191,7 @@ def bind(
     """The program with all sizes bound to ints, after the passes that need this, and their
     report."""
     program = bind_sizes(prepared.program, bindings) if bindings else prepared.program
-    passes = late_manager(options, target)
+    passes = late_manager(options, target, program)
     if is_accumulated(program):
         # Accumulation is part of the program's meaning, so no option disables it.
         from graphc.passes import pipelines
@@ -202,12 +202,12 @@ def bind(
     return _run(passes, program)
 
 
-def late_manager(options: CompileOptions, target: Target) -> PassManager:
+def late_manager(options: CompileOptions, target: Target, program: Program) -> PassManager:
     """The passes and checks for a program whose sizes are ints."""
     from graphc.passes import pipelines
 
     return PassManager(
-        without(pipelines.after_binding(options, target), options),
+        without(pipelines.after_binding(options, suited_to(target, program)), options),
         stage="bound",
         verify=options.verify,
         validate=options.validate,
