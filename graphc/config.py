@@ -35,7 +35,8 @@ class CompileOptions:
     Attributes:
         pipeline: the passes that run. "O0" runs none and keeps the program as it was built. "O1"
             runs passes that make the program smaller. "O2" adds all passes that pay on any device,
-            such as rolling repeated blocks into loops. "O3" adds the passes for the device in use.
+            such as rolling repeated blocks into loops, and exact passes for CPUs if the program has
+            many convolutions. "O3" adds all passes for the device in use.
         verify: check the rules of the IR after each pass that changed something.
         validate: run the program before and after each pass on random inputs, and fail where the
             results differ. This is slow; it serves to find a pass with a bug.
