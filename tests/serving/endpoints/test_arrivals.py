@@ -108,7 +108,7 @@ def test_two_loops_get_their_own_results() -> None:
     assert found == {n: n for n in range(4)}
 
 
-def test_a_result_after_the_end_of_the_loop_is_dropped() -> None:
+def test_a_result_after_the_end_of_the_loop_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     arrivals, given = Arrivals(), Future[int]()
 
     async def main() -> None:
@@ -116,3 +116,4 @@ def test_a_result_after_the_end_of_the_loop_is_dropped() -> None:
 
     asyncio.run(main())
     given.set_result(1)
+    assert not caplog.records  # futures log the errors of callbacks
