@@ -19,6 +19,12 @@ def without(passes: Sequence[Pass], options: CompileOptions) -> list[Pass]:
     """
     if not options.without_passes:
         return list(passes)
+    # Programs are compiled without these, but `gc.freeze` takes the same options.
+    import graphc.passes.frozen.fold_norms
+    import graphc.passes.frozen.hoist_frozen
+    import graphc.passes.frozen.remove_dropout
+    import graphc.passes.simplify.sink_constants  # noqa: F401
+
     classes = pass_classes()
     known = {each.class_name() for each in classes if each.optional}
     needed = {each.class_name() for each in classes} - known

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from graphc.build import placeholder
@@ -18,6 +21,7 @@ from graphc.ops.catalogue import FUNCTIONS as ops
 from graphc.ops.nn.conv import conv2d
 from graphc.passes.core.target import Target
 from graphc.passes.manager import PassManager
+from graphc.passes.pass_filter import pass_classes
 from graphc.passes.pipelines import after_binding, pipeline
 from graphc.passes.rolling.roll_repeats import RollRepeats
 from graphc.runtime.targets.prepare import bind, prepare
@@ -206,3 +210,24 @@ def test_other_devices_do_not_get_passes_for_cpus() -> None:
     for platform in ("gpu", "any"):
         passes = after_binding(CompileOptions(), Target(platform, convolves=True))
         assert not [each.name for each in passes if each.name.startswith("cpu-")]
+
+
+def test_every_pass_can_be_left_out_in_a_new_process() -> None:
+    """Also those of `gc.freeze`, which takes the options of the session."""
+    import graphc.runtime.freezing.freezing  # noqa: F401
+
+    names = [
+        each.class_name()
+        for each in pass_classes()
+        if each.optional and each.__module__.startswith("graphc.")
+    ]
+    assert {"fold-norms", "sink-constants", "roll-repeats"} <= {*names}
+    code = f"""
+import graphc as gc
+with gc.Graph() as graph:
+    y = gc.constant([1.0]) + 1
+options = gc.CompileOptions(cache=None, without_passes={tuple(names)!r})
+print(gc.Session(graph, options=options).run(y))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[2.]\n", done.stderr

@@ -51,7 +51,7 @@ __all__ = ["cast", "constant"]
 
 
 def _infer_constant(ctx: InferContext, *, value: np.ndarray[Any, Any]) -> TensorType:
-    return TensorType(value.dtype, value.shape)
+    return TensorType(as_dtype(value.dtype), value.shape)
 
 
 CONSTANT = OpDef(

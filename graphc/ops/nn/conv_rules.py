@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 from jax import lax
 
 from graphc.ir.costs import CostContext, dims_of
@@ -47,6 +48,8 @@ from graphc.ops.nn.winograd_conv import (
     winograd_input_gradient,
     winograd_kernel_gradient,
 )
+
+Sizes = tuple[Any, ...]
 
 _SOURCE = (
     "Source: Dumoulin & Visin, A guide to convolution arithmetic for deep learning, 2016; "
@@ -202,6 +205,31 @@ def _lower_input_gradient(ctx: LowerContext, dy: Any, w: Any, *, size: Any, **at
     spatial = ctx.shape(size)
     if attrs["tiles"]:
         return winograd_input_gradient(dy, w, size=spatial, **_in_tiles(attrs))
+    excess = _beyond_windows(w.shape[:-2], attrs)
+    if not any(map(any, excess)):
+        return _input_gradient(ctx, dy, w, spatial, attrs)
+    # As one convolution it would have negative padding, for which XLA:CPU (jaxlib 0.10) reads
+    # beyond its operand. So this is the gradient of x with `excess` zeros, which are cut off.
+    wide = tuple([n + low + high for n, (low, high) in zip(spatial, excess, strict=True)])
+    rows = zip(attrs["padding"], excess, strict=True)
+    padding = tuple([(low - a, high - b) for (low, high), (a, b) in rows])
+    dx = _input_gradient(ctx, dy, w, wide, {**attrs, "padding": padding})
+    sides = [(0, 0, 0), *((-low, -high, 0) for low, high in excess), (0, 0, 0)]
+    return lax.pad(dx, np.zeros((), dx.dtype), sides)
+
+
+def _beyond_windows(window: Sizes, attrs: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """The positions of the padding on each side, along each spatial axis, that only windows reach
+    which lie in the padding altogether."""
+    reach = [(n - 1) * d for n, d in zip(window, attrs["dilation"], strict=True)]
+    sides = zip(attrs["padding"], reach, strict=True)
+    return [(max(0, low - far), max(0, high - far)) for (low, high), far in sides]
+
+
+def _input_gradient(
+    ctx: LowerContext, dy: Any, w: Any, spatial: Sizes, attrs: dict[str, Any]
+) -> Any:
+    """The gradient of x, which has the spatial sizes `spatial`."""
     shape = (dy.shape[0], *spatial, w.shape[-2] * attrs["groups"])
     x = jax.ShapeDtypeStruct(shape, dy.dtype)
 

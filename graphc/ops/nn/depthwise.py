@@ -74,9 +74,15 @@ def kernel_gradient_by_taps(x: Any, dy: Any, window: Ints, attrs: Mapping[str, A
     def added(left: list[Any], right: list[Any]) -> list[Any]:
         return list(map(add, left, right))
 
-    # The last spatial axis is summed on its own: the sums before it are of whole rows.
-    sums = lax.reduce(products, zeros, added, tuple(range(x.ndim - 2)))
-    return jnp.stack([jnp.sum(one, 0) for one in sums]).reshape(*window, 1, x.shape[-1])
+    # First the sums of whole rows, over all axes but the last spatial one, if they are together not
+    # larger than x. They take a quarter of the time of one sum over all axes.
+    rows = x.shape[:-2]
+    known = all(isinstance(n, int) for n in rows)
+    by_rows = known and prod(rows) >= len(products)
+    sums = lax.reduce(products, zeros, added, tuple(range(x.ndim - (2 if by_rows else 1))))
+    if by_rows:
+        sums = [jnp.sum(one, 0) for one in sums]
+    return jnp.stack(sums).reshape(*window, 1, x.shape[-1])
 
 
 def _sides(padding: Any) -> list[tuple[int, int, int]]:

@@ -26,7 +26,9 @@ class Arrivals:
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Any] = loop.create_future()
         waiting.add_done_callback(lambda _: waiting.cancelled() and given.cancel())
-        given.add_done_callback(lambda _: self._arrive(loop, (waiting, given)))
+        # The callback does not hold `given`: they would be a cycle, which keeps the result until
+        # the next garbage collection.
+        given.add_done_callback(lambda done: self._arrive(loop, (waiting, done)))
         return waiting
 
     def _arrive(self, loop: asyncio.AbstractEventLoop, pair: _Pair) -> None:
@@ -34,18 +36,28 @@ class Arrivals:
             pairs = self._arrived.setdefault(loop, [])
             is_first = not pairs
             pairs.append(pair)
-        if is_first and not loop.is_closed():
+        if not is_first:
+            return
+        try:
             loop.call_soon_threadsafe(self._deliver, loop)
+        except RuntimeError:  # the loop is closed: nobody waits
+            self._take(loop)
+
+    def _take(self, loop: asyncio.AbstractEventLoop) -> list[_Pair]:
+        with self._lock:
+            return self._arrived.pop(loop)
 
     def _deliver(self, loop: asyncio.AbstractEventLoop) -> None:
-        with self._lock:
-            pairs = self._arrived.pop(loop)
-        for waiting, given in pairs:
+        for waiting, given in self._take(loop):
             if waiting.done():  # cancelled meanwhile
                 continue
             if given.cancelled():
                 waiting.cancel()
-            elif (error := given.exception()) is not None:
+                continue
+            error = given.exception()
+            if isinstance(error, StopIteration):  # a future of asyncio refuses it
+                waiting.set_exception(RuntimeError("a run raised StopIteration"))
+            elif error is not None:
                 waiting.set_exception(error)
             else:
                 waiting.set_result(given.result())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,28 @@ def test_values_and_gradients(
         got = depthwise.input_gradient_by_taps(dy, w, sizes[1:-1], attrs)
         assert_near(got, dx, rtol=1e-13)
         assert_near(depthwise.kernel_gradient_by_taps(x, dy, window, attrs), dw, rtol=1e-13)
+
+
+@pytest.mark.parametrize("sizes", [(1, 3000, 8), (1, 1, 3000, 8), (40, 75, 8)])
+def test_the_kernels_gradient_takes_no_memory_for_each_tap(sizes: tuple[int, ...]) -> None:
+    window = (*(1,) * (len(sizes) - 3), 31)
+    shape = (*window, 8, 1)
+    with gc.Graph() as graph:
+        x, w = gc.placeholder(sizes, name="x"), gc.constant(np.zeros(shape, "f"))
+        y = gc.nn.depthwise_conv(x, w, padding="same")
+        dw = gc.gradients(gc.reduce_sum(y * x), [w])[0]
+    options = gc.CompileOptions(cache=None)
+    compiled = gc.compile(graph, dw, {x: sizes}, options=options)
+    assert compiled.memory()["temporaries"] < 5 * 4 * math.prod(sizes)
+    value = RNG.normal(size=sizes).astype("f")
+    got, _ = compiled(compiled.init(), {x: value})
+    attrs: dict[str, Any] = {"strides": (1,) * len(window), "dilation": (1,) * len(window)}
+    attrs["padding"] = tuple([(n // 2, n // 2) for n in window])
+    with jax.enable_x64(True):
+        wide = jax.numpy.asarray(value.astype("d"))
+        zero = jax.numpy.zeros((*window, 1, 8))
+        want = jax.grad(lambda w: (by_jax(wide, w, attrs) * wide).sum())(zero)
+    assert_near(got, np.reshape(want, shape), rtol=1e-5)
 
 
 def step(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc as garbage
 import threading
+import weakref
 from concurrent.futures import Future
 from typing import Any
 
@@ -65,12 +67,16 @@ def test_errors_and_cancellations() -> None:
 
     async def main() -> None:
         failed: Future[int] = Future()
+        odd: Future[int] = Future()
         dropped: Future[int] = Future()
         unwanted: Future[int] = Future()
         late: Future[int] = Future()
         late.set_running_or_notify_cancel()
-        one, two, three, four = map(arrivals.wrap, (failed, dropped, unwanted, late))
+        zero, one, two, three, four = map(arrivals.wrap, (odd, failed, dropped, unwanted, late))
+        odd.set_exception(StopIteration())
         failed.set_exception(ValueError("no"))
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await zero
         with pytest.raises(ValueError, match="no"):
             await one
         dropped.cancel()
@@ -85,6 +91,26 @@ def test_errors_and_cancellations() -> None:
         assert four.cancelled()
 
     asyncio.run(main())
+
+
+def test_results_are_freed_without_garbage_collection() -> None:
+    arrivals = Arrivals()
+
+    class Result:
+        pass
+
+    async def main() -> weakref.ref[Result]:
+        given: Future[Result] = Future()
+        waiting = arrivals.wrap(given)
+        given.set_result(Result())
+        return weakref.ref(await waiting)
+
+    garbage.collect()
+    garbage.disable()
+    try:
+        assert asyncio.run(main())() is None
+    finally:
+        garbage.enable()
 
 
 def test_two_loops_get_their_own_results() -> None:
@@ -109,11 +135,14 @@ def test_two_loops_get_their_own_results() -> None:
 
 
 def test_a_result_after_the_end_of_the_loop_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    arrivals, given = Arrivals(), Future[int]()
+    arrivals, given = Arrivals(), [Future[int]() for _ in range(3)]
 
     async def main() -> None:
-        arrivals.wrap(given)
+        for future in given:
+            arrivals.wrap(future)
 
     asyncio.run(main())
-    given.set_result(1)
+    for future in given:
+        future.set_result(1)
+    assert not arrivals._arrived
     assert not caplog.records  # futures log the errors of callbacks
