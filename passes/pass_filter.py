@@ -20,10 +20,8 @@ def without(passes: Sequence[Pass], options: CompileOptions) -> list[Pass]:
     if not options.without_passes:
         return list(passes)
     # Programs are compiled without these, but `gc.freeze` takes the same options.
-    import graphc.passes.frozen.fold_norms
-    import graphc.passes.frozen.hoist_frozen
-    import graphc.passes.frozen.remove_dropout
-    import graphc.passes.simplify.sink_constants  # noqa: F401
+    from graphc.passes.frozen import fold_norms, hoist_frozen, remove_dropout  # noqa: F401
+    from graphc.passes.simplify import sink_constants  # noqa: F401
 
     classes = pass_classes()
     known = {each.class_name() for each in classes if each.optional}
