@@ -30,8 +30,8 @@ test-large: $(VENV)/.installed-test
 	RAY_AUTH_MODE=disabled $(VENV)/bin/python -m pytest $(PYTEST_FLAGS) tests/importers/torch tests/cluster/parameter_servers tests/cluster/remote_tasks
 
 # Runs modules for Android under qemu (Debian: qemu-user-static libc6-arm64-cross
-# libstdc++6-arm64-cross), with IREE's runtime for arm64, which it downloads.
-test-arm64: $(VENV)/.installed-test
+# libstdc++6-arm64-cross), with IREE's compiler and its runtime for arm64, which it downloads.
+test-arm64: $(VENV)/.installed-test,iree
 	$(VENV)/bin/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/arm64 --only-binary=:all: --platform manylinux_2_28_aarch64 iree-base-runtime
 	GRAPHC_IREE_ARM64=$(VENV)/arm64 $(VENV)/bin/python -m pytest tests/exporters/test_iree_arm64.py
 
