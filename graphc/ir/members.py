@@ -9,7 +9,7 @@ from graphc.ir.name_errors import no_member
 
 
 class Missing:
-    """An attribute of this name gives graphc's error, and is not there on the class itself."""
+    """A name that the instances of a class do not have: reading it raises graphc's error."""
 
     def __init__(self, name: str) -> None:
         self.name = name

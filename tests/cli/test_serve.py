@@ -1,15 +1,18 @@
 """The flags of `graphc serve`; tests/serving/test_server.py runs the command."""
 
+import gc as garbage
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphc.cli import main
+from graphc.cli import main, serve
 from graphc.cli.arguments import parse
 from graphc.cli.serve import _Watch, config_of
 from graphc.errors import AttributeValueError
 from graphc.serving.config import BatchingConfig, Latest, ModelConfig, ServerConfig, SessionConfig
+from graphc.serving.server import Server
 
 
 def config(*arguments: Any) -> ServerConfig:
@@ -123,3 +126,23 @@ def test_mistakes(arguments: list[str], message: str, capsys, tmp_path, monkeypa
         code = stop.code
     error = capsys.readouterr().err
     assert code == 2 and message in error and len(error.splitlines()) == 1
+
+
+def test_what_is_there_at_the_start_is_left_out_of_collections(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full collection that visits all modules keeps requests waiting for 0.1 s."""
+    found = []
+
+    def run(server: Server, started: Callable[[], None]) -> None:
+        started()
+        found.append(garbage.get_freeze_count())
+
+    monkeypatch.setenv("JAX_CPU_ENABLE_ASYNC_DISPATCH", "1")  # it stays as it is in this process
+    monkeypatch.setattr(Server, "run", run)
+    monkeypatch.setattr(serve, "_prepare_process", lambda: None)
+    try:
+        serve.run(parse(["serve", str(model), "--port=0", "--rest_api_port=0"]))
+    finally:
+        garbage.unfreeze()
+    assert found[0] > 10_000

@@ -25,7 +25,8 @@ FOLDER = os.environ.get("GRAPHC_IREE_ARM64", "")
 RNG = np.random.default_rng(0)
 
 pytestmark = pytest.mark.skipif(
-    not (QEMU and FOLDER), reason="make test-arm64 runs this; needs qemu-user-static"
+    not (QEMU and FOLDER and Path(LIBRARIES).is_dir()),
+    reason="make test-arm64 runs this; needs qemu-user-static and libraries for arm64",
 )
 
 

@@ -65,8 +65,8 @@ def input_gradient_by_taps(dy: Any, w: Any, size: tuple[Any, ...], attrs: Mappin
 
 
 def kernel_gradient_by_taps(x: Any, dy: Any, window: Ints, attrs: Mapping[str, Any]) -> Any:
-    """The gradient of the kernel [*window, 1, channels]. One pass over x sums for all taps: as many
-    sums take four times as long."""
+    """The gradient of the kernel [*window, 1, channels]. One pass over x sums for all taps; a
+    separate sum for each tap would take four times as long."""
     padded = lax.pad(x, np.zeros((), x.dtype), _sides(attrs["padding"]))
     products = [view * dy for _, view in _views(padded, window, attrs)]
     zeros = [np.zeros((), x.dtype)] * len(products)

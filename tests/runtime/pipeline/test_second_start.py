@@ -95,6 +95,7 @@ print(json.dumps({
     "notes": [one.notes for one in found],
     "repr": [repr(one) for one in found],
     "seconds": [sorted(one.seconds) for one in found],
+    "imports passes": "graphc.passes.pipelines" in sys.modules,
 }))
 """
 
@@ -137,6 +138,7 @@ def test_the_second_process_compiles_nothing(cold: Any) -> None:
         "captures": first["counters"]["captures"],
         "cache_hits": 5,
     }
+    assert first["imports passes"] and not second["imports passes"]
     assert second["work"] == []  # JAX on its own does no such work either
     assert all(second["cached"]) and set(map(tuple, second["seconds"])) == {("load",)}
     for name in ("reports", "notes", "repr"):

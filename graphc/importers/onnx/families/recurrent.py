@@ -208,7 +208,8 @@ def _run(layer: Layer, xs: Any, step: Any, initial: Any, lengths: Any, backward:
     def one(state: Any, item: Any) -> Any:
         x, t = item
         seen = state
-        if lengths is not None and not layer.rows_are_apart:  # 0 two steps after the end
+        if lengths is not None and not layer.rows_are_apart:
+            # As in ONNX Runtime, the state of a row is 0 from the second step after its end on.
             seen = (ops.where(ops.expand_dims(t <= lengths, -1), state[0], 0.0), *state[1:])
         new = step(seen, x)
         if lengths is None:
