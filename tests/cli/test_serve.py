@@ -141,8 +141,10 @@ def test_what_is_there_at_the_start_is_left_out_of_collections(
     monkeypatch.setenv("JAX_CPU_ENABLE_ASYNC_DISPATCH", "1")  # it stays as it is in this process
     monkeypatch.setattr(Server, "run", run)
     monkeypatch.setattr(serve, "_prepare_process", lambda: None)
+    garbage.unfreeze()
     try:
         serve.run(parse(["serve", str(model), "--port=0", "--rest_api_port=0"]))
     finally:
         garbage.unfreeze()
+        garbage.freeze()  # as conftest.py does
     assert found[0] > 10_000
