@@ -33,6 +33,11 @@ from threading import Thread
 from tests.reliability.cluster_job import EVERY
 
 JOB = Path(__file__).with_name("cluster_job.py")
+ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "",
+    "PYTHONPATH": str(Path(__file__).parents[2]),  # the job imports from tests
+}
 KINDS = ("kill", "stop", "raise", "full", "slow")
 BETWEEN = 100  # steps between two faults, on average
 PATIENCE = 180.0  # seconds until a fault must be over
@@ -48,7 +53,7 @@ class Launched:
         command = ["-m", "graphc.cli", "launch", "-n", 2, "--devices", 1, *options]
         self.process = subprocess.Popen(
             [sys.executable, *map(str, [*command, JOB, "--", folder, steps])],
-            env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""},
+            env={**os.environ, **ENVIRONMENT},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

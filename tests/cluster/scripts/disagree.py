@@ -5,6 +5,7 @@ import numpy as np
 
 import graphc as gc
 from graphc.runtime.core import agreement
+from tests.cluster.scripts.telling import tell
 
 member = gc.cluster.join()
 everywhere = jax.devices()
@@ -20,9 +21,9 @@ def attempt(name, function) -> None:
     try:
         function()
     except gc.errors.GraphcError as error:
-        print(f"result {name}: {type(error).__name__}: {str(error)!r}", flush=True)
+        tell(f"{name}: {type(error).__name__}: {str(error)!r}")
     else:
-        print(f"result {name}: no error", flush=True)
+        tell(f"{name}: no error")
 
 
 def run(rows: int = 2, seed: int = 0, more: bool = False, devices=everywhere) -> None:
