@@ -2,6 +2,10 @@
 
 import { ServingError } from "./errors.mjs";
 
+// Node.js: the connection was closed. Browsers themselves send such requests again.
+const CLOSED = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
+const MORE = 3; // Node.js keeps several connections, which a server may close at the same time
+
 /** The server at an address. */
 export class Http {
   #address;
@@ -16,11 +20,28 @@ export class Http {
     this.#fetch = (...given) => fetch(...given); // without a `this`, which browsers refuse
   }
 
-  /** What `read` makes of the bytes of the response. */
-  async call(method, path, { signal, timeout = this.#timeout }, read, body, type) {
+  /**
+   * What `read` makes of the bytes of the response. The request changes nothing that a caller has
+   * seen: it is sent again if a server closes an idle connection while it is on its way.
+   */
+  async call(...request) {
+    return this.#call(true, ...request);
+  }
+
+  /** The same for a request that must not arrive twice. */
+  async callOnce(...request) {
+    return this.#call(false, ...request);
+  }
+
+  async #call(isRepeatable, method, path, { signal, timeout = this.#timeout }, read, body, type) {
     const limit = new Limit(signal, timeout);
+    const send = (more) =>
+      this.#send(method, path, limit, body, type).catch((error) => {
+        if (more > 0 && CLOSED.has(error?.cause?.code)) return send(more - 1);
+        throw error;
+      });
     try {
-      const response = await this.#send(method, path, limit, body, type);
+      const response = await send(isRepeatable ? MORE : 0);
       return readAll(read, new Uint8Array(await response.arrayBuffer()));
     } catch (error) {
       throw this.#reason(error, limit, "no answer");

@@ -32,7 +32,7 @@ export class Session {
   async predict(inputs, options = {}) {
     const { signature = "", outputs = [] } = options;
     const body = writeSessionRequest(tensorsOf(inputs), signature, outputs);
-    return this.#http.call("POST", `${this.#path}:predict`, options, readResponse, body, PROTOBUF);
+    return this.#http.callOnce("POST", `${this.#path}:predict`, options, readResponse, body, PROTOBUF);
   }
 
   /**

@@ -41,6 +41,7 @@ public final class Checks {
     checks.put("deadlines", Checks::deadlines);
     checks.put("cancelling", Checks::cancelling);
     checks.put("no server", Checks::noServer);
+    checks.put("closed connections", Checks::closedConnections);
     checks.put("other servers", Checks::otherServers);
     checks.put("sessions", Checks::sessions);
     checks.put("streams of sessions", Checks::streamsOfSessions);
@@ -298,6 +299,20 @@ public final class Checks {
   private static void noServer() {
     ServingException error = failure(() -> client("closed").status("double"));
     same(List.of(error.status(), error.code()), List.of(0, "UNAVAILABLE"));
+  }
+
+  private static void closedConnections() {
+    Client client = client("closing"); // which closes a connection at its second request
+    Target target = Target.of("any");
+    for (int i = 0; i < 3; i++) {
+      same(client.predict(target, NOTHING), NOTHING);
+      same(client.status("any"), Map.of(0L, "AVAILABLE"));
+      same(client.metadata(target).contains("model_version_status"), true);
+    }
+    Session session = client.session(target);
+    ServingException failed = failure(() -> session.predict(NOTHING));
+    same(List.of(failed.status(), failed.code()), List.of(0, "UNAVAILABLE"));
+    same(client.status(session.id()), Map.of(1L, "AVAILABLE")); // the run was sent once
   }
 
   private static void otherServers() {

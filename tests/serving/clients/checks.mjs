@@ -265,6 +265,20 @@ export const checks = {
     same([error.status, error.code], [0, "UNAVAILABLE"]);
   },
 
+  async closed_connections({ closing }) {
+    const client = new Client(closing); // which closes a connection at its second request
+    for (let i = 0; i < 3; i++) {
+      same(await client.predict("any", {}), {});
+      same(await client.status("any"), { 0: "AVAILABLE" });
+    }
+    if ("window" in globalThis) return; // a browser itself decides what it sends again
+    const session = await client.session("any");
+    const codes = new Set();
+    for (let i = 0; i < 6; i++) codes.add(await session.predict({}).catch((error) => error.code));
+    same(codes.has("UNAVAILABLE"), true);
+    same(await client.status(session.id), { 6: "AVAILABLE" }); // each run was sent once
+  },
+
   async other_servers({ foreign }) {
     const client = new Client(foreign);
     same(await client.predict("forms", {}), {

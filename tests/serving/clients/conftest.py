@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -26,7 +29,8 @@ def addresses() -> Iterator[dict[str, str]]:
     `open` has the models of `fakes.manager` and `slow`, which never answers; `guarded` requires the
     token "secret"; `impatient` gives each request 0.3 seconds; `counter` has sessions of
     `stateful.CountingManager`, 8 at most; no server listens at `closed`;
-    `foreign` encodes tensors as other servers may, and sends wrong answers.
+    `foreign` encodes tensors as other servers may, and sends wrong answers; `closing` closes each
+    connection at its second request.
     """
     pending: list[Future[Any]] = []
     models = _with_slow(manager(), pending)
@@ -48,7 +52,8 @@ def addresses() -> Iterator[dict[str, str]]:
         closed = stack.enter_context(socket.socket())
         closed.bind(("127.0.0.1", 0))  # and does not listen
         found["closed"] = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        found["foreign"] = stack.enter_context(_foreign())
+        found["foreign"] = stack.enter_context(_serving(_Foreign))
+        found["closing"] = stack.enter_context(_serving(_Closing))
         yield found
         for future in pending:
             future.cancel()
@@ -65,9 +70,9 @@ def _with_slow(models: FakeManager, pending: list[Future[Any]]) -> FakeManager:
 
 
 @contextmanager
-def _foreign() -> Iterator[str]:
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """The address of a server that is not graphc's."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Foreign) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -75,7 +80,30 @@ def _foreign() -> Iterator[str]:
         thread.join()
 
 
-class _Foreign(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
+    """Keeps its connection open, and answers pages of every origin."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.send_header("access-control-allow-origin", "*")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_OPTIONS(self) -> None:
+        self.send_response(204)  # which has no body
+        self.send_header("access-control-allow-origin", "*")
+        self.send_header("access-control-allow-headers", "content-type")
+        self.send_header("access-control-allow-methods", "*")
+        self.end_headers()
+
+    def log_message(self, *given: Any) -> None:
+        pass
+
+
+class _Foreign(_Handler):
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("content-length", 0)))
         name = self.path.split("/")[3].partition(":")[0]
@@ -93,22 +121,41 @@ class _Foreign(BaseHTTPRequestHandler):
         errors = {"escapes": (400, rb'{"error" : "\u00fc\ud83c\udf37\n\t\/\"\\"}')}
         bad_gateway = (502, b"<html>Bad gateway</html>")
         status, body = (200, bodies[name]) if name in bodies else errors.get(name, bad_gateway)
-        self.send_response(status)
-        self.send_header("content-length", str(len(body)))
-        self.send_header("access-control-allow-origin", "*")
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(status, body)
 
     do_POST = do_GET
 
-    def do_OPTIONS(self) -> None:
-        self.send_response(204)
-        self.send_header("access-control-allow-origin", "*")
-        self.send_header("access-control-allow-headers", "content-type")
-        self.end_headers()
 
-    def log_message(self, *given: Any) -> None:
-        pass
+class _Closing(_Handler):
+    """Answers one request on each connection. It closes the connection without a byte when the
+    second one arrives, as a server may whose time limit for idle connections ends at that moment.
+
+    The status of a model with the name of a session has the number of the session's steps as its
+    version. A step counts when its request arrives.
+    """
+
+    steps: Counter[str] = Counter()
+    _numbers = count()
+    _has_answered = False
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        *_, name = self.path.split("/")
+        if self.command == "POST" and "/sessions/" in self.path:
+            self.steps[name.partition(":")[0]] += 1
+        if self._has_answered:
+            self.close_connection = True
+            return
+        self._has_answered = True
+        body = b""  # of a predict: no outputs
+        if name == "sessions":
+            body = b'{"session_id": "s%d", "version": "1"}' % next(self._numbers)
+        elif self.command == "GET":
+            state = {"version": str(self.steps[name]), "state": "AVAILABLE"}
+            body = json.dumps({"model_version_status": [state]}).encode()
+        self.answer(200, body)
+
+    do_DELETE = do_POST = do_GET
 
 
 def _forms() -> bytes:

@@ -5,6 +5,7 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.ConnectException;
 import java.net.URI;
 import java.net.URLEncoder;
 import java.net.http.HttpClient;
@@ -20,10 +21,13 @@ import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.regex.MatchResult;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import javax.net.ssl.SSLException;
 
 /**
  * A client of {@code graphc serve} for Java 17 or newer, without dependencies.
@@ -35,7 +39,8 @@ import java.util.regex.Pattern;
  * }</pre>
  *
  * <p>Arrays are sent and received in binary form: every number arrives bit by bit. Threads may share
- * a client. Every call throws a {@link ServingException} if it fails.
+ * a client. Every call throws a {@link ServingException} if it fails. A request whose connection the
+ * server closes is sent once more, unless it runs or closes a session.
  */
 public final class Client {
   private static final Map<Integer, String> CODES =
@@ -102,24 +107,27 @@ public final class Client {
   public CompletableFuture<Map<String, Tensor>> predictAsync(
       Target target, Map<String, Tensor> inputs) {
     byte[] body = Wire.writeRequest(target, inputs);
-    return post(target.path() + ":predict", PROTOBUF, body, Wire::readResponse);
+    HttpRequest request = post(target.path() + ":predict", PROTOBUF, body);
+    return sendRepeatable(request, Wire::readResponse);
   }
 
   /** The state of each version of a model: {3=AVAILABLE}. */
   public Map<Long, String> status(String model) {
-    return await(send(request(Target.of(model).path()).GET(), Client::readStatus));
+    HttpRequest request = request(Target.of(model).path()).GET().build();
+    return await(sendRepeatable(request, Client::readStatus));
   }
 
   /** The signatures of a model, as JSON. */
   public String metadata(Target target) {
-    return await(send(request(target.path() + "/metadata").GET(), body -> new String(body, UTF_8)));
+    HttpRequest request = request(target.path() + "/metadata").GET().build();
+    return await(sendRepeatable(request, body -> new String(body, UTF_8)));
   }
 
   /** The response to a body of JSON. The verb is "predict", "classify" or "regress". */
   public String json(Target target, String verb, String body) {
-    byte[] bytes = body.getBytes(UTF_8);
-    String path = target.path() + ":" + verb;
-    return await(post(path, "application/json", bytes, found -> new String(found, UTF_8)));
+    HttpRequest request =
+        post(target.path() + ":" + verb, "application/json", body.getBytes(UTF_8));
+    return await(sendRepeatable(request, found -> new String(found, UTF_8)));
   }
 
   /** A session of a model, which draws the random numbers that follow in the saved model. */
@@ -132,21 +140,18 @@ public final class Client {
     String body = "{\"signature_name\": " + jsonText(target.signature());
     body += seed == null ? "}" : ", \"seed\": " + seed + "}";
     String path = Target.of(target.model()).path();
-    return await(
-        post(
-            target.path() + "/sessions",
-            "application/json",
-            body.getBytes(UTF_8),
-            found -> new Session(this, path, target.model(), found)));
+    HttpRequest request =
+        post(target.path() + "/sessions", "application/json", body.getBytes(UTF_8));
+    return await(sendRepeatable(request, found -> new Session(this, path, target.model(), found)));
   }
 
   /** One run of a session. */
   Map<String, Tensor> step(String path, byte[] body) {
-    return await(post(path, PROTOBUF, body, Wire::readResponse));
+    return await(send(post(path, PROTOBUF, body), false, Wire::readResponse));
   }
 
   void delete(String path) {
-    await(send(request(path).DELETE(), body -> body));
+    await(send(request(path).DELETE().build(), false, body -> body));
   }
 
   /** The body of a response, as it arrives. */
@@ -172,10 +177,9 @@ public final class Client {
     return response.body();
   }
 
-  private <T> CompletableFuture<T> post(
-      String path, String type, byte[] body, Function<byte[], T> read) {
+  private HttpRequest post(String path, String type, byte[] body) {
     HttpRequest.Builder request = request(path).header("content-type", type);
-    return send(request.POST(BodyPublishers.ofByteArray(body)), read);
+    return request.POST(BodyPublishers.ofByteArray(body)).build();
   }
 
   private HttpRequest.Builder request(String path) {
@@ -183,15 +187,49 @@ public final class Client {
     return token == null ? request : request.header("authorization", "Bearer " + token);
   }
 
-  private <T> CompletableFuture<T> send(HttpRequest.Builder request, Function<byte[], T> read) {
-    CompletableFuture<HttpResponse<byte[]>> sent =
-        http.sendAsync(request.build(), BodyHandlers.ofByteArray());
+  /**
+   * Sends a request that changes nothing that a caller has seen. It is sent once more if its
+   * connection ends, because a server may close an idle connection while a request is on its way.
+   */
+  private <T> CompletableFuture<T> sendRepeatable(HttpRequest request, Function<byte[], T> read) {
+    return send(request, true, read);
+  }
+
+  private <T> CompletableFuture<T> send(
+      HttpRequest request, boolean isRepeatable, Function<byte[], T> read) {
+    AtomicReference<CompletableFuture<?>> running = new AtomicReference<>();
+    Supplier<CompletableFuture<HttpResponse<byte[]>>> exchange =
+        () -> {
+          CompletableFuture<HttpResponse<byte[]>> sent =
+              http.sendAsync(request, BodyHandlers.ofByteArray());
+          running.set(sent);
+          return sent.copy();
+        };
     CompletableFuture<T> result =
-        sent.copy()
+        exchange
+            .get()
+            .exceptionallyCompose(
+                error ->
+                    isRepeatable && isClosed(causeOf(error))
+                        ? exchange.get()
+                        : CompletableFuture.failedFuture(error))
             .orTimeout(timeout.toMillis(), MILLISECONDS)
             .handle((response, error) -> finish(response, error, read));
-    result.whenComplete((value, error) -> sent.cancel(true)); // also after the time limit
+    result.whenComplete((value, error) -> running.get().cancel(true)); // also after the time limit
     return result;
+  }
+
+  /** Whether this is the error of a connection that was established and then ended. */
+  private static boolean isClosed(Throwable error) {
+    boolean never =
+        error instanceof ConnectException
+            || error instanceof HttpTimeoutException
+            || error instanceof SSLException;
+    return error instanceof IOException && !never;
+  }
+
+  private static Throwable causeOf(Throwable error) {
+    return error.getCause() == null ? error : error.getCause();
   }
 
   private <T> T finish(HttpResponse<byte[]> response, Throwable error, Function<byte[], T> read) {
@@ -199,7 +237,7 @@ public final class Client {
       throw late(timeout, error);
     }
     if (error != null) {
-      Throwable cause = error.getCause() == null ? error : error.getCause();
+      Throwable cause = causeOf(error);
       throw new ServingException(0, "UNAVAILABLE", address + ": " + cause, cause);
     }
     if (response.statusCode() != 200) {
