@@ -66,7 +66,8 @@ class Session {
     plan.signature = signature;
     plan.outputs = outputs;
     const std::string body = detail::write_session_request(plan, inputs);
-    return detail::read(http_.call(path_ + ":predict", &body, detail::kProtobuf), detail::read_response);
+    const std::string found = http_.call(path_ + ":predict", &body, detail::kProtobuf, nullptr, false);
+    return detail::read(found, detail::read_response);
   }
 
   /// Calls `each` with the outputs of every run, as the server computes them, until it returns false: the

@@ -2,9 +2,9 @@
 
 import { ServingError } from "./errors.mjs";
 
-// Node.js: the connection was closed. Browsers themselves send such requests again.
-const CLOSED = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
-const MORE = 3; // Node.js keeps several connections, which a server may close at the same time
+// Of Node.js: a connection ended. Browsers send a request again themselves.
+const ENDED = ["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"];
+const TRIES = 5; // Node.js prefers connections that it has, and several of them may have ended
 
 /** The server at an address. */
 export class Http {
@@ -21,27 +21,13 @@ export class Http {
   }
 
   /**
-   * What `read` makes of the bytes of the response. The request changes nothing that a caller has
-   * seen: it is sent again if a server closes an idle connection while it is on its way.
+   * What `read` makes of the bytes of the response. If the connection ends before them, the request
+   * is sent again, unless `again` is false: the server may get it twice.
    */
-  async call(...request) {
-    return this.#call(true, ...request);
-  }
-
-  /** The same for a request that must not arrive twice. */
-  async callOnce(...request) {
-    return this.#call(false, ...request);
-  }
-
-  async #call(isRepeatable, method, path, { signal, timeout = this.#timeout }, read, body, type) {
+  async call(method, path, { signal, timeout = this.#timeout }, read, body, type, again = true) {
     const limit = new Limit(signal, timeout);
-    const send = (more) =>
-      this.#send(method, path, limit, body, type).catch((error) => {
-        if (more > 0 && CLOSED.has(error?.cause?.code)) return send(more - 1);
-        throw error;
-      });
     try {
-      const response = await send(isRepeatable ? MORE : 0);
+      const response = await this.#send(method, path, limit, body, type, again);
       return readAll(read, new Uint8Array(await response.arrayBuffer()));
     } catch (error) {
       throw this.#reason(error, limit, "no answer");
@@ -57,7 +43,7 @@ export class Http {
   async *events(path, { signal, timeout = Infinity }, body, type) {
     const limit = new Limit(signal, timeout);
     try {
-      const response = await this.#send("POST", path, limit, body, type);
+      const response = await this.#send("POST", path, limit, body, type, false);
       yield* eventsOf(response.body);
     } catch (error) {
       throw this.#reason(error, limit, "the stream did not end");
@@ -68,10 +54,11 @@ export class Http {
   }
 
   /** The response, unless it is an error. */
-  async #send(method, path, limit, body, type) {
+  async #send(method, path, limit, body, type, again) {
     const headers = type === undefined ? this.#headers : { ...this.#headers, "content-type": type };
     const { signal } = limit;
-    const response = await this.#fetch(this.#address + path, { method, headers, body, signal });
+    const request = () => this.#fetch(this.#address + path, { method, headers, body, signal });
+    const response = await tried(request, again ? TRIES : 1);
     if (response.ok) return response;
     const data = new Uint8Array(await response.arrayBuffer());
     throw new ServingError(response.status, errorText(data, response));
@@ -87,6 +74,15 @@ export class Http {
     const reason = error.cause?.message || error.message; // Node.js says "fetch failed"
     return new ServingError(0, `${this.#address}: ${reason}`, { code: "UNAVAILABLE", cause: error });
   }
+}
+
+async function tried(request, tries) {
+  try {
+    return await request();
+  } catch (error) {
+    if (tries === 1 || !ENDED.includes(error?.cause?.code)) throw error;
+  }
+  return tried(request, tries - 1);
 }
 
 /** A signal that is aborted with another one, or after a time. */

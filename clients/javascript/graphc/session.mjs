@@ -32,7 +32,8 @@ export class Session {
   async predict(inputs, options = {}) {
     const { signature = "", outputs = [] } = options;
     const body = writeSessionRequest(tensorsOf(inputs), signature, outputs);
-    return this.#http.callOnce("POST", `${this.#path}:predict`, options, readResponse, body, PROTOBUF);
+    const path = `${this.#path}:predict`;
+    return this.#http.call("POST", path, options, readResponse, body, PROTOBUF, false);
   }
 
   /**

@@ -255,6 +255,21 @@ static void no_server() {
   same(error.code(), "UNAVAILABLE");
 }
 
+static void closed_connections() {
+  Client ours = client("closing");
+  using States = std::map<std::int64_t, std::string>;
+  for (int i = 0; i < 3; i++) same(ours.predict("any", {}), Tensors{});
+  same(ours.status("any"), States{{0, "AVAILABLE"}});
+  Session session = ours.session("any");
+  for (int i = 0; i < 2; i++) {
+    session.predict({});  // on a new connection
+    const Error ended = failure([&] { session.predict({}); });
+    same(ended.status(), 0);
+    same(ended.code(), std::string("UNAVAILABLE"));
+  }
+  same(ours.status(session.id()), States{{4, "AVAILABLE"}});  // no run was repeated
+}
+
 static void other_servers() {
   Client foreign = client("foreign");
   const Tensors expected = {
@@ -320,7 +335,7 @@ int main(int count, char** arguments) {
       {"predict", predict}, {"every type", every_type}, {"a large array", a_large_array},
       {"signatures and outputs", signatures_and_outputs}, {"errors of the server", errors_of_the_server},
       {"tokens", tokens}, {"deadlines", deadlines}, {"no server", no_server},
-      {"sessions", sessions}, {"streams of sessions", streams_of_sessions},
+      {"closed connections", closed_connections}, {"sessions", sessions}, {"streams of sessions", streams_of_sessions},
       {"streams that fail", streams_that_fail}, {"other servers", other_servers}, {"texts", texts},
       {"damaged responses", damaged_responses}, {"tensors", tensors},
   };

@@ -266,17 +266,20 @@ export const checks = {
   },
 
   async closed_connections({ closing }) {
-    const client = new Client(closing); // which closes a connection at its second request
-    for (let i = 0; i < 3; i++) {
-      same(await client.predict("any", {}), {});
-      same(await client.status("any"), { 0: "AVAILABLE" });
-    }
-    if ("window" in globalThis) return; // a browser itself decides what it sends again
+    const client = new Client(closing);
+    for (let i = 0; i < 3; i++) same(await client.predict("any", {}), {});
+    for (let i = 0; i < 2; i++) same(await client.status("any"), { 0: "AVAILABLE" });
     const session = await client.session("any");
-    const codes = new Set();
-    for (let i = 0; i < 6; i++) codes.add(await session.predict({}).catch((error) => error.code));
-    same(codes.has("UNAVAILABLE"), true);
-    same(await client.status(session.id), { 6: "AVAILABLE" }); // each run was sent once
+    let failed = 0;
+    for (let i = 0; i < 4; i++) {
+      const { code } = await session.predict({}).catch((error) => error);
+      if (code === "UNAVAILABLE") failed++;
+    }
+    const states = await client.status(session.id);
+    await session.close();
+    if (typeof document !== "undefined") return; // Chromium repeats requests of every kind itself
+    same(failed > 0, true);
+    same(states, { 4: "AVAILABLE" }); // no run was repeated
   },
 
   async other_servers({ foreign }) {

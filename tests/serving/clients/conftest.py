@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -134,7 +134,7 @@ class _Closing(_Handler):
     version. A step counts when its request arrives.
     """
 
-    steps: Counter[str] = Counter()
+    steps: ClassVar[Counter[str]] = Counter()
     _numbers = count()
     _has_answered = False
 

@@ -6,6 +6,7 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.ConnectException;
+import java.net.ProtocolException;
 import java.net.URI;
 import java.net.URLEncoder;
 import java.net.http.HttpClient;
@@ -13,15 +14,19 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.net.http.HttpResponse.BodySubscribers;
 import java.net.http.HttpTimeoutException;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.Executors;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.MatchResult;
@@ -39,8 +44,10 @@ import javax.net.ssl.SSLException;
  * }</pre>
  *
  * <p>Arrays are sent and received in binary form: every number arrives bit by bit. Threads may share
- * a client. Every call throws a {@link ServingException} if it fails. A request whose connection the
- * server closes is sent once more, unless it runs or closes a session.
+ * a client. Every call throws a {@link ServingException} if it fails.
+ *
+ * <p>A request whose connection ends before the answer begins is sent once more, on a new connection,
+ * except for the runs of a session: the server may have made the run.
  */
 public final class Client {
   private static final Map<Integer, String> CODES =
@@ -56,41 +63,60 @@ public final class Client {
       Pattern.compile("\"version\"\\s*:\\s*\"(\\d+)\"\\s*,\\s*\"state\"\\s*:\\s*\"(\\w+)\"");
   private static final Pattern ESCAPE = Pattern.compile("\\\\(?:u([0-9a-fA-F]{4})|(.))");
 
+  // Otherwise each HttpClient has threads of its own, which outlive it. Second tries make many.
+  private static final Executor THREADS = Executors.newCachedThreadPool(Client::daemon);
+
   private final HttpClient http;
+  private final Supplier<HttpClient> second; // of second tries: it has no connections yet
   private final String address;
   private final String token;
   private final Duration timeout;
 
   /** A client of the server at an address such as {@code http://localhost:8501}. */
   public Client(String address) {
-    // Version 1.1, because a request to change to HTTP/2 would be refused.
-    this(
-        HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build(),
-        address.replaceAll("/+$", ""),
-        null,
-        Duration.ofSeconds(30));
+    this(newHttp(), Client::newHttp, address.replaceAll("/+$", ""), null, Duration.ofSeconds(30));
   }
 
-  private Client(HttpClient http, String address, String token, Duration timeout) {
+  private Client(
+      HttpClient http,
+      Supplier<HttpClient> second,
+      String address,
+      String token,
+      Duration timeout) {
     this.http = http;
+    this.second = second;
     this.address = address;
     this.token = token;
     this.timeout = timeout;
   }
 
+  private static HttpClient newHttp() {
+    // Version 1.1, because a request to change to HTTP/2 would be refused.
+    return HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).executor(THREADS).build();
+  }
+
+  private static Thread daemon(Runnable task) {
+    Thread thread = new Thread(task);
+    thread.setDaemon(true);
+    return thread;
+  }
+
   /** This client with a bearer token. */
   public Client withToken(String token) {
-    return new Client(http, address, token, timeout);
+    return new Client(http, second, address, token, timeout);
   }
 
   /** This client with the time that a call may take; 30 seconds by default. */
   public Client withTimeout(Duration timeout) {
-    return new Client(http, address, token, timeout);
+    return new Client(http, second, address, token, timeout);
   }
 
-  /** This client with an HTTP client of your own, for example with another SSLContext or a proxy. */
+  /**
+   * This client with an HTTP client of your own, for example with another SSLContext or a proxy. It
+   * chooses the connections, also those of second tries.
+   */
   public Client withHttp(HttpClient http) {
-    return new Client(http, address, token, timeout);
+    return new Client(http, () -> http, address, token, timeout);
   }
 
   /** The outputs of the default signature of a model. */
@@ -107,27 +133,26 @@ public final class Client {
   public CompletableFuture<Map<String, Tensor>> predictAsync(
       Target target, Map<String, Tensor> inputs) {
     byte[] body = Wire.writeRequest(target, inputs);
-    HttpRequest request = post(target.path() + ":predict", PROTOBUF, body);
-    return sendRepeatable(request, Wire::readResponse);
+    return send(post(target.path() + ":predict", PROTOBUF, body), true, Wire::readResponse);
   }
 
   /** The state of each version of a model: {3=AVAILABLE}. */
   public Map<Long, String> status(String model) {
-    HttpRequest request = request(Target.of(model).path()).GET().build();
-    return await(sendRepeatable(request, Client::readStatus));
+    return await(send(request(Target.of(model).path()).GET(), true, Client::readStatus));
   }
 
   /** The signatures of a model, as JSON. */
   public String metadata(Target target) {
-    HttpRequest request = request(target.path() + "/metadata").GET().build();
-    return await(sendRepeatable(request, body -> new String(body, UTF_8)));
+    HttpRequest.Builder request = request(target.path() + "/metadata").GET();
+    return await(send(request, true, body -> new String(body, UTF_8)));
   }
 
   /** The response to a body of JSON. The verb is "predict", "classify" or "regress". */
   public String json(Target target, String verb, String body) {
-    HttpRequest request =
-        post(target.path() + ":" + verb, "application/json", body.getBytes(UTF_8));
-    return await(sendRepeatable(request, found -> new String(found, UTF_8)));
+    byte[] bytes = body.getBytes(UTF_8);
+    String path = target.path() + ":" + verb;
+    HttpRequest.Builder request = post(path, "application/json", bytes);
+    return await(send(request, true, found -> new String(found, UTF_8)));
   }
 
   /** A session of a model, which draws the random numbers that follow in the saved model. */
@@ -140,9 +165,10 @@ public final class Client {
     String body = "{\"signature_name\": " + jsonText(target.signature());
     body += seed == null ? "}" : ", \"seed\": " + seed + "}";
     String path = Target.of(target.model()).path();
-    HttpRequest request =
+    HttpRequest.Builder request =
         post(target.path() + "/sessions", "application/json", body.getBytes(UTF_8));
-    return await(sendRepeatable(request, found -> new Session(this, path, target.model(), found)));
+    // Sent twice, it may open two sessions. One of them expires, as nobody uses it.
+    return await(send(request, true, found -> new Session(this, path, target.model(), found)));
   }
 
   /** One run of a session. */
@@ -151,13 +177,12 @@ public final class Client {
   }
 
   void delete(String path) {
-    await(send(request(path).DELETE().build(), false, body -> body));
+    await(send(request(path).DELETE(), true, body -> body));
   }
 
   /** The body of a response, as it arrives. */
   InputStream open(String path, byte[] body, Duration timeout) {
-    HttpRequest.Builder request = request(path).header("content-type", PROTOBUF);
-    request.POST(BodyPublishers.ofByteArray(body));
+    HttpRequest.Builder request = post(path, PROTOBUF, body);
     if (timeout != null) {
       request.timeout(timeout);
     }
@@ -177,9 +202,8 @@ public final class Client {
     return response.body();
   }
 
-  private HttpRequest post(String path, String type, byte[] body) {
-    HttpRequest.Builder request = request(path).header("content-type", type);
-    return request.POST(BodyPublishers.ofByteArray(body)).build();
+  private HttpRequest.Builder post(String path, String type, byte[] body) {
+    return request(path).header("content-type", type).POST(BodyPublishers.ofByteArray(body));
   }
 
   private HttpRequest.Builder request(String path) {
@@ -187,49 +211,52 @@ public final class Client {
     return token == null ? request : request.header("authorization", "Bearer " + token);
   }
 
-  /**
-   * Sends a request that changes nothing that a caller has seen. It is sent once more if its
-   * connection ends, because a server may close an idle connection while a request is on its way.
-   */
-  private <T> CompletableFuture<T> sendRepeatable(HttpRequest request, Function<byte[], T> read) {
-    return send(request, true, read);
-  }
-
+  /** What is read in the response; {@code again} says whether the server may get it twice. */
   private <T> CompletableFuture<T> send(
-      HttpRequest request, boolean isRepeatable, Function<byte[], T> read) {
-    AtomicReference<CompletableFuture<?>> running = new AtomicReference<>();
-    Supplier<CompletableFuture<HttpResponse<byte[]>>> exchange =
-        () -> {
-          CompletableFuture<HttpResponse<byte[]>> sent =
-              http.sendAsync(request, BodyHandlers.ofByteArray());
-          running.set(sent);
-          return sent.copy();
-        };
+      HttpRequest.Builder request, boolean again, Function<byte[], T> read) {
+    CompletableFuture<HttpResponse<byte[]>> answer = new CompletableFuture<>();
+    answer.orTimeout(timeout.toMillis(), MILLISECONDS); // of both tries
+    attempt(http, request.build(), again, answer);
     CompletableFuture<T> result =
-        exchange
-            .get()
-            .exceptionallyCompose(
-                error ->
-                    isRepeatable && isClosed(causeOf(error))
-                        ? exchange.get()
-                        : CompletableFuture.failedFuture(error))
-            .orTimeout(timeout.toMillis(), MILLISECONDS)
-            .handle((response, error) -> finish(response, error, read));
-    result.whenComplete((value, error) -> running.get().cancel(true)); // also after the time limit
+        answer.handle((response, error) -> finish(response, error, read));
+    result.whenComplete((value, error) -> answer.cancel(true));
     return result;
   }
 
-  /** Whether this is the error of a connection that was established and then ended. */
-  private static boolean isClosed(Throwable error) {
-    boolean never =
-        error instanceof ConnectException
-            || error instanceof HttpTimeoutException
-            || error instanceof SSLException;
-    return error instanceof IOException && !never;
+  private void attempt(
+      HttpClient client,
+      HttpRequest request,
+      boolean again,
+      CompletableFuture<HttpResponse<byte[]>> answer) {
+    AtomicBoolean hasBegun = new AtomicBoolean(); // the response
+    CompletableFuture<HttpResponse<byte[]>> sent =
+        client.sendAsync(
+            request,
+            head -> {
+              hasBegun.set(true);
+              return BodySubscribers.ofByteArray();
+            });
+    sent.whenComplete(
+        (response, error) -> {
+          Throwable cause = error instanceof CompletionException ? error.getCause() : error;
+          if (again && !hasBegun.get() && isEnd(cause) && !answer.isDone()) {
+            attempt(second.get(), request, false, answer);
+          } else if (error != null) {
+            answer.completeExceptionally(cause);
+          } else {
+            answer.complete(response);
+          }
+        });
+    answer.whenComplete((response, error) -> sent.cancel(true)); // also after the time limit
   }
 
-  private static Throwable causeOf(Throwable error) {
-    return error.getCause() == null ? error : error.getCause();
+  /** Whether it may be the end of a connection that the server closed while it was idle. */
+  private static boolean isEnd(Throwable error) {
+    return error instanceof IOException
+        && !(error instanceof ConnectException)
+        && !(error instanceof HttpTimeoutException)
+        && !(error instanceof ProtocolException) // the answer is not HTTP
+        && !(error instanceof SSLException);
   }
 
   private <T> T finish(HttpResponse<byte[]> response, Throwable error, Function<byte[], T> read) {
@@ -237,8 +264,7 @@ public final class Client {
       throw late(timeout, error);
     }
     if (error != null) {
-      Throwable cause = causeOf(error);
-      throw new ServingException(0, "UNAVAILABLE", address + ": " + cause, cause);
+      throw new ServingException(0, "UNAVAILABLE", address + ": " + error, error);
     }
     if (response.statusCode() != 200) {
       throw failureOf(response.statusCode(), response.body());
