@@ -22,7 +22,7 @@ export class Http {
 
   /**
    * What `read` makes of the bytes of the response. If the connection ends before them, the request
-   * is sent again, unless `again` is false: the server may get it twice.
+   * is sent again, so the server may get it twice. `again = false` prevents this.
    */
   async call(method, path, { signal, timeout = this.#timeout }, read, body, type, again = true) {
     const limit = new Limit(signal, timeout);

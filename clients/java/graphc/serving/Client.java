@@ -63,11 +63,11 @@ public final class Client {
       Pattern.compile("\"version\"\\s*:\\s*\"(\\d+)\"\\s*,\\s*\"state\"\\s*:\\s*\"(\\w+)\"");
   private static final Pattern ESCAPE = Pattern.compile("\\\\(?:u([0-9a-fA-F]{4})|(.))");
 
-  // Otherwise each HttpClient has threads of its own, which outlive it. Second tries make many.
+  // Of all HttpClients: each would have threads of its own, and a second try makes an HttpClient.
   private static final Executor THREADS = Executors.newCachedThreadPool(Client::daemon);
 
   private final HttpClient http;
-  private final Supplier<HttpClient> second; // of second tries: it has no connections yet
+  private final Supplier<HttpClient> second; // makes the client of a second try, without connections
   private final String address;
   private final String token;
   private final Duration timeout;
@@ -211,7 +211,7 @@ public final class Client {
     return token == null ? request : request.header("authorization", "Bearer " + token);
   }
 
-  /** What is read in the response; {@code again} says whether the server may get it twice. */
+  /** What is read in the response. {@code again} says whether the server may get the request twice. */
   private <T> CompletableFuture<T> send(
       HttpRequest.Builder request, boolean again, Function<byte[], T> read) {
     CompletableFuture<HttpResponse<byte[]>> answer = new CompletableFuture<>();
