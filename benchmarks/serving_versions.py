@@ -182,7 +182,10 @@ def _reload(
     server: _Server, base: Path, files: list[tuple[Path, np.ndarray]], number: int
 ) -> tuple[float, float]:
     """The time from a new version's file until only this version is available."""
-    time.sleep(EVERY)
+    quiet = time.perf_counter() + EVERY
+    while time.perf_counter() < quiet:  # asked here too: the question itself delays requests
+        server.available()
+        time.sleep(0.05)
     begin = time.perf_counter()
     _put(files[number % 2][0], base, number)
     while server.available() != {str(number)}:

@@ -115,20 +115,25 @@ class Members(Mapping[str, memoryview]):
         Raises:
             ArtifactCorruptError: it was altered, or the file changed since it was opened.
         """
-        data = self.part(name, 0, self.size(name))
-        if hashlib.sha256(data).hexdigest() != self._digests[name]:
+        digest = hashlib.sha256()
+        data = self.part(name, 0, self.size(name), digest)
+        if digest.hexdigest() != self._digests[name]:
             raise ArtifactCorruptError(
                 f"{self._file.name!r}: member {name!r} was altered", hint=_AGAIN
             )
         return data
 
-    def part(self, name: str, offset: int, size: int) -> memoryview:
+    def part(self, name: str, offset: int, size: int, digest: Any = None) -> memoryview:
         """`size` bytes from `offset` on, without a check of their content. The range must be within
-        the member."""
-        return self._file.read(self._places[name].start + offset, size)
+        the member.
 
-    def pieces(self, name: str, offset: int, size: int) -> Iterator[bytes]:
-        """The same bytes in pieces, none of which is large."""
+        Args:
+            digest: of hashlib; takes the bytes too.
+        """
+        return self._file.read(self._places[name].start + offset, size, digest)
+
+    def pieces(self, name: str, offset: int, size: int) -> Iterator[memoryview]:
+        """The same bytes in pieces, none of which is large. The next piece overwrites a piece."""
         return self._file.pieces(self._places[name].start + offset, size)
 
     def size(self, name: str) -> int:
@@ -173,8 +178,13 @@ class Members(Mapping[str, memoryview]):
         return len(self._places)
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Members]:
+def read(
+    path: str | os.PathLike[str], pace: Callable[[], None] = lambda: None
+) -> tuple[dict[str, Any], Members]:
     """The manifest, checked, and the members, which are checked when they are read.
+
+    Args:
+        pace: called after each piece of the file that is read.
 
     Raises:
         ArtifactError: the file does not exist, or is not an artifact.
@@ -183,7 +193,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Members]:
     """
     name = str(os.fspath(path))
     try:
-        file = OpenFile(name)
+        file = OpenFile(name, pace)
     except FileNotFoundError:
         raise ArtifactError(f"no file {name!r}", hint="check the path") from None
     except IsADirectoryError:

@@ -13,12 +13,12 @@ import stat
 import struct
 import weakref
 import zipfile
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from graphc.errors import ArtifactCorruptError, ArtifactError
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18  # fits into the caches of a core
 _LARGEST_DIRECTORY = 1 << 20  # some 10,000 members; zipfile uses 10 times as much memory
 _LOCAL = struct.Struct("<4s22xHH")  # a member's own header: signature, lengths of two fields
 _AGAIN = "copy or save it again"
@@ -34,13 +34,16 @@ class Extent(NamedTuple):
 class OpenFile:
     """A file that is read by position, from any thread; closed when there are no references to it.
 
+    Args:
+        pace: called after each piece.
+
     Attributes:
         name: the path, for errors.
         size: bytes of the file when it was opened.
         bytes_read: the number of bytes read so far.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, pace: Callable[[], None] = lambda: None) -> None:
         # Not blocking, because opening a pipe without a writer would wait forever.
         self._handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
         weakref.finalize(self, os.close, self._handle)
@@ -50,37 +53,49 @@ class OpenFile:
         if not stat.S_ISREG(facts.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", name)
         self.name = name
+        self._pace = pace
         self.size = facts.st_size
         self.bytes_read = 0
 
-    def read(self, start: int, size: int) -> memoryview:
+    def read(self, start: int, size: int, digest: Any = None) -> memoryview:
         """Bytes of the file, in memory of this process, read-only.
+
+        Args:
+            digest: of hashlib; takes the bytes too.
 
         Raises:
             ArtifactCorruptError: the file no longer has these bytes.
             ArtifactError: it cannot be read.
         """
-        content, position = bytearray(size), 0
-        for piece in self.pieces(start, size):
-            content[position : position + len(piece)] = piece
-            position += len(piece)
+        content = bytearray(size)
+        for piece in self._fill(start, memoryview(content)):
+            if digest is not None:
+                digest.update(piece)
         return memoryview(content).toreadonly()
 
-    def pieces(self, start: int, size: int) -> Iterator[bytes]:
-        """The same bytes in pieces, none of which is large."""
-        end = start + size
-        while start < end:
+    def pieces(self, start: int, size: int) -> Iterator[memoryview]:
+        """The same bytes in pieces, none of which is large. The next piece overwrites a piece."""
+        buffer = memoryview(bytearray(min(size, _CHUNK)))
+        for position in range(0, size, _CHUNK):
+            yield from self._fill(start + position, buffer[: size - position])
+
+    def _fill(self, start: int, memory: memoryview) -> Iterator[memoryview]:
+        """Reads until the memory is full; gives each part of it that was read."""
+        position = 0
+        while position < len(memory):
+            part = memory[position : position + _CHUNK]
             try:
-                piece = os.pread(self._handle, min(end - start, _CHUNK), start)
+                count = os.preadv(self._handle, [part], start + position)
             except OSError as error:
                 raise ArtifactError(f"cannot read {self.name!r}: {error.strerror}") from error
-            if not piece:
+            if not count:
                 raise ArtifactCorruptError(
                     f"{self.name!r} has become shorter since it was opened", hint=_AGAIN
                 )
-            self.bytes_read += len(piece)
-            start += len(piece)
-            yield piece
+            self.bytes_read += count
+            position += count
+            yield part[:count]
+            self._pace()
 
 
 def extents(file: OpenFile, needed: str) -> dict[str, Extent]:

@@ -4,7 +4,7 @@ run, unless its native code is trusted."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
@@ -213,24 +213,22 @@ def open_model(
     """`load`, for callers that load several artifacts.
 
     Args:
-        sharing: what the artifacts share; None shares nothing.
+        sharing: what the artifacts share, and the pace at which they are read; None: nothing.
     """
-    manifest, members = read(path)
+    sharing = sharing or Sharing(arrays=None)
+    manifest, members = read(path, sharing.pace)
     FORKING.use_devices()
     where = device or jax.local_devices()[0]
     _check_platform(manifest, platform_of(where))
     types = {row.value.name: row.value.type for row in manifest.variables}
     weights = Weights(manifest.variables, members)
-    arrays = cache = most_steps = None
-    if sharing is not None:
-        arrays, cache, most_steps = sharing.arrays, sharing.cache, sharing.most_steps
-    saved = Saved(types, weights, SingleDeviceSharding(where), arrays)
+    saved = Saved(types, weights, SingleDeviceSharding(where), sharing.arrays)
 
     def entry_point(name: str, entry: Entry) -> EntryPoint:
         devices, lacking = _devices(name, entry, where, strategy)
         loaded = (name, entry, manifest, members, devices, platform_of(devices[0]))
         bounds = limits or Limits()
-        source = Source(*loaded, trust_native, bounds, cache, most_steps)
+        source = Source(*loaded, trust_native, bounds, sharing.cache, sharing.most_steps)
         return EntryPoint(source, saved, lacking=lacking)
 
     points = {name: entry_point(name, entry) for name, entry in manifest.signatures.items()}
@@ -290,16 +288,21 @@ def _devices(
     return found, lacking
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Manifest, Members]:
+def read(
+    path: str | os.PathLike[str], pace: Callable[[], None] = lambda: None
+) -> tuple[Manifest, Members]:
     """The manifest and the members of an artifact, for inspection. Nothing is transferred to
     devices.
+
+    Args:
+        pace: called after each piece of the file that is read.
 
     Raises:
         ArtifactError: as for `load`.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise AttributeValueError(f"load: the path must be a str or a Path, got {path!r}")
-    data, members = container.read(path)
+    data, members = container.read(path, pace)
     manifest = parse_manifest(data, list(members))
     if WEIGHTS not in members:
         raise container.damaged(str(path), f"it has no member {WEIGHTS!r}")

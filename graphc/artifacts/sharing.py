@@ -87,14 +87,16 @@ class Sharing:
     """What loaded artifacts share.
 
     Attributes:
-        arrays: weights by content.
+        arrays: weights by content; None shares none.
         cache: where compiled programs are stored for later processes; None stores none.
         most_steps: for how many sizes each entry point keeps its compiled program; None: for all.
+        pace: called after each piece of a file that is read.
     """
 
-    arrays: SharedArrays = field(default_factory=SharedArrays)
+    arrays: SharedArrays | None = field(default_factory=SharedArrays)
     cache: ExecutableCache | None = None
     most_steps: int | None = None
+    pace: Callable[[], None] = lambda: None
 
 
 def through_cache(

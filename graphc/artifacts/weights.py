@@ -84,8 +84,9 @@ class Weights:
         if self._unchecked:
             self._members.check(WEIGHTS)
             self._unchecked = False
-        data = self._members.part(WEIGHTS, row.offset or 0, row.bytes)
-        if not self._old and hashlib.sha256(data).hexdigest() != row.sha256:
+        digest = hashlib.sha256()
+        data = self._members.part(WEIGHTS, row.offset or 0, row.bytes, digest)
+        if not self._old and digest.hexdigest() != row.sha256:
             raise self._altered(name)
         return np.frombuffer(data, row.value.type.dtype).reshape(row.shape)
 

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 import graphc as gc
-from graphc.artifacts import lowering
+from graphc.artifacts import directory, lowering
 from graphc.artifacts.loading import open_model
 from graphc.artifacts.sharing import Content, SharedArrays, Sharing
 from graphc.artifacts.steps import Steps
@@ -222,3 +222,22 @@ def test_a_released_model_can_be_called_again(two: tuple[Path, Path], compiled: 
     assert len(shared.arrays) == 0
     np.testing.assert_array_equal(call(model), BODY @ HEADS[0])
     assert len(compiled) == 2
+
+
+def test_the_pace_is_asked_after_each_piece(
+    two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "_CHUNK", 16)  # BODY has four pieces, HEADS two
+    pieces: list[int] = []
+    shared = Sharing(pace=lambda: pieces.append(1))
+    first = open_model(two[0], sharing=shared)
+    opened = len(pieces)
+    assert opened > 0
+    np.testing.assert_array_equal(first.state()["head"], HEADS[0])
+    assert len(pieces) == opened + 2
+    np.testing.assert_array_equal(first.state()["body"], BODY)
+    assert len(pieces) == opened + 6
+    second = open_model(two[1], sharing=shared)
+    again = len(pieces)
+    assert second.state()["body"] is first.state()["body"]  # only checked
+    assert len(pieces) == again + 4

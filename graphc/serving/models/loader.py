@@ -16,6 +16,7 @@ from graphc.errors import ArtifactError
 from graphc.serving.batching.batcher import Batcher, BatchReport
 from graphc.serving.batching.paddable import paddable
 from graphc.serving.config import BatchingConfig
+from graphc.serving.models.pacing import Pace
 from graphc.serving.models.servable import LOG, Servable
 from graphc.serving.models.versions import Found
 from graphc.serving.models.warmup import warm_up
@@ -32,7 +33,8 @@ class Loader:
     Attributes:
         executor: where requests run that are not batched.
         devices: one replica is loaded on each; none means JAX's default device.
-        sharing: what all versions share.
+        sharing: what all versions share, with the pace at which files are read.
+        pace: makes the loading thread rest while requests arrive.
         batching: how requests are joined; None runs each request alone.
         observe: called after each batch with the model, the signature and the report.
         warm_up: whether a version runs before it is available. Otherwise, programs are compiled
@@ -43,6 +45,7 @@ class Loader:
     executor: Executor
     devices: Sequence[jax.Device] = ()
     sharing: Sharing = field(default_factory=Sharing)
+    pace: Pace = field(default_factory=Pace)
     batching: BatchingConfig | None = None
     observe: Observe = lambda model, signature, report: None
     warm_up: bool = True
@@ -59,6 +62,10 @@ class Loader:
         """
         if found.problem:
             raise ArtifactError(found.problem)
+        with self.pace.loading():
+            return self._load(name, found)
+
+    def _load(self, name: str, found: Found) -> Servable:
         replicas = [
             open_model(
                 found.path,

@@ -18,6 +18,7 @@ from graphc.errors import GraphcError
 from graphc.serving.config import BatchingConfig, ModelConfig, SessionConfig, check_names
 from graphc.serving.models.error_texts import text_of
 from graphc.serving.models.loader import Loader, Observe
+from graphc.serving.models.pacing import Pace
 from graphc.serving.models.servable import LOG, Servable
 from graphc.serving.models.served import Overview, Served
 from graphc.serving.models.sessions import Sessions
@@ -29,10 +30,10 @@ from graphc.web.failures import Failure
 _MOST_STEPS = 256  # compiled sizes of each signature: clients must not fill the memory
 
 
-def _sharing(cache: ExecutableCache | Default | None) -> Sharing:
+def _sharing(cache: ExecutableCache | Default | None, pace: Pace) -> Sharing:
     """What the models share; `cache` is the argument of `Manager`."""
     opened = open_cache(CompileOptions()) if isinstance(cache, Default) else cache
-    return Sharing(cache=opened, most_steps=_MOST_STEPS)
+    return Sharing(cache=opened, most_steps=_MOST_STEPS, pace=pace)
 
 
 class Manager:
@@ -108,12 +109,14 @@ class Manager:
         self._models = {config.name: Served(config) for config in configs}
         self.sessions = Sessions(sessions)
         self._poll_seconds = poll_seconds
-        self.sharing = _sharing(cache)
+        self._pace = Pace()
+        self.sharing = _sharing(cache, self._pace)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="graphc-request")
         self._loader = Loader(
             self._pool,
             tuple(devices),
             self.sharing,
+            self._pace,
             batching,
             observe or (lambda model, signature, report: None),
             warm_up,
@@ -152,6 +155,7 @@ class Manager:
             Failure: NOT_FOUND: no such model, or the version is not available. INVALID_ARGUMENT: no
                 such label.
         """
+        self._pace.requested()
         with self._lock:
             served = self._models.get(name)
             if served is None:
