@@ -63,12 +63,49 @@ def _bert() -> tuple[Any, Any]:
     return Logits(), torch.randint(0, 30_000, (4, 128))
 
 
+def _unet() -> tuple[Any, Any]:
+    """U-Net (Ronneberger et al., 2015) with batch norm and padding, 64 to 1024 channels. It gives
+    the logits of each pixel as a row."""
+    import torch
+    from torch import nn
+
+    def block(inputs: int, outputs: int) -> Any:
+        layers: list[Any] = []
+        for channels in (inputs, outputs):
+            layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False)]
+            layers += [nn.BatchNorm2d(outputs), nn.ReLU()]
+        return nn.Sequential(*layers)
+
+    class UNet(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            widths = [64, 128, 256, 512, 1024]
+            self.down = nn.ModuleList(map(block, [3, *widths], widths))
+            self.up = nn.ModuleList(
+                nn.ConvTranspose2d(2 * width, width, 2, 2) for width in widths[-2::-1]
+            )
+            self.join = nn.ModuleList(block(2 * width, width) for width in widths[-2::-1])
+            self.last = nn.Conv2d(64, 2, 1)
+
+        def forward(self, x: Any) -> Any:
+            skipped = []
+            for level, down in enumerate(self.down):
+                x = down(nn.functional.max_pool2d(x, 2) if level else x)
+                skipped.append(x)
+            for up, join, skip in zip(self.up, self.join, skipped[-2::-1], strict=True):
+                x = join(torch.cat([skip, up(x)], 1))
+            return self.last(x).permute(0, 2, 3, 1).reshape(-1, 2)
+
+    return UNet(), torch.randn(1, 3, 256, 256)
+
+
 MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "resnet50": _torchvision("resnet50", 8),
     "vit_b_16": _torchvision("vit_b_16", 4),
     "bert_base": _bert,
     "densenet121": _torchvision("densenet121", 8),
     "mobilenet_v2": _torchvision("mobilenet_v2", 8),
+    "unet": _unet,
 }
 
 
@@ -76,7 +113,8 @@ def rows(names: list[str], compile: bool) -> Iterator[Row]:
     """One row for each model and form."""
     for name in names:
         module, example = MODELS[name]()
-        labels = np.arange(len(example), dtype=np.int32) * 7 % CLASSES
+        rows_of_logits, classes = module(example).shape
+        labels = np.arange(rows_of_logits, dtype=np.int32) * 7 % classes
         forms = {
             "graphc": in_graphc(module, example, labels, "O2"),
             "graphc, O3": in_graphc(module, example, labels, "O3"),
