@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphc.errors import ArgumentError, ModelImportError
+from graphc.importers.torch.archive.mutations import NORMS
 from graphc.importers.torch.archive.reading import read_archive
 from graphc.importers.torch.dtypes import array_of, torch
 from graphc.importers.torch.exported import Exported, Result, Stored
@@ -113,6 +115,7 @@ def exported_program(
         ) from error
     finally:
         model.train(was_training)
+    program.graph_module.graph.eliminate_dead_code()
     return _ready(program), type(model).__name__
 
 
@@ -120,6 +123,8 @@ def _ready(program: Any) -> Any:
     """The program without operators that change their operands; operators without a rule are
     replaced by PyTorch's decompositions, where there are any."""
     package = torch()
+    if _is_ready(program):  # the trace by `run_decompositions` takes longer than the export
+        return program
     functional = program.run_decompositions({})
     missing = {
         node.target
@@ -133,6 +138,32 @@ def _ready(program: Any) -> Any:
     if known:
         functional = functional.run_decompositions(known)
     return functional
+
+
+def _is_ready(program: Any) -> bool:
+    """Whether a program has rules for all its nodes, of which none changes a tensor or is unused.
+
+    Programs with graphs in nodes are not looked at.
+    """
+    package = torch()
+    for node in program.graph.nodes:
+        if node.op == "get_attr":
+            return False
+        if node.op != "call_function":
+            continue
+        name = str(node.target)
+        is_known = name in RULES or node.target is operator.getitem
+        if not is_known or not node.users or _changes_averages(node, name):
+            return False
+        if isinstance(node.target, package._ops.OpOverload) and node.target._schema.is_mutable:
+            return False
+    return True
+
+
+def _changes_averages(node: Any, name: str) -> bool:
+    """Whether it is a batch norm in training mode: its schema does not say what it changes."""
+    place = NORMS.get(name)
+    return place is not None and (len(node.args) <= place or bool(node.args[place]))
 
 
 def _names(program: Any, dynamic_shapes: Any) -> dict[str, str]:

@@ -242,6 +242,71 @@ def test_nodes_carry_the_line_of_the_model() -> None:
     assert any(source.startswith("test_modules.py:") for source in sources)
 
 
+class _Unused(nn.Module):
+    """Computes a result that nobody uses."""
+
+    def forward(self, x: Any) -> Any:
+        torch.sin(x)
+        return x.exp()
+
+
+class _InPlace(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return (x + 1).relu_()
+
+
+class _Tracking(nn.Module):
+    """A batch norm in training mode whose counter is not in the graph: only its schema, which does
+    not say so, would show the change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+        self.register_buffer("var", torch.ones(3))
+
+    def forward(self, x: Any) -> Any:
+        return nn.functional.batch_norm(x, self.mean, self.var, training=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "times"),
+    [
+        (nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3), nn.GELU(), nn.Dropout(0.5)), 0),
+        (_Unused(), 0),
+        (_InPlace(), 1),
+        (_Tracking(), 1),
+    ],
+)
+def test_a_program_is_traced_again_only_if_it_changes_tensors(
+    module: Any, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, x = module.double(), torch.randn(4, 3).double()
+    calls: list[Any] = []
+    real = torch.export.ExportedProgram.run_decompositions
+    monkeypatch.setattr(
+        torch.export.ExportedProgram,
+        "run_decompositions",
+        lambda program, *args: calls.append(args) or real(program, *args),
+    )
+    alone = gc.from_torch(module.eval(), (x,)).to_graph()
+    assert len(calls) == times
+    session = gc.Session(alone.graph)
+    (given,) = alone.inputs.values()
+    (found,) = session.run(list(alone.outputs.values()), {given: x.numpy()})
+    with torch.no_grad():
+        assert_near(found, module(x).numpy(), 1e-12)
+
+
+def test_changed_averages_are_updates() -> None:
+    module, x = _Tracking().double(), torch.randn(4, 3).double()
+    alone = gc.from_torch(module, (x,)).to_graph()
+    session = gc.Session(alone.graph)
+    session.run([*alone.outputs.values(), *alone.updates], {"x": x.numpy()})
+    module(x)
+    for name, buffer in module.named_buffers():
+        assert_near(session.get(name), buffer.numpy(), 1e-12)
+
+
 def test_a_saved_program(tmp_path: Path) -> None:
     module = double().eval()
     x = torch.randn(2, 1, 5, 5).double()

@@ -25,7 +25,7 @@ _OTHER_NAMES: Final = {
 _RESHAPING: Final = re.compile(
     r"aten\.(as_strided|resize|set|squeeze|swapaxes|swapdims|t|transpose|unsqueeze)_\."
 )
-_NORMS: Final = {  # operator -> the place of its argument `training`
+NORMS: Final = {  # operator -> the place of its argument `training`
     "aten._native_batch_norm_legit.default": 5,
     "aten.batch_norm.default": 5,
     "aten.instance_norm.default": 5,
@@ -116,7 +116,7 @@ class _Pass:
             self._change(node, original, "".join((in_place[1], ".", in_place[2])))
         elif _OUT.fullmatch(node.target):
             self._refuse(node, "writes to one of its arguments")
-        elif node.target in _NORMS and original[_NORMS[node.target]] and len(original) > 4:
+        elif node.target in NORMS and original[NORMS[node.target]] and len(original) > 4:
             self._norm(node, original)
         else:
             self.nodes.append(node)
