@@ -22,6 +22,7 @@ class Target:
         tight: whether memory is short, so that blocks become loops even if loops are slower: only
             values that loops keep can be recomputed (`Recompute`).
         flash: on GPUs, whether they support cuDNN attention: NVIDIA from compute capability 8.0.
+        trained: whether other programs of the graph change state that the program only reads.
         convolves: whether the program has many operations in convolutions; see `suited_to`.
     """
 
@@ -29,6 +30,7 @@ class Target:
     replicas: int = 1
     tight: bool = False
     flash: bool = True
+    trained: bool = True
     convolves: bool = False
 
 

@@ -13,9 +13,9 @@ from graphc.ir.dims import product
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.passes.core.base import Pass, PassResult, run_all_bodies
-from graphc.passes.core.costs import node_cost
 from graphc.passes.core.keys import kind_key
 from graphc.passes.rolling.align import align, cut_to_readers
+from graphc.passes.rolling.copies import without_copies, work_of
 from graphc.passes.rolling.loops import Loops
 from graphc.passes.rolling.recurrence import Carried, Inner, Recurrence, elements_in, recurrences
 from graphc.passes.rolling.repeats import Repeat, tandem_repeats
@@ -57,6 +57,8 @@ class RollRepeats(Pass):
             only a quarter of `saved` nodes if another loop takes the same parameters: they are
             stored stacked for that loop, and would be copied for the nodes of this one.
         unroll: how many iterations are compiled as one; None for an estimate.
+        copied: what each byte that a loop copies must be worth, see `without_copies`; 0: nothing.
+        trained: whether other programs of the graph change state that this one only reads.
     """
 
     turns: int = 3
@@ -65,12 +67,16 @@ class RollRepeats(Pass):
     unroll: int | None = None
     shared: int = 1 << 16
     steps: int | None = None
+    copied: int = 0
+    trained: bool = True
 
     def run(self, program: Program) -> PassResult:
         program, changed = run_all_bodies(self, program)
         first, row = _in_order(program, self.turns)
         state = set(program.input_tensors("state"))
         chosen, worth_it = self._find(row, state)
+        if self.copied:
+            chosen = without_copies(chosen, program, self.copied, self.trained)
         found = align(chosen, state, worth_it)
         found = cut_to_readers(found, state, worth_it)
         found = _without_many_outside(found, row, state)
@@ -363,13 +369,6 @@ _AT_ONCE = 4
 def elements_of(found: Recurrence) -> int:
     """The number of elements that an iteration computes."""
     return sum(elements_in(t) for node in found.turns[0] for t in node.outputs)
-
-
-def work_of(node: Node) -> int:
-    """The floating-point operations of a node, or its number of elements if sizes are named."""
-    if all(t.type.is_static for t in (*node.inputs, *node.outputs)):
-        return node_cost(node).flops
-    return sum(map(elements_in, node.outputs))
 
 
 def has_parameters(found: Recurrence, state: set[Tensor]) -> bool:

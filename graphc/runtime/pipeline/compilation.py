@@ -145,7 +145,8 @@ class Compilation:
     def target(self) -> Target:
         """The description of the devices for passes. If there are several kinds of device, it has
         no property that only one kind has."""
-        return target_of(self.devices, self.backend.replicas)
+        target = target_of(self.devices, self.backend.replicas)
+        return replace(target, trained=self.prepared.trained)
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -204,6 +205,7 @@ class Compilation:
                 **self.options.meaning(),
                 "parallel": parallel,
                 "steps": self.request.steps,
+                "trained": self.prepared.trained,
                 "pulled": contents,  # the text in the VJP node itself may be out of date
                 "places": self._places() if self.options.check_numerics else None,
             },

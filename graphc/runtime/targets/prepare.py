@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from graphc.ir.program import Program, attribute_symbols
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.stack import within_stack
 from graphc.lowering.emit_jax import needs_x64, to_function
-from graphc.ops.structure.state import READ_VARIABLE
+from graphc.ops.structure.state import ASSIGN, READ_VARIABLE
 from graphc.passes.core.target import Target, suited_to
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pass_filter import without
@@ -82,6 +83,16 @@ class Prepared:
             found = Prepared(program, self.sources, self._options)
             self._placed[base] = found
         return found
+
+    @cached_property
+    def trained(self) -> bool:
+        """Whether the graph has assignments of variables that this program only reads."""
+        if self.whole is None:
+            return True
+        changed = {port.name for port in self.functional.new_state()}
+        read = {port.name for port in self.functional.ports("state")} - changed
+        assigned = (n.attrs["variable"] for n in self.whole.walk() if n.op is ASSIGN)
+        return not read.isdisjoint(assigned)
 
     @property
     def program(self) -> Program:

@@ -1,0 +1,137 @@
+"""RollRepeats: loops that would copy parameters for little work."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import graphc as gc
+from graphc.passes.rolling.roll_repeats import RollRepeats
+from graphc.runtime.targets.prepare import Prepared, prepare
+from tests.passes.rolling.models import loops
+
+WIDTH, LAYERS = 256, 8  # 256 KiB for each matrix
+FEW, MANY = 8, 8192  # rows
+
+
+def roll(worth: int, trained: bool = False) -> RollRepeats:
+    return RollRepeats(turns=3, saved=4, work=0, copied=worth, trained=trained)
+
+
+def layers(rows: int, kind: str, width: int = WIDTH) -> Prepared:
+    """Layers `x = tanh(x @ w)`, with matrices that are feeds, constants, or variables."""
+    with gc.Graph(seed=0) as graph:
+        x = gc.placeholder((rows, width), name="x")
+        fed, y = [x], x
+        for i in range(LAYERS):
+            value = np.full((width, width), i + 1, np.float32)
+            if kind == "feed":
+                w = gc.placeholder((width, width), name=f"w{i}")
+                fed.append(w)
+            elif kind == "constant":
+                w = gc.constant(value)
+            else:
+                w = gc.variable(value, name=f"w{i}").read()
+            y = gc.tanh(gc.matmul(y, w))
+    return prepare(graph, [y], fed, gc.CompileOptions())
+
+
+# FLOPs of an iteration for each byte: 2 * rows / 4
+@pytest.mark.parametrize("kind", ["constant", "variable"])
+@pytest.mark.parametrize(("worth", "rolled"), [(FEW * LAYERS // 2 + 8, False), (FEW, True)])
+def test_parameters_that_nobody_changes_need_work_in_all_iterations(
+    kind: str, worth: int, rolled: bool
+) -> None:
+    program = layers(FEW, kind).program
+    assert bool(loops(program, roll(worth))) == rolled
+    assert loops(program, roll(0)) == [(LAYERS, 2)]
+
+
+def test_feeds_need_as_much_work_in_each_iteration() -> None:
+    program = layers(FEW, "feed").program
+    assert loops(program, roll(FEW // 2 + 1)) == []
+    assert loops(program, roll(FEW // 2 - 1)) == [(LAYERS, 2)]
+
+
+def test_small_feeds_cost_nothing() -> None:
+    program = layers(FEW, "feed", width=WIDTH - 1).program
+    assert loops(program, roll(1 << 20)) == [(LAYERS, 2)]
+
+
+def test_state_that_steps_change_costs_nothing() -> None:
+    """It is stored as a stack, whichever program changes it."""
+    program = layers(FEW, "variable").program
+    assert loops(program, roll(1 << 20, trained=True)) == [(LAYERS, 2)]
+    assert loops(program, roll(1 << 20, trained=False)) == []
+    with gc.Graph(seed=0) as graph:
+        x = y = gc.placeholder((FEW, WIDTH), name="x")
+        for i in range(LAYERS):
+            y = gc.tanh(gc.matmul(y, gc.variable(np.eye(WIDTH, dtype="f4"), name=f"w{i}")))
+        train = gc.minimize(gc.reduce_mean(y), optax.sgd(0.1))
+    prepared = prepare(graph, [train], [x], gc.CompileOptions())
+    assert len(loops(prepared.program, roll(1 << 20))) == 2  # forward and backward
+
+
+def test_both_directions_have_loops_or_none() -> None:
+    """Alone, the backward pass would do enough work for a loop."""
+
+    def loss(ws: list[jax.Array], x: jax.Array) -> jax.Array:
+        for w in ws:
+            x = jnp.tanh(x @ w)
+        return jnp.mean(x)
+
+    ws = [jnp.eye(WIDTH) for _ in range(LAYERS)]
+    with gc.Graph(seed=0) as graph:
+        x = gc.placeholder((FEW, WIDTH), name="x")
+        fed = [gc.placeholder((WIDTH, WIDTH), name=f"w{i}") for i in range(LAYERS)]
+        gradients = gc.from_jax(jax.grad(loss))(fed, x)
+    assert len(ws) == len(gradients)
+    program = prepare(graph, gradients, [x, *fed], gc.CompileOptions()).program
+    found = {worth: len(loops(program, roll(worth))) for worth in range(1, 3 * FEW)}
+    assert set(found.values()) == {0, 2}
+    assert found[FEW // 2 - 1] == 2 and found[3 * FEW - 1] == 0
+
+
+@pytest.mark.parametrize(("trains", "rolled"), [(False, False), (True, True)])
+def test_forward_passes_over_few_rows_have_loops_only_if_the_graph_trains(
+    trains: bool, rolled: bool
+) -> None:
+    session, x, y = trained_or_not(trains)
+    step = session.compile(y, feeds={x: np.zeros((FEW, WIDTH), "f4")})
+    assert ("Scan" in str(step.program)) == rolled
+
+
+def test_the_key_of_a_forward_pass_says_whether_the_graph_trains() -> None:
+    """An executable from the cache must not depend on who stored it."""
+    keys = set()
+    for trains in (False, True):
+        session, x, y = trained_or_not(trains)
+        step = session.compile(y, feeds={x: np.zeros((FEW, WIDTH), "f4")})
+        keys.add(step.cache_key)
+    assert len(keys) == 2 and None not in keys
+
+
+def test_a_function_over_parameters_has_no_loops_for_few_rows() -> None:
+    def forward(ws: list[jax.Array], x: jax.Array) -> jax.Array:
+        for w in ws:
+            x = jnp.tanh(x @ w) + 1.0
+        return x
+
+    ws, x = [jnp.eye(WIDTH) * 0.5 for _ in range(24)], jnp.ones((FEW, WIDTH))
+    function = gc.jit(forward)
+    np.testing.assert_allclose(function(ws, x), jax.jit(forward)(ws, x), rtol=1e-5)
+    assert "Scan" not in str(function.executable.program)
+
+
+def trained_or_not(trains: bool) -> tuple[gc.Session, gc.Tensor, gc.Tensor]:
+    with gc.Graph(seed=0) as graph:
+        x = y = gc.placeholder((FEW, WIDTH), name="x")
+        for i in range(24):
+            w = gc.variable(np.eye(WIDTH, dtype="f4"), name=f"w{i}")
+            y = gc.tanh(gc.matmul(y, w)) + 1.0
+        if trains:
+            gc.minimize(gc.reduce_mean(y), optax.sgd(0.1))
+    return gc.Session(graph), x, y
