@@ -15,12 +15,12 @@ from graphc.importers.onnx.call import Call, Refused
 from graphc.importers.onnx.values import Array, Value, is_dims, is_known, plain
 from graphc.ir.dims import DimExpr
 
-# These draw random numbers, have bodies, or only rename values.
+# These draw random numbers, have bodies, only rename values, or have rules for known values.
 _NEVER: Final = frozenset(
     [
         *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
         *("RandomUniform", "RandomUniformLike", "If", "Loop", "Scan", "SequenceMap"),
-        *("Optional", "OptionalGetElement", "OptionalHasElement"),
+        *("LabelEncoder", "Optional", "OptionalGetElement", "OptionalHasElement"),
     ]
 )
 _LARGEST: Final = 1 << 22  # elements of a result
