@@ -278,6 +278,70 @@ def test_a_range_over_a_size_that_was_cast() -> None:
     check_sizes(nodes, {"three": np.array(3), "zero": np.zeros_like(one), "one": one})
 
 
+@pytest.mark.parametrize(
+    ("start", "stop", "step"),
+    [
+        ("width", "four", 1), ("width", "four", -1), ("four", "width", 1), ("four", "width", -1),
+        ("zero", "width", 3), ("width", "zero", -2), ("four", "width", 2), ("width", "four", -3),
+        ("zero", "width", -1), ("one", "width", 1), ("height", "width", 1), ("height", "width", -2),
+        ("width", "less", -1), ("third", "four", 2),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("to", [7, 1], ids=["int64", "float32"])
+def test_ranges_are_empty_where_they_count_the_wrong_way(
+    start: str, stop: str, step: int, to: int, tmp_path: Path
+) -> None:
+    """In a session, in a file with open sizes, and as an exported model."""
+    numbers = {"zero": 0, "one": 1, "four": 4, "less": -3, "step": step, "two": 2, "three": 3}
+    weights = {name: np.array(value, np.int64) for name, value in numbers.items()}
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape two", "height"),
+        node("Gather", "shape three", "width"),
+        node("Div", "width three", "third"),
+        *(node("Cast", name, f"{name}_cast", to=to) for name in (start, stop, "step")),
+        node("Range", f"{start}_cast {stop}_cast step_cast", "y"),
+    ]
+    x, named = image(1, 1), ["batch", 3, "height", "width"]
+    proto = model(nodes, {"x": x}, ["y"], weights, opset=18, shapes={"x": named})
+    proto.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(to, None))
+    alone = gc.from_onnx(proto).to_graph()
+    (given,), (y,) = alone.inputs.values(), alone.outputs.values()
+    session, signature = gc.Session(alone.graph), alone.signature()
+    gc.save(session, tmp_path / "m.gcx", signatures={"predict": signature}, platforms=["cpu"])
+    loaded = gc.load(tmp_path / "m.gcx").signatures["predict"]
+    gc.to_onnx(session, tmp_path / "m.onnx", signature)
+    there = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    for height, width in ((5, 1), (5, 4), (3, 5), (3, 9)):
+        x = image(height, width)
+        known = {**numbers, "height": height, "width": width, "third": width // 3}
+        want = np.arange(known[start], known[stop], step)
+        for got in (session.run(y, {given: x}), loaded(x=x)["y"], there.run(None, {"x": x})[0]):
+            assert np.asarray(got).dtype == helper.tensor_dtype_to_np_dtype(to)
+            assert np.asarray(got).tolist() == want.tolist()
+
+
+def test_a_range_has_the_size_of_a_slice(tmp_path: Path) -> None:
+    """`width - 1` is negative only without columns, so files can keep it open."""
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape three", "width"),
+        node("Range", "one width one", "counts"),
+        node("Cast", "counts", "columns", to=1),
+        node("Slice", "x starts ends axes", "tail"),
+        node("Add", "tail columns", "y"),
+    ]
+    lists = {"starts": np.array([1]), "ends": np.array([1 << 62]), "axes": np.array([3])}
+    x, named = image(4, 6), ["batch", 3, "height", "width"]
+    weights = {"three": np.array(3), "one": np.array(1), **lists}
+    proto = model(nodes, {"x": x}, ["y"], weights, opset=18, shapes={"x": named})
+    alone = gc.from_onnx(proto).to_graph()
+    signatures = {"predict": alone.signature()}
+    gc.save(gc.Session(alone.graph), tmp_path / "m.gcx", signatures=signatures, platforms=["cpu"])
+    loaded = gc.load(tmp_path / "m.gcx").signatures["predict"]
+    assert_near(loaded(x=x)["y"], x[..., 1:] + np.arange(1, 6, dtype=np.float32), rtol=1e-6)
+
+
 def test_a_range_from_a_fraction_is_refused() -> None:
     nodes = [
         node("Shape", "x", "shape"),
