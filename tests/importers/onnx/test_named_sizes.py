@@ -16,7 +16,7 @@ import onnxruntime
 from onnx import helper
 
 import graphc as gc
-from graphc.errors import ArtifactError, ModelImportError, UnknownNameError
+from graphc.errors import ArtifactError, ModelImportError, ShapeError, UnknownNameError
 from tests.importers.onnx.models import model, results
 from tests.near import assert_near
 
@@ -165,6 +165,36 @@ def test_pools_up_to_the_end(window: int, step: int, pad: int, dtype: Any) -> No
     attrs = {"kernel_shape": [window] * 2, "strides": [step] * 2, "pads": [pad] * 4}
     pool = node("MaxPool", "x", ceil_mode=1, **attrs)
     check_sizes([pool], dtype=dtype, sizes=((3, 3), (4, 5), (8, 7)))
+
+
+@pytest.mark.parametrize(
+    ("window", "step", "pad"), [(1, 2, 0), (2, 1, 0), (2, 3, 0), (3, 2, 1), (3, 3, 0), (5, 3, 2)]
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_pools_of_the_smallest_images(window: int, step: int, pad: int, named: bool) -> None:
+    """As onnxruntime, with windows larger than the image; one that is not there is an error."""
+    attrs = {"kernel_shape": [window] * 2, "strides": [step] * 2, "pads": [pad] * 4}
+    pool = node("MaxPool", "x", ceil_mode=1, **attrs)
+    for size in ((1, 1), (1, 3), (2, 2)):
+        x = image(*size)
+        shapes = {"x": ["batch", 3, "height", "width"]} if named else {}
+        proto = model([pool], {"x": x}, ["y"], opset=18, shapes=shapes)
+        proto.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(1, None))
+        there = onnxruntime.InferenceSession(proto.SerializeToString())
+        try:
+            (want,) = there.run(None, {"x": x})
+        except Exception:  # a size below 0
+            want = np.zeros(0)
+        try:
+            (got,) = results(proto, {"x": x})
+        except ShapeError as error:
+            assert not want.size and "model:1" in str(error)
+            continue
+        except ModelImportError as error:
+            assert named and "windows within the padding" in error.details[0]
+            continue
+        assert got.shape == want.shape
+        assert_near(got, want, rtol=0)
 
 
 def test_last_windows_within_the_padding_are_refused() -> None:
