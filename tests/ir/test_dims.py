@@ -7,7 +7,7 @@ import pytest
 import graphc as gc
 from graphc.errors import ShapeError, TextError
 from graphc.ir.dim_constraints import DimConstraints
-from graphc.ir.dim_limits import at_least_zero
+from graphc.ir.dim_limits import at_least_zero, divided
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import floor_division, substitute, symbol
 
@@ -112,6 +112,25 @@ def test_sizes_that_do_not_fall_below_zero(text: str) -> None:
             wanted = max(substitute(dim, {"n": n, "m": m}), 0)
             assert substitute(limited, {"n": n, "m": m}) == wanted
     assert (limited == dim) == (text in ("n + 1", "n - 1"))
+
+
+@pytest.mark.parametrize("text", ["n - 4", "4 - n", "m - n", "-1*n", "n - 1", "-1*n - m"])
+@pytest.mark.parametrize("by", [1, 3, -2])
+def test_division_towards_zero(text: str, by: int) -> None:
+    dim = parse_dim(text)
+    ratio = divided(dim, by)
+    assert ratio is not None
+    for n in range(1, 9):
+        for m in range(1, 9):
+            sizes = {"n": n, "m": m}
+            assert substitute(ratio, sizes) == int(substitute(dim, sizes) / by)
+
+
+def test_division_whose_sign_is_not_known() -> None:
+    assert divided(N, N - M) is None
+    assert divided(N, 0) is None
+    assert divided(parse_dim("floordiv(n - 3, 2)"), 3) is None
+    assert (divided(-7, 2), divided(7, -2), divided(N - 1, 2)) == (-3, -3, (N - 1) // 2)
 
 
 def test_divisions_of_negative_sizes_stay() -> None:

@@ -351,6 +351,48 @@ def test_ranges_are_empty_where_they_count_the_wrong_way(
             assert np.asarray(got).tolist() == want.tolist()
 
 
+@pytest.mark.parametrize("op", ["Div", "Mod"])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("width", "two"), ("fewer", "two"), ("minus", "three"), ("width", "negative"),
+        ("fewer", "negative"), ("minus", "negative"), ("difference", "three"), ("seven", "width"),
+        ("below", "width"), ("below", "two"), ("thirds", "negative"), ("seven", "negative"),
+    ],
+)  # fmt: skip
+def test_sizes_are_divided_towards_zero(op: str, a: str, b: str, tmp_path: Path) -> None:
+    """As onnxruntime divides them, also after the model was exported again."""
+    numbers = {"two": 2, "three": 3, "negative": -3, "seven": 7, "below": -7, "five": 5}
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape two", "height"),
+        node("Gather", "shape three", "width"),
+        node("Sub", "width five", "fewer"),
+        node("Neg", "width", "minus"),
+        node("Sub", "height width", "difference"),
+        node("Div", "width three", "thirds"),
+        node(op, f"{a} {b}", "ratio"),
+        node("Cast", "ratio", "number", to=1),
+        node("ReduceMax", "x", "top", keepdims=0),
+        node("Sub", "top top", "nothing"),
+        node("Add", "number nothing", "y"),
+    ]
+    weights = {name: np.array(value, np.int64) for name, value in numbers.items()}
+    sizes = [(4, width) for width in range(1, 10)]
+    check_sizes(nodes, weights, sizes=sizes)
+    x, named = image(1, 1), ["batch", 3, "height", "width"]
+    alone = gc.from_onnx(model(nodes, {"x": x}, ["y"], weights, shapes={"x": named})).to_graph()
+    gc.to_onnx(gc.Session(alone.graph), tmp_path / "m.onnx", alone.signature())
+    proto = model(nodes, {"x": x}, ["y"], weights, opset=18, shapes={"x": named})
+    proto.ir_version = 10
+    proto.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(1, None))
+    before = onnxruntime.InferenceSession(proto.SerializeToString())
+    after = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    for size in sizes:
+        feeds = {"x": image(*size)}
+        assert after.run(None, feeds)[0] == before.run(None, feeds)[0]
+
+
 def test_a_range_has_the_size_of_a_slice(tmp_path: Path) -> None:
     """`width - 1` is negative only without columns, so files can keep it open."""
     nodes = [
