@@ -16,7 +16,10 @@ import onnxruntime
 from onnx import helper
 
 import graphc as gc
-from graphc.errors import ArtifactError, ModelImportError, ShapeError, UnknownNameError
+from graphc.errors import ArtifactError, FeedError, ModelImportError, ShapeError, UnknownNameError
+from graphc.importers.artifacts import save_model
+from graphc.ir.dim_parser import parse_dim
+from graphc.serving import Client, Failure, ModelConfig, Server, ServerConfig
 from tests.importers.onnx.models import model, results
 from tests.near import assert_near
 
@@ -474,3 +477,36 @@ def test_multiples_of_a_size(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="an open size cannot guarantee"):
         free = gc.from_onnx(proto).to_graph()
         gc.to_onnx(gc.Session(free.graph), tmp_path / "free.onnx", free.signature())
+
+
+def test_a_size_that_must_be_a_multiple(tmp_path: Path) -> None:
+    """An argument of the layer is checked too: now if its size is known, otherwise in each run."""
+    x, named = image(64, 4), ["batch", 3, "height", "width"]
+    proto = model([node("Relu", "x")], {"x": x}, ["y"], shapes={"x": named})
+    layer = gc.from_onnx(proto, sizes={"height": "32*h"})
+    with gc.Graph() as graph:
+        given = gc.placeholder((2, 3, "a", "w"), name="given")
+        y = layer(given)
+        with pytest.raises(ShapeError, match="axis 2: the size must be a multiple of 32, got 33"):
+            layer(gc.zeros((2, 3, 33, 4)))
+        assert layer(gc.zeros((2, 3, 96, 4))).shape == (2, 3, 96, 4)
+        assert layer(gc.placeholder((2, 3, "64*b", "w"))).shape[2] == parse_dim("64*b")
+    with gc.Session(graph) as session:
+        assert session.run(y, {given: x}).shape == x.shape
+        with pytest.raises(FeedError, match=r"needs a == 32\*floordiv\(a, 32\)") as caught:
+            session.run(y, {given: image(33, 4)})
+        assert "feed 'given': (2, 3, 33, 4)" in str(caught.value)
+        signatures = {"predict": gc.Signature({"x": given}, {"y": y})}
+        with pytest.raises(ArtifactError, match="which an open size cannot guarantee"):
+            gc.save(session, tmp_path / "m.gcx", signatures=signatures, platforms=["cpu"])
+    save_model(layer, tmp_path / "m.gcx", ["cpu"])
+    loaded = gc.load(tmp_path / "m.gcx").signatures["predict"]
+    assert loaded(x=x)["y"].shape == x.shape
+    wanted = r"feed 'x' must be f32\[batch, 3, 32\*h, width\], .* size 32\*h on axis 2, got 33"
+    with pytest.raises(FeedError, match=wanted):
+        loaded(x=image(33, 4))
+    config = ServerConfig((ModelConfig("m", str(tmp_path / "m.gcx")),), port=0, rest_port=None)
+    with Server(config) as server, Client(f"grpc://127.0.0.1:{server.port}") as client:
+        with pytest.raises(Failure, match=wanted) as failure:
+            client.predict("m", x=image(33, 4))
+        assert failure.value.code == "INVALID_ARGUMENT"
