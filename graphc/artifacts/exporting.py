@@ -38,6 +38,7 @@ from graphc.errors import (
     UnknownNameError,
     nearest,
 )
+from graphc.ir.dim_limits import is_limited
 from graphc.ir.dims import Dim, as_symbol, substitute, symbol, symbols_of
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
@@ -327,10 +328,7 @@ def _function(
 ) -> Function:
     """The program as JAX sees it, for any platform; its named sizes become JAX's symbolic ones."""
     if program.symbols():
-        scope = jax.export.SymbolicScope()
-        names = program.symbols()
-        sizes = {s: jax.export.symbolic_shape(f"d{i}", scope=scope)[0] for i, s in enumerate(names)}
-        return for_one(program, donated, sizes)
+        return for_one(program, donated, _symbolic(program))
     target = Target(replicas=max(1, len(devices)))
     program = graphs.bound(name, program, {}, options, target)
 
@@ -343,6 +341,25 @@ def _function(
     if limit is None:
         return make(None)
     return compiled_within(limit, make, lambda function: compiled_for(function, devices))[0]
+
+
+def _symbolic(program: Program) -> dict[str, Any]:
+    """The named sizes of a program as JAX's symbolic ones."""
+
+    def sizes(conditions: Sequence[str]) -> dict[str, Any]:
+        scope = jax.export.SymbolicScope(conditions)
+        return {
+            name: jax.export.symbolic_shape(f"d{i}", scope=scope)[0]
+            for i, name in enumerate(program.symbols())
+        }
+
+    # JAX cannot prove that these sizes are not negative, so it is told.
+    shapes = [tensor.type.shape for node in program.walk() for tensor in node.outputs]
+    limited = dict.fromkeys(dim for shape in shapes for dim in shape if is_limited(dim))
+    if not limited:
+        return sizes(())
+    free = sizes(())
+    return sizes([f"{substitute(dim, free)} >= 0" for dim in limited])
 
 
 def _limited(

@@ -332,9 +332,9 @@ def substitute(dim: Dim, bindings: Mapping[str, Any]) -> Any:
         product: Any = coefficient
         for atom in monomial:
             if isinstance(atom, FloorDiv):
-                factor = substitute(atom.numerator, bindings) // substitute(
-                    atom.denominator, bindings
-                )
+                above, below = (substitute(part, bindings) for part in atom)
+                named = isinstance(below, DimExpr)  # then `//` does not take an int
+                factor = floor_division(above, below) if named else above // below
             else:
                 factor = bindings[atom] if atom in bindings else symbol(atom)
             product = factor if isinstance(product, int) and product == 1 else product * factor

@@ -199,7 +199,7 @@ class _DimMap:
         inputs, outputs, attrs, regions = node.inputs, node.outputs, node.attrs, node.regions
         if not known.keys().isdisjoint(inputs):
             inputs = tuple([known.get(t, t) for t in inputs])
-        results = tuple([self._result(t) for t in outputs])
+        results = tuple([self._result(t, node.source) for t in outputs])
         if not all(map(is_, results, outputs)):
             outputs = results
         if attrs:
@@ -218,7 +218,7 @@ class _DimMap:
             node.name, node.source, node.device, node.control_inputs,
         )  # fmt: skip
 
-    def _result(self, tensor: Tensor) -> Tensor:
+    def _result(self, tensor: Tensor, source: object = None) -> Tensor:
         """The replacement of a newly defined tensor: itself if its type is unchanged."""
         dtype, old = tensor.type
         shape = self._shapes.get(old)
@@ -226,7 +226,11 @@ class _DimMap:
             shape = self._value(old)
             if any(isinstance(dim, int) and dim < 0 for dim in shape):
                 type = TensorType(dtype, shape)
-                raise ShapeError(f"{tensor.name or 'a tensor'}: {tensor.type} becomes {type}")
+                raise ShapeError(
+                    f"{tensor.name or 'a tensor'}: {tensor.type} becomes {type}",
+                    source=source,
+                    hint="no size may be below 0",
+                )
             self._shapes[old] = shape
         if shape == old:
             return tensor

@@ -7,8 +7,9 @@ import pytest
 import graphc as gc
 from graphc.errors import ShapeError, TextError
 from graphc.ir.dim_constraints import DimConstraints
+from graphc.ir.dim_limits import at_least_zero, divided
 from graphc.ir.dim_parser import parse_dim
-from graphc.ir.dims import symbol
+from graphc.ir.dims import floor_division, substitute, symbol
 
 N, M = symbol("n"), symbol("m")
 
@@ -89,3 +90,50 @@ def test_a_sign_holds_for_all_that_follows_in_parentheses() -> None:
     assert parse_dim("m - (n + 1)") == parse_dim("m + -(n + 1)") == M - N - 1
     assert parse_dim("-(-(n))") == N
     assert parse_dim("m - 2*-floordiv(n, 2)") == M + 2 * (N // 2)
+
+
+def test_a_size_divides_a_number() -> None:
+    """As in the results of `at_least_zero`; the names may be replaced by others."""
+    dim = 4 - floor_division(7, N + 1)
+    assert substitute(dim, {"n": 2 * M}) == 4 - floor_division(7, 2 * M + 1)
+    assert substitute(dim, {"n": 2}) == 2
+    assert parse_dim(str(dim)) == dim
+
+
+@pytest.mark.parametrize(
+    "text", ["n - 4", "4 - n", "m - n", "3*n - 2*m - 1", "n*m - 6", "-1*n", "n + 1", "n - 1",
+             "floordiv(n, 2) - 2", "2 - floordiv(n + 1, 3)", "m*floordiv(n, 2) - n"]
+)  # fmt: skip
+def test_sizes_that_do_not_fall_below_zero(text: str) -> None:
+    dim = parse_dim(text)
+    limited = at_least_zero(dim)
+    for n in range(1, 9):
+        for m in range(1, 9):
+            wanted = max(substitute(dim, {"n": n, "m": m}), 0)
+            assert substitute(limited, {"n": n, "m": m}) == wanted
+    assert (limited == dim) == (text in ("n + 1", "n - 1"))
+
+
+@pytest.mark.parametrize("text", ["n - 4", "4 - n", "m - n", "-1*n", "n - 1", "-1*n - m"])
+@pytest.mark.parametrize("by", [1, 3, -2])
+def test_division_towards_zero(text: str, by: int) -> None:
+    dim = parse_dim(text)
+    ratio = divided(dim, by)
+    assert ratio is not None
+    for n in range(1, 9):
+        for m in range(1, 9):
+            sizes = {"n": n, "m": m}
+            assert substitute(ratio, sizes) == int(substitute(dim, sizes) / by)
+
+
+def test_division_whose_sign_is_not_known() -> None:
+    assert divided(N, N - M) is None
+    assert divided(N, 0) is None
+    assert divided(parse_dim("floordiv(n - 3, 2)"), 3) is None
+    assert (divided(-7, 2), divided(7, -2), divided(N - 1, 2)) == (-3, -3, (N - 1) // 2)
+
+
+def test_divisions_of_negative_sizes_stay() -> None:
+    dim = parse_dim("floordiv(n - 3, 2)")
+    assert at_least_zero(dim) == dim
+    assert (at_least_zero(-3), at_least_zero(3)) == (0, 3)

@@ -200,6 +200,27 @@ def test_wrong_types(running: Running, protocol: str) -> None:
         assert found["label"].tolist() == [b"dog"]  # the others of a batch are not affected
 
 
+def test_numbers_without_a_word_are_one_line_of_the_log(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client gets the message, and the log has no traceback, in sessions too."""
+    what = "'strict': output 'label': the vocabulary has 2 words, none with the number 2"
+    given = {"words": [["[UNK]", "[UNK]"]]}
+    with Client(f"grpc://{running.grpc}") as client, client.session("m") as session:
+        with pytest.raises(Failure, match=what) as caught:
+            client.predict("m", **given, signature="strict")
+        with pytest.raises(Failure, match=what) as in_session:
+            session.predict(**given, signature="strict")
+    for failure in (caught.value, in_session.value):
+        assert failure.code == "INTERNAL"
+        assert failure.message == f"{what}\nhint: give the vocabulary a default"
+    lines = [r for r in caplog.records if r.name == "graphc.serving"]
+    wanted = f"m version 1, strict: {what}; hint: give the vocabulary a default"
+    assert [(r.levelname, r.getMessage(), r.exc_info) for r in lines] == [
+        ("ERROR", wanted, None)
+    ] * 2
+
+
 def test_sessions(running: Running) -> None:
     """Each step takes the word of the one before it."""
     with Client(f"grpc://{running.grpc}") as client, client.session("m") as session:

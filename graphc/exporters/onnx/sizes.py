@@ -14,14 +14,25 @@ from graphc.ir.dims import Dim, as_symbol, substitute, symbols_of
 
 @dataclass(frozen=True)
 class _Scalar:
-    """A size in the arithmetic of dims, which `substitute` does: each operation is a node."""
+    """A size in the arithmetic of dims, which `substitute` does: each operation is a node.
+
+    Attributes:
+        is_signed: whether it may be negative.
+    """
 
     writer: Writer
     value: Value
+    is_signed: bool = False
 
-    def _with(self, op: str, other: Any) -> _Scalar:
-        right = other.value if isinstance(other, _Scalar) else self.writer.constant(other, INT64)
-        return _Scalar(self.writer, self.writer.op(op, self.value, right))
+    def _of(self, other: Any) -> _Scalar:
+        if isinstance(other, _Scalar):
+            return other
+        return _Scalar(self.writer, self.writer.constant(other, INT64), other < 0)
+
+    def _with(self, op: str, other: Any, is_signed: bool = False) -> _Scalar:
+        right = self._of(other)
+        value = self.writer.op(op, self.value, right.value)
+        return _Scalar(self.writer, value, is_signed or self.is_signed or right.is_signed)
 
     def __add__(self, other: Any) -> _Scalar:
         return self._with("Add", other)
@@ -30,13 +41,16 @@ class _Scalar:
         return self._with("Mul", other)
 
     def __floordiv__(self, other: Any) -> _Scalar:
-        return self._with("Div", other)  # sizes are not negative
+        if not self.is_signed:
+            return self._with("Div", other)
+        # Div rounds towards zero. The remainder of Mod has the sign of the divisor.
+        return (self - self._with("Mod", other))._with("Div", other)
 
     def __rfloordiv__(self, other: Any) -> _Scalar:
-        return _Scalar(self.writer, self.writer.constant(other, INT64))._with("Div", self)
+        return self._of(other) // self
 
     def __sub__(self, other: Any) -> _Scalar:
-        return self._with("Sub", other)
+        return self._with("Sub", other, is_signed=True)
 
     __radd__ = __add__
     __rmul__ = __mul__

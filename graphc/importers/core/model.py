@@ -14,10 +14,11 @@ from graphc.build.variable_definition import variable
 from graphc.errors import ArgumentError, DTypeError, ShapeError, UnknownNameError, nearest
 from graphc.importers.core.model_graph import ORIGINS, ModelGraph
 from graphc.importers.core.weights import Array, Weight, variable_name
+from graphc.ir.dims import Dim, as_multiple, floor_division
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
-from graphc.ir.scopes import AMBIENT
+from graphc.ir.scopes import AMBIENT, current_graph
 from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.nn.layers.layer import Layer
@@ -207,7 +208,24 @@ class ImportedModel(Layer):
                 source=current_source(),
                 hint="import the model with a named size where sizes may differ",
             )
+        for axis, (size, wanted_size) in enumerate(zip(tensor.shape, spec.shape, strict=True)):
+            self._check_multiple(f"input {name!r}, axis {axis}", size, wanted_size, tensor)
         return tensor
+
+    def _check_multiple(self, where: str, size: Dim, wanted: Dim | None, tensor: Tensor) -> None:
+        """Checks that a size is a multiple, as that of the input. One that is known only in a run
+        is checked there."""
+        multiple = None if wanted is None else as_multiple(wanted)
+        if multiple is None:
+            return
+        whole = multiple[1] * floor_division(size, multiple[1])
+        if not current_graph().constraints.unify(size, whole):
+            raise ShapeError(
+                f"{self}: {where}: the size must be a multiple of {multiple[1]}, got {size}",
+                details=[f"{tensor.name}  {tensor.type}"],
+                source=current_source(),
+                hint=f"the input has the size {wanted} there",
+            )
 
     def to_graph(self, *, seed: int = 0) -> ModelGraph:
         """A graph of the model alone: a placeholder for each input, and its outputs.

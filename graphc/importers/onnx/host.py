@@ -13,14 +13,15 @@ import numpy as np
 
 from graphc.importers.onnx.call import Call, Refused
 from graphc.importers.onnx.values import Array, Value, is_dims, is_known, plain
-from graphc.ir.dims import DimExpr
+from graphc.ir.dim_limits import divided
+from graphc.ir.dims import DimExpr, floor_division
 
-# These draw random numbers, have bodies, or only rename values.
+# These draw random numbers, have bodies, only rename values, or have rules for known values.
 _NEVER: Final = frozenset(
     [
         *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
         *("RandomUniform", "RandomUniformLike", "If", "Loop", "Scan", "SequenceMap"),
-        *("Optional", "OptionalGetElement", "OptionalHasElement"),
+        *("LabelEncoder", "Optional", "OptionalGetElement", "OptionalHasElement"),
     ]
 )
 _LARGEST: Final = 1 << 22  # elements of a result
@@ -177,22 +178,30 @@ def _product(call: Call) -> Any:
     return np.array([total] if call.attr("keepdims", 1) else total, object)
 
 
-def _divide(a: Any, b: Any) -> Any:
-    return a // b
+def _divide(call: Call) -> Any:
+    """Integers are divided towards zero. A result that is no size becomes a node."""
+    found = _elementwise(np.frompyfunc(divided, 2, 1))(call)
+    return None if found is None or None in np.asarray(found).reshape(-1) else found
 
 
 def _remainder(call: Call) -> Any:
     """The remainder has the sign of the divisor, as that of floor division."""
-    if call.attr("fmod", 0):
+    b = _array(call, 1)
+    if call.attr("fmod", 0) or any(isinstance(d, DimExpr) or d == 0 for d in b.reshape(-1)):
         return None
-    return _elementwise(np.frompyfunc(lambda a, b: a - a // b * b, 2, 1))(call)
+    return _elementwise(np.frompyfunc(_modulo, 2, 1))(call)
+
+
+def _modulo(a: Any, b: Any) -> Any:
+    sign = 1 if b > 0 else -1
+    return a - floor_division(sign * a, sign * b) * b
 
 
 _ON_SIZES: Final[dict[str, Callable[[Call], Any]]] = {
     "Add": _elementwise(np.add),
     "Sub": _elementwise(np.subtract),
     "Mul": _elementwise(np.multiply),
-    "Div": _elementwise(_divide),
+    "Div": _divide,
     "Cast": _cast,
     "Concat": lambda call: np.concatenate(
         [np.asarray(v).astype(object) for v in call.inputs], call.attr("axis", 0)

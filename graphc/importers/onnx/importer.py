@@ -11,6 +11,7 @@ from graphc.errors import GraphcError
 from graphc.importers.core.refusals import Refusal
 from graphc.importers.onnx import host
 from graphc.importers.onnx.call import Call, Refused
+from graphc.importers.onnx.choices import check_choices
 from graphc.importers.onnx.reading import File, array_of, attributes, broken
 from graphc.importers.onnx.strings import results_of_strings
 from graphc.importers.onnx.table import DOMAINS, find_rule
@@ -159,6 +160,8 @@ class Importer:
             self._weight,
             lambda graph, args: self._body(graph, args, values, versions),
         )
+        if domain in DOMAINS:
+            check_choices(call)
         if host.can_compute(call) and domain in DOMAINS:
             computed = host.compute(call, node, domain)
             if computed is not None:

@@ -60,6 +60,9 @@ def _infer_take(
     ctx: InferContext, x: TensorType, indices: TensorType, *, axis: int, mode: str
 ) -> TensorType:
     check_operands(ctx, x, indices, axis)
+    # The number of indices may have a name: then it is checked when it is bound.
+    none = any(not isinstance(dim, int) or dim == 0 for dim in indices.shape)
+    ctx.require(x.shape[axis] != 0 or none, f"axis {axis} has no elements to take")
     return TensorType(x.dtype, _taken_shape(x.shape, indices.shape, axis))
 
 
@@ -69,6 +72,8 @@ def _windows(rank: int, index_rank: int, axis: int) -> tuple[int, ...]:
 
 
 def _lower_take(ctx: LowerContext, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
+    if x.shape[axis] == 0:  # and there are no indices
+        return lax.full(_taken_shape(x.shape, indices.shape, axis), 0, x.dtype)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=_windows(x.ndim, indices.ndim, axis),
         collapsed_slice_dims=(axis,),

@@ -13,7 +13,7 @@ import numpy as np
 from graphc.collection import without_collection
 from graphc.config import CompileOptions
 from graphc.devices.accumulate import Accumulate, is_accumulated
-from graphc.errors import FeedError
+from graphc.errors import FeedError, ShapeError, VerifyError
 from graphc.ir.capture import Fetch, capture, port_name
 from graphc.ir.dims import symbols_of
 from graphc.ir.graph import Graph
@@ -200,7 +200,11 @@ def bind(
     target: Target,
 ) -> tuple[Program, PassReport]:
     """The program with all sizes bound to ints, after the passes that need this, and their
-    report."""
+    report.
+
+    Raises:
+        ShapeError: an operator does not take these sizes.
+    """
     program = bind_sizes(prepared.program, bindings) if bindings else prepared.program
     passes = late_manager(options, target, program)
     if is_accumulated(program):
@@ -210,7 +214,19 @@ def bind(
         behind = without(pipelines.after_accumulation(options, target), options)
         around = [Accumulate(prepared.sources, target.replicas), *passes.passes, *behind]
         passes = replace(passes, passes=around)
-    return _run(passes, program)
+    try:
+        return _run(passes, program)
+    except VerifyError as error:
+        cause = error.__cause__
+        if not bindings or not isinstance(cause, ShapeError):
+            raise
+        given = ", ".join(f"{name} = {size}" for name, size in bindings.items())
+        raise ShapeError(
+            cause.what,
+            details=[*cause.details, f"the feeds give {given}"],
+            source=cause.source,
+            hint=cause.hint,
+        ) from error
 
 
 def late_manager(options: CompileOptions, target: Target, program: Program) -> PassManager:

@@ -39,6 +39,7 @@ Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
 
 _OF_THE_REQUEST = (FeedError, ShapeError, DTypeError)
+_OF_THE_RUN = (ExecutionError, DeviceError, StateError)
 
 
 class Batched(Protocol):
@@ -273,8 +274,14 @@ class Servable:
             return error
         if isinstance(error, _OF_THE_REQUEST):
             return Failure("INVALID_ARGUMENT", self.text_of(error))
-        LOG.error("%s version %d, %s", self.name, self.version, signature, exc_info=error)
-        if isinstance(error, (ExecutionError, DeviceError, StateError, *RUN_FAILED)):
+        where = self.name, self.version, signature
+        if isinstance(error, _OF_THE_RUN) and error.__cause__ is error.__context__ is None:
+            # graphc found the failure itself: its text says all, and a traceback would add nothing.
+            text = self.text_of(error)
+            LOG.error("%s version %d, %s: %s", *where, text.replace("\n", "; "))
+            return Failure("INTERNAL", text)
+        LOG.error("%s version %d, %s", *where, exc_info=error)
+        if isinstance(error, (*_OF_THE_RUN, *RUN_FAILED)):
             return Failure("INTERNAL", self.text_of(error))
         return Failure("INTERNAL", f"signature {signature!r} cannot be run; the log says why")
 

@@ -189,6 +189,33 @@ MAP = """
 """
 
 
+def test_sizes_below_zero_are_divided_as_in_python(tmp_path: Path) -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder(("n",), name="x")
+        n = x.shape[0]
+        y = gc.stack(
+            [gc.cast(size, "float32") for size in ((n - 5) // 2, -(-n // 3), (3 - n) // 4)]
+        )
+    session, path = gc.Session(graph), tmp_path / "model.onnx"
+    gc.to_onnx(session, path, gc.Signature({"x": x}, {"y": y}))
+    for size in range(1, 9):
+        (got,) = run(path, x=np.zeros(size, np.float32))
+        assert got.tolist() == [(size - 5) // 2, -(-size // 3), (3 - size) // 4]
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric", "wrap"])
+def test_padding_of_a_named_size(mode: str, tmp_path: Path) -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((2, "n"), name="x")
+        y = gc.pad(x, ((0, 0), (4, 7)), mode)
+    path = tmp_path / "model.onnx"
+    gc.to_onnx(gc.Session(graph), path, gc.Signature({"x": x}, {"y": y}))
+    for size in (1, 2, 5):
+        value = images(2, size)
+        (got,) = run(path, x=value)
+        np.testing.assert_array_equal(got, np.pad(value, ((0, 0), (4, 7)), mode))
+
+
 def test_a_map_of_the_passes(tmp_path: Path) -> None:
     """No user function makes a map."""
     start, path = program(MAP), tmp_path / "map.onnx"

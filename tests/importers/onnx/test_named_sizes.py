@@ -16,7 +16,10 @@ import onnxruntime
 from onnx import helper
 
 import graphc as gc
-from graphc.errors import ArtifactError, ModelImportError, UnknownNameError
+from graphc.errors import ArtifactError, FeedError, ModelImportError, ShapeError, UnknownNameError
+from graphc.importers.artifacts import save_model
+from graphc.ir.dim_parser import parse_dim
+from graphc.serving import Client, Failure, ModelConfig, Server, ServerConfig
 from tests.importers.onnx.models import model, results
 from tests.near import assert_near
 
@@ -167,6 +170,36 @@ def test_pools_up_to_the_end(window: int, step: int, pad: int, dtype: Any) -> No
     check_sizes([pool], dtype=dtype, sizes=((3, 3), (4, 5), (8, 7)))
 
 
+@pytest.mark.parametrize(
+    ("window", "step", "pad"), [(1, 2, 0), (2, 1, 0), (2, 3, 0), (3, 2, 1), (3, 3, 0), (5, 3, 2)]
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_pools_of_the_smallest_images(window: int, step: int, pad: int, named: bool) -> None:
+    """As onnxruntime, with windows larger than the image; one that is not there is an error."""
+    attrs = {"kernel_shape": [window] * 2, "strides": [step] * 2, "pads": [pad] * 4}
+    pool = node("MaxPool", "x", ceil_mode=1, **attrs)
+    for size in ((1, 1), (1, 3), (2, 2)):
+        x = image(*size)
+        shapes = {"x": ["batch", 3, "height", "width"]} if named else {}
+        proto = model([pool], {"x": x}, ["y"], opset=18, shapes=shapes)
+        proto.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(1, None))
+        there = onnxruntime.InferenceSession(proto.SerializeToString())
+        try:
+            (want,) = there.run(None, {"x": x})
+        except Exception:  # a size below 0
+            want = np.zeros(0)
+        try:
+            (got,) = results(proto, {"x": x})
+        except ShapeError as error:
+            assert not want.size and "model:1" in str(error)
+            continue
+        except ModelImportError as error:
+            assert named and "windows within the padding" in error.details[0]
+            continue
+        assert got.shape == want.shape
+        assert_near(got, want, rtol=0)
+
+
 def test_last_windows_within_the_padding_are_refused() -> None:
     attrs = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 1, 1]}
     with pytest.raises(ModelImportError, match="with ceil_mode, and windows within the padding"):
@@ -278,6 +311,112 @@ def test_a_range_over_a_size_that_was_cast() -> None:
     check_sizes(nodes, {"three": np.array(3), "zero": np.zeros_like(one), "one": one})
 
 
+@pytest.mark.parametrize(
+    ("start", "stop", "step"),
+    [
+        ("width", "four", 1), ("width", "four", -1), ("four", "width", 1), ("four", "width", -1),
+        ("zero", "width", 3), ("width", "zero", -2), ("four", "width", 2), ("width", "four", -3),
+        ("zero", "width", -1), ("one", "width", 1), ("height", "width", 1), ("height", "width", -2),
+        ("width", "less", -1), ("third", "four", 2),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("to", [7, 1], ids=["int64", "float32"])
+def test_ranges_are_empty_where_they_count_the_wrong_way(
+    start: str, stop: str, step: int, to: int, tmp_path: Path
+) -> None:
+    """In a session, in a file with open sizes, and as an exported model."""
+    numbers = {"zero": 0, "one": 1, "four": 4, "less": -3, "step": step, "two": 2, "three": 3}
+    weights = {name: np.array(value, np.int64) for name, value in numbers.items()}
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape two", "height"),
+        node("Gather", "shape three", "width"),
+        node("Div", "width three", "third"),
+        *(node("Cast", name, f"{name}_cast", to=to) for name in (start, stop, "step")),
+        node("Range", f"{start}_cast {stop}_cast step_cast", "y"),
+    ]
+    x, named = image(1, 1), ["batch", 3, "height", "width"]
+    proto = model(nodes, {"x": x}, ["y"], weights, opset=18, shapes={"x": named})
+    proto.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(to, None))
+    alone = gc.from_onnx(proto).to_graph()
+    (given,), (y,) = alone.inputs.values(), alone.outputs.values()
+    session, signature = gc.Session(alone.graph), alone.signature()
+    gc.save(session, tmp_path / "m.gcx", signatures={"predict": signature}, platforms=["cpu"])
+    loaded = gc.load(tmp_path / "m.gcx").signatures["predict"]
+    gc.to_onnx(session, tmp_path / "m.onnx", signature)
+    there = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    for height, width in ((5, 1), (5, 4), (3, 5), (3, 9)):
+        x = image(height, width)
+        known = {**numbers, "height": height, "width": width, "third": width // 3}
+        want = np.arange(known[start], known[stop], step)
+        for got in (session.run(y, {given: x}), loaded(x=x)["y"], there.run(None, {"x": x})[0]):
+            assert np.asarray(got).dtype == helper.tensor_dtype_to_np_dtype(to)
+            assert np.asarray(got).tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("op", ["Div", "Mod"])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("width", "two"), ("fewer", "two"), ("minus", "three"), ("width", "negative"),
+        ("fewer", "negative"), ("minus", "negative"), ("difference", "three"), ("seven", "width"),
+        ("below", "width"), ("below", "two"), ("thirds", "negative"), ("seven", "negative"),
+    ],
+)  # fmt: skip
+def test_sizes_are_divided_towards_zero(op: str, a: str, b: str, tmp_path: Path) -> None:
+    """As onnxruntime divides them, also after the model was exported again."""
+    numbers = {"two": 2, "three": 3, "negative": -3, "seven": 7, "below": -7, "five": 5}
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape two", "height"),
+        node("Gather", "shape three", "width"),
+        node("Sub", "width five", "fewer"),
+        node("Neg", "width", "minus"),
+        node("Sub", "height width", "difference"),
+        node("Div", "width three", "thirds"),
+        node(op, f"{a} {b}", "ratio"),
+        node("Cast", "ratio", "number", to=1),
+        node("ReduceMax", "x", "top", keepdims=0),
+        node("Sub", "top top", "nothing"),
+        node("Add", "number nothing", "y"),
+    ]
+    weights = {name: np.array(value, np.int64) for name, value in numbers.items()}
+    sizes = [(4, width) for width in range(1, 10)]
+    check_sizes(nodes, weights, sizes=sizes)
+    x, named = image(1, 1), ["batch", 3, "height", "width"]
+    alone = gc.from_onnx(model(nodes, {"x": x}, ["y"], weights, shapes={"x": named})).to_graph()
+    gc.to_onnx(gc.Session(alone.graph), tmp_path / "m.onnx", alone.signature())
+    proto = model(nodes, {"x": x}, ["y"], weights, opset=18, shapes={"x": named})
+    proto.ir_version = 10
+    proto.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(1, None))
+    before = onnxruntime.InferenceSession(proto.SerializeToString())
+    after = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    for size in sizes:
+        feeds = {"x": image(*size)}
+        assert after.run(None, feeds)[0] == before.run(None, feeds)[0]
+
+
+def test_a_range_has_the_size_of_a_slice(tmp_path: Path) -> None:
+    """`width - 1` is negative only without columns, so files can keep it open."""
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape three", "width"),
+        node("Range", "one width one", "counts"),
+        node("Cast", "counts", "columns", to=1),
+        node("Slice", "x starts ends axes", "tail"),
+        node("Add", "tail columns", "y"),
+    ]
+    lists = {"starts": np.array([1]), "ends": np.array([1 << 62]), "axes": np.array([3])}
+    x, named = image(4, 6), ["batch", 3, "height", "width"]
+    weights = {"three": np.array(3), "one": np.array(1), **lists}
+    proto = model(nodes, {"x": x}, ["y"], weights, opset=18, shapes={"x": named})
+    alone = gc.from_onnx(proto).to_graph()
+    signatures = {"predict": alone.signature()}
+    gc.save(gc.Session(alone.graph), tmp_path / "m.gcx", signatures=signatures, platforms=["cpu"])
+    loaded = gc.load(tmp_path / "m.gcx").signatures["predict"]
+    assert_near(loaded(x=x)["y"], x[..., 1:] + np.arange(1, 6, dtype=np.float32), rtol=1e-6)
+
+
 def test_a_range_from_a_fraction_is_refused() -> None:
     nodes = [
         node("Shape", "x", "shape"),
@@ -338,3 +477,36 @@ def test_multiples_of_a_size(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="an open size cannot guarantee"):
         free = gc.from_onnx(proto).to_graph()
         gc.to_onnx(gc.Session(free.graph), tmp_path / "free.onnx", free.signature())
+
+
+def test_a_size_that_must_be_a_multiple(tmp_path: Path) -> None:
+    """An argument of the layer is checked too: now if its size is known, otherwise in each run."""
+    x, named = image(64, 4), ["batch", 3, "height", "width"]
+    proto = model([node("Relu", "x")], {"x": x}, ["y"], shapes={"x": named})
+    layer = gc.from_onnx(proto, sizes={"height": "32*h"})
+    with gc.Graph() as graph:
+        given = gc.placeholder((2, 3, "a", "w"), name="given")
+        y = layer(given)
+        with pytest.raises(ShapeError, match="axis 2: the size must be a multiple of 32, got 33"):
+            layer(gc.zeros((2, 3, 33, 4)))
+        assert layer(gc.zeros((2, 3, 96, 4))).shape == (2, 3, 96, 4)
+        assert layer(gc.placeholder((2, 3, "64*b", "w"))).shape[2] == parse_dim("64*b")
+    with gc.Session(graph) as session:
+        assert session.run(y, {given: x}).shape == x.shape
+        with pytest.raises(FeedError, match=r"needs a == 32\*floordiv\(a, 32\)") as caught:
+            session.run(y, {given: image(33, 4)})
+        assert "feed 'given': (2, 3, 33, 4)" in str(caught.value)
+        signatures = {"predict": gc.Signature({"x": given}, {"y": y})}
+        with pytest.raises(ArtifactError, match="which an open size cannot guarantee"):
+            gc.save(session, tmp_path / "m.gcx", signatures=signatures, platforms=["cpu"])
+    save_model(layer, tmp_path / "m.gcx", ["cpu"])
+    loaded = gc.load(tmp_path / "m.gcx").signatures["predict"]
+    assert loaded(x=x)["y"].shape == x.shape
+    wanted = r"feed 'x' must be f32\[batch, 3, 32\*h, width\], .* size 32\*h on axis 2, got 33"
+    with pytest.raises(FeedError, match=wanted):
+        loaded(x=image(33, 4))
+    config = ServerConfig((ModelConfig("m", str(tmp_path / "m.gcx")),), port=0, rest_port=None)
+    with Server(config) as server, Client(f"grpc://127.0.0.1:{server.port}") as client:
+        with pytest.raises(Failure, match=wanted) as failure:
+            client.predict("m", x=image(33, 4))
+        assert failure.value.code == "INVALID_ARGUMENT"

@@ -85,6 +85,40 @@ def test_label_encoders(tmp_path: Path) -> None:
     assert np.asarray(found["again"]).tolist() == [1, 2, 2, 2]
 
 
+def test_equal_keys(tmp_path: Path) -> None:
+    """The first one counts, whether the keys are strings or numbers, and known or not. Of equal
+    classes, the last one counts. Before version 4, NaN is no key."""
+    keys: dict[str, Any] = {"keys_strings": ["a", "?", "a", ""], "values_int64s": [7, 3, 9, 1]}
+    nan = float("nan")
+    floats = {"keys_floats": [1.0, nan, 1.0, nan], "values_floats": [7.0, 8.0, 9.0, 5.0]}
+    nodes = [
+        ml("LabelEncoder", "x", "i", **keys),
+        ml("LabelEncoder", "c", "k", **keys),
+        ml("LabelEncoder", "x", "s", keys_strings=["a", "?", "a"], values_strings=["p", "q", "r"]),
+        ml("LabelEncoder", "n", "j", keys_int64s=[1, 2, 1], values_int64s=[7, 8, 9]),
+        ml("LabelEncoder", "n", "t", keys_int64s=[1, 2, 1], values_strings=["p", "q", "r"]),
+        ml("LabelEncoder", "y", "f", **floats),
+        ml("LabelEncoder", "d", "g", **floats),
+        ml("OneHotEncoder", "n", "h", cats_int64s=[1, 2, 1, 3]),
+        ml("OneHotEncoder", "x", "o", cats_strings=["a", "", "a"]),
+    ]
+    outputs = {"i": INT, "k": INT, "s": STRING, "j": INT, "t": STRING, "f": FLOAT, "g": FLOAT}
+    ports = {name: (kind, None) for name, kind in {**outputs, "h": FLOAT, "o": FLOAT}.items()}
+    y = np.float32([[1, nan], [nan, 3]])
+    for version in (3, 4):
+        proto = model(
+            nodes,
+            {"x": (STRING, ["n"]), "n": (INT, ["m"]), "y": (FLOAT, ["r", 2])},
+            ports,
+            c=(["", "a", "b"], str),
+            d=(y, np.float32),
+        )
+        proto.opset_import[1].version = version
+        found = check(proto, tmp_path, x=WORDS, n=np.array([1, 2, 3]), y=y)
+        assert np.asarray(found["i"]).tolist() == [7, -1, 3, 1]
+        assert np.asarray(found["f"]).tolist() == [[7, 8], [8, 0]] if version == 4 else True
+
+
 def test_labels_of_classifiers(tmp_path: Path) -> None:
     """As scikit-learn's models are converted: a linear model, and labels by their numbers."""
     nodes = [

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import graphc as gc
-from graphc.errors import GraphcError, ModelFileError
+from graphc.errors import GraphcError, ModelFileError, ShapeError
 from tests.importers.tensorflow.mutations import mutated
 from tests.importers.torch.archive_mutations import members, packed, restructured
 from tests.importers.torch.archive_programs import write
@@ -172,4 +172,22 @@ def test_tensors_larger_than_their_bytes(tmp_path: Path) -> None:
         config["config"]["cache"]["tensor_meta"]["strides"] = strides
         (tmp_path / "m.pt2").write_bytes(packed({**parts, name: json.dumps(config).encode()}))
         with pytest.raises(ModelFileError):
+            gc.from_torch(tmp_path / "m.pt2")
+
+
+@pytest.mark.usefixtures("limited")
+def test_a_tensor_that_repeats_its_elements_too_often(tmp_path: Path) -> None:
+    parts = members((HERE / "views.pt2").read_bytes())
+    name = next(n for n in parts if n.endswith("model_weights_config.json"))
+    config = json.loads(parts[name])
+    meta = config["config"]["cache"]["tensor_meta"]
+    meta["strides"] = [{"as_int": 0}]
+    most = 1 << 24  # of 4 bytes
+    for count, error, text in (
+        (most, ShapeError, "does not broadcast to"),  # it is read, and the graph has another shape
+        (most + 1, ModelFileError, "has tensors that are larger than the file"),
+    ):
+        meta["sizes"] = [{"as_int": count}]
+        (tmp_path / "m.pt2").write_bytes(packed({**parts, name: json.dumps(config).encode()}))
+        with pytest.raises(error, match=text):
             gc.from_torch(tmp_path / "m.pt2")

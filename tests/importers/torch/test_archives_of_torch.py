@@ -113,6 +113,37 @@ def test_a_buffer_that_shares_its_memory_is_not_changed(tmp_path: Path) -> None:
         gc.from_torch(tmp_path / "m.pt2")
 
 
+def test_tensors_that_repeat_their_elements(tmp_path: Path) -> None:
+    """`expand` gives an axis the stride 0; the file has the elements before it."""
+
+    class Module(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = torch.nn.Parameter(torch.randn(3).expand(2, 3))
+            self.columns = torch.nn.Parameter(torch.randn(2, 1).expand(2, 3))
+            self.register_buffer("one", torch.tensor(2.0).expand(3000, 3000))
+            self.register_buffer("tail", torch.randn(6)[3:].expand(2, 3))
+            self.register_buffer("mask", torch.tensor([True, False, True]).expand(2, 3))
+            self.register_buffer("short", torch.randn(3).to(torch.bfloat16).expand(2, 3))
+            self.register_buffer("steps", torch.arange(4.0).as_strided((2, 3), (1, 1)))
+
+        def forward(self, x: Any) -> Any:
+            x = torch.where(self.mask, x * self.rows, x + self.columns) * self.one[:2, :3]
+            return x + self.tail * self.short.float() - self.steps
+
+    module, x = Module(), torch.randn(2, 3)
+    torch.export.save(torch.export.export(module, (x,)), tmp_path / "m.pt2")
+    layer = gc.from_torch(tmp_path / "m.pt2")
+    for name, tensor in module.state_dict().items():
+        np.testing.assert_array_equal(
+            layer.weights[name].astype(np.float32), tensor.float().numpy(), strict=True
+        )
+    alone = layer.to_graph()
+    (given,), (y,) = alone.inputs.values(), alone.outputs.values()
+    with gc.Session(alone.graph) as session:
+        assert_near(session.run(y, {given: x.numpy()}), module(x).detach().numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_recurrent_layers(kind: str, tmp_path: Path) -> None:
     torch.manual_seed(0)

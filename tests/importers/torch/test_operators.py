@@ -102,6 +102,14 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
         lambda x: F.max_pool2d(x, 2, 2, ceil_mode=True) + F.avg_pool2d(x, 2, ceil_mode=True),
         [(1, 2, 5, 7)],
     ),
+    "ceiling pools of one element": (
+        lambda x: torch.stack([
+            pool(x, *how, ceil_mode=True)
+            for pool in (F.max_pool2d, F.avg_pool2d)
+            for how in ((1, 2), (2, 2), (3, 3), (2, 3), (3, 2, 1), (5, 5, 2), (4, 5, 2))
+        ]),
+        [(1, 2, 1, 1)],
+    ),
     "adaptive pools": (
         lambda x: F.adaptive_avg_pool2d(x, (4, 3)) + F.adaptive_max_pool2d(x, (4, 3)),
         [X],

@@ -275,3 +275,25 @@ def test_padding_of_a_named_size(mode: str, width: tuple[int, int]) -> None:
             np.testing.assert_array_equal(got, np.pad(value, ((0, 0), width), mode))
             counts = np.bincount(np.pad(np.arange(size), width, mode), minlength=size)
             np.testing.assert_array_equal(slope, np.tile(counts, (2, 1)))
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric", "wrap"])
+def test_padding_of_a_named_size_that_is_zero(mode: str) -> None:
+    """As NumPy, which has no elements to repeat, whether the axis before is empty or not."""
+    with gc.Graph() as graph:
+        x = gc.placeholder(("m", "n"), name="x")
+        widths = {width: gc.pad(x, ((0, 0), width), mode) for width in ((1, 2), (0, 1), (0, 0))}
+    with gc.Session(graph) as session:
+        for rows in (0, 2):
+            value = np.zeros((rows, 0), np.float32)
+            for width, y in widths.items():
+                if mode == "constant" or width == (0, 0):
+                    want = np.pad(value, ((0, 0), width), mode)
+                    np.testing.assert_array_equal(session.run(y, {x: value}), want)
+                    continue
+                with pytest.raises(ValueError, match="empty axis"):
+                    np.pad(value, ((0, 0), width), mode)
+                with pytest.raises(ShapeError, match="Take: axis 1 has no elements") as caught:
+                    session.run(y, {x: value})
+                assert f"the feeds give m = {rows}, n = 0" in str(caught.value)
+                assert "gc.pad(x, " in str(caught.value)

@@ -83,3 +83,26 @@ def test_the_gradient_of_a_strided_slice_that_may_be_empty(graph) -> None:
         expected = np.zeros((rows, 3), np.float32)
         expected[1::2, ::2] = 2.0
         np.testing.assert_array_equal(session.run(slope, {x: ones(rows, 3)}), expected)
+
+
+def test_an_operator_that_does_not_take_a_size_names_the_line(graph) -> None:
+    """The error is that of the same size in the graph, not one of the compiler."""
+    x = gc.placeholder(("n", 3), name="x")
+    last, best = x[-1], gc.argmax(x, 0)
+    session = gc.Session(graph)
+    with pytest.raises(ShapeError, match="ArgMax: there are no elements") as caught:
+        session.run(best, {x: ones(0, 3)})
+    assert "the feeds give n = 0" in str(caught.value)
+    assert "last, best = x[-1], gc.argmax(x, 0)" in str(caught.value)
+    with pytest.raises(ShapeError, match="is not within axis 0, of size 0"):
+        session.run(last, {x: ones(0, 3)})
+    assert session.run(best, {x: ones(1, 3)}).tolist() == [0, 0, 0]
+
+
+def test_no_elements_of_an_empty_axis_can_be_taken(graph) -> None:
+    x, i = gc.placeholder(("n", 2), name="x"), gc.placeholder(("k",), "int32", name="i")
+    taken = gc.take(x, i, axis=0)
+    session = gc.Session(graph)
+    assert session.run(taken, {x: ones(0, 2), i: np.zeros(0, np.int32)}).shape == (0, 2)
+    with pytest.raises(ShapeError, match="Take: axis 0 has no elements"):
+        session.run(taken, {x: ones(0, 2), i: np.zeros(1, np.int32)})

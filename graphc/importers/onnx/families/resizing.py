@@ -17,6 +17,21 @@ from graphc.importers.onnx.call import Call, Refused
 Array = np.ndarray[Any, Any]
 
 
+def resized_axes(call: Call, rank: int) -> list[int]:
+    """The axes that a node resizes, counted from the front."""
+    axes = call.attr("axes") or range(rank)
+    if not all(-rank <= axis < rank for axis in axes):
+        raise Refused(f"has axes = {list(axes)}, but its input has {rank} axes")
+    return [axis % rank for axis in axes]
+
+
+def for_each(axes: Sequence[int], items: Any, what: str) -> list[tuple[int, Any]]:
+    """The axes with an item for each."""
+    if len(axes) != len(items):
+        raise Refused(f"has {len(items)} {what} for {len(axes)} axes")
+    return list(zip(axes, items, strict=True))
+
+
 @dataclass(frozen=True)
 class Resizing:
     """How a tensor is resized.
@@ -45,7 +60,7 @@ class Resizing:
     def of(call: Call, old: Sequence[int]) -> Resizing:
         """As the inputs and attributes of a node say."""
         rank = len(old)
-        axes = [axis % rank for axis in call.attr("axes") or range(rank)]
+        axes = resized_axes(call, rank)
         scales, new, roi = [1.0] * rank, list(old), [(0.0, 1.0)] * rank
         version = call.version
         if call.op == "Upsample" and version < 9:
@@ -56,7 +71,7 @@ class Resizing:
             given = call.need(place, "the scales") if call.has(place) else None
             sizes = call.need(3, "the sizes") if call.has(3) else None
         if given is not None and given.size:
-            for axis, scale in zip(axes, given.reshape(-1), strict=True):
+            for axis, scale in for_each(axes, given.reshape(-1), "scales"):
                 scales[axis] = float(scale)
                 new[axis] = int(np.floor(old[axis] * float(scale)))
         elif sizes is not None:
@@ -195,12 +210,13 @@ def _by_sizes(
     scales: list[float],
 ) -> None:
     policy = call.attr("keep_aspect_ratio_policy", "stretch")
+    wanted = for_each(axes, sizes, "sizes")
     if policy == "stretch":
-        for axis, size in zip(axes, sizes, strict=True):
+        for axis, size in wanted:
             new[axis], scales[axis] = size, size / old[axis]
         return
     choose = min if policy == "not_larger" else max
-    scale = choose(size / old[axis] for axis, size in zip(axes, sizes, strict=True))
+    scale = choose(size / old[axis] for axis, size in wanted)
     for axis in axes:
         new[axis] = int(np.floor(scale * old[axis] + 0.5))
         scales[axis] = scale

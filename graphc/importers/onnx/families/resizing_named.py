@@ -13,6 +13,7 @@ import numpy as np
 
 from graphc import ops
 from graphc.importers.onnx.call import Call, Refused
+from graphc.importers.onnx.families.resizing import for_each, resized_axes
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ops.core.emit import dim_value
@@ -79,19 +80,19 @@ def _text(call: Call, name: str) -> str:
 
 def _axes(call: Call, x: Tensor) -> dict[int, _Axis]:
     """The axes that change."""
-    axes = [axis % x.ndim for axis in call.attr("axes") or range(x.ndim)]
+    axes = resized_axes(call, x.ndim)
     place = 1 if call.op == "Upsample" or call.version < 11 else 2
     given: Any = call.need(place, "the scales") if call.has(place) else call.attr("scales")
     found = {}
     if given is not None and len(given):
-        for axis, scale in zip(axes, np.asarray(given).reshape(-1), strict=True):
+        for axis, scale in for_each(axes, np.asarray(given).reshape(-1), "scales"):
             if scale != 1:
                 old = x.shape[axis]
                 found[axis] = _scaled(old, float(scale))
         return found
     if not call.has(3):
         raise Refused("has neither scales nor sizes")
-    for axis, new in zip(axes, call.dims(3, "the sizes"), strict=True):
+    for axis, new in for_each(axes, call.dims(3, "the sizes"), "sizes"):
         old = x.shape[axis]
         if old != new:
             scale = ops.cast(dim_value(new), "float32") / ops.cast(dim_value(old), "float32")

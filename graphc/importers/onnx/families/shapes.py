@@ -11,6 +11,7 @@ from graphc import ops
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.dtypes import dtype_of
 from graphc.importers.onnx.values import WeightRef, array_of, is_dims, size_behind
+from graphc.ir.dim_limits import at_least_zero
 from graphc.ir.dims import Dim, DimExpr, product
 from graphc.ir.node import Tensor
 from graphc.ops.core.emit import dim_value
@@ -251,15 +252,22 @@ def _range(call: Call) -> Any:
     # The sizes themselves are int64, also after a cast to int32; all inputs have the same dtype.
     dtype = next((v.dtype for v in given if not is_dims(v)), np.dtype(np.int64))
     if is_dims(bounds[0]) or is_dims(bounds[1]):
-        if int(step) != 1:
-            raise Refused("over named sizes needs steps of 1")
-        if any(not isinstance(b, DimExpr) and b != int(b) for b in (start, stop)):
-            raise Refused("over named sizes needs whole bounds")
-        low, high = (b if isinstance(b, DimExpr) else int(b) for b in (start, stop))
-        count = ops.arange(high - low, dtype=dtype)
-        return count if low == 0 else count + ops.cast(dim_value(low), dtype)
+        low, high, by = (b if isinstance(b, DimExpr) else int(b) for b in (start, stop, step))
+        if not isinstance(by, int) or by == 0 or (low, high, by) != (start, stop, step):
+            raise Refused("over named sizes needs whole bounds, and a whole step that is known")
+        return _counted(low, high, by, dtype)
     made: Any = np.arange
     return made(start, stop, step, dtype)
+
+
+def _counted(start: Dim, stop: Dim, step: int, dtype: np.dtype[Any]) -> Any:
+    """The numbers from `start` to `stop`, of which a size has a name."""
+    span = at_least_zero(stop - start if step > 0 else start - stop)
+    count = (span + abs(step) - 1) // abs(step)
+    found = ops.arange(count, dtype=dtype)
+    if step != 1:
+        found = found * ops.constant(np.asarray(step, dtype))
+    return found if start == 0 else found + ops.cast(dim_value(start), dtype)
 
 
 def _bound(call: Call, i: int) -> Any:

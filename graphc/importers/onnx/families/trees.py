@@ -11,7 +11,7 @@ from graphc.importers.core.words import WordList, Words, looked_up
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.families.ensembles import aggregated, read_ensemble
 from graphc.importers.onnx.families.normalization import divided
-from graphc.importers.onnx.values import is_strings
+from graphc.importers.onnx.values import is_known, is_strings
 from graphc.ir.node import Tensor
 
 
@@ -79,21 +79,47 @@ def _imputer(call: Call) -> Any:
 
 
 def _label_encoder(call: Call) -> Any:
+    """Of equal keys, the first one counts, as in onnxruntime."""
     keys = _first(call, "keys_int64s", "keys_floats", "keys_strings", "keys_tensor")
     values = _first(call, "values_int64s", "values_floats", "values_strings", "values_tensor")
     if keys is None or values is None:
         raise Refused("has no keys or values")
     default, words = _default(call, values), WordList(is_open=False)
+    given = call.inputs[0]
+    if is_known(given):
+        return _looked_up(call, _table(call, keys, values), default, values.dtype)
     if is_strings(values):
         values, default = words.numbers_of(values), words.numbers_of(np.array(default, object))
     default = np.asarray(default, values.dtype).reshape(())
     if is_strings(keys):
-        if not isinstance(call.inputs[0], Words):
+        if not isinstance(given, Words):
             raise Refused("has keys that are strings, but takes numbers")
-        found = looked_up(call.inputs[0], keys, values, default.item())
+        # A value that is written twice stays as written last.
+        found = looked_up(given, keys[::-1], values[::-1], default.item())
     else:
-        found = _searched(call.x(), keys, values, default)
+        found = _searched(call, keys, values, default)
     return Words(found, words) if words.numbers else found
+
+
+_NAN: Final = object()  # equals itself
+
+
+def _key(call: Call, key: Any) -> Any:
+    """A key of a dictionary: numbers that are not a number are equal from version 4 on."""
+    return _NAN if key != key and call.version >= 4 else key
+
+
+def _table(call: Call, keys: Any, values: Any) -> dict[Any, Any]:
+    rows = zip(keys.reshape(-1).tolist(), values.reshape(-1).tolist(), strict=True)
+    return {_key(call, key): value for key, value in reversed(list(rows))}
+
+
+def _looked_up(call: Call, table: dict[Any, Any], default: Any, dtype: Any) -> Any:
+    """The values of a table for keys that are known at import."""
+    x = call.inputs[0]
+    default = np.asarray(default, dtype).item()
+    found = [table.get(_key(call, key), default) for key in x.reshape(-1).tolist()]
+    return np.array(found, dtype).reshape(x.shape)
 
 
 def _default(call: Call, values: Any) -> Any:
@@ -110,10 +136,11 @@ def _default(call: Call, values: Any) -> Any:
     )
 
 
-def _searched(x: Any, keys: Any, values: Any, default: Any) -> Any:
+def _searched(call: Call, keys: Any, values: Any, default: Any) -> Any:
+    x = call.x()
     keys = keys.astype(x.dtype)
     alike = ops.equal(ops.expand_dims(x, -1), keys)
-    if keys.dtype.kind == "f":
+    if keys.dtype.kind == "f" and call.version >= 4:
         alike = ops.logical_or(
             alike, ops.logical_and(ops.isnan(ops.expand_dims(x, -1)), np.isnan(keys))
         )
@@ -132,15 +159,22 @@ def _first(call: Call, *names: str) -> Any:
 
 
 def _one_hot(call: Call) -> Any:
+    """Of equal classes, the last one counts, as in onnxruntime."""
     classes = call.attr("cats_int64s")
     if classes is None:
         x = call.inputs[0]
         if not isinstance(x, Words):
             raise Refused("of strings takes numbers")
         numbers = x.words.numbers_of(np.array(call.attr("cats_strings", []), object))
-        return ops.cast(ops.equal(ops.expand_dims(x.ids, -1), numbers), "float32")
-    x = ops.expand_dims(call.x(), -1)
-    return ops.cast(ops.equal(x, np.array(classes, x.dtype)), "float32")
+        alike = ops.equal(ops.expand_dims(x.ids, -1), numbers)
+    else:
+        x = ops.expand_dims(call.x(), -1)
+        numbers = np.array(classes, x.dtype)
+        alike = ops.equal(x, numbers)
+    last = {number: i for i, number in enumerate(numbers.tolist())}
+    if len(last) < len(numbers):
+        alike = ops.logical_and(alike, np.isin(np.arange(len(numbers)), list(last.values())))
+    return ops.cast(alike, "float32")
 
 
 def _vectorizer(call: Call) -> Any:

@@ -109,6 +109,6 @@ def put_back(view: Node, source: Node, value: Node) -> tuple[str, list[Any]] | N
     if name == "permute":
         axes = [axis % len(rest[0]) for axis in rest[0]]
         return view.target, [value, [axes.index(i) for i in range(len(axes))]]
-    if name in ("select", "slice"):
+    if name in ("diagonal", "select", "slice"):
         return f"aten.{name}_scatter.default", [source, value, *rest]
     return None

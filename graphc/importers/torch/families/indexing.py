@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from jax import numpy as jnp
+
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule, axis_of
+from graphc.ir.dims import DimExpr
 from graphc.ir.node import Tensor
 from graphc.jaxpr.function import from_jax
 from graphc.ops.arrays.creation import iota
@@ -138,23 +141,68 @@ def _masked_fill(call: Call, x: Any, mask: Any, value: Any) -> Any:
 def _slice_scatter(
     call: Call, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
+    """x with the source in place of x[start:end:step]. How many elements that are, the source
+    says."""
     axis = axis_of(dim, x.ndim)
-    if isinstance(end, int) and end > 1 << 60:
-        end = None
+    source, start = call.own(source), _from_front(start or 0, x.shape[axis])
+    count = source.shape[axis]
+    if all(isinstance(size, int) for size in (x.shape[axis], start, count)):
+        where = (*[slice(None)] * axis, slice(start, start + count * step, step))
+        return from_jax(lambda x, y: x.at[where].set(y), name="slice_scatter")(x, source)
+    if step == 1:
+        return _replaced(x, source, axis, start)
 
-    def put(x: Any, source: Any) -> Any:
-        return x.at[(*[slice(None)] * axis, slice(start, end, step))].set(source)
+    def put(x: Any, source: Any, start: Any) -> Any:
+        places = start + step * jnp.arange(source.shape[axis])
+        return x.at[(*[slice(None)] * axis, places)].set(source)
 
-    return from_jax(put, name="slice_scatter")(x, call.own(source))
+    return from_jax(put, name="slice_scatter")(x, source, call.tensor(start, "int32"))
+
+
+def _from_front(place: Any, size: Any) -> Any:
+    """A bound of a slice, or an index, counted from the front."""
+    if isinstance(place, int):
+        if isinstance(size, int):
+            return min(max(place + size, 0) if place < 0 else place, size)
+        return size + place if place < 0 else place
+    return place
+
+
+def _replaced(x: Any, source: Any, axis: int, start: Any) -> Any:
+    """x with the source in place of neighbours along an axis."""
+    lead, stop = (slice(None),) * axis, start + source.shape[axis]
+    before = [x[(*lead, slice(0, start))]] if start != 0 else []
+    after = [x[(*lead, slice(stop, None))]] if stop != x.shape[axis] else []
+    parts = [*before, source, *after]
+    return ops.concatenate(parts, axis) if len(parts) > 1 else source
 
 
 def _select_scatter(call: Call, x: Any, source: Any, dim: int, index: Any) -> Any:
     axis = axis_of(dim, x.ndim)
+    source = call.own(source)
+    if isinstance(index, DimExpr):
+        return _replaced(x, ops.expand_dims(source, axis), axis, index)
 
     def put(x: Any, source: Any) -> Any:
         return x.at[(*[slice(None)] * axis, index)].set(source)
 
-    return from_jax(put, name="select_scatter")(x, call.own(source))
+    return from_jax(put, name="select_scatter")(x, source)
+
+
+def _diagonal_scatter(
+    call: Call, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Any:
+    """x with the source as a diagonal of the matrices of two axes. It has the last axis."""
+    axes = [axis_of(dim, x.ndim) for dim in (dim1, dim2)]
+    rows, columns = (x.shape[axis] for axis in axes)
+    source = call.own(source)
+    lead = source.ndim - 1
+    whole = rows if offset >= 0 else columns  # the axis in which the diagonal begins at 0
+    widths = [(0, 0)] * lead + [(0, whole - source.shape[-1])]
+    spread = ops.expand_dims(ops.pad(source, widths), -1 if offset >= 0 else -2)
+    places = iota((rows, columns), 1) - iota((rows, columns), 0)
+    moved = ops.moveaxis(x, axes, (-2, -1))
+    return ops.moveaxis(ops.where(ops.equal(places, offset), spread, moved), (-2, -1), axes)
 
 
 def _bucketize(
@@ -201,6 +249,7 @@ def _take_along(call: Call, x: Any, index: Any, dim: int | None = None) -> Any:
 
 RULES: Final[dict[str, Rule]] = {
     "aten.bucketize.Tensor": _bucketize,
+    "aten.diagonal_scatter.default": _diagonal_scatter,
     "aten.embedding.default": _embedding,
     "aten.gather.default": _gather,
     "aten.index.Tensor": _index,

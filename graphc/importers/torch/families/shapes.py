@@ -299,6 +299,8 @@ RULES: Final[dict[str, Rule]] = {
     "aten.t.default": lambda call, x: ops.transpose(x),
     "aten.tensor_split.sections": _tensor_split,
     "aten.tensor_split.indices": _tensor_split,
+    "aten.unsafe_split.Tensor": _split,
+    "aten.unsafe_split_with_sizes.default": _split,
     "aten.tile.default": lambda call, x, dims: ops.tile(x, list(dims)),
     "aten.transpose.int": _transpose,
     "aten.unbind.int": _unbind,
