@@ -11,6 +11,7 @@ import pytest
 import graphc as gc
 from graphc.passes.rolling.roll_repeats import RollRepeats
 from graphc.runtime.targets.prepare import Prepared, prepare
+from tests.near import assert_near
 from tests.passes.rolling.models import loops
 
 WIDTH, LAYERS = 256, 8  # 256 KiB for each matrix
@@ -122,7 +123,7 @@ def test_a_function_over_parameters_has_no_loops_for_few_rows() -> None:
 
     ws, x = [jnp.eye(WIDTH) * 0.5 for _ in range(24)], jnp.ones((FEW, WIDTH))
     function = gc.jit(forward)
-    np.testing.assert_allclose(function(ws, x), jax.jit(forward)(ws, x), rtol=1e-5)
+    assert_near(function(ws, x), jax.jit(forward)(ws, x), 1e-5)
     assert "Scan" not in str(function.executable.program)
 
 
