@@ -1,4 +1,5 @@
-"""The zoo: whole training steps that are not tuned for graphc, `gc.jit` compared with `jax.jit`.
+"""The zoo: training steps, and forward passes, that are not tuned for graphc: `gc.jit` compared
+with `jax.jit`.
 
 Each model has the time of a step, the CPU time of everything until the first result (tracing,
 import, passes, lowering, XLA; nothing from a cache), and the bytes of temporaries, with the

@@ -23,7 +23,8 @@ DIMS = ("NHWC", "HWIO", "NHWC")
 
 
 class Model(NamedTuple):
-    """A training step, its arguments, and the arguments that it donates."""
+    """A step, its arguments, and the arguments that it donates. Its first two results are the
+    arguments of the next one."""
 
     step: Callable[..., Any]
     args: tuple[Any, ...]

@@ -44,6 +44,21 @@ def gpt(tiny: bool) -> Model:
     return training(loss, params, init.below(vocab, 2 if tiny else 4, time + 1))
 
 
+def forward(rows: int, tiny: bool) -> Model:
+    """A forward pass of 12 blocks over few rows. Its parameters are arguments, not donated."""
+    init, (width, heads, blocks) = Init(), (16, 2, 2) if tiny else (512, 8, 12)
+    params = [init.block(width) for _ in range(blocks)]
+
+    def step(x: jax.Array, last: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
+        y = x
+        for block in params:
+            y = transformer_block(block, y, heads, causal=True)
+        return x + 1e-3 * (y - last), y
+
+    x = init.normal(1, rows, width)
+    return Model(step, (x, jnp.zeros_like(x), params), ())
+
+
 def mixture(tiny: bool) -> Model:
     """Three layers of attention and a mixture of 4 experts. Each token uses 2 of them."""
     init, (vocab, width, time) = Init(), (20, 16, 8) if tiny else (500, 64, 32)
@@ -210,6 +225,8 @@ def deep_dense(tiny: bool) -> Model:
 
 SEQUENCES = {
     "GPT": gpt,
+    "forward pass of 1 row": partial(forward, 1),
+    "forward pass of 128 rows": partial(forward, 128),
     "mixture of experts": mixture,
     "text CNN": text_cnn,
     "LSTM in lax.scan": lstm_scan,
