@@ -20,13 +20,6 @@ from tests.importers.torch.test_operators import CASES, Function, operands  # no
 from tests.near import assert_near  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def without_warnings() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch.export
-        yield
-
-
 def check(function: Callable[..., Any], values: list[Any], path: Path) -> None:
     """Saves a program of a function, reads and runs it, and compares all results."""
     module = Function(function)

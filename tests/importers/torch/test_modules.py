@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,6 @@ from torch import nn  # noqa: E402
 import graphc as gc  # noqa: E402
 from graphc.errors import ArgumentError, ModelFileError, ModelImportError  # noqa: E402
 from tests.near import assert_near  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def without_warnings() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch.export
-        yield
 
 
 class Net(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -263,13 +262,6 @@ def results(layer: gc.ImportedModel, values: list[Any], *, gradients: bool = Fal
 
 def weights_of(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(3).normal(size=shape)
-
-
-@pytest.fixture(autouse=True)
-def without_warnings() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch.export
-        yield
 
 
 @pytest.mark.parametrize("name", CASES)

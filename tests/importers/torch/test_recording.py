@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,6 @@ from torch import nn  # noqa: E402
 
 import graphc as gc  # noqa: E402
 from graphc.importers.torch import importer  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def without_warnings() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch.export
-        yield
 
 
 class Net(nn.Module):
