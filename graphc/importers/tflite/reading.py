@@ -246,7 +246,8 @@ def real_values(array: Array, quantization: Quantization | None) -> Array:
     if quantization is None:
         return array.astype(np.float32)
     scale, zero = quantization.arrays(array.ndim)
-    return ((array.astype(np.int64) - zero) * scale.astype(np.float64)).astype(np.float32)
+    real = (array.astype(np.int64) - zero) * scale.astype(np.float64)
+    return np.asarray(real, np.float32)
 
 
 def _indices(values: list[int], count: int, least: int = 0) -> list[int]:

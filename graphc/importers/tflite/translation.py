@@ -22,6 +22,7 @@ from graphc.train.tensorflow.tensors import FunctionName
 _DEEPEST = 24  # subgraphs inside each other, as in TensorFlow's importer
 CALLS = ("cond", "body", "then", "else", "subgraph", "decomposition")
 """The options that are numbers of subgraphs."""
+_FUNCTION = "subgraph "  # before the number, the name of a subgraph as a function
 _STRING, _HALF = 5, 1  # dtypes in the schema
 
 
@@ -60,11 +61,11 @@ class Subgraphs(Library):
         self._names = Names()
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, FunctionName)
+        return isinstance(name, str) and name.startswith(_FUNCTION)
 
     def function(self, name: str) -> TFGraph:
         if name not in self._graphs:
-            self._graphs[name] = self.graph(int(name.rpartition(" ")[2]), name)
+            self._graphs[name] = self.graph(int(name.removeprefix(_FUNCTION)), name)
         return self._graphs[name]
 
     def graph(self, index: int, name: str = "") -> TFGraph:
@@ -222,7 +223,7 @@ class Body:
 
     def function(self, index: int) -> FunctionName:
         """The name of a subgraph as a function."""
-        return FunctionName(f"subgraph {index}")
+        return FunctionName(f"{_FUNCTION}{index}")
 
     def effect(self, op: str, *inputs: Edge, is_read: bool = False, **attrs: Any) -> Edge:
         """A node that reads or assigns variables: in the order of the file."""
