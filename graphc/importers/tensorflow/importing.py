@@ -198,7 +198,9 @@ class Imported:
     def _has_no_result(self, edge: Edge) -> bool:
         """Whether an output is a node that is run for its effects, such as a training step."""
         node = self.graph.node(edge.node)
-        return node.op == "NoOp" or (node.op in self.tables.writes and node.op.startswith("Resource"))
+        return node.op == "NoOp" or (
+            node.op in self.tables.writes and node.op.startswith("Resource")
+        )
 
     def _result(self, scope: Scope, name: str, value: Value) -> Tensor:
         call = Call(self.graph.node(self.outputs[name].node), scope)

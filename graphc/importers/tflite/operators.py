@@ -6,9 +6,7 @@ Names that begin with "Lite" have their rules in `rules` and `recurrent`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from graphc.importers.tensorflow.graph import Edge
 from graphc.importers.tflite.flatbuffer import broken
@@ -122,9 +120,9 @@ def _with_dtype(name: str, attribute: str) -> Translate:
     return lambda b, op: b.node(name, *b.inputs(op), **{attribute: b.result(op).dtype})
 
 
-OPERATORS |= {name: _plain(other) for name, other in _PLAIN.items()}
-OPERATORS |= {name: _with_options(*entry) for name, entry in _WITH_OPTIONS.items()}
-OPERATORS |= {name: _with_dtype(*entry) for name, entry in _WITH_DTYPE.items()}
+OPERATORS.update({name: _plain(other) for name, other in _PLAIN.items()})
+OPERATORS.update({name: _with_options(*entry) for name, entry in _WITH_OPTIONS.items()})
+OPERATORS.update({name: _with_dtype(*entry) for name, entry in _WITH_DTYPE.items()})
 
 
 def _lite(*names: str) -> Callable[[Translate], Translate]:
@@ -351,12 +349,10 @@ def _variable(b: Body, op: Operator) -> Edge:
 
 @_lite("READ_VARIABLE")
 def _read(b: Body, op: Operator) -> Edge:
-    return b.effect("ReadVariableOp", b.input(op, 0), is_read=True)
+    return b.read(b.input(op, 0))
 
 
 @_lite("ASSIGN_VARIABLE")
 def _assign(b: Body, op: Operator) -> list[Edge]:
     b.effect("LiteAssign", b.input(op, 0), b.input(op, 1))
     return []
-
-

@@ -154,7 +154,7 @@ class LiteModel:
             tensors = [self._tensor(t) for t in table.tables(0)]
             ends = [_indices(table.vector(field, "i"), len(tensors)) for field in (1, 2)]
             operators = [self._operator(t, len(tensors)) for t in table.tables(3)]
-            self._read[index] = Subgraph(tensors, *ends, operators)
+            self._read[index] = Subgraph(tensors, ends[0], ends[1], operators)
         return self._read[index]
 
     def _operator(self, table: Table, count: int) -> Operator:
@@ -206,8 +206,8 @@ class LiteModel:
         Args:
             real: of quantised tensors and of float16, the real values in float32.
         """
-        key = (tensor.buffer, tensor.kind, tensor.shape, real and tensor.quantization)
-        key = (*key, real)
+        scales = tensor.quantization if real else None
+        key = (tensor.buffer, tensor.kind, tensor.shape, real, scales)
         if key not in self._constants:
             array = self._array(tensor)
             self._take(array.nbytes)
@@ -236,9 +236,8 @@ class LiteModel:
                 f"the constant {tensor.name[:100]!r} has {len(data)} bytes for "
                 f"{dtype.name}{list(tensor.shape)}"
             )
-        if dtype.kind == "b":
-            return (np.frombuffer(data, np.uint8) != 0).reshape(tensor.shape)
-        return np.frombuffer(data, dtype).reshape(tensor.shape)
+        flat: Array = np.frombuffer(data, np.uint8 if dtype.kind == "b" else dtype)
+        return (flat != 0 if dtype.kind == "b" else flat).reshape(tensor.shape)
 
 
 def real_values(array: Array, quantization: Quantization | None) -> Array:
@@ -247,7 +246,8 @@ def real_values(array: Array, quantization: Quantization | None) -> Array:
         return array.astype(np.float32)
     scale, zero = quantization.arrays(array.ndim)
     real = (array.astype(np.int64) - zero) * scale.astype(np.float64)
-    return np.asarray(real, np.float32)
+    with np.errstate(over="ignore"):
+        return np.asarray(real, np.float32)
 
 
 def _indices(values: list[int], count: int, least: int = 0) -> list[int]:

@@ -51,15 +51,10 @@ def assign(call: Call, target: Value, value: Tensor, *earlier_reads: Value) -> V
     return assigned(call, variable_of(call, target), value)
 
 
-@FAMILY.rule("ReadVariableOp", kinds="v")
-def read(call: Call, target: Value) -> Value:
-    return variable_of(call, target).read()
-
-
 @FAMILY.rule("LiteDequantize")
 def dequantize(call: Call, x: Tensor) -> Tensor:
-    real = ops.cast(x, "int32") - call.attr("zero")
-    return ops.cast(real, "float32") * call.attr("scale")
+    steps = ops.subtract(ops.cast(x, "int32"), call.attr("zero"))
+    return ops.multiply(ops.cast(steps, "float32"), call.attr("scale"))
 
 
 @FAMILY.rule("LiteQuantize")

@@ -1,8 +1,8 @@
 """Writes a subgraph of TensorFlow Lite as a graph of TensorFlow's operators.
 
 A tensor that is quantised is a tensor of integers in the graph. An operator computes with the real
-values of its operands in floating point, and rounds its result to the scale of its output. Operators
-that only move elements take the integers.
+values of its operands in floating point, and rounds its result to the scale of its output.
+Operators that only move elements take the integers.
 """
 
 from __future__ import annotations
@@ -207,10 +207,15 @@ class Body:
         found = [self.input(op, i) if index >= 0 else None for i, index in enumerate(op.inputs)]
         return [self.node("LiteNothing") if edge is None else edge for edge in found]
 
-    def node(self, op: str, *inputs: Edge, after: Sequence[str] = (), **attrs: Any) -> Edge:
+    def node(self, op: str, *inputs: Edge, **attrs: Any) -> Edge:
         """A node. Returns its first result."""
+        return self._add(op, inputs, (), attrs)
+
+    def _add(
+        self, op: str, inputs: Sequence[Edge], after: Sequence[str], attrs: dict[str, Any]
+    ) -> Edge:
         name = self._names.fresh(self._name)
-        self._nodes[name] = LiteNode(name, op, inputs, tuple(after), attrs)
+        self._nodes[name] = LiteNode(name, op, tuple(inputs), tuple(after), attrs)
         return Edge(name, 0)
 
     def const(self, value: Any, dtype: Any = np.int32) -> Edge:
@@ -225,15 +230,17 @@ class Body:
         """The name of a subgraph as a function."""
         return FunctionName(f"{_FUNCTION}{index}")
 
-    def effect(self, op: str, *inputs: Edge, is_read: bool = False, **attrs: Any) -> Edge:
-        """A node that reads or assigns variables: in the order of the file."""
-        before = [] if is_read else self._reads
-        edge = self.node(op, *inputs, *before, after=self.assigning, **attrs)
-        if is_read:
-            self._reads.append(edge)
-        else:
-            own = [] if op == "LiteAssign" else self.assigning  # it runs after all before it
-            self._reads, self.assigning = [], [*own, edge.node]
+    def read(self, variable: Edge) -> Edge:
+        """The value of a variable behind the assignments before this."""
+        edge = self._add("ReadVariableOp", [variable], self.assigning, {})
+        self._reads.append(edge)
+        return edge
+
+    def effect(self, op: str, *inputs: Edge, **attrs: Any) -> Edge:
+        """A node that may assign variables, behind what reads and assigns them before this."""
+        edge = self._add(op, [*inputs, *self._reads], self.assigning, attrs)
+        own = [] if op == "LiteAssign" else self.assigning  # it runs after all before it
+        self._reads, self.assigning = [], [*own, edge.node]
         return edge
 
     # Tensors.

@@ -421,7 +421,8 @@ def recurrent() -> None:
     weights = lstm(peephole=True)
     norms = [const(f32(5, low=0.5, high=1.5)) for _ in range(4)]
     case("UNIDIRECTIONAL_SEQUENCE_LSTM", f32(2, 4, 3), *weights, state(2, 5), state(2, 5), *norms,
-         name="LSTM layer norm", timeMajor=False, cellClip=0.0, projClip=0.0, **options)  # fmt: skip
+         name="LSTM layer norm", timeMajor=False, cellClip=0.0, projClip=0.0,
+         **options)  # fmt: skip
     # The interpreter's merged outputs are not the same each time. Those of the RNN are.
     case("BIDIRECTIONAL_SEQUENCE_LSTM", f32(2, 4, 3), *lstm(), *lstm(),
          *[state(2, 5) for _ in range(4)], *[None] * 9, mergeOutputs=False, timeMajor=False,
@@ -450,17 +451,40 @@ def quantised() -> None:
          out_quant=y, name="LEAKY_RELU int8")  # fmt: skip
     for op in ("MEAN", "SUM"):
         case(op, i8(4, 5, 6), const([1], np.int32), options="ReducerOptions", quant=[a],
-             out=np.int8, out_quant=(0.3, 10, 0), name=f"{op} int8", reference=op == "MEAN")  # fmt: skip
+             out=np.int8, out_quant=(0.3, 10, 0), name=f"{op} int8",
+             reference=op == "MEAN")  # fmt: skip
     case("PAD", i8(2, 3), const([[1, 0], [0, 2]], np.int32), quant=[a], out=np.int8, out_quant=a,
          name="PAD int8")  # fmt: skip
     case("RESHAPE", i8(2, 3), const([6], np.int32), quant=[a], out=np.int8, out_quant=a,
          name="RESHAPE int8")  # fmt: skip
     case("CONCATENATION", i8(2, 3), const(i8(2, 2)), options="ConcatenationOptions", axis=1,
          quant=[a, a], out=np.int8, out_quant=a, name="CONCATENATION int8")  # fmt: skip
-    case("MAX_POOL_2D", i8(1, 4, 4, 2), options="Pool2DOptions", filterHeight=2, filterWidth=2,
-         strideH=2, strideW=2, quant=[a], out=np.int8, out_quant=a, name="MAX_POOL_2D int8")
-    case("AVERAGE_POOL_2D", i8(1, 4, 4, 2), options="Pool2DOptions", filterHeight=2, filterWidth=2,
-         strideH=2, strideW=2, quant=[a], out=np.int8, out_quant=a, name="AVERAGE_POOL_2D int8")
+    case(
+        "MAX_POOL_2D",
+        i8(1, 4, 4, 2),
+        options="Pool2DOptions",
+        filterHeight=2,
+        filterWidth=2,
+        strideH=2,
+        strideW=2,
+        quant=[a],
+        out=np.int8,
+        out_quant=a,
+        name="MAX_POOL_2D int8",
+    )
+    case(
+        "AVERAGE_POOL_2D",
+        i8(1, 4, 4, 2),
+        options="Pool2DOptions",
+        filterHeight=2,
+        filterWidth=2,
+        strideH=2,
+        strideW=2,
+        quant=[a],
+        out=np.int8,
+        out_quant=a,
+        name="AVERAGE_POOL_2D int8",
+    )
     case("RESIZE_BILINEAR", i8(1, 3, 4, 2), const([6, 8], np.int32), quant=[a], out=np.int8,
          options="ResizeBilinearOptions", halfPixelCenters=True, out_quant=a,
          name="RESIZE_BILINEAR int8")  # fmt: skip
@@ -546,7 +570,9 @@ def network() -> Any:
         [
             layers.Input((16, 16, 3), name="image"),
             layers.Conv2D(8, 3, 2, "same", use_bias=False),
-            layers.BatchNormalization(moving_variance_initializer=tf.keras.initializers.Constant(0.4)),
+            layers.BatchNormalization(
+                moving_variance_initializer=tf.keras.initializers.Constant(0.4)
+            ),
             layers.ReLU(6.0),
             layers.DepthwiseConv2D(3, padding="same", activation="relu"),
             layers.Conv2D(12, 1),
