@@ -169,7 +169,8 @@ def _nothing(files: str, package: str) -> MissingExtraError:
 
 
 def random_inputs(model: ImportedModel, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Random inputs: floats around 0; words; 0 for other integers, which may be indices.
+    """Random inputs: floats around 0; words; integers of 8 bits, which are quantised values or
+    pixels; 0 for other integers, which may be indices.
 
     Args:
         sizes: of named sizes; 4 for others.
@@ -184,6 +185,8 @@ def random_inputs(model: ImportedModel, sizes: Mapping[str, int]) -> dict[str, A
 def _random(rng: np.random.Generator, spec: Any, sizes: Mapping[str, int]) -> Array:
     shape: Sequence[int] = [d if isinstance(d, int) else sizes.get(str(d), 4) for d in spec.shape]
     dtype = np.dtype(spec.dtype)
+    if dtype.kind in "iu" and dtype.itemsize == 1:
+        return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
     if dtype.kind in "iub":
         return np.zeros(shape, dtype)
     if dtype.kind == "c":

@@ -309,7 +309,8 @@ class Body:
             results = [made] if isinstance(made, Edge) else list(made)
             results = self._finished(op, results)
         except Refused as error:
-            results = self.several(self.node(op.name, refusal=str(error)), op)
+            inputs = [self._edges[i] for i in op.inputs if i in self._edges]  # which are listed too
+            results = self.several(self.node(op.name, *inputs, refusal=str(error)), op)
         if len(results) < len(op.outputs):
             raise broken(f"{op.name} has {len(op.outputs)} results, where {len(results)} are known")
         self._edges.update(zip(op.outputs, results, strict=False))
