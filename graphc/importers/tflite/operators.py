@@ -11,6 +11,7 @@ from typing import Final
 from graphc.importers.tensorflow.graph import Edge
 from graphc.importers.tflite.flatbuffer import broken
 from graphc.importers.tflite.reading import Operator
+from graphc.importers.tflite.rows import replaced_row
 from graphc.importers.tflite.schema import ACTIVATIONS
 from graphc.importers.tflite.translation import Body, Refused, Translate, called_by, variable_of
 from graphc.train.tensorflow.tensors import DTypeNumber
@@ -210,6 +211,10 @@ def _pool(b: Body, op: Operator) -> Edge:
 
 @_lite("CONCATENATION")
 def _concatenation(b: Body, op: Operator) -> Edge:
+    found = replaced_row(b, op)
+    if found is not None and b.takes_integers(op):
+        x, i = found
+        return b.node("LiteReplaceRow", b.edge(x), b.input(op, 1), b.edge(i))
     return b.node("ConcatV2", *b.inputs(op), b.const(op.options["axis"]))
 
 

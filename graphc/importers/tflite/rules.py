@@ -115,6 +115,11 @@ def update_slice(call: Call, x: Tensor, update: Tensor, starts: Tensor) -> Tenso
     return ops.dynamic_update_slice(x, update, ops.unstack(starts))
 
 
+@FAMILY.rule("LiteReplaceRow")
+def replace_row(call: Call, x: Tensor, row: Tensor, i: Tensor) -> Tensor:
+    return ops.dynamic_update_slice(x, row, [ops.reshape(i, ()), *[0] * (x.ndim - 1)])
+
+
 @FAMILY.rule("LiteSuppression", kinds="ttnvvv")
 def suppression(
     call: Call, boxes: Tensor, scores: Tensor, size: int, *limits: Value

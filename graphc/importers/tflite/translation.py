@@ -151,6 +151,7 @@ class Body:
 
     Attributes:
         graph: the result.
+        makers: the operators that compute tensors, as far as they are translated.
         assigning: the nodes that may assign variables, in order.
     """
 
@@ -162,6 +163,7 @@ class Body:
         self._moves = False
         self._nodes: dict[str, TFNode] = {}
         self._reads: list[Edge] = []
+        self.makers: dict[int, Operator] = {}
         self.assigning: list[str] = []
         kind = "_Arg" if name else "Placeholder"
         parameters = []
@@ -195,6 +197,10 @@ class Body:
     def has(self, op: Operator, i: int) -> bool:
         """Whether an operator has an input."""
         return i < len(op.inputs) and op.inputs[i] >= 0
+
+    def takes_integers(self, op: Operator) -> bool:
+        """Whether an operator takes its operands as they are in the file."""
+        return self._moves or all(self._tensors[i].quantization is None for i in op.outputs)
 
     def input(self, op: Operator, i: int) -> Edge:
         """An input of an operator, of a quantised tensor its real value."""
@@ -314,6 +320,7 @@ class Body:
         if len(results) < len(op.outputs):
             raise broken(f"{op.name} has {len(op.outputs)} results, where {len(results)} are known")
         self._edges.update(zip(op.outputs, results, strict=False))
+        self.makers.update(dict.fromkeys(op.outputs, op))
 
     def _has_one_scale(self, op: Operator) -> bool:
         own = [self._tensors[i].quantization for i in (*op.inputs, *op.outputs) if i >= 0]

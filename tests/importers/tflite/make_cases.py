@@ -655,6 +655,10 @@ def models() -> None:
         if batch is None:
             rnn = tf.keras.Model(x, layers.Dense(2)(layers.LSTM(6, unroll=True)(x)))
         keep(f"lstm {name}", converted(rnn), [series[: batch or 3]])
+    x = layers.Input((5, 4), batch_size=1, name="series")
+    both = layers.Bidirectional(layers.LSTM(3, return_sequences=True))(x)
+    rnn = tf.keras.Model(x, layers.GRU(4, return_sequences=True)(both))
+    keep("sequences", converted(rnn), [series[:1]])
     module = Programs()
     keep("two inputs", of_function(module, "two"), [f32(3), f32(2, 3)], reference=False)
     keep("if", of_function(module, "branch"), [f32(4, low=0)], [f32(4, high=0)])
