@@ -14,7 +14,8 @@ from graphc.importers.tflite.schema import DTYPES, NAMES, OPTIONS
 from graphc.train.tensorflow.tensors import DTypeNumber
 
 IDENTIFIER = b"TFL3"
-_MOST_AXES = 32
+_MOST_AXES, _MOST_ELEMENTS = 32, 1 << 48
+_INTEGERS = frozenset((2, 3, 4, 7, 9, 12, 15, 16, 17, 20))  # dtypes that may be quantised
 _HALF_BYTES = {17: np.int8, 20: np.uint8}  # two elements in each byte
 
 
@@ -171,12 +172,13 @@ class LiteModel:
         name = table.text(3)
         shape, signature = table.vector(0, "i"), table.vector(7, "i")
         shape = signature if len(signature) == len(shape) else shape
-        if len(shape) > _MOST_AXES or any(size < -1 for size in shape):
+        is_large = math.prod(max(size, 1) for size in shape) > _MOST_ELEMENTS
+        if len(shape) > _MOST_AXES or any(size < -1 for size in shape) or is_large:
             raise broken(f"the tensor {name[:100]!r} has the shape {shape[:_MOST_AXES]}")
         kind, buffer = table.number(1, "b"), table.number(2, "I")
         if kind not in DTYPES or buffer >= max(len(self._buffers), 1):
             raise broken(f"the tensor {name[:100]!r} has the dtype {kind} and the buffer {buffer}")
-        made = _quantization(table.table(4), name, shape)
+        made = _quantization(table.table(4), name, shape) if kind in _INTEGERS else None
         is_sparse = table.table(6) is not None
         is_variable = table.number(5, "?")
         return LiteTensor(name, tuple(shape), kind, buffer, made, is_variable, is_sparse)

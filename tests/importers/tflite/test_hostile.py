@@ -109,3 +109,13 @@ def test_sizes_that_no_machine_has(tmp_path: Path) -> None:
     with pytest.raises(ModelImportError, match="makes images of the sizes"):
         gc.from_tflite(path)
     assert np.array_equal(case.runs[0][1][0].shape, (1, 5, 9, 2))
+
+
+def test_an_empty_constant_with_sizes_that_no_machine_has(tmp_path: Path) -> None:
+    case = read()["SHAPE"]
+    shape = struct.pack("<I3i", 3, 2, 3, 4)
+    assert case.model.count(shape) == 1
+    path = tmp_path / "model.tflite"
+    path.write_bytes(case.model.replace(shape, struct.pack("<I3i", 3, 0, 2**31 - 1, 2**31 - 1)))
+    with pytest.raises(ModelFileError, match="has the shape"):
+        gc.from_tflite(path)
