@@ -66,6 +66,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.importers.tensorflow.frozen import from_graphdef as from_graphdef
     from graphc.importers.tensorflow.saved_model import from_meta_graph as from_meta_graph
     from graphc.importers.tensorflow.saved_model import from_saved_model as from_saved_model
+    from graphc.importers.tflite.entry import from_tflite as from_tflite
     from graphc.importers.torch import from_torch as from_torch
     from graphc.ir import Node as Node
     from graphc.ir import Program as Program
@@ -129,6 +130,7 @@ _NAMES: Final[dict[str, str]] = {
     "importers.tensorflow.frozen": "from_graphdef",
     "importers.tensorflow.saved_model": "from_meta_graph from_saved_model",
     "importers.onnx": "from_onnx",
+    "importers.tflite.entry": "from_tflite",
     "importers.torch": "from_torch",
     "ir": "Node Program Tensor Variable",
     "jaxpr": "from_jax register_op",

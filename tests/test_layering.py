@@ -44,7 +44,8 @@ INNER_ORDERS = {
         "<- iterator <- pipeline <- readers"
     ),
     "importers": (
-        "core <- onnx, stablehlo, torch <- tensorflow <- files <- artifacts, originals, recorded"
+        "core <- onnx, stablehlo, torch <- tensorflow <- tflite <- files "
+        "<- artifacts, originals, recorded"
     ),
     "exporters": "core <- iree, onnx, safetensors, saved_model, stablehlo",
     "serving": (

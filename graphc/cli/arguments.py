@@ -249,7 +249,7 @@ def _export(parser: Parser) -> None:
     graphc export resnet50.onnx resnet50 --to saved-model
 
     With --to, one signature is written in the format of another framework. SCRIPT may then be a
-    model file too: .onnx, .pb, .mlir, .pt2, or the folder of a SavedModel.
+    model file too: .onnx, .pb, .mlir, .pt2, .tflite, or the folder of a SavedModel.
     """
     takes_script(parser)
     parser.add_argument("file", metavar="FILE", help="the artifact to write")

@@ -76,8 +76,8 @@ def add_import_arguments(parser: Parser) -> None:
     graphc import program.mlir
     graphc import saved_model_folder --signature serving_default
 
-    The format is that of the file: .onnx, .pb, .pbtxt, .meta, .mlir, .stablehlo, .jax, .pt2, or
-    the folder of a SavedModel.
+    The format is that of the file: .onnx, .pb, .pbtxt, .meta, .mlir, .stablehlo, .jax, .pt2,
+    .tflite, or the folder of a SavedModel.
     """
     parser.set_defaults(module="import_model")
     parser.add_argument("file", metavar="FILE", help="the model: a file, or a folder")
@@ -98,7 +98,9 @@ def add_import_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="a result of a GraphDef; may be repeated",
     )
-    parser.add_argument("--signature", metavar="NAME", help="the signature of a SavedModel")
+    parser.add_argument(
+        "--signature", metavar="NAME", help="the signature of a SavedModel or .tflite"
+    )
     add_platforms(parser)
     parser.add_argument(
         "--validate",

@@ -14,6 +14,7 @@ from graphc.importers.core.weights import Trainable
 from graphc.ir.source import current_source
 
 _BYTECODE = b"ML\xefR"
+_LITE = b"TFL3"
 _START = 1 << 12  # bytes that are looked at
 
 
@@ -59,6 +60,12 @@ STABLEHLO: Final = Format(
     "from_stablehlo",
     frozenset({"trainable", "sizes", "name"}),
 )
+TFLITE: Final = Format(
+    "TensorFlow Lite",
+    "graphc.importers.tflite.entry",
+    "from_tflite",
+    frozenset({"trainable", "sizes", "name", "signature"}),
+)
 TORCH: Final = Format(
     "torch.export", "graphc.importers.torch.entry", "from_torch", frozenset({"trainable", "name"})
 )
@@ -73,6 +80,7 @@ _SUFFIXES: Final[Mapping[str, Format]] = {
     ".pbtxt": GRAPHDEF,
     ".pt2": TORCH,
     ".stablehlo": STABLEHLO,
+    ".tflite": TFLITE,
 }
 _OF_TORCH: Final = (
     "is of torch.save, which PyTorch executes code from when it loads it",
@@ -86,7 +94,6 @@ _OTHERS: Final[Mapping[str, tuple[str, str]]] = {
     ".pt": _OF_TORCH,
     ".pth": _OF_TORCH,
     ".safetensors": ("has weights, and no model", "gc.read_safetensors(path) reads them"),
-    ".tflite": ("is of TensorFlow Lite", "import the SavedModel that it was made from"),
 }
 
 
@@ -109,6 +116,7 @@ def import_model(
     | a folder with saved_model.pb | `gc.from_saved_model` |
     | .mlir, .mlirbc, .stablehlo, .jax | `gc.from_stablehlo` |
     | .pt2 | `gc.from_torch` |
+    | .tflite | `gc.from_tflite` |
 
     Args:
         path: a file, or the folder of a SavedModel.
@@ -116,7 +124,7 @@ def import_model(
         sizes: named size -> its value, such as {"batch": 4}.
         name: the name scope of the variables.
         outputs: the names of the results of a GraphDef or MetaGraph.
-        signature: the name of the signature of a SavedModel.
+        signature: the name of the signature of a SavedModel or a model of TensorFlow Lite.
 
     Raises:
         ModelFileError: there is no such file, or it is of no format that is imported.
@@ -174,6 +182,8 @@ def format_of(path: str | os.PathLike[str]) -> Format:
         raise _refused(file, *_OTHERS[suffix])
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
+    if start[4:8] == _LITE:
+        return TFLITE
     if start.startswith(_BYTECODE) or b"stablehlo" in start or b"func.func" in start:
         return STABLEHLO
     raise _refused(

@@ -13,7 +13,7 @@ import numpy as np
 from graphc.artifacts.vocabulary import Vocabulary
 from graphc.errors import MissingExtraError
 from graphc.importers.core.model import ImportedModel
-from graphc.importers.files import GRAPHDEF, ONNX, SAVED_MODEL, STABLEHLO, Format
+from graphc.importers.files import GRAPHDEF, ONNX, SAVED_MODEL, STABLEHLO, TFLITE, Format
 from graphc.runtime.session import Session
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +33,7 @@ def original_of(
         ONNX: _onnx,
         SAVED_MODEL: _saved_model,
         GRAPHDEF: _graph,
+        TFLITE: _tflite,
     }
     if kind == STABLEHLO:
         return _stablehlo(os.fspath(path), sizes)
@@ -121,6 +122,32 @@ def _graph(path: str, model: ImportedModel) -> tuple[str, Original]:
     return f"tensorflow {tf.__version__}", run
 
 
+def _tflite(path: str, model: ImportedModel) -> tuple[str, Original]:
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+
+        version = "LiteRT"
+    except ImportError:
+        try:
+            import tensorflow as tf
+        except ImportError:
+            raise _nothing("TensorFlow Lite", "ai-edge-litert") from None
+        Interpreter, version = tf.lite.Interpreter, f"tensorflow {tf.__version__}"
+    interpreter = Interpreter(path)
+    details = interpreter.get_input_details()
+
+    def run(inputs: Mapping[str, Array]) -> list[Array]:
+        for detail, value in zip(details, inputs.values(), strict=True):
+            interpreter.resize_tensor_input(detail["index"], value.shape)
+        interpreter.allocate_tensors()
+        for detail, value in zip(details, inputs.values(), strict=True):
+            interpreter.set_tensor(detail["index"], value)
+        interpreter.invoke()
+        return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+
+    return version, run
+
+
 def _stablehlo(path: str, sizes: Mapping[str, int]) -> tuple[str, Original]:
     from graphc.importers.stablehlo.model import from_stablehlo
 
@@ -142,7 +169,8 @@ def _nothing(files: str, package: str) -> MissingExtraError:
 
 
 def random_inputs(model: ImportedModel, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Random inputs: floats around 0; words; 0 for other integers, which may be indices.
+    """Random inputs: floats around 0; words; integers of 8 bits, which are quantised values or
+    pixels; 0 for other integers, which may be indices.
 
     Args:
         sizes: of named sizes; 4 for others.
@@ -157,6 +185,8 @@ def random_inputs(model: ImportedModel, sizes: Mapping[str, int]) -> dict[str, A
 def _random(rng: np.random.Generator, spec: Any, sizes: Mapping[str, int]) -> Array:
     shape: Sequence[int] = [d if isinstance(d, int) else sizes.get(str(d), 4) for d in spec.shape]
     dtype = np.dtype(spec.dtype)
+    if dtype.kind in "iu" and dtype.itemsize == 1:
+        return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
     if dtype.kind in "iub":
         return np.zeros(shape, dtype)
     if dtype.kind == "c":

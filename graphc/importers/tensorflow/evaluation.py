@@ -277,7 +277,7 @@ class Scope:
                     return known if isinstance(known, list) else [known]
             rule = tables.rules.get(node.op)
             if rule is None:
-                call.refuse("is not imported")
+                call.refuse(node.refusal)
             of_strings = tables.results_of_strings(call, rule, values)
             return rule.apply(call, values) if of_strings is None else of_strings
 

@@ -47,6 +47,11 @@ class TFNode:
         value = attribute(self.proto.attr[name], f"the attribute {name!r} of {self.name!r}")
         return default if value is None and default is not None else value
 
+    @property
+    def refusal(self) -> str:
+        """What an error says if its operator has no rule."""
+        return "is not imported"
+
     def __str__(self) -> str:
         return f"{self.name} ({self.op})"
 

@@ -19,12 +19,18 @@ from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, with_trainable
 from graphc.importers.core.words import WordList, Words, together
 from graphc.importers.tensorflow.choosing import takes_strings
-from graphc.importers.tensorflow.evaluation import Build, Scope, called_functions, effects_of
+from graphc.importers.tensorflow.evaluation import (
+    Build,
+    Scope,
+    Tables,
+    called_functions,
+    effects_of,
+)
 from graphc.importers.tensorflow.functions import IGNORED
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.registry import Call, Unsupported
 from graphc.importers.tensorflow.restoring import variable_weights
-from graphc.importers.tensorflow.rules.table import RULES, SPECIAL, TABLES
+from graphc.importers.tensorflow.rules.table import TABLES
 from graphc.importers.tensorflow.values import Value, is_strings
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
@@ -53,6 +59,8 @@ class Imported:
         assets: the files of a SavedModel by the node that has their name.
         input_words, output_words: the words of inputs and outputs that are strings, once the graph
             was built.
+        tables: the rules of operators.
+        hint: what helps if there are operators without a rule.
     """
 
     importer: str
@@ -68,6 +76,8 @@ class Imported:
     assets: Mapping[str, Path] = field(default_factory=dict)
     input_words: dict[str, Vocabulary] = field(default_factory=dict)
     output_words: dict[str, Vocabulary] = field(default_factory=dict)
+    tables: Tables = TABLES
+    hint: str = HINT
 
     def model(self, trainable: Trainable | None, name: str | None) -> ImportedModel:
         """The layer.
@@ -118,16 +128,17 @@ class Imported:
             ) from None
         except ModelImportError as error:
             if self.missing and self.missing[0].what not in str(error):
-                refuse_all(self.importer, self.missing, HINT)
+                refuse_all(self.importer, self.missing, self.hint)
             raise
 
     def _without_rule(self) -> list[Refusal]:
         """The operators that have no rule."""
         refusals = []
+        tables = self.tables
         for node in self.reachable():
-            known = node.op in RULES or node.op in SPECIAL or node.op in TABLES.host
+            known = node.op in tables.rules or node.op in tables.special or node.op in tables.host
             if not known and node.op not in (*_STRUCTURE, *node_functions(node, self.graph)):
-                refusals.append(Refusal(node.op, where=f"the node {node.name}"))
+                refusals.append(Refusal(node.op, node.refusal, f"the node {node.name}"))
         return refusals
 
     def reachable(self) -> list[TFNode]:
@@ -136,7 +147,7 @@ class Imported:
         found: list[TFNode] = []
         bodies: dict[int, TFGraph] = {}
         wanted = [edge.node for edge in self.outputs.values()] + list(self.updates)
-        main = needed(self.graph, wanted, cut)
+        main = needed(self.graph, wanted, cut, self.tables)
         stack = [(self.graph, main)]
         while stack:
             graph, nodes = stack.pop()
@@ -145,17 +156,17 @@ class Imported:
                 for body in called_functions(graph, node):
                     if id(body) not in bodies:
                         bodies[id(body)] = body
-                        effects = effects_of(body, TABLES.writes)
+                        effects = effects_of(body, self.tables.writes)
                         own = [edge.node for edge in body.results]
                         own += [name for name in body.control_results if name in effects]
-                        stack.append((body, needed(body, own, set(body.parameters))))
+                        stack.append((body, needed(body, own, set(body.parameters), self.tables)))
         return found
 
     def build(
         self, model: ImportedModel, inputs: Sequence[Tensor], *, checking: bool
     ) -> list[Tensor]:
         """Adds the nodes to the graph being built."""
-        build = Build(model, TABLES, self.constants, self.variables, checking, self.assets)
+        build = Build(model, self.tables, self.constants, self.variables, checking, self.assets)
         edges = [edge for edge, _ in self.inputs.values()]
         given = [self._given(edge, x) for edge, x in zip(edges, inputs, strict=True)]
         scope = Scope(build, self.graph, dict(zip(edges, given, strict=True)))
@@ -163,7 +174,7 @@ class Imported:
         values = scope.get(
             [e for e in self.outputs.values() if e.node not in effects], [*effects, *self.updates]
         )
-        refuse_all(self.importer, [*self.missing, *build.refusals], HINT)
+        refuse_all(self.importer, [*self.missing, *build.refusals], self.hint)
         for update in build.updates():
             add_to_collection(UPDATES, update)
         remaining = iter(values)
@@ -187,7 +198,9 @@ class Imported:
     def _has_no_result(self, edge: Edge) -> bool:
         """Whether an output is a node that is run for its effects, such as a training step."""
         node = self.graph.node(edge.node)
-        return node.op == "NoOp" or (node.op in TABLES.writes and node.op.startswith("Resource"))
+        return node.op == "NoOp" or (
+            node.op in self.tables.writes and node.op.startswith("Resource")
+        )
 
     def _result(self, scope: Scope, name: str, value: Value) -> Tensor:
         call = Call(self.graph.node(self.outputs[name].node), scope)
@@ -230,10 +243,12 @@ def node_functions(node: TFNode, graph: TFGraph) -> tuple[str, ...]:
     return (node.op,) if node.op in graph.library else ()
 
 
-def needed(graph: TFGraph, names: Iterable[str], cut: set[str]) -> list[TFNode]:
+def needed(
+    graph: TFGraph, names: Iterable[str], cut: set[str], tables: Tables = TABLES
+) -> list[TFNode]:
     """The nodes that the named ones need, up to those in `cut`: by data, and what they run after if
     it assigns a variable."""
-    effects = effects_of(graph, TABLES.writes)
+    effects = effects_of(graph, tables.writes)
     found: dict[str, TFNode] = {}
     open_names = list(names)
     while open_names:

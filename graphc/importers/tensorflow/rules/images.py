@@ -12,13 +12,17 @@ from graphc.importers.tensorflow.values import Value
 from graphc.ir.node import Tensor
 
 FAMILY = Family()
+_LARGEST = 1 << 26  # elements of a matrix of weights, which is computed at import
 
 
 def _sizes(call: Call, x: Tensor, sizes: Any) -> list[tuple[int, int]]:
     old = x.shape[1:3]
     if not all(isinstance(d, int) for d in old):
         call.refuse("needs images of a known size")
-    return [(int(a), int(b)) for a, b in zip(old, sizes.reshape(-1), strict=True)]  # type: ignore[arg-type]
+    pairs = [(int(a), int(b)) for a, b in zip(old, sizes.reshape(-1), strict=True)]  # type: ignore[arg-type]
+    if any(not 0 < a * b <= _LARGEST or b < 0 for a, b in pairs):
+        call.refuse(f"makes images of the sizes {[b for _, b in pairs]}")
+    return pairs
 
 
 def _places(call: Call, old: int, new: int) -> Any:

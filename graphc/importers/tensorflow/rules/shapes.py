@@ -15,6 +15,7 @@ from graphc.ir.dtypes import DType
 from graphc.ir.node import Tensor
 
 FAMILY = Family()
+_LARGEST = 1 << 26  # elements of a matrix that is made at import
 
 
 def shape_of_value(call: Call, value: Value) -> tuple[Dim, ...]:
@@ -347,6 +348,8 @@ def matrix_set_diag(call: Call, x: Tensor, values: Tensor, k: Any = None) -> Ten
     height, width = x.shape[-2:]
     if not isinstance(height, int) or not isinstance(width, int):
         call.refuse("needs a matrix of known sizes")
+    if height * width > _LARGEST:
+        call.refuse(f"has matrices of {height} x {width}")
     on = np.eye(height, width, shift, dtype=bool)
     index = np.maximum(np.arange(width if shift < 0 else height), 0)
     count = int(on.sum())

@@ -1,0 +1,142 @@
+"""`from_tflite`: a file of TensorFlow Lite as a layer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from graphc.build.specs import TensorSpec
+from graphc.errors import ModelImportError, UnknownNameError, nearest
+from graphc.importers.core.model import ImportedModel
+from graphc.importers.core.weights import Trainable, Weight
+from graphc.importers.tensorflow.frozen import read_file
+from graphc.importers.tensorflow.graph import Edge
+from graphc.importers.tensorflow.importing import Imported
+from graphc.importers.tflite.flatbuffer import broken
+from graphc.importers.tflite.operators import MOVES, OPERATORS
+from graphc.importers.tflite.reading import LiteModel, Subgraph
+from graphc.importers.tflite.rules import LITE_TABLES, WITH_WEIGHT
+from graphc.importers.tflite.translation import Subgraphs
+from graphc.ir.source import current_source
+
+_HINT = "convert the model again without these operators, or import the SavedModel it was made of"
+_DEFAULT = "serving_default"
+_NOT_NUMBERS = (5, 13, 14)  # strings, resources, variants
+
+
+def from_tflite(
+    path: str | os.PathLike[str],
+    signature: str | None = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    trainable: Trainable = False,
+    name: str | None = None,
+) -> ImportedModel:
+    """A model of TensorFlow Lite (LiteRT) as a layer. Neither TensorFlow nor LiteRT is needed.
+
+    Floating constants with at least one axis are weights, by the names of their tensors. Quantised
+    constants that an operator computes with, and those in float16, are float32 weights, with the
+    real values. Quantised inputs and outputs stay integers: operators compute with the real values,
+    and round to the scales of their results. The states of recurrent layers are zeros at the begin
+    of each call.
+
+    Args:
+        path: the file, ".tflite".
+        signature: the name of a signature, whose inputs and outputs are the layer's. By default
+            "serving_default", or the only one; the names of tensors if the file has none.
+        sizes: {"batch": 8} gives the first axis of inputs this size, if it is open in the file.
+        trainable: which weights `gc.minimize` updates: True, False, or patterns of names.
+        name: the name scope of the variables.
+
+    Returns:
+        A layer; see `gc.ImportedModel`. Assignments of the model's variables are in the collection
+        "updates".
+
+    Raises:
+        ModelFileError: the file is missing, truncated, altered, or no model of TensorFlow Lite.
+        ModelImportError: the model has operators that cannot be imported, such as custom ones; the
+            error names all.
+        UnknownNameError: there is no such signature or size.
+
+    Examples:
+        >>> gc.from_tflite("no_model.tflite")
+        Traceback (most recent call last):
+        ...
+        graphc.errors.ModelFileError: from_tflite: no_model.tflite cannot be read: ...
+    """
+    file, given = Path(path), {} if sizes is None else dict(sizes)
+    for size in given:
+        if size != "batch":
+            raise UnknownNameError(
+                f"from_tflite: there is no size {size!r}",
+                source=current_source(),
+                hint='the only one is that of the first axis: sizes={"batch": 8}',
+            )
+    model = LiteModel(read_file("from_tflite", file))
+    index, inputs, outputs = _chosen(model, signature)
+    library = Subgraphs(model, OPERATORS, MOVES)
+    graph = library.graph(index)
+    tensors = model.subgraph(index).tensors
+    specs: dict[str, tuple[Edge, TensorSpec]] = {}
+    ends = dict(zip(model.subgraph(index).inputs, graph.parameters, strict=True))
+    for label, number in inputs.items():
+        if number not in ends:
+            raise broken(f"the signature names {label[:100]!r}, which is not an input")
+        tensor = tensors[number]
+        if tensor.kind in _NOT_NUMBERS:
+            raise ModelImportError(
+                f"from_tflite: the input {label!r} is not a tensor of numbers",
+                source=current_source(),
+                hint="cut the model behind it before it is converted",
+            )
+        shape = [
+            (given.get("batch", "batch") if axis == 0 else None) if size < 0 else size
+            for axis, size in enumerate(tensor.shape)
+        ]
+        specs[label] = (Edge(ends[number], 0), TensorSpec(shape, tensor.dtype.dtype, label))
+    places = dict(zip(model.subgraph(index).outputs, graph.results, strict=True))
+    if any(number not in places for number in outputs.values()):
+        raise broken("the signature names a tensor that is not an output")
+    wanted = {label: places[number] for label, number in outputs.items()}
+    imported = Imported("from_tflite", file.stem, graph, wanted, specs)
+    imported.tables, imported.hint = LITE_TABLES, _HINT
+    imported.updates = graph.control_results
+    used = {node.attr("name") for node in imported.reachable() if node.op in WITH_WEIGHT}
+    imported.weights = {k: Weight(array) for k, array in library.weights.items() if k in used}
+    return imported.model(trainable, name)
+
+
+def _chosen(model: LiteModel, name: str | None) -> tuple[int, dict[str, int], dict[str, int]]:
+    """The subgraph of a signature, and the numbers of its inputs and outputs by name, in the order
+    of the subgraph."""
+    signatures = model.signatures
+    if name is None and signatures:
+        name = _DEFAULT if _DEFAULT in signatures or len(signatures) > 1 else next(iter(signatures))
+    if name is None:
+        graph = model.subgraph(0)
+        return 0, _by_name(graph, graph.inputs), _by_name(graph, graph.outputs)
+    if name not in signatures:
+        raise UnknownNameError(
+            f"from_tflite: there is no signature {name!r}",
+            source=current_source(),
+            hint=nearest(name, signatures, "the file"),
+        )
+    found = signatures[name]
+    graph = model.subgraph(found.subgraph)
+    inputs = _ordered(found.inputs, graph.inputs)
+    unnamed = [number for number in graph.inputs if number not in inputs.values()]
+    return found.subgraph, inputs | _by_name(graph, unnamed), _ordered(found.outputs, graph.outputs)
+
+
+def _by_name(graph: Subgraph, numbers: list[int]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for number in numbers:
+        label = graph.tensors[number].name or f"tensor_{number}"
+        found[label if label not in found else f"{label}_{number}"] = number
+    return found
+
+
+def _ordered(names: dict[str, int], order: list[int]) -> dict[str, int]:
+    rank = {number: i for i, number in enumerate(order)}
+    return dict(sorted(names.items(), key=lambda item: rank.get(item[1], len(rank))))
