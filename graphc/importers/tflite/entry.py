@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def from_tflite(
         path: the file, ".tflite".
         signature: the name of a signature, whose inputs and outputs are the layer's. By default
             "serving_default", or the only one; the names of tensors if the file has none.
-        sizes: {"batch": 8} gives the first axis of inputs this size, if it is open in the file.
+        sizes: the values of named sizes, which are those that the file leaves open: "batch" of the
+            first axes of all inputs, "tokens_1" of axis 1 of the input "tokens".
         trainable: which weights `gc.minimize` updates: True, False, or patterns of names.
         name: the name scope of the variables.
 
@@ -66,19 +68,13 @@ def from_tflite(
         graphc.errors.ModelFileError: from_tflite: no_model.tflite cannot be read: ...
     """
     file, given = Path(path), {} if sizes is None else dict(sizes)
-    for size in given:
-        if size != "batch":
-            raise UnknownNameError(
-                f"from_tflite: there is no size {size!r}",
-                source=current_source(),
-                hint='the only one is that of the first axis: sizes={"batch": 8}',
-            )
     model = LiteModel(read_file("from_tflite", file))
     index, inputs, outputs = _chosen(model, signature)
     library = Subgraphs(model, OPERATORS, MOVES)
     graph = library.graph(index)
     tensors = model.subgraph(index).tensors
     specs: dict[str, tuple[Edge, TensorSpec]] = {}
+    open_sizes: set[str] = set()
     ends = dict(zip(model.subgraph(index).inputs, graph.parameters, strict=True))
     for label, number in inputs.items():
         if number not in ends:
@@ -90,11 +86,19 @@ def from_tflite(
                 source=current_source(),
                 hint="cut the model behind it before it is converted",
             )
-        shape = [
-            (given.get("batch", "batch") if axis == 0 else None) if size < 0 else size
-            for axis, size in enumerate(tensor.shape)
-        ]
+        names = _size_names(label, len(tensor.shape), open_sizes)
+        shape: list[int | str] = []
+        for size, own in zip(tensor.shape, names, strict=True):
+            shape.append(size if size >= 0 else given.get(own, own))
+            open_sizes |= {own} if size < 0 else set()
         specs[label] = (Edge(ends[number], 0), TensorSpec(shape, tensor.dtype.dtype, label))
+    for size_name in given:
+        if size_name not in open_sizes:
+            raise UnknownNameError(
+                f"from_tflite: there is no size {size_name!r}",
+                source=current_source(),
+                hint=nearest(size_name, sorted(open_sizes), "the inputs"),
+            )
     places = dict(zip(model.subgraph(index).outputs, graph.results, strict=True))
     if any(number not in places for number in outputs.values()):
         raise broken("the signature names a tensor that is not an output")
@@ -127,6 +131,15 @@ def _chosen(model: LiteModel, name: str | None) -> tuple[int, dict[str, int], di
     inputs = _ordered(found.inputs, graph.inputs)
     unnamed = [number for number in graph.inputs if number not in inputs.values()]
     return found.subgraph, inputs | _by_name(graph, unnamed), _ordered(found.outputs, graph.outputs)
+
+
+def _size_names(label: str, rank: int, taken: set[str]) -> list[str]:
+    """The names of the sizes of an input, if they are open."""
+    base = re.sub(r"\W", "_", label, flags=re.ASCII)
+    base = base if base[:1].isalpha() else f"input_{base}"
+    while any(name.startswith(f"{base}_") for name in taken):
+        base += "_"
+    return ["batch", *(f"{base}_{axis}" for axis in range(1, rank))][:rank]
 
 
 def _by_name(graph: Subgraph, numbers: list[int]) -> dict[str, int]:

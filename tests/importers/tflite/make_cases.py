@@ -520,6 +520,20 @@ def quantised() -> None:
          out=np.int32, outputType=2, name="ARG_MAX int8")  # fmt: skip
 
 
+def open_sizes() -> None:
+    """A model of which two sizes are open, and their product is."""
+    writer = Writer()
+    graph = writer.graph()
+    x = writer.tensor(graph, np.zeros((1, 1, 3), np.float32), "in-put")
+    graph.tensors[x].shapeSignature = [-1, -1, 3]
+    w = writer.tensor(graph, f32(2, 3), "weights", keep=True)
+    y = writer.tensor(graph, np.zeros((1, 2), np.float32), "y")
+    graph.tensors[y].shapeSignature = [-1, 2]
+    graph.inputs, graph.outputs = [x], [y]
+    writer.operator(graph, "FULLY_CONNECTED", [x, w, -1], [y], "FullyConnectedOptions")
+    keep("open sizes", writer.bytes(), [f32(2, 4, 3)], [f32(1, 5, 3)])
+
+
 def calls() -> None:
     """A model whose second subgraph is called."""
     for name, kind in (("CALL", "CallOptions"), ("STABLEHLO_COMPOSITE", "")):
@@ -675,7 +689,7 @@ def write() -> None:
 
 
 GROUPS: tuple[Callable[[], None], ...] = (
-    elementwise, reductions, shapes, networks, recurrent, quantised, calls, models,
+    elementwise, reductions, shapes, networks, recurrent, quantised, calls, open_sizes, models,
 )  # fmt: skip
 
 if __name__ == "__main__":

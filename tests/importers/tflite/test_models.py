@@ -45,6 +45,19 @@ def test_the_batch_may_be_given(write: WRITE) -> None:
         gc.from_tflite(write("net float"), sizes={"rows": 7})
 
 
+def test_open_sizes_have_the_name_of_their_input(write: WRITE) -> None:
+    case = read()["open sizes"]
+    model = gc.from_tflite(write("open sizes"))
+    assert [str(size) for size in model.inputs["in-put"].shape] == ["batch", "in_put_1", "3"]
+    assert gc.from_tflite(write("open sizes"), sizes={"in_put_1": 7}).inputs["in-put"].shape[1] == 7
+    made = model.to_graph()
+    for inputs, wanted in case.runs:
+        (got,) = gc.Session(made.graph).run(
+            list(made.outputs.values()), {made.inputs["in-put"]: inputs[0]}
+        )
+        assert steps(np.asarray(got), wanted[0]) < 1e-5
+
+
 def test_a_file_without_suffix_is_found_by_its_identifier(write: WRITE, tmp_path: Path) -> None:
     path = write("TANH").rename(tmp_path / "model")
     assert gc.import_model(path).outputs == ("y0",)

@@ -12,7 +12,7 @@ from graphc.importers.tensorflow.values import Value
 from graphc.ir.node import Tensor
 
 FAMILY = Family()
-_LARGEST = 1 << 26  # elements of a matrix of weights, which is computed at import
+_LARGEST = 1 << 24  # elements of a matrix of weights, which is computed at import
 
 
 def _sizes(call: Call, x: Tensor, sizes: Any) -> list[tuple[int, int]]:
