@@ -115,7 +115,7 @@ def exported_program(
         ) from error
     finally:
         model.train(was_training)
-    program.graph_module.graph.eliminate_dead_code()
+    program.graph_module.graph.eliminate_dead_code(_has_effect)
     return _ready(program), type(model).__name__
 
 
@@ -158,6 +158,10 @@ def _is_ready(program: Any) -> bool:
         if isinstance(node.target, package._ops.OpOverload) and node.target._schema.is_mutable:
             return False
     return True
+
+
+def _has_effect(node: Any) -> bool:
+    return node.is_impure() or _changes_averages(node, str(node.target))
 
 
 def _changes_averages(node: Any, name: str) -> bool:

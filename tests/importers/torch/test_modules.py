@@ -289,8 +289,15 @@ def test_a_program_is_traced_again_only_if_it_changes_tensors(
         assert_near(found, module(x).numpy(), 1e-12)
 
 
-def test_changed_averages_are_updates() -> None:
-    module, x = _Tracking().double(), torch.randn(4, 3).double()
+class _OnlyTracking(_Tracking):
+    def forward(self, x: Any) -> Any:
+        super().forward(x)
+        return x.exp()
+
+
+@pytest.mark.parametrize("kind", [_Tracking, _OnlyTracking])
+def test_changed_averages_are_updates(kind: type[_Tracking]) -> None:
+    module, x = kind().double(), torch.randn(4, 3).double()
     alone = gc.from_torch(module, (x,)).to_graph()
     session = gc.Session(alone.graph)
     session.run([*alone.outputs.values(), *alone.updates], {"x": x.numpy()})
