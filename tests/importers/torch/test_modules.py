@@ -306,6 +306,16 @@ def test_changed_averages_are_updates(kind: type[_Tracking]) -> None:
         assert_near(session.get(name), buffer.numpy(), 1e-12)
 
 
+def test_an_instance_norm_that_changes_its_averages_is_refused() -> None:
+    module, x = nn.InstanceNorm2d(3, track_running_stats=True), torch.randn(2, 3, 4, 4)
+    with pytest.raises(ModelImportError, match="changes its moving averages"):
+        gc.from_torch(module, (x,), training=True)
+    alone = gc.from_torch(module, (x,)).to_graph()
+    (found,) = gc.Session(alone.graph).run(list(alone.outputs.values()), {"input": x.numpy()})
+    with torch.no_grad():
+        assert_near(found, module.eval()(x).numpy(), 1e-5)
+
+
 def test_a_saved_program(tmp_path: Path) -> None:
     module = double().eval()
     x = torch.randn(2, 1, 5, 5).double()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.torch.call import Call, Rule
+from graphc.importers.torch.call import Call, Refused, Rule
 from graphc.importers.torch.families.reductions import vector_norm
 from graphc.ops.nn.normalization import layer_norm
 
@@ -140,6 +140,8 @@ def _instance_norm(
 ) -> Any:
     axes = tuple(range(2, x.ndim))
     wide = _wide(x)
+    if own and mean is not None:  # torch.export does not say that they change
+        raise Refused("changes its moving averages")
     if own:
         mean = ops.reduce_mean(wide, axis=axes, keepdims=True)
         var = ops.reduce_mean(ops.square(wide - mean), axis=axes, keepdims=True)
