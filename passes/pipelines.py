@@ -160,7 +160,7 @@ def _rolling(options: CompileOptions, target: Target) -> tuple[Pass, ...]:
         turns = max(_FEWEST_TURNS_ON_GPU, (options.unroll or 0) + 1)
     elif target.platform == "cpu" and not target.tight and options.memory_limit is None:
         turns, steps = _FEWEST_TURNS, _FEWEST_STEPS
-        copied = _WORTH_A_COPY if options.unroll is None else 0
+        copied = _WORTH_A_COPY if options.unroll is None and not target.accumulates else 0
     roll = RollRepeats(
         turns=turns,
         shared=shared,

@@ -23,6 +23,8 @@ class Target:
             values that loops keep can be recomputed (`Recompute`).
         flash: on GPUs, whether they support cuDNN attention: NVIDIA from compute capability 8.0.
         trained: whether other programs of the graph change state that the program only reads.
+        accumulates: whether gradients are summed over micro-batches, in a loop that takes stacks of
+            parameters as they are stored.
         convolves: whether the program has many operations in convolutions; see `suited_to`.
     """
 
@@ -31,6 +33,7 @@ class Target:
     tight: bool = False
     flash: bool = True
     trained: bool = True
+    accumulates: bool = False
     convolves: bool = False
 
 

@@ -27,28 +27,30 @@ def without_copies(
     """The recurrences, except those that would copy much for little work.
 
     A loop copies the slice of each iteration, and arrays that a caller passes one by one are first
-    copied into a stack, in each run. A program without loops reads all of them where they are.
+    copied into a stack, in each run; those that a loop passes to its body, in each iteration of
+    that loop. A program without loops reads all of them where they are.
     State that steps change is stored as a stack, and its new values are written in any case.
 
     Recurrences over the same parameters, such as the forward and the backward pass, stay together.
 
     Args:
         worth: how many floating-point operations of all iterations each byte must be worth. For
-            large feeds, each iteration must do as many.
+            large feeds, and operands of a body, each iteration must do as many.
         trained: whether the state that the program only reads is changed by others, and counts for
             nothing.
     """
     kept = _constants(program) if trained else _constants(program) | unchanged(program)
-    feeds = {t for t in program.input_tensors("feed") if bytes_of(t) >= _LARGE}
+    given = [*program.input_tensors("feed"), *program.input_tensors("arg")]
+    apart = {t for t in given if bytes_of(t) >= _LARGE}
 
     def is_worth_it(group: Sequence[Recurrence]) -> bool:
         turns = max(len(each.turns) for each in group)
         work = sum(work_of(node) for each in group for node in each.turns[0])
         once = sum(_bytes(each, kept) for each in group)
-        always = sum(_bytes(each, feeds) for each in group)
+        always = sum(_bytes(each, apart) for each in group)
         return turns * work >= worth * (once + turns * always)
 
-    groups = _together(found, kept | feeds)
+    groups = _together(found, kept | apart)
     bad = {id(each) for group in groups if not is_worth_it(group) for each in group}
     return [each for each in found if id(each) not in bad]
 

@@ -233,8 +233,9 @@ def late_manager(options: CompileOptions, target: Target, program: Program) -> P
     """The passes and checks for a program whose sizes are ints."""
     from graphc.passes import pipelines
 
+    target = replace(suited_to(target, program), accumulates=is_accumulated(program))
     return PassManager(
-        without(pipelines.after_binding(options, suited_to(target, program)), options),
+        without(pipelines.after_binding(options, target), options),
         stage="bound",
         verify=options.verify,
         validate=options.validate,

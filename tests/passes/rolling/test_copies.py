@@ -22,6 +22,44 @@ def roll(worth: int, trained: bool = False) -> RollRepeats:
     return RollRepeats(turns=3, saved=4, work=0, copied=worth, trained=trained)
 
 
+def test_the_body_of_a_loop_has_no_loop_that_copies_its_operands() -> None:
+    """Such as the steps of a text generator: each would copy all parameters."""
+
+    def generate(ws: list[jax.Array], x: jax.Array) -> jax.Array:
+        def step(_: int, x: jax.Array) -> jax.Array:
+            for w in ws:
+                x = jnp.tanh(x @ w)
+            return x
+
+        return jax.lax.fori_loop(0, 5, step, x)
+
+    with gc.Graph(seed=0) as graph:
+        x = gc.placeholder((FEW, WIDTH), name="x")
+        fed = [gc.placeholder((WIDTH, WIDTH), name=f"w{i}") for i in range(LAYERS)]
+        y = gc.from_jax(generate)(fed, x)
+    program = prepare(graph, [y], [x, *fed], gc.CompileOptions()).program
+
+    def inner(a_pass: RollRepeats) -> bool:
+        (loop,) = (node for node in a_pass.run(program).program.nodes if node.regions)
+        return any(node.op.name == "Scan" for body in loop.regions for node in body.nodes)
+
+    assert inner(roll(FEW // 2 - 1))
+    assert not inner(roll(FEW // 2 + 1))
+
+
+def test_micro_batches_keep_their_loops() -> None:
+    """Their loop takes the parameters as they are stored, in stacks."""
+    with gc.Graph(seed=0) as graph:
+        x = y = gc.placeholder((FEW, WIDTH), name="x", batch_axis=0)
+        for i in range(12):
+            y = gc.tanh(gc.matmul(y, gc.variable(np.eye(WIDTH, dtype="f4"), name=f"w{i}"))) + 1.0
+            y = gc.tanh(y * 0.5) + 0.5
+        train = gc.minimize(gc.reduce_mean(y), optax.sgd(0.1), accumulate=2)
+    step = gc.Session(graph).compile(train, feeds={x: np.zeros((FEW, WIDTH), "f4")})
+    (loop,) = (node for node in step.program.nodes if node.op.name == "Scan")
+    assert sum(node.op.name == "Scan" for node in loop.regions[0].nodes) == 2
+
+
 def layers(rows: int, kind: str, width: int = WIDTH) -> Prepared:
     """Layers `x = tanh(x @ w)`, with matrices that are feeds, constants, or variables."""
     with gc.Graph(seed=0) as graph:
