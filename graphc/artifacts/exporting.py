@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from graphc.artifacts.lowering import (
 )
 from graphc.artifacts.manifest import Entry, Native, Output, Value
 from graphc.artifacts.native_code import compiled_for, limit_of, native_code_of, native_devices
+from graphc.artifacts.open_sizes import fixed_sizes, how_to_fix, symbolic_sizes
 from graphc.artifacts.signature import Signature
 from graphc.artifacts.strings import packed_all
 from graphc.artifacts.vocabulary import Vocabulary
@@ -35,11 +36,8 @@ from graphc.errors import (
     FetchError,
     MemoryLimitError,
     SerialError,
-    UnknownNameError,
-    nearest,
 )
-from graphc.ir.dim_limits import is_limited
-from graphc.ir.dims import Dim, as_symbol, substitute, symbol, symbols_of
+from graphc.ir.dims import Dim, substitute, symbol
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
@@ -159,7 +157,7 @@ def program_of(
     """
     feeds = _feeds(session.graph, name, signature)
     program, places, values = _program(session, name, signature, feeds, options)
-    sizes = _sizes(session.graph, name, signature, feeds.values())
+    sizes = fixed_sizes(session.graph, name, signature, feeds.values())
     program = bind_sizes(program, sizes) if sizes else program
     if program.equalities:
         a, b = program.equalities[0]
@@ -308,7 +306,7 @@ def _devices(
         raise ArtifactError(
             f"signature {name!r} is for several devices, but its sizes "
             f"{', '.join(program.symbols())} are open, which JAX cannot export",
-            hint=f"{_fix_sizes(program)}, or save it for one device: replicated=False",
+            hint=f"{how_to_fix(program)}, or save it for one device: replicated=False",
         )
     return session.strategy.resolve()
 
@@ -328,7 +326,7 @@ def _function(
 ) -> Function:
     """The program as JAX sees it, for any platform; its named sizes become JAX's symbolic ones."""
     if program.symbols():
-        return for_one(program, donated, _symbolic(program))
+        return for_one(program, donated, symbolic_sizes(program))
     target = Target(replicas=max(1, len(devices)))
     program = graphs.bound(name, program, {}, options, target)
 
@@ -343,25 +341,6 @@ def _function(
     return compiled_within(limit, make, lambda function: compiled_for(function, devices))[0]
 
 
-def _symbolic(program: Program) -> dict[str, Any]:
-    """The named sizes of a program as JAX's symbolic ones."""
-
-    def sizes(conditions: Sequence[str]) -> dict[str, Any]:
-        scope = jax.export.SymbolicScope(conditions)
-        return {
-            name: jax.export.symbolic_shape(f"d{i}", scope=scope)[0]
-            for i, name in enumerate(program.symbols())
-        }
-
-    # JAX cannot prove that these sizes are not negative, so it is told.
-    shapes = [tensor.type.shape for node in program.walk() for tensor in node.outputs]
-    limited = dict.fromkeys(dim for shape in shapes for dim in shape if is_limited(dim))
-    if not limited:
-        return sizes(())
-    free = sizes(())
-    return sizes([f"{substitute(dim, free)} >= 0" for dim in limited])
-
-
 def _limited(
     name: str, signature: Signature, program: Program, options: CompileOptions
 ) -> CompileOptions:
@@ -373,34 +352,8 @@ def _limited(
     raise ArtifactError(
         f"signature {name!r} must fit into memory_limit={options.memory_limit}, but its sizes "
         f"{', '.join(program.symbols())} are open, and its memory use depends on them",
-        hint=f"{_fix_sizes(program)}, or pass options without memory_limit",
+        hint=f"{how_to_fix(program)}, or pass options without memory_limit",
     )
-
-
-def _fix_sizes(program: Program) -> str:
-    sizes = ", ".join([f"{size!r}: ..." for size in program.symbols()])
-    return f"fix the sizes: gc.Signature(..., sizes={{{sizes}}})"
-
-
-def _sizes(
-    graph: Graph, name: str, signature: Signature, inputs: Iterable[Tensor]
-) -> dict[str, int]:
-    """The sizes that the signature fixes, by the names that represent their classes of equal
-    sizes."""
-    known = {s: None for t in inputs for dim in t.type.shape for s in sorted(symbols_of(dim))}
-    sizes: dict[str, int] = {}
-    for given, size in signature.sizes.items():
-        dim = graph.constraints.find(symbol(given)) if given in known else None
-        if dim is None:
-            raise UnknownNameError(
-                f"signature {name!r}: no input has a size {given!r}",
-                hint=nearest(given, known) or "its inputs have no open sizes",
-            )
-        stands = as_symbol(dim)
-        fixed = dim if stands is None else sizes.setdefault(stands, size)
-        if fixed != size:
-            raise FeedError(f"signature {name!r}: {given} is {fixed} in the graph, not {size}")
-    return sizes
 
 
 def _value(port: Port) -> Value:

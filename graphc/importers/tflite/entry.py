@@ -67,19 +67,45 @@ def from_tflite(
         ...
         graphc.errors.ModelFileError: from_tflite: no_model.tflite cannot be read: ...
     """
-    file, given = Path(path), {} if sizes is None else dict(sizes)
+    file = Path(path)
     model = LiteModel(read_file("from_tflite", file))
     index, inputs, outputs = _chosen(model, signature)
+    subgraph = model.subgraph(index)
     library = Subgraphs(model, OPERATORS, MOVES)
     graph = library.graph(index)
-    tensors = model.subgraph(index).tensors
+    parameters = dict(zip(subgraph.inputs, graph.parameters, strict=True))
+    specs = _specs(subgraph, inputs, parameters, dict(sizes or {}))
+    places = dict(zip(subgraph.outputs, graph.results, strict=True))
+    if any(number not in places for number in outputs.values()):
+        raise broken("the signature names a tensor that is not an output")
+    wanted = {label: places[number] for label, number in outputs.items()}
+    imported = Imported("from_tflite", file.stem, graph, wanted, specs)
+    imported.tables, imported.hint = LITE_TABLES, _HINT
+    imported.updates = graph.control_results
+    used = {node.attr("name") for node in imported.reachable() if node.op in WITH_WEIGHT}
+    imported.weights = {k: Weight(array) for k, array in library.weights.items() if k in used}
+    return imported.model(trainable, name)
+
+
+def _specs(
+    subgraph: Subgraph,
+    inputs: Mapping[str, int],
+    parameters: Mapping[int, str],
+    given: Mapping[str, int],
+) -> dict[str, tuple[Edge, TensorSpec]]:
+    """The inputs with their types.
+
+    Args:
+        inputs: the tensor of each input.
+        parameters: the node of each tensor that is a parameter of the graph.
+        given: values of open sizes.
+    """
     specs: dict[str, tuple[Edge, TensorSpec]] = {}
     open_sizes: set[str] = set()
-    ends = dict(zip(model.subgraph(index).inputs, graph.parameters, strict=True))
     for label, number in inputs.items():
-        if number not in ends:
+        if number not in parameters:
             raise broken(f"the signature names {label[:100]!r}, which is not an input")
-        tensor = tensors[number]
+        tensor = subgraph.tensors[number]
         if tensor.kind in _NOT_NUMBERS:
             raise ModelImportError(
                 f"from_tflite: the input {label!r} is not a tensor of numbers",
@@ -91,24 +117,15 @@ def from_tflite(
         for size, own in zip(tensor.shape, names, strict=True):
             shape.append(size if size >= 0 else given.get(own, own))
             open_sizes |= {own} if size < 0 else set()
-        specs[label] = (Edge(ends[number], 0), TensorSpec(shape, tensor.dtype.dtype, label))
-    for size_name in given:
-        if size_name not in open_sizes:
+        specs[label] = (Edge(parameters[number], 0), TensorSpec(shape, tensor.dtype.dtype, label))
+    for name in given:
+        if name not in open_sizes:
             raise UnknownNameError(
-                f"from_tflite: there is no size {size_name!r}",
+                f"from_tflite: there is no size {name!r}",
                 source=current_source(),
-                hint=nearest(size_name, sorted(open_sizes), "the inputs"),
+                hint=nearest(name, sorted(open_sizes), "the inputs"),
             )
-    places = dict(zip(model.subgraph(index).outputs, graph.results, strict=True))
-    if any(number not in places for number in outputs.values()):
-        raise broken("the signature names a tensor that is not an output")
-    wanted = {label: places[number] for label, number in outputs.items()}
-    imported = Imported("from_tflite", file.stem, graph, wanted, specs)
-    imported.tables, imported.hint = LITE_TABLES, _HINT
-    imported.updates = graph.control_results
-    used = {node.attr("name") for node in imported.reachable() if node.op in WITH_WEIGHT}
-    imported.weights = {k: Weight(array) for k, array in library.weights.items() if k in used}
-    return imported.model(trainable, name)
+    return specs
 
 
 def _chosen(model: LiteModel, name: str | None) -> tuple[int, dict[str, int], dict[str, int]]:

@@ -459,32 +459,9 @@ def quantised() -> None:
          name="RESHAPE int8")  # fmt: skip
     case("CONCATENATION", i8(2, 3), const(i8(2, 2)), options="ConcatenationOptions", axis=1,
          quant=[a, a], out=np.int8, out_quant=a, name="CONCATENATION int8")  # fmt: skip
-    case(
-        "MAX_POOL_2D",
-        i8(1, 4, 4, 2),
-        options="Pool2DOptions",
-        filterHeight=2,
-        filterWidth=2,
-        strideH=2,
-        strideW=2,
-        quant=[a],
-        out=np.int8,
-        out_quant=a,
-        name="MAX_POOL_2D int8",
-    )
-    case(
-        "AVERAGE_POOL_2D",
-        i8(1, 4, 4, 2),
-        options="Pool2DOptions",
-        filterHeight=2,
-        filterWidth=2,
-        strideH=2,
-        strideW=2,
-        quant=[a],
-        out=np.int8,
-        out_quant=a,
-        name="AVERAGE_POOL_2D int8",
-    )
+    for op in ("MAX_POOL_2D", "AVERAGE_POOL_2D"):
+        case(op, i8(1, 4, 4, 2), options="Pool2DOptions", filterHeight=2, filterWidth=2, strideH=2,
+             strideW=2, quant=[a], out=np.int8, out_quant=a, name=f"{op} int8")  # fmt: skip
     case("RESIZE_BILINEAR", i8(1, 3, 4, 2), const([6, 8], np.int32), quant=[a], out=np.int8,
          options="ResizeBilinearOptions", halfPixelCenters=True, out_quant=a,
          name="RESIZE_BILINEAR int8")  # fmt: skip
