@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from graphc.build.specs import TensorSpec
-from graphc.errors import ModelImportError, UnknownNameError, nearest
+from graphc.errors import ModelFileError, ModelImportError, UnknownNameError, nearest
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable, Weight
 from graphc.importers.tensorflow.frozen import read_file
@@ -68,7 +68,18 @@ def from_tflite(
         graphc.errors.ModelFileError: from_tflite: no_model.tflite cannot be read: ...
     """
     file = Path(path)
-    model = LiteModel(read_file("from_tflite", file))
+    data = read_file("from_tflite", file)
+    try:
+        return _imported(LiteModel(data), file.stem, signature, sizes).model(trainable, name)
+    except ModelFileError as error:
+        error.details = (*error.details, f"in {file}")
+        raise
+
+
+def _imported(
+    model: LiteModel, name: str, signature: str | None, sizes: Mapping[str, int] | None
+) -> Imported:
+    """A signature of a model, with its inputs, outputs, updates and weights."""
     index, inputs, outputs = _chosen(model, signature)
     subgraph = model.subgraph(index)
     library = Subgraphs(model, OPERATORS, MOVES)
@@ -79,12 +90,12 @@ def from_tflite(
     if any(number not in places for number in outputs.values()):
         raise broken("the signature names a tensor that is not an output")
     wanted = {label: places[number] for label, number in outputs.items()}
-    imported = Imported("from_tflite", file.stem, graph, wanted, specs)
+    imported = Imported("from_tflite", name, graph, wanted, specs)
     imported.tables, imported.hint = LITE_TABLES, _HINT
     imported.updates = graph.control_results
     used = {node.attr("name") for node in imported.reachable() if node.op in WITH_WEIGHT}
     imported.weights = {k: Weight(array) for k, array in library.weights.items() if k in used}
-    return imported.model(trainable, name)
+    return imported
 
 
 def _specs(

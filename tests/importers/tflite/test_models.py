@@ -171,5 +171,6 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         (good[:8], "an offset leads to"),
     ):
         path.write_bytes(data)
-        with pytest.raises(ModelFileError, match=text):
+        with pytest.raises(ModelFileError, match=text) as error:
             gc.from_tflite(path)
+        assert error.value.details[-1] == f"in {path}"
