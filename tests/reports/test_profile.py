@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from jax import numpy as jnp
 import graphc as gc
 from graphc.errors import ArgumentError, AttributeValueError, ExecutionError, FeedError
 from graphc.reports.profile import PHASES, Profile
+from graphc.runtime.hlo.hlo_text import parse
 from graphc.train.tensorboard.protos import protos
 from tests.compiling import optimised
 from tests.reports.models import LARGE, SMALL, Model, line_of, mlp, transformer
@@ -39,10 +41,8 @@ def undisturbed(made: Callable[[], Profile], holds: Callable[[Profile], bool]) -
 
 
 def nearly_all_known(profile: Profile) -> bool:
-    """Whether nodes account for nearly all time, and the host's time for most of the step."""
-    host = profile.host.feeds + profile.host.dispatch + profile.host.wait
-    known = profile.unattributed_seconds < 0.02 * profile.device_seconds
-    return known and host > 0.5 * profile.step_seconds
+    """Whether nodes account for nearly all time of instructions."""
+    return profile.unattributed_seconds < 0.02 * profile.device_seconds
 
 
 def check_sums(profile: Profile) -> None:
@@ -78,13 +78,31 @@ def test_nearly_all_instructions_belong_to_nodes(name: str, devices: int) -> Non
 @pytest.mark.parametrize("devices", [1, 4])
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.slow
-def test_sums_agree_with_the_step(name: str, devices: int) -> None:
-    """Within 10 %: the rest is work of the host and the runtime. Other processes add noise."""
-    model = LARGE[name]()
-    undisturbed(
-        lambda: profiled(model, devices),
-        lambda profile: profile.device_seconds > 0.9 * profile.step_seconds,
-    )
+def test_every_instruction_of_the_step_is_in_the_recording(name: str, devices: int) -> None:
+    """So the sums miss no work. How near they come to the time of the step depends on what else
+    the machine does: benchmarks/profiling.py measures it."""
+    model, steps = LARGE[name](), 3
+    with optimised(), model.session(devices) as session:
+        profile = gc.profile(session, model.fetches, model.feeds, steps=steps)
+        (executable,) = session.executables
+        wanted = executed_instructions(executable.hlo())
+    check_sums(profile)
+    runs = Counter((run.instruction, run.device) for run in profile.recording.runs)
+    assert len(wanted) > 10
+    assert runs.keys() >= {
+        (instruction, device) for instruction in wanted for device in range(devices)
+    }
+    assert {runs[key] for key in runs if key[0] in wanted} == {steps}
+
+
+def executed_instructions(hlo: str) -> set[str]:
+    """The instructions of the entry computation that do any work."""
+    free = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element"}
+    return {
+        instruction.name
+        for instruction in parse(hlo).entry.instructions
+        if instruction.opcode not in free
+    }
 
 
 @pytest.mark.parametrize("devices", [1, 4])
