@@ -64,12 +64,16 @@ def rows() -> Iterator[Row]:
     yield from layer_rows()
 
 
-def ratios(steps: Steps, rounds: int, base: str = "jax") -> dict[str, float]:
+def ratios(steps: Steps, rounds: int, base: str = "jax", *, rest: float = 0.0) -> dict[str, float]:
     """The median over rounds of the ratio of each form's time to that of `base`. "seconds" is the
     time of `base`.
 
     All forms run once in each round, and once before to warm up. Each round begins with another
     form, because the previous form affects the time: it determines the state of system memory.
+
+    Args:
+        rest: seconds before each form. Threads of other libraries still wait actively for a while
+            when their work is done, and take the time of the next form.
     """
     found: dict[str, list[float]] = {name: [] for name in (*steps, "seconds")}
     names = list(steps)
@@ -77,6 +81,7 @@ def ratios(steps: Steps, rounds: int, base: str = "jax") -> dict[str, float]:
         taken = {}
         first = number % len(names)
         for name in names[first:] + names[:first]:
+            time.sleep(rest)
             begin = time.perf_counter()
             steps[name]()
             taken[name] = time.perf_counter() - begin

@@ -4,7 +4,7 @@
 
 Each model has random weights and gets one input. It is imported by `gc.from_torch`, frozen and run
 by graphc; run by PyTorch eagerly and by `torch.compile`; and run by onnxruntime after `gc.to_onnx`.
-All forms are timed in turn in one run. The import time is compared with the time of `torch.export`,
+All forms are timed in turn in one run, with a pause before each. The import time is compared with the time of `torch.export`,
 which is a part of it. Needs torch, torchvision, transformers and onnxruntime.
 """
 
@@ -25,6 +25,7 @@ from benchmarks.cpu import ratios
 
 Row = tuple[str, str, str]
 CALLS, ROUNDS = 3, 7
+REST = 0.3  # seconds
 
 
 def resnet50() -> tuple[Any, Any]:
@@ -90,7 +91,7 @@ def model_rows(name: str, module: Any, example: Any) -> Iterator[Row]:
             away = np.abs(run() - wanted).max() / np.abs(wanted).max()
             assert away < 1e-3, (name, form, away)
         steps = {form: repeated(run) for form, run in forms.items()}
-        found = ratios(steps, ROUNDS, base="graphc")
+        found = ratios(steps, ROUNDS, base="graphc", rest=REST)
     milliseconds = 1e3 * found["seconds"] / CALLS
     for form in forms:
         if form != "graphc":

@@ -20,7 +20,12 @@ def without(passes: Sequence[Pass], options: CompileOptions) -> list[Pass]:
     if not options.without_passes:
         return list(passes)
     # Programs are compiled without these, but `gc.freeze` takes the same options.
-    from graphc.passes.frozen import fold_norms, hoist_frozen, remove_dropout  # noqa: F401
+    from graphc.passes.frozen import (  # noqa: F401
+        fold_norms,
+        hoist_frozen,
+        remove_dropout,
+        straight_weights,
+    )
     from graphc.passes.simplify import sink_constants  # noqa: F401
 
     classes = pass_classes()

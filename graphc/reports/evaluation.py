@@ -14,6 +14,7 @@ from graphc.ir.node import Node
 from graphc.ir.source import Source
 from graphc.passes.core.costs import node_cost
 from graphc.reports.attribution import Key, Times, attribute
+from graphc.reports.ends import with_true_ends
 from graphc.reports.node_names import (
     Instructions,
     Owner,
@@ -88,6 +89,7 @@ def evaluated(
     """
     steps = [mark for mark in recording.marks if mark.name == f"{MARK}step"]
     tables = _tables(programs)
+    recording = recording._replace(runs=with_true_ends(recording.runs, tables))
     seen = {(run.module, run.instruction) for run in recording.runs}
     times = attribute(recording.runs, steps, lambda run: _contains(tables, seen, run))
     lowered = _lowered(programs)

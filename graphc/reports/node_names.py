@@ -16,6 +16,7 @@ from graphc.errors import ExecutionError
 from graphc.ir.node import Node
 from graphc.ir.program import Program
 from graphc.runtime.hlo.hlo_flops import flops_of
+from graphc.runtime.hlo.hlo_readers import readers_in
 from graphc.runtime.hlo.hlo_text import Computation, Instruction, Module, parse
 
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
@@ -84,6 +85,7 @@ class Instructions(NamedTuple):
         containers: of each loop, branch and call, the names of the instructions inside, which run
             by themselves as a rule.
         whole: of each of these, if what is inside does not run by itself.
+        readers: of each instruction, those that read its result.
         named: how many instructions have the name of an operation within the program.
         known: how many of them belong to a node of the program.
     """
@@ -91,6 +93,7 @@ class Instructions(NamedTuple):
     shares: Mapping[str, Shares]
     containers: Mapping[str, frozenset[str]]
     whole: Mapping[str, Shares]
+    readers: Mapping[str, frozenset[str]]
     named: int
     known: int
 
@@ -116,6 +119,9 @@ class Instructions(NamedTuple):
             shares,
             {**self.containers, **other.containers},
             {**self.whole, **taken(other.whole)},
+            # The runs of the two modules cannot be told apart.
+            {n: r for n, r in self.readers.items() if other.readers.get(n, r) == r}
+            | {n: r for n, r in other.readers.items() if self.readers.get(n, r) == r},
             self.named + other.named,
             self.known + other.known,
         )
@@ -217,7 +223,9 @@ class _Reader:
         shares: dict[str, Shares] = {}
         containers: dict[str, frozenset[str]] = {}
         whole: dict[str, Shares] = {}
+        readers: dict[str, frozenset[str]] = {}
         for computation, around in self._running():
+            readers |= readers_in(computation)
             neighbours = _Neighbours(computation, self._finder)
             for instruction in computation.instructions:
                 inside: dict[Owner, float] = {}
@@ -229,7 +237,7 @@ class _Reader:
                     containers[instruction.name] = self._names_inside(instruction)
                     whole[instruction.name], found = found, alone
                 shares[instruction.name] = found
-        return Instructions(shares, containers, whole, self._named, self._known)
+        return Instructions(shares, containers, whole, readers, self._named, self._known)
 
     def _running(self) -> Iterator[tuple[Computation, Shares]]:
         """The computations whose instructions run by themselves, with the owner of the loop or

@@ -16,6 +16,7 @@ from graphc.passes.core.base import Pass
 from graphc.passes.core.target import Target
 from graphc.passes.core.validate import check_meaning
 from graphc.passes.frozen.fold_norms import FoldNorms
+from graphc.passes.frozen.straight_weights import StraightWeights
 from graphc.passes.gpu.gpu_fence_buffers import GpuFenceBuffers
 from graphc.passes.gpu.gpu_recompute_activations import GpuRecomputeActivations
 from graphc.passes.manager import PassManager
@@ -42,6 +43,7 @@ PASSES = (
     HoistSums(always=True), SparseGradients(fewest=0, smallest=0), Recompute(budget=0),
     FuseAttention(every=True), HoistProducts(),
     MoveTransposes(), GpuFenceBuffers(fewest=1), GpuRecomputeActivations(smallest=0), StackLess(),
+    StraightWeights(),
 )  # fmt: skip
 UNHURRIED = settings(
     max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

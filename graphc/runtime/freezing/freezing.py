@@ -26,6 +26,7 @@ from graphc.passes.frozen.fold_norms import FoldNorms
 from graphc.passes.frozen.frozen import split_frozen
 from graphc.passes.frozen.hoist_frozen import HoistFrozen
 from graphc.passes.frozen.remove_dropout import RemoveDropout
+from graphc.passes.frozen.straight_weights import StraightWeights
 from graphc.passes.manager import PassManager
 from graphc.passes.pass_filter import without
 from graphc.passes.pipelines import pipeline
@@ -195,6 +196,7 @@ def freeze_program(
     program = Prune().run(program).program
     program = Prune().run(_by(FoldNorms(RANDOM_STATE), program, options)).program
     program = _through(program, replace(options, pipeline="O1"))
+    program = _by(StraightWeights(RANDOM_STATE), program, options)
     program = Prune().run(_by(HoistFrozen(RANDOM_STATE), program, options)).program
     before, program = split_frozen(program, RANDOM_STATE, literals)
     taken = dict.fromkeys(p.name for p in (*before.inputs, *program.ports("state")))
