@@ -4,8 +4,9 @@
 
 Each model has random weights and gets one input. It is imported by `gc.from_torch`, frozen and run
 by graphc; run by PyTorch eagerly and by `torch.compile`; and run by onnxruntime after `gc.to_onnx`.
-All forms are timed in turn in one run, with a pause before each. The import time is compared with the time of `torch.export`,
-which is a part of it. Needs torch, torchvision, transformers and onnxruntime.
+All forms are timed in turn in one run, with a pause before each. The import time is compared with
+the time of `torch.export`, which is a part of it. Needs torch, torchvision, transformers and
+onnxruntime.
 """
 
 from __future__ import annotations
