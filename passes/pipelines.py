@@ -15,6 +15,7 @@ from graphc.passes.cpu.cpu_pointwise import CpuPointwise
 from graphc.passes.cpu.cpu_pooling import CpuPooling
 from graphc.passes.cpu.cpu_space_to_depth import CpuSpaceToDepth
 from graphc.passes.cpu.cpu_stacked_bits import CpuStackedBits
+from graphc.passes.cpu.cpu_strips import CpuStrips
 from graphc.passes.cpu.cpu_update_by_rows import CpuUpdateByRows
 from graphc.passes.cpu.cpu_winograd import CpuWinograd
 from graphc.passes.gpu.gpu_fence_buffers import GpuFenceBuffers
@@ -66,13 +67,17 @@ _ON_CPU: Final[tuple[Pass, ...]] = (
     CpuSpaceToDepth(),
     CpuPointwise(),
     CpuWinograd(),
+    CpuStrips(),
     CpuPooling(),
     CpuMoments(),
     EliminateCommon(),
     Prune(),
 )
 # By default, for programs with many convolutions. Tiles round more than the convolution does.
-_EXACT_ON_CPU: Final = tuple(each for each in _ON_CPU if not isinstance(each, CpuWinograd))
+# Strips are for Eigen's convolutions, which XLA calls at O3 (see `cpu.xla_options`).
+_EXACT_ON_CPU: Final = tuple(
+    each for each in _ON_CPU if not isinstance(each, (CpuWinograd, CpuStrips))
+)
 
 # On CPU, a network of 3 or 5 blocks compiles as fast without a loop, and its steps take 0.86 to
 # 0.94 of the time, because a loop writes its stacks twice. 6 blocks compile as fast in a loop, 12
