@@ -74,10 +74,7 @@ _ON_CPU: Final[tuple[Pass, ...]] = (
     Prune(),
 )
 # By default, for programs with many convolutions. Tiles round more than the convolution does.
-# Strips are for Eigen's convolutions, which XLA calls at O3 (see `cpu.xla_options`).
-_EXACT_ON_CPU: Final = tuple(
-    each for each in _ON_CPU if not isinstance(each, (CpuWinograd, CpuStrips))
-)
+_EXACT_ON_CPU: Final = tuple(each for each in _ON_CPU if not isinstance(each, CpuWinograd))
 
 # On CPU, a network of 3 or 5 blocks compiles as fast without a loop, and its steps take 0.86 to
 # 0.94 of the time, because a loop writes its stacks twice. 6 blocks compile as fast in a loop, 12

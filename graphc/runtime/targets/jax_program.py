@@ -23,6 +23,7 @@ from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.structure.lowered import check_platform
 from graphc.passes.core.base import Pass
+from graphc.passes.core.target import Target, suited_to
 from graphc.passes.cpu.xla_options import quicker_options, suited_options
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pass_filter import without
@@ -180,15 +181,19 @@ def chosen_xla_options(
     program: Program, options: CompileOptions, device: jax.Device
 ) -> dict[str, str | int | bool | float]:
     """The XLA options for the program of one device. They contain the user's options, which take
-    precedence. At O3, they also contain options that suit the program, if this XLA supports them;
-    at O1 and O2, those that shorten the compilation."""
-    chosen: Mapping[str, str | int] = {}
-    if options.pipeline == "O3":
-        suited = suited_options(program, device.platform)
-        chosen = suited if suited and _understood(tuple(sorted(suited.items()))) else {}
-    elif options.pipeline != "O0":
-        chosen = quicker_options(program, device.platform)
-    return {**chosen, **options_for_absent(device), **options.xla_options}
+    precedence; at O1 and O2, those that shorten the compilation; and at O3, and at O2 for many
+    convolutions, those that suit the program, if this XLA supports them."""
+    chosen = {**options_for_absent(device), **options.xla_options}
+    if options.pipeline == "O0":
+        return chosen
+    platform = device.platform
+    if options.pipeline != "O3":
+        chosen = {**quicker_options(program, platform), **chosen}
+    convolves = suited_to(Target(platform), program).convolves
+    if options.pipeline == "O3" or (options.pipeline == "O2" and convolves):
+        suited = suited_options(program, platform)
+        chosen = {**(suited if _understood(tuple(sorted(suited.items()))) else {}), **chosen}
+    return chosen
 
 
 def options_for_absent(device: jax.Device) -> Mapping[str, str | int | bool | float]:
@@ -199,6 +204,8 @@ def options_for_absent(device: jax.Device) -> Mapping[str, str | int | bool | fl
 @cache
 def _understood(options: tuple[tuple[str, str], ...]) -> bool:
     """Whether XLA accepts these options. XLA does not promise to keep most of them."""
+    if not options:
+        return True
     try:
         jax.jit(lambda: 0).lower().compile(compiler_options=dict(options))
     except Exception:  # the type depends on the reason

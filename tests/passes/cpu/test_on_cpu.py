@@ -26,10 +26,9 @@ def test_others_have_none() -> None:
 
 
 def test_o2_has_the_exact_ones_for_many_convolutions() -> None:
-    """Strips are for the convolutions that XLA calls at O3."""
     passes = after_binding(CompileOptions(pipeline="O2"), Target("cpu", convolves=True))
     found = [a_pass.name for a_pass in passes if a_pass.name.startswith("cpu-")]
-    assert found == [name for name in NAMES if name not in ("cpu-winograd", "cpu-strips")]
+    assert found == [name for name in NAMES if name != "cpu-winograd"]
 
 
 def test_they_come_before_rolling() -> None:

@@ -77,6 +77,18 @@ def test_o3_takes_it_and_the_users_win(
     assert wanted == options_seen(monkeypatch, options).get(OPTION)
 
 
+@pytest.mark.parametrize(("pipeline", "has"), [("O0", False), ("O1", False), ("O2", True)])
+def test_o2_takes_both_for_many_convolutions(
+    monkeypatch: pytest.MonkeyPatch, pipeline: str, has: bool
+) -> None:
+    monkeypatch.setattr("graphc.passes.core.target._MANY", 1)
+    options = gc.CompileOptions(pipeline=pipeline, cache=None)
+    with optimised():
+        seen = options_seen(monkeypatch, options)
+    assert {OPTION in seen, SCHEDULER in seen} == {has}
+    assert (LEVEL in seen) == (pipeline != "O0")
+
+
 @pytest.mark.parametrize(
     ("pipeline", "given", "wanted"),
     [("O0", {}, None), ("O2", {}, 2), ("O2", {LEVEL: 1}, 1), ("O3", {}, None)],
