@@ -223,6 +223,8 @@ class _Search:
             places = range(start, repeat.start + repeat.length - repeat.period + 1, repeat.period)
             found = recurrences([self._row[i : i + repeat.period] for i in places], start)
             worth_it = list(filter(is_worth_it, found))
+            if worth_it and count == 0:  # no iteration depends on another, wherever they begin
+                return []
             now = self._layers.score(worth_it)
             if worth_it and (not best or now > score):
                 best, passing, score = worth_it, count, now
