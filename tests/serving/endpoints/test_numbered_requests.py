@@ -80,9 +80,8 @@ def test_numbers_that_do_not_fit(application, models) -> None:
     predict(application, path, 4)
     reply = predict(application, path, 3)
     assert reply.status == 409
-    assert (
-        "expected 5 or higher for a new request, or 4 to repeat the last one, got 3" in reply.error
-    )
+    assert "expected 5 or higher for a new request, or 4 to repeat the last" in reply.error
+    assert "got 3" in reply.error
     for more in ({"x": 2}, {"signature_name": "twice"}, {"output_filter": []}):
         reply = predict(application, path, 4, **more)
         assert reply.status == 409
