@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +14,7 @@ from graphc.web.failures import Failure
 from tests.serving.stateful import Clock
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+PAUSE = b"|"  # in an answer: what follows is sent late
 
 
 class Server:
@@ -34,19 +35,39 @@ class Server:
         self._plan = plan
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        self.thread = threading.Thread(target=self._serve)
+        self.thread = threading.Thread(target=self._serve, daemon=True)
 
     def close(self) -> None:
+        """Closes it, also if requests of the plan did not arrive."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
         self._socket.close()
 
     def _serve(self) -> None:
         for answers, closed in zip(self._plan, self.closed, strict=True):
-            connection, _ = self._socket.accept()
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
             with closing(connection):
                 for answer in answers:
                     self._read(connection)
-                    connection.sendall(answer)
+                    first, _, second = answer.partition(PAUSE)
+                    connection.sendall(first)
+                    if second and not self._is_left(connection):
+                        connection.sendall(second)
             closed.set()
+
+    def _is_left(self, connection: socket.socket) -> bool:
+        """Whether the client closes the connection instead of waiting for more."""
+        connection.settimeout(5.0)
+        try:
+            return not connection.recv(1)
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
 
     def _read(self, connection: socket.socket) -> None:
         data = b""
@@ -61,10 +82,13 @@ def serving(*plan: Sequence[bytes]) -> Iterator[tuple[Server, Rest]]:
     server = Server(*plan)
     server.thread.start()
     client = Rest(f"http://127.0.0.1:{server.port}", None, None)
-    yield server, client
-    client.close()
-    server.thread.join()
-    server.close()
+    try:
+        yield server, client
+        client.close()
+        server.thread.join()
+    finally:
+        client.close()
+        server.close()
 
 
 def test_a_prediction_is_sent_once_more() -> None:
@@ -128,7 +152,7 @@ def test_there_is_no_second_try_after_the_time(clock: Clock) -> None:
 
 def test_an_answer_that_takes_too_long_in_parts(clock: Clock) -> None:
     """Each part alone arrives in time."""
-    with serving([OK, OK], [OK]) as (server, client):
+    with serving([OK, OK[:9] + PAUSE + OK[9:]], [OK]) as (server, client):
         client.predict("m", None, None, b"", 60.0)
         at(clock, 61.0, server, number=2)
         with pytest.raises(Failure, match="DEADLINE_EXCEEDED: no answer within 60 s"):
@@ -138,7 +162,7 @@ def test_an_answer_that_takes_too_long_in_parts(clock: Clock) -> None:
 
 def test_a_stream_that_takes_too_long_in_parts(clock: Clock) -> None:
     head = b"HTTP/1.1 200 OK\r\n\r\n"
-    with serving([head + b"data: \n\n"]) as (server, client):
+    with serving([head + PAUSE + b"data: \n\n"]) as (server, client):
         at(clock, 61.0, server, number=1)
         with pytest.raises(Failure, match="DEADLINE_EXCEEDED: the stream did not end within 60 s"):
             next(client.stream("m", "id", b"", 60.0))
