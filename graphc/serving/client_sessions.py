@@ -91,6 +91,10 @@ class ModelSession:
             left = max(0.001, end - time.monotonic())
             found = self._transport.step(self.model, self.id, data + _number(self._number), left)
             self._failed = b""
+        except Failure as failure:
+            if failure.code == "ABORTED":  # the number was used: the next call has another one
+                self._failed = b""
+            raise
         finally:
             self._turn.release()
         return _decoded(found)

@@ -71,9 +71,15 @@ class Session {
     if (body != failed_) number_++;
     failed_ = body;
     const std::string request = detail::numbered(body, number_);
-    const Tensors found = detail::read(http_.call(path_ + ":predict", &request, detail::kProtobuf), detail::read_response);
-    failed_.clear();
-    return found;
+    try {
+      const std::string found = http_.call(path_ + ":predict", &request, detail::kProtobuf);
+      Tensors outputs = detail::read(found, detail::read_response);
+      failed_.clear();
+      return outputs;
+    } catch (const Error& error) {
+      if (error.code() == "ABORTED") failed_.clear();  // the number was used
+      throw;
+    }
   }
 
   /// Calls `each` with the outputs of every run, as the server computes them, until it returns false: the

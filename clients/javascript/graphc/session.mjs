@@ -47,6 +47,9 @@ export class Session {
       const found = await this.#http.call("POST", `${this.#path}:predict`, options, readResponse, request, PROTOBUF);
       this.#failed = undefined;
       return found;
+    } catch (error) {
+      if (error.code === "ABORTED") this.#failed = undefined; // the number was used
+      throw error;
     } finally {
       end();
     }

@@ -21,10 +21,13 @@ class LastRequest:
     left out: a client does not know whether a request arrived on which it has given up.
 
     Only the request that uses the session may call the methods.
+
+    Attributes:
+        number: 0 before the first request with a number.
     """
 
     def __init__(self) -> None:
-        self._number = 0
+        self.number = 0
         self._content: Hashable = None
         self._run: Run | None = None
 
@@ -42,13 +45,13 @@ class LastRequest:
         Raises:
             Failure: ABORTED: the number is lower than the last one, or was that of another request.
         """
-        if number == 0 or number > self._number:
+        if number == 0 or number > self.number:
             return None
-        if number < self._number:
+        if number < self.number:
             raise Failure(
                 "ABORTED",
-                f"number: expected {self._number + 1} or higher for a new request, or "
-                f"{self._number} to repeat the last one, got {number}. Send the requests of a "
+                f"number: expected {self.number + 1} or higher for a new request, or "
+                f"{self.number} to repeat the last one, got {number}. Send the requests of a "
                 "session one after the other, each with a higher number",
             )
         run = self._run
@@ -65,7 +68,7 @@ class LastRequest:
     def begin(self, number: int, content: Hashable, run: Run) -> None:
         """Keeps the run of a new request, if it has a number."""
         if number:
-            self._number, self._content, self._run = number, content, run
+            self.number, self._content, self._run = number, content, run
 
     def keep(self, number: int, outputs: dict[str, np.ndarray[Any, Any]]) -> None:
         """Keeps only these outputs of the run."""

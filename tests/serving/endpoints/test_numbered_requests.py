@@ -46,7 +46,8 @@ def test_a_repeated_request_has_the_result_of_the_first(application, models) -> 
     for number in (1, 1, 2, 2, 7, 7):  # numbers may be left out
         found = predict(application, path, number).json
     assert found == {"outputs": [3]} and total(models) == 3
-    assert ask(application, "GET", path).json["steps"] == 3
+    shown = ask(application, "GET", path).json
+    assert (shown["steps"], shown["number"]) == (3, 7)
     metrics = ask(application, "GET", "/monitoring/prometheus/metrics").body.decode()
     assert 'graphc_serving_session_steps_total{model="counter"} 3' in metrics
     body = {"instances": [5], "number": 8}

@@ -54,7 +54,8 @@ def test_create_predict_look_and_close(application, models) -> None:
     assert ask(application, "POST", f"{path}:predict", body).json == {"predictions": [20]}
     assert ask(application, "GET", path).json == {
         "session_id": path.rpartition("/")[2], "model": "counter", "version": "1",
-        "signature_name": "add", "steps": 2, "bytes": 16, "idle_seconds": 10, "max_seconds": 3600.0,
+        "signature_name": "add", "steps": 2, "number": 0, "bytes": 16,
+        "idle_seconds": 10, "max_seconds": 3600.0,
     }  # fmt: skip
     assert ask(application, "DELETE", path).json == {}
     reply = ask(application, "GET", path)

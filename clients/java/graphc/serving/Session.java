@@ -87,9 +87,16 @@ public final class Session implements AutoCloseable {
       number++;
     }
     failed = body;
-    Map<String, Tensor> found = client.step(path + ":predict", Wire.numbered(body, number));
-    failed = null;
-    return found;
+    try {
+      Map<String, Tensor> found = client.step(path + ":predict", Wire.numbered(body, number));
+      failed = null;
+      return found;
+    } catch (ServingException error) {
+      if (error.code().equals("ABORTED")) {
+        failed = null; // the number was used
+      }
+      throw error;
+    }
   }
 
   /**
