@@ -49,8 +49,8 @@ INNER_ORDERS = {
     ),
     "exporters": "core <- iree, onnx, safetensors, saved_model, stablehlo",
     "serving": (
-        "config_checks <- config, failures <- protocol, batching <- models <- endpoints, streams "
-        "<- transports <- client_sessions <- server, client"
+        "config_checks, time_limits <- config, failures <- protocol, batching <- models "
+        "<- endpoints, streams <- transports <- client_sessions <- server, client"
     ),
 }
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
@@ -45,6 +48,10 @@ class ModelSession:
         self.version = opened.version
         self._transport = transport
         self._timeout = timeout
+        self._turn = threading.Lock()  # the server takes the numbers in order
+        self._numbers = count(1)
+        self._number = 0
+        self._failed = b""
 
     def predict(
         self,
@@ -58,6 +65,9 @@ class ModelSession:
     ) -> dict[str, Array]:
         """The outputs of one run. It assigns variables of the session.
 
+        A call that failed may be repeated: if the server has run it, it returns the result of that
+        run. Calls of several threads follow each other.
+
         Args:
             inputs: name -> array; or write `x=array`. The dtypes must be those of the signature.
             signature: by default that of the session.
@@ -68,9 +78,25 @@ class ModelSession:
             Failure: the server's error: `code` and `message`. NOT_FOUND: the session has ended.
         """
         request = self._request({**(inputs or {}), **named}, signature, outputs)
-        found = self._transport.step(
-            self.model, self.id, request.SerializeToString(), timeout or self._timeout
-        )
+        data = request.SerializeToString(deterministic=True)
+        timeout = timeout or self._timeout
+        end = time.monotonic() + timeout
+        if not self._turn.acquire(timeout=timeout):
+            what = f"another call of the session did not end within {timeout:g} s"
+            raise Failure("DEADLINE_EXCEEDED", what)
+        try:
+            if data != self._failed:
+                self._number = next(self._numbers)
+            self._failed = data
+            left = max(0.001, end - time.monotonic())
+            found = self._transport.step(self.model, self.id, data + _number(self._number), left)
+            self._failed = b""
+        except Failure as failure:
+            if failure.code == "ABORTED":  # the number was used: the next call has another one
+                self._failed = b""
+            raise
+        finally:
+            self._turn.release()
         return _decoded(found)
 
     def generate(
@@ -102,7 +128,8 @@ class ModelSession:
                 limits each run.
 
         Raises:
-            Failure: as for `predict`, when the iterator is used.
+            Failure: as for `predict`, when the iterator is used. ABORTED: a proxy sent the request
+                twice. The server does not run it again.
         """
         asked = self._stream(inputs, steps, feedback, stop, signature, outputs, timeout, named)
         try:
@@ -139,6 +166,7 @@ class ModelSession:
         request.feedback.update(feedback or {})
         for name, values in (stop or {}).items():
             encode(np.asarray(values), request.stop[name])
+        request.number = next(self._numbers)
         return self._transport.stream(self.model, self.id, request.SerializeToString(), timeout)
 
     def _request(
@@ -231,6 +259,12 @@ class AsyncModelSession:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _number(number: int) -> bytes:
+    """The last field of a SessionRequest."""
+    data: bytes = messages().SessionRequest(number=number).SerializeToString()
+    return data
 
 
 def _decoded(data: bytes) -> dict[str, Array]:

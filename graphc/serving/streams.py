@@ -6,11 +6,11 @@ import base64
 import http.client
 import json
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
+from graphc.serving.time_limits import End, send
 from graphc.web.failures import HTTP_STATUS, Failure
 
 _CODES = {status: code for code, status in reversed(list(HTTP_STATUS.items()))} | {
@@ -66,7 +66,7 @@ class Events:
     ) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._end = None if timeout is None else time.monotonic() + timeout
+        self._end = End(timeout)
         self._socket: socket.socket | None = None
         self._response: Any = None
         self._request = (path, data, headers)
@@ -97,7 +97,7 @@ class Events:
 
     def _begin(self) -> None:
         path, data, headers = self._request
-        self._connection.request("POST", path, data, headers)
+        send(self._connection, self._end, "POST", path, data, headers)
         self._socket = self._connection.sock
         self._response = self._connection.getresponse()
         if self._response.status != 200:
@@ -109,8 +109,6 @@ class Events:
         """The kind and the data of the next event."""
         kind, data = "", b""
         while True:
-            if self._end is not None and self._socket is not None:
-                self._socket.settimeout(max(0.001, self._end - time.monotonic()))
             line = self._response.readline()
             if not line:
                 raise OSError("the connection was closed")

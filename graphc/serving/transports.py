@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import selectors
 import ssl
 import threading
 from typing import Any, NamedTuple, Protocol
@@ -14,11 +13,34 @@ from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.metadata import STATES
 from graphc.serving.protocol.session_requests import seed_of
 from graphc.serving.streams import Answers, Events, Stream, failure_of_call, failure_of_response
+from graphc.serving.time_limits import End, send
 from graphc.web.failures import Failure
 
 _PROTOBUF = "application/x-protobuf"
 _SERVICE = "/tensorflow.serving."
 _SESSIONS = "/graphc.serving.SessionService/"
+_ENDED = (
+    http.client.RemoteDisconnected,
+    BrokenPipeError,
+    ConnectionResetError,
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+)
+# gRPC repeats other requests only if the server has not seen them.
+_RETRIES = {
+    "methodConfig": [
+        {
+            "name": [{"service": "graphc.serving.SessionService", "method": "Predict"}],
+            "retryPolicy": {
+                "maxAttempts": 2,
+                "initialBackoff": "0.01s",
+                "maxBackoff": "0.01s",
+                "backoffMultiplier": 1,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ]
+}
 
 
 class Opened(NamedTuple):
@@ -98,12 +120,11 @@ class Rest:
         return Opened(found["session_id"], int(found["version"]))
 
     def step(self, model: str, session: str, data: bytes, timeout: float) -> bytes:
-        path = f"{_path(model)}/sessions/{session}:predict"
-        return self.call("POST", path, timeout, data, again=False)
+        return self.call("POST", f"{_path(model)}/sessions/{session}:predict", timeout, data)
 
     def stream(self, model: str, session: str, data: bytes, timeout: float | None) -> Stream:
         path = f"{_path(model)}/sessions/{session}:generate"
-        return Events(self._new(timeout), path, data, self._typed, timeout)
+        return Events(self._new(), path, data, self._typed, timeout)
 
     def close_session(self, model: str, session: str, timeout: float) -> None:
         self.call("DELETE", f"{_path(model)}/sessions/{session}", timeout)
@@ -113,25 +134,17 @@ class Rest:
             self._open.pop().close()
         self._local = threading.local()
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        timeout: float,
-        data: bytes | None = None,
-        again: bool = True,
-    ) -> bytes:
-        """The body of a response.
+    def call(self, method: str, path: str, timeout: float, data: bytes | None = None) -> bytes:
+        """The body of a response. If the connection ends before it, the request is sent once more:
+        servers and proxies close connections that were idle.
 
         Args:
-            again: whether a request may be sent twice, if the server closes a connection that was
-                idle. A step of a session may not: the server may have made it.
+            timeout: seconds for the whole call.
         """
         headers = self._headers if data is None else self._typed
-        if not again:
-            self._drop_closed()
+        end = End(timeout)
         try:
-            status, body = self._exchange(method, path, timeout, data, headers, again)
+            status, body = self._exchange(method, path, end, data, headers)
         except TimeoutError:
             self._drop()
             raise Failure("DEADLINE_EXCEEDED", f"no answer within {timeout:g} s") from None
@@ -143,54 +156,33 @@ class Rest:
         raise failure_of_response(status, body)
 
     def _exchange(
-        self,
-        method: str,
-        path: str,
-        timeout: float,
-        data: bytes | None,
-        headers: dict[str, str],
-        again: bool,
+        self, method: str, path: str, end: End, data: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:
-        connection, used = self._connection(timeout)
+        def begin() -> http.client.HTTPResponse:
+            connection = self._connection()
+            send(connection, end, method, path, data, headers)
+            return connection.getresponse()
+
         try:
-            connection.request(method, path, data, headers)
-            response = connection.getresponse()
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-            if not (used and again):
-                raise
-            self._drop()  # the server closed it while it was idle: once more on a new one
-            connection, _ = self._connection(timeout)
-            connection.request(method, path, data, headers)
-            response = connection.getresponse()
+            response = begin()
+        except _ENDED:
+            self._drop()
+            response = begin()
         return response.status, response.read()
 
-    def _connection(self, timeout: float) -> tuple[http.client.HTTPConnection, bool]:
-        """The connection of this thread, and whether it has been used."""
+    def _connection(self) -> http.client.HTTPConnection:
+        """The connection of this thread."""
         found: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-        if found is not None:
-            if found.sock is not None:
-                found.sock.settimeout(timeout)
-            return found, True
-        found = self._local.connection = self._new(timeout)
-        self._open.append(found)
-        return found, False
+        if found is None:
+            found = self._local.connection = self._new()
+            self._open.append(found)
+        return found
 
-    def _new(self, timeout: float | None) -> http.client.HTTPConnection:
+    def _new(self) -> http.client.HTTPConnection:
         host, port = self._address.hostname or "", self._address.port
         if self._address.scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._tls)
-        return http.client.HTTPConnection(host, port, timeout=timeout)
-
-    def _drop_closed(self) -> None:
-        """Forgets the connection of this thread if the server has closed it meanwhile."""
-        found = getattr(self._local, "connection", None)
-        if found is None or found.sock is None:
-            return
-        with selectors.DefaultSelector() as selector:
-            selector.register(found.sock, selectors.EVENT_READ)
-            closed = bool(selector.select(0))  # no answer is due
-        if closed:
-            self._drop()
+            return http.client.HTTPSConnection(host, port, context=self._tls)
+        return http.client.HTTPConnection(host, port)
 
     def _drop(self) -> None:
         found = getattr(self._local, "connection", None)
@@ -207,7 +199,11 @@ class Grpc:
         import grpc
 
         found = urlsplit(address)
-        options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        options = [
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.service_config", json.dumps(_RETRIES)),
+        ]
         if found.scheme == "grpcs":
             credentials = grpc.ssl_channel_credentials(_read(authority))
             self._channel = grpc.secure_channel(found.netloc, credentials, options)

@@ -12,6 +12,7 @@ HTTP_STATUS: Mapping[str, int] = MappingProxyType(
         "UNAUTHENTICATED": 401,
         "PERMISSION_DENIED": 403,
         "NOT_FOUND": 404,
+        "ABORTED": 409,
         "RESOURCE_EXHAUSTED": 429,
         "CANCELLED": 499,
         "INTERNAL": 500,

@@ -34,12 +34,14 @@ class CountingState:
 
     Attributes:
         held: if it is a list, runs wait in it until the test calls them.
+        holds_begun: the runs that wait have begun: they can no longer be cancelled.
     """
 
     def __init__(self, seed: int | None) -> None:
         self.total = seed or 0
         self.is_lost = False
         self.held: list[Any] | None = None
+        self.holds_begun = False
 
     def nbytes(self, signatures: set[str]) -> int:
         return 8 * len(signatures)
@@ -48,7 +50,7 @@ class CountingState:
         found: Future = Future()
 
         def run() -> None:
-            if not found.set_running_or_notify_cancel():
+            if not found.running() and not found.set_running_or_notify_cancel():
                 return
             if inputs["x"].sum() == 1001:
                 found.set_exception(Failure("INTERNAL", "the run failed"))
@@ -60,6 +62,8 @@ class CountingState:
         if self.held is None:
             run()
         else:
+            if self.holds_begun:
+                found.set_running_or_notify_cancel()
             self.held.append(run)
         return found
 

@@ -1,6 +1,7 @@
 """Sessions with the whole server: both endpoints, both clients, streams, tokens, draining."""
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Iterator
 from itertools import islice
@@ -168,6 +169,26 @@ def test_a_stream_that_is_closed_leaves_whole_steps(counting) -> None:
         assert total == models.servable.states[0].total == only(models).steps
         # Two steps of the stream, and the steps that began before the server knew.
         assert 3 <= total < 10**6
+
+
+def test_numbers_that_were_used_before(counting) -> None:
+    _, models, client = counting
+    with client.session("counter", signature="add") as session:
+        session.predict(x=ONE)
+        session.predict(x=ONE)
+        list(session.generate(x=ONE, steps=2))
+        for number, call, error in [
+            (2, lambda: session.predict(x=ONE), "expected 4 or higher for a new request"),
+            (3, lambda: session.predict(x=ONE), "the number of another request of this session"),
+            (3, lambda: next(session.generate(x=ONE, steps=2)), "number 3 has begun before"),
+        ]:
+            session._numbers = itertools.count(number)
+            with pytest.raises(Failure, match=error) as caught:
+                call()
+            assert caught.value.code == "ABORTED"
+        assert only(models).steps == models.servable.states[0].total == 4
+        session._numbers = itertools.count(4)
+        assert session.predict(x=ONE)["total"] == [5]
 
 
 def wait_for(runs: list) -> Any:

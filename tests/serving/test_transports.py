@@ -1,16 +1,20 @@
-"""Connections of the REST client that the server closes."""
+"""Connections of the REST client that the server closes, and its time limits."""
 
 import socket
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 
+from graphc.serving import time_limits
 from graphc.serving.transports import Rest
 from graphc.web.failures import Failure
+from tests.serving.stateful import Clock
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+PAUSE = b"|"  # in an answer: what follows is sent late
 
 
 class Server:
@@ -21,33 +25,56 @@ class Server:
 
     Attributes:
         requests: how many requests were read.
+        at_request: called with their number when a request was read.
     """
 
     def __init__(self, *plan: Sequence[bytes]) -> None:
         self.requests = 0
+        self.at_request: Callable[[int], None] = lambda number: None
         self.closed = [threading.Event() for _ in plan]
         self._plan = plan
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        self.thread = threading.Thread(target=self._serve)
+        self.thread = threading.Thread(target=self._serve, daemon=True)
 
     def close(self) -> None:
+        """Closes it, also if requests of the plan did not arrive."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
         self._socket.close()
 
     def _serve(self) -> None:
         for answers, closed in zip(self._plan, self.closed, strict=True):
-            connection, _ = self._socket.accept()
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
             with closing(connection):
                 for answer in answers:
                     self._read(connection)
-                    connection.sendall(answer)
+                    first, _, second = answer.partition(PAUSE)
+                    connection.sendall(first)
+                    if second and not self._is_left(connection):
+                        connection.sendall(second)
             closed.set()
+
+    def _is_left(self, connection: socket.socket) -> bool:
+        """Whether the client closes the connection instead of waiting for more."""
+        connection.settimeout(5.0)
+        try:
+            return not connection.recv(1)
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
 
     def _read(self, connection: socket.socket) -> None:
         data = b""
         while not data.endswith(b"\r\n\r\n"):
             data += connection.recv(4096)
         self.requests += 1
+        self.at_request(self.requests)
 
 
 @contextmanager
@@ -55,10 +82,13 @@ def serving(*plan: Sequence[bytes]) -> Iterator[tuple[Server, Rest]]:
     server = Server(*plan)
     server.thread.start()
     client = Rest(f"http://127.0.0.1:{server.port}", None, None)
-    yield server, client
-    client.close()
-    server.thread.join()
-    server.close()
+    try:
+        yield server, client
+        client.close()
+        server.thread.join()
+    finally:
+        client.close()
+        server.close()
 
 
 def test_a_prediction_is_sent_once_more() -> None:
@@ -68,18 +98,75 @@ def test_a_prediction_is_sent_once_more() -> None:
     assert server.requests == 3
 
 
-def test_a_step_of_a_session_is_not_sent_twice() -> None:
-    """The server may already have run it."""
-    with serving([OK, b""]) as (server, client):
-        assert client.step("m", "id", b"", 60.0) == b"{}"
+def test_a_request_is_not_sent_a_third_time() -> None:
+    with serving([OK, b""], [b""]) as (server, client):
+        client.predict("m", None, None, b"", 60.0)
         with pytest.raises(Failure, match="UNAVAILABLE"):
-            client.step("m", "id", b"", 60.0)
-    assert server.requests == 2
+            client.predict("m", None, None, b"", 60.0)
+    assert server.requests == 3
 
 
-def test_a_step_on_a_connection_that_was_closed_while_it_was_idle() -> None:
+def test_a_request_on_a_connection_that_was_closed_while_it_was_idle() -> None:
     with serving([OK], [OK]) as (server, client):
         assert client.step("m", "id", b"", 60.0) == b"{}"
         assert server.closed[0].wait(60)
         assert client.step("m", "id", b"", 60.0) == b"{}"
     assert server.requests == 2
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    """The clock of time limits."""
+    found = Clock()
+    monkeypatch.setattr(time_limits, "time", SimpleNamespace(monotonic=found))
+    return found
+
+
+def at(clock: Clock, now: float, server: Server, number: int) -> None:
+    """Sets the clock when a request arrives."""
+
+    def move(arrived: int) -> None:
+        if arrived == number:
+            clock.now = now
+
+    server.at_request = move
+
+
+def test_the_second_try_has_the_time_that_is_left(clock: Clock) -> None:
+    with serving([OK, b""], [OK]) as (server, client):
+        client.predict("m", None, None, b"", 60.0)
+        assert client._connection().timeout == 60.0
+        at(clock, 50.0, server, number=2)
+        client.predict("m", None, None, b"", 60.0)
+        assert client._connection().timeout == 10.0
+
+
+def test_there_is_no_second_try_after_the_time(clock: Clock) -> None:
+    with serving([OK, b""]) as (server, client):
+        client.predict("m", None, None, b"", 60.0)
+        at(clock, 61.0, server, number=2)
+        with pytest.raises(Failure, match="DEADLINE_EXCEEDED: no answer within 60 s"):
+            client.predict("m", None, None, b"", 60.0)
+    assert server.requests == 2
+
+
+def test_an_answer_that_takes_too_long_in_parts(clock: Clock) -> None:
+    """Each part alone arrives in time."""
+    with serving([OK, OK[:9] + PAUSE + OK[9:]], [OK]) as (server, client):
+        client.predict("m", None, None, b"", 60.0)
+        at(clock, 61.0, server, number=2)
+        with pytest.raises(Failure, match="DEADLINE_EXCEEDED: no answer within 60 s"):
+            client.predict("m", None, None, b"", 60.0)
+        assert client.predict("m", None, None, b"", 60.0) == b"{}"  # on a new connection
+
+
+def test_a_stream_that_takes_too_long_in_parts(clock: Clock) -> None:
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    with serving([head + PAUSE + b"data: \n\n"]) as (server, client):
+        at(clock, 61.0, server, number=1)
+        with pytest.raises(Failure, match="DEADLINE_EXCEEDED: the stream did not end within 60 s"):
+            next(client.stream("m", "id", b"", 60.0))
+    with serving([head + b"data: \n\n"]) as (server, client):
+        stream = client.stream("m", "id", b"", None)
+        assert next(stream) == b""
+        stream.close()

@@ -75,17 +75,15 @@ class Http {
     return found;
   }
 
-  /// The body of the response. A request with a body is a POST. `again` says whether the server may get
-  /// the request twice.
+  /// The body of the response. A request with a body is a POST. libcurl sends it again if a connection
+  /// that stayed open ends without an answer: the server may get it twice.
   std::string call(const std::string& path, const std::string* body = nullptr, const std::string& type = "",
-                   const char* method = nullptr, bool again = true) {
+                   const char* method = nullptr) {
     std::string answer;
-    int tries = 0;
     CURL* curl = curl_.get();
     curl_easy_reset(curl);  // the connection stays open
     const Headers headers = prepare(curl, path, body, type, options_.timeout);
     if (method != nullptr) curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
-    if (!again) send_once(curl, tries);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, append);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
     check(curl_easy_perform(curl), "no answer", options_.timeout);
@@ -140,23 +138,6 @@ class Http {
     return arriving.stopped || arriving.thrown ? 0 : size;
   }
 
-  /// libcurl sends a request of any kind again if a connection that stayed open ends without an answer.
-  static void send_once(CURL* curl, int& tries) {
-#if LIBCURL_VERSION_NUM >= 0x075000  // 7.80.0
-    curl_easy_setopt(curl, CURLOPT_PREREQFUNCTION, may_send);
-    curl_easy_setopt(curl, CURLOPT_PREREQDATA, &tries);
-#else
-    static_cast<void>(tries);
-    curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, 1L);  // slower: each request opens a connection
-#endif
-  }
-
-#if LIBCURL_VERSION_NUM >= 0x075000
-  static int may_send(void* tries, char*, char*, int, int) {
-    return (*static_cast<int*>(tries))++ == 0 ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
-  }
-#endif
-
   Headers prepare(CURL* curl, const std::string& path, const std::string* body, const std::string& type,
                   std::chrono::milliseconds timeout) const {
     Headers headers(curl_slist_append(nullptr, "Expect:"), curl_slist_free_all);  // not `Expect: 100-continue`
@@ -193,9 +174,6 @@ class Http {
   void check(CURLcode result, const std::string& what, std::chrono::milliseconds timeout) const {
     if (result == CURLE_OPERATION_TIMEDOUT) {
       throw Error(0, "DEADLINE_EXCEEDED", what + " within " + std::to_string(timeout.count()) + " ms");
-    }
-    if (result == CURLE_ABORTED_BY_CALLBACK) {  // of `may_send`
-      throw Error(0, "UNAVAILABLE", address_ + ": the connection ended before the answer");
     }
     if (result != CURLE_OK) throw Error(0, "UNAVAILABLE", address_ + ": " + curl_easy_strerror(result));
   }

@@ -39,7 +39,8 @@ class Session {
 
   Session(Session&& other) noexcept
       : http_(std::move(other.http_)), id_(std::move(other.id_)), version_(other.version_),
-        path_(other.path_), is_open_(std::exchange(other.is_open_, false)) {}
+        path_(other.path_), number_(other.number_), failed_(std::move(other.failed_)),
+        is_open_(std::exchange(other.is_open_, false)) {}
   Session& operator=(Session&&) = delete;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -58,7 +59,8 @@ class Session {
   std::int64_t version() const noexcept { return version_; }
 
   /// The outputs of one run, which assigns variables of the session. By default the signature is that of
-  /// the session, and all outputs are sent.
+  /// the session, and all outputs are sent. A call that failed may be repeated: if the server has run it,
+  /// the outputs are those of that run.
   Tensors predict(const Tensors& inputs, const std::string& signature = "",
                   const std::vector<std::string>& outputs = {}) {
     Plan plan;
@@ -66,17 +68,30 @@ class Session {
     plan.signature = signature;
     plan.outputs = outputs;
     const std::string body = detail::write_session_request(plan, inputs);
-    const std::string found = http_.call(path_ + ":predict", &body, detail::kProtobuf, nullptr, false);
-    return detail::read(found, detail::read_response);
+    if (body != failed_) number_++;
+    failed_ = body;
+    const std::string request = detail::numbered(body, number_);
+    try {
+      const std::string found = http_.call(path_ + ":predict", &request, detail::kProtobuf);
+      Tensors outputs = detail::read(found, detail::read_response);
+      failed_.clear();
+      return outputs;
+    } catch (const Error& error) {
+      if (error.code() == "ABORTED") failed_.clear();  // the number was used
+      throw;
+    }
   }
 
   /// Calls `each` with the outputs of every run, as the server computes them, until it returns false: the
-  /// server then completes the run in progress, and begins no other. Returns the number of runs.
+  /// server then completes the run in progress, and begins no other. Returns the number of runs. If the
+  /// request arrives twice, because a proxy repeats it, the code of the error is ABORTED.
   std::size_t generate(const Tensors& inputs, const Plan& plan, const std::function<bool(const Tensors&)>& each) {
     std::size_t runs = 0;
     bool ended = false;
     std::string text;
-    http_.stream(path_ + ":generate", detail::write_session_request(plan, inputs), plan.timeout,
+    failed_.clear();
+    const std::string request = detail::numbered(detail::write_session_request(plan, inputs), ++number_);
+    http_.stream(path_ + ":generate", request, plan.timeout,
                  [&](std::string_view part) {
                    text += part;
                    for (std::size_t end; !ended && (end = text.find("\n\n")) != std::string::npos;) {
@@ -128,6 +143,8 @@ class Session {
   std::string id_;
   std::int64_t version_;
   std::string path_;
+  std::uint64_t number_ = 0;  // of the last request
+  std::string failed_{};      // the last request of `predict`, if it failed
   bool is_open_ = true;
 };
 

@@ -106,6 +106,12 @@ inline std::string write_session_request(const Plan& plan, const Tensors& inputs
   return request;
 }
 
+/// A SessionRequest with its number, by which the server knows a request that is repeated.
+inline std::string numbered(std::string request, std::uint64_t number) {
+  write_number(request, 7, number);
+  return request;
+}
+
 inline std::uint64_t read_varint(std::string_view& bytes) {
   std::uint64_t value = 0;
   for (int shift = 0; shift < 64; shift += 7) {
@@ -278,6 +284,7 @@ inline std::string code_of(long status) {
     case 401: return "UNAUTHENTICATED";
     case 404: case 410: return "NOT_FOUND";
     case 408: case 504: return "DEADLINE_EXCEEDED";
+    case 409: return "ABORTED";
     case 429: return "RESOURCE_EXHAUSTED";
     case 499: return "CANCELLED";
     case 405: case 501: return "UNIMPLEMENTED";

@@ -22,12 +22,12 @@ export class Http {
 
   /**
    * What `read` makes of the bytes of the response. If the connection ends before them, the request
-   * is sent again, so the server may get it twice. `again = false` prevents this.
+   * is sent again, so the server may get it twice.
    */
-  async call(method, path, { signal, timeout = this.#timeout }, read, body, type, again = true) {
+  async call(method, path, { signal, timeout = this.#timeout }, read, body, type) {
     const limit = new Limit(signal, timeout);
     try {
-      const response = await this.#send(method, path, limit, body, type, again);
+      const response = await this.#send(method, path, limit, body, type);
       return readAll(read, new Uint8Array(await response.arrayBuffer()));
     } catch (error) {
       throw this.#reason(error, limit, "no answer");
@@ -43,7 +43,7 @@ export class Http {
   async *events(path, { signal, timeout = Infinity }, body, type) {
     const limit = new Limit(signal, timeout);
     try {
-      const response = await this.#send("POST", path, limit, body, type, false);
+      const response = await this.#send("POST", path, limit, body, type);
       yield* eventsOf(response.body);
     } catch (error) {
       throw this.#reason(error, limit, "the stream did not end");
@@ -54,11 +54,11 @@ export class Http {
   }
 
   /** The response, unless it is an error. */
-  async #send(method, path, limit, body, type, again) {
+  async #send(method, path, limit, body, type) {
     const headers = type === undefined ? this.#headers : { ...this.#headers, "content-type": type };
     const { signal } = limit;
     const request = () => this.#fetch(this.#address + path, { method, headers, body, signal });
-    const response = await tried(request, again ? TRIES : 1);
+    const response = await tried(request, TRIES);
     if (response.ok) return response;
     const data = new Uint8Array(await response.arrayBuffer());
     throw new ServingError(response.status, errorText(data, response));

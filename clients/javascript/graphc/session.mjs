@@ -3,7 +3,7 @@
 import { ServingError } from "./errors.mjs";
 import { readAll } from "./http.mjs";
 import { asTensor } from "./tensor.mjs";
-import { readResponse, writeSessionRequest } from "./wire.mjs";
+import { numbered, readResponse, writeSessionRequest } from "./wire.mjs";
 
 const PROTOBUF = "application/x-protobuf";
 const tensorsOf = (given) => Object.entries(given).map(([name, value]) => [name, asTensor(value)]);
@@ -15,6 +15,9 @@ const tensorsOf = (given) => Object.entries(given).map(([name, value]) => [name,
 export class Session {
   #http;
   #path;
+  #number = 0; // of the last request
+  #failed; // the last request of predict, if it failed
+  #turn = Promise.resolve(); // the server takes the numbers in order
 
   constructor(http, path, model, { session_id: id, version }) {
     this.#http = http;
@@ -25,15 +28,31 @@ export class Session {
   }
 
   /**
-   * The outputs of one run, which assigns variables of the session: name -> Tensor.
+   * The outputs of one run, which assigns variables of the session: name -> Tensor. A call that failed
+   * may be repeated: if the server has run it, the outputs are those of that run.
    * @param {Object<string, Tensor>} inputs a typed array is taken as a vector.
    * @param {{signature?: string, outputs?: string[], signal?: AbortSignal, timeout?: number}} options
    */
   async predict(inputs, options = {}) {
     const { signature = "", outputs = [] } = options;
     const body = writeSessionRequest(tensorsOf(inputs), signature, outputs);
-    const path = `${this.#path}:predict`;
-    return this.#http.call("POST", path, options, readResponse, body, PROTOBUF, false);
+    const before = this.#turn;
+    let end;
+    this.#turn = new Promise((resolve) => (end = resolve));
+    await before;
+    try {
+      if (this.#failed === undefined || !equal(body, this.#failed)) this.#number++;
+      this.#failed = body;
+      const request = numbered(body, this.#number);
+      const found = await this.#http.call("POST", `${this.#path}:predict`, options, readResponse, request, PROTOBUF);
+      this.#failed = undefined;
+      return found;
+    } catch (error) {
+      if (error.code === "ABORTED") this.#failed = undefined; // the number was used
+      throw error;
+    } finally {
+      end();
+    }
   }
 
   /**
@@ -41,7 +60,8 @@ export class Session {
    *
    *     for await (const { next } of session.generate({ tokens }, { steps: 20, feedback: { tokens: "next" } })) ...
    *
-   * If the loop ends early, the server completes the run in progress, and begins no other.
+   * If the loop ends early, the server completes the run in progress, and begins no other. If the
+   * request arrives twice, because a browser repeats it, the code of the error is "ABORTED".
    * @param {Object<string, Tensor>} inputs of the first run; those of `feedback` change.
    * @param {object} options
    * @param {number} options.steps how many runs there are at most.
@@ -56,7 +76,9 @@ export class Session {
   async *generate(inputs, { steps, feedback = {}, stop = {}, signature = "", outputs = [], ...options }) {
     const plan = { steps, feedback: Object.entries(feedback), stop: tensorsOf(stop) };
     const body = writeSessionRequest(tensorsOf(inputs), signature, outputs, plan);
-    for await (const [kind, data] of this.#http.events(`${this.#path}:generate`, options, body, PROTOBUF)) {
+    const request = numbered(body, ++this.#number);
+    this.#failed = undefined;
+    for await (const [kind, data] of this.#http.events(`${this.#path}:generate`, options, request, PROTOBUF)) {
       if (kind === "end") return;
       if (kind === "error") {
         const { error, code } = JSON.parse(data);
@@ -76,6 +98,8 @@ export class Session {
     }
   }
 }
+
+const equal = (a, b) => a.length === b.length && a.every((value, at) => value === b[at]);
 
 /** The bytes of a text in base64. */
 function bytesOf(text) {

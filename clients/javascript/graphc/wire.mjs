@@ -52,6 +52,9 @@ export function writeSessionRequest(tensors, signature, outputs, { steps = 0, fe
   return joined(parts);
 }
 
+/** A SessionRequest with its number, by which the server knows a request that is repeated. */
+export const numbered = (request, number) => joined([request, varint(7 << 3), varint(number)]);
+
 function writeTensor({ data, shape, dtype }) {
   const dims = shape.flatMap((size) => field(2, varint(8), varint(size)));
   const parts = [varint(8), varint(DTYPES[dtype][0]), ...field(2, ...dims)];

@@ -120,6 +120,7 @@ class RestSessions:
                 "version": str(session.servable.version),
                 "signature_name": session.signature,
                 "steps": session.steps,
+                "number": session.last.number,
                 "bytes": session.nbytes,
                 "idle_seconds": self._sessions.config.idle_seconds,
                 "max_seconds": self._sessions.config.max_seconds,

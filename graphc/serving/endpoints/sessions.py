@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from graphc.artifacts.entry_point import EntryPoint
@@ -21,6 +22,7 @@ from graphc.serving.endpoints.service import (
     within,
 )
 from graphc.serving.failures import no_such_signature
+from graphc.serving.models.last_request import Run
 from graphc.serving.models.sessions import Owner, Session
 from graphc.serving.protocol.checks import check_inputs
 from graphc.serving.protocol.session_requests import SessionRequest
@@ -92,20 +94,27 @@ class SessionCalls:
         deadline: float | None = None,
         gone: Gone = None,
     ) -> Answer:
-        """One run of a signature.
+        """One run of a signature. A request with the number of the last one has its outputs.
 
         Args:
             deadline, gone: as for `Service.infer`.
 
         Raises:
-            Failure: of the session, the inputs or the run; DEADLINE_EXCEEDED.
+            Failure: of the session, the inputs or the run; DEADLINE_EXCEEDED. ABORTED: of the
+                number, see `LastRequest.run_of`.
         """
         used = self._used(call, key, request, deadline, gone)
         async with used as (session, point):
             request.sent(point.outputs)
             arrays = await in_thread_if(call.bytes_in > LARGE, request.read, point.inputs)
-            answer = await self._step(session, point, arrays, deadline, gone)
-            return answer._replace(outputs=request.sent(answer.outputs))
+            name, by = ("predict", request.content), self._by(deadline)
+            run = session.last.run_of(request.number, name)
+            if run is None:
+                run = self._run(session, point, arrays, by)
+                session.last.begin(request.number, name, run)
+            outputs = request.sent(await within(asyncio.wrap_future(run), by, gone))
+            session.last.keep(request.number, outputs)
+            return Answer(session.servable.version, point.name, outputs)
 
     async def generate(
         self,
@@ -119,19 +128,27 @@ class SessionCalls:
         with others "". If the caller closes the iterator earlier, no further step begins.
 
         Raises:
-            Failure: as for `predict`.
+            Failure: as for `predict`. ABORTED: a request with this number has begun before.
         """
         used = self._used(call, key, request, deadline, gone)
         async with used as (session, point):
+            name = "generate", request.content
+            if session.last.run_of(request.number, name) is not None:
+                raise _begun(session, request.number)
             plan = request.plan(point.outputs)
             plan.check(point.inputs, point.outputs)
             request.sent(point.outputs)
             arrays = await in_thread_if(call.bytes_in > LARGE, request.read, point.inputs)
-            for number in range(1, plan.steps + 1):
-                answer = await self._step(session, point, arrays, deadline, gone)
-                outputs = answer.outputs
-                end = "stop" if plan.is_last(outputs) else "steps" if number == plan.steps else ""
-                yield answer._replace(outputs=request.sent(outputs)), end
+            for step in range(1, plan.steps + 1):
+                by = self._by(deadline)
+                run = self._run(session, point, arrays, by)
+                if step == 1:
+                    session.last.begin(request.number, name, run)
+                outputs = await within(asyncio.wrap_future(run), by, gone)
+                if step == 1:
+                    session.last.keep(request.number, {})
+                end = "stop" if plan.is_last(outputs) else "steps" if step == plan.steps else ""
+                yield Answer(session.servable.version, point.name, request.sent(outputs)), end
                 if end:
                     return
                 arrays = arrays | {into: outputs[of] for into, of in plan.feedback.items()}
@@ -162,20 +179,26 @@ class SessionCalls:
         latest = time.monotonic() + self._service.request_seconds
         return latest if deadline is None else min(deadline, latest)
 
-    async def _step(
-        self,
-        session: Session,
-        point: EntryPoint,
-        arrays: Arrays,
-        deadline: float | None,
-        gone: Gone,
-    ) -> Answer:
-        deadline = self._by(deadline)
+    def _run(self, session: Session, point: EntryPoint, arrays: Arrays, by: float) -> Run:
+        """Begins a run."""
         check_inputs(arrays, point.inputs)
-        future = self._sessions.run(session, point.name, arrays, deadline)
-        outputs = await within(asyncio.wrap_future(future), deadline, gone)
-        self._service.session_steps.add(session.servable.name)
-        return Answer(session.servable.version, point.name, outputs)
+        run = self._sessions.run(session, point.name, arrays, by)
+        run.add_done_callback(partial(self._count, session.servable.name))
+        return run
+
+    def _count(self, model: str, run: Run) -> None:
+        if not run.cancelled() and run.exception() is None:
+            self._service.session_steps.add(model)
+
+
+def _begun(session: Session, number: int) -> Failure:
+    """The failure of a repeated stream."""
+    return Failure(
+        "ABORTED",
+        f"the stream with number {number} has begun before and is not run again; its outputs are "
+        f"not kept. The session has completed {session.steps} runs. A new stream continues after "
+        f"them with number {number + 1} or higher",
+    )
 
 
 def _signature(session: Session, name: str) -> EntryPoint:

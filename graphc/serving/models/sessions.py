@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from graphc.serving.config import SessionConfig
 from graphc.serving.failures import no_such_signature
+from graphc.serving.models.last_request import LastRequest
 from graphc.serving.models.private_state import Array, Arrays, PrivateState
 from graphc.serving.models.servable import Servable
 from graphc.web.failures import Failure
@@ -40,6 +41,7 @@ class Session:
         steps: how many runs have been completed.
         nbytes: the bytes of the variables that its signatures assign.
         end: why it has ended; "" while it is open.
+        last: its last numbered request.
     """
 
     id: str
@@ -55,6 +57,7 @@ class Session:
     nbytes: int = 0
     end: str = ""
     signatures: set[str] = field(default_factory=set)
+    last: LastRequest = field(default_factory=LastRequest)
 
 
 class _Ended(NamedTuple):

@@ -109,10 +109,12 @@ message SessionSpec { string model = 1; string session_id = 2; string signature_
 message SessionRequest {
   SessionSpec session = 1; map<string, TensorProto> inputs = 2; repeated string output_filter = 3;
   int64 steps = 4; map<string, string> feedback = 5; map<string, TensorProto> stop = 6;
+  int64 number = 7;
 }
 message PackedSessionRequest {
   SessionSpec session = 1; map<string, PackedTensor> inputs = 2; repeated string output_filter = 3;
   int64 steps = 4; map<string, string> feedback = 5; map<string, PackedTensor> stop = 6;
+  int64 number = 7;
 }
 message CloseSessionRequest { SessionSpec session = 1; }
 message CloseSessionResponse { }

@@ -29,6 +29,8 @@ class SessionRequest:
         model, id: the session, if the body names it.
         signature: "" if it names none.
         filter: the outputs to send; all if it is empty.
+        number: of the request in its session; 0 if it has none.
+        content: equal for requests with equal bodies.
         read: decodes the inputs of a signature.
         plan: decodes the plan of several steps, for the outputs of a signature.
         write: encodes an answer.
@@ -38,6 +40,8 @@ class SessionRequest:
     id: str
     signature: str
     filter: Sequence[str]
+    number: int
+    content: int
     read: Callable[[Types], dict[str, Array]]
     plan: Callable[[Types], Plan]
     write: Callable[[Answer], bytes]
@@ -76,8 +80,23 @@ def from_json(data: bytes) -> SessionRequest:
         raise invalid("output_filter must be a list of strings")
     signature = body.text("signature_name")
     return SessionRequest(
-        "", "", signature, filter, read, lambda outputs: _plan(body.value, outputs), write
+        "",
+        "",
+        signature,
+        filter,
+        _number(body.value.get("number", 0)),
+        hash(data),
+        read,
+        lambda outputs: _plan(body.value, outputs),
+        write,
     )
+
+
+def _number(value: Any) -> int:
+    """The number of a request in a session."""
+    if type(value) is int and 0 <= value < 2**63:
+        return value
+    raise invalid(f"number must be an integer from 1 to 2**63 - 1, got {value!r:.40}")
 
 
 def _plan(value: dict[str, Any], outputs: Types) -> Plan:
@@ -113,6 +132,8 @@ def from_message(data: bytes, model: str = "") -> SessionRequest:
         spec.session_id,
         spec.signature_name,
         list(message.output_filter),
+        _number(message.number),
+        hash(data),
         lambda types: decode_all(message.inputs),
         lambda outputs: Plan(message.steps, dict(message.feedback), decode_all(message.stop)),
         lambda answer: packed_response(name, answer, ()),

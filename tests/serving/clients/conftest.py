@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any, ClassVar
@@ -30,7 +31,8 @@ def addresses() -> Iterator[dict[str, str]]:
     token "secret"; `impatient` gives each request 0.3 seconds; `counter` has sessions of
     `stateful.CountingManager`, 8 at most; no server listens at `closed`;
     `foreign` encodes tensors as other servers may, and sends wrong answers; `closing` closes each
-    connection at its second request.
+    connection at its second request; `lossy` passes requests to `counter`, and closes each
+    connection instead of sending the answer to its second request.
     """
     pending: list[Future[Any]] = []
     models = _with_slow(manager(), pending)
@@ -54,6 +56,8 @@ def addresses() -> Iterator[dict[str, str]]:
         found["closed"] = f"http://127.0.0.1:{closed.getsockname()[1]}"
         found["foreign"] = stack.enter_context(_serving(_Foreign))
         found["closing"] = stack.enter_context(_serving(_Closing))
+        target = {"target": f"127.0.0.1:{server.rest_port}"}
+        found["lossy"] = stack.enter_context(_serving(type("_LossyCounter", (_Lossy,), target)))
         yield found
         for future in pending:
             future.cancel()
@@ -131,18 +135,19 @@ class _Closing(_Handler):
     second one arrives, as a server may whose time limit for idle connections ends at that moment.
 
     The status of a model with the name of a session has the number of the session's steps as its
-    version. A step counts when its request arrives.
+    version. A step counts when its request arrives; one that is repeated has the same number.
     """
 
-    steps: ClassVar[Counter[str]] = Counter()
+    steps: ClassVar[defaultdict[str, set[int]]] = defaultdict(set)
     _numbers = count()
     _has_answered = False
 
     def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length", 0)))
+        data = self.rfile.read(int(self.headers.get("content-length", 0)))
         *_, name = self.path.split("/")
         if self.command == "POST" and "/sessions/" in self.path:
-            self.steps[name.partition(":")[0]] += 1
+            number = messages().SessionRequest.FromString(data).number
+            self.steps[name.partition(":")[0]].add(number)
         if self._has_answered:
             self.close_connection = True
             return
@@ -151,9 +156,31 @@ class _Closing(_Handler):
         if name == "sessions":
             body = b'{"session_id": "s%d", "version": "1"}' % next(self._numbers)
         elif self.command == "GET":
-            state = {"version": str(self.steps[name]), "state": "AVAILABLE"}
+            state = {"version": str(len(self.steps[name])), "state": "AVAILABLE"}
             body = json.dumps({"model_version_status": [state]}).encode()
         self.answer(200, body)
+
+    do_DELETE = do_POST = do_GET
+
+
+class _Lossy(_Handler):
+    """Passes requests to another server. The second answer on each connection is lost."""
+
+    target: str
+    _has_answered = False
+
+    def do_GET(self) -> None:
+        data = self.rfile.read(int(self.headers.get("content-length", 0)))
+        kind = {"content-type": self.headers["content-type"]} if data else {}
+        with closing(HTTPConnection(self.target, timeout=60)) as connection:
+            connection.request(self.command, self.path, data, kind)
+            response = connection.getresponse()
+            body = response.read()
+        if self._has_answered:
+            self.close_connection = True
+            return
+        self._has_answered = True
+        self.answer(response.status, body)
 
     do_DELETE = do_POST = do_GET
 

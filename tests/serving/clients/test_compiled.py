@@ -17,8 +17,8 @@ HERE = Path(__file__).parent
 @pytest.mark.parametrize(
     ("source", "language", "checks"),
     [
-        pytest.param("Checks.java", java, 16, marks=java.needed, id="java"),
-        pytest.param("checks.cpp", cpp, 16, marks=cpp.needed, id="cpp"),
+        pytest.param("Checks.java", java, 17, marks=java.needed, id="java"),
+        pytest.param("checks.cpp", cpp, 17, marks=cpp.needed, id="cpp"),
     ],
 )
 def test_the_checks(

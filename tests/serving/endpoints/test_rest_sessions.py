@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,9 @@ from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode_all, encode
 from graphc.web.access import Access
 from graphc.web.failures import Failure
+from tests.serving.endpoints.session_rig import BASE, PROTOBUF, Connection, held, opened, until
 from tests.serving.fakes import Reply, ask, manager
 from tests.serving.stateful import CountingManager
-
-BASE = "/v1/models/counter/sessions"
-PROTOBUF = {"content-type": "application/x-protobuf"}
 
 
 @pytest.fixture
@@ -35,12 +33,6 @@ def models() -> Iterator[CountingManager]:
 @pytest.fixture
 def application(models) -> RestApplication:
     return RestApplication(Service(models, Metrics()))
-
-
-def opened(application: Any, **body: Any) -> str:
-    reply = ask(application, "POST", BASE, {"signature_name": "add", **body})
-    assert reply.status == 200
-    return f"{BASE}/{reply.json['session_id']}"
 
 
 def events(reply: Reply) -> list[tuple[str, Any]]:
@@ -62,7 +54,8 @@ def test_create_predict_look_and_close(application, models) -> None:
     assert ask(application, "POST", f"{path}:predict", body).json == {"predictions": [20]}
     assert ask(application, "GET", path).json == {
         "session_id": path.rpartition("/")[2], "model": "counter", "version": "1",
-        "signature_name": "add", "steps": 2, "bytes": 16, "idle_seconds": 10, "max_seconds": 3600.0,
+        "signature_name": "add", "steps": 2, "number": 0, "bytes": 16,
+        "idle_seconds": 10, "max_seconds": 3600.0,
     }  # fmt: skip
     assert ask(application, "DELETE", path).json == {}
     reply = ask(application, "GET", path)
@@ -219,40 +212,6 @@ def test_large_bodies_do_not_stop_the_event_loop(application, monkeypatch) -> No
         assert ask(application, "POST", f"{path}:predict", {"inputs": [1] * count}).status == 200
     small, large = threads
     assert small is threading.main_thread() and large is not small
-
-
-class Connection:
-    """A request in an event loop, whose client reads, leaves, or does neither."""
-
-    def __init__(self, application: Any, path: str, body: Any) -> None:
-        self.sent: list[Any] = []
-        self.left = asyncio.Event()
-        self.fails_after = 10_000  # events
-        self._body = [{"type": "http.request", "body": json.dumps(body).encode()}]
-        scope = {"type": "http", "method": "POST", "path": path, "headers": []}
-        self.task = asyncio.create_task(application(scope, self._receive, self._send))
-
-    async def _receive(self) -> Any:
-        if self._body:
-            return self._body.pop()
-        await self.left.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, event: Any) -> None:
-        self.sent.append(event)
-        if len(self.sent) > self.fails_after:
-            raise ConnectionError
-
-
-def held(models: CountingManager) -> list[Any]:
-    """Makes the runs of the first session wait."""
-    models.servable.states[0].held = found = []
-    return found
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    while not condition():
-        await asyncio.sleep(0)
 
 
 LONG = {"inputs": [1], "steps": 1000, "feedback": {}}

@@ -46,15 +46,10 @@ import javax.net.ssl.SSLException;
  * <p>Arrays are sent and received in binary form: every number arrives bit by bit. Threads may share
  * a client. Every call throws a {@link ServingException} if it fails.
  *
- * <p>A request whose connection ends before the answer begins is sent once more, on a new connection,
- * except for the runs of a session: the server may have made the run.
+ * <p>A request whose connection ends before the answer begins is sent once more, on a new connection.
+ * The server does not make a run of a session twice.
  */
 public final class Client {
-  private static final Map<Integer, String> CODES =
-      Map.of(
-          401, "UNAUTHENTICATED", 404, "NOT_FOUND", 405, "UNIMPLEMENTED", 408, "DEADLINE_EXCEEDED",
-          410, "NOT_FOUND", 429, "RESOURCE_EXHAUSTED", 499, "CANCELLED", 501, "UNIMPLEMENTED", 503, "UNAVAILABLE",
-          504, "DEADLINE_EXCEEDED");
   private static final String PROTOBUF = "application/x-protobuf";
   private static final String TEXT = "\"([^\"\\\\]*+(?:\\\\.[^\"\\\\]*+)*+)\""; // a string of JSON
   private static final Pattern ERROR = Pattern.compile("\"error\"\\s*:\\s*" + TEXT);
@@ -133,18 +128,18 @@ public final class Client {
   public CompletableFuture<Map<String, Tensor>> predictAsync(
       Target target, Map<String, Tensor> inputs) {
     byte[] body = Wire.writeRequest(target, inputs);
-    return send(post(target.path() + ":predict", PROTOBUF, body), true, Wire::readResponse);
+    return send(post(target.path() + ":predict", PROTOBUF, body), Wire::readResponse);
   }
 
   /** The state of each version of a model: {3=AVAILABLE}. */
   public Map<Long, String> status(String model) {
-    return await(send(request(Target.of(model).path()).GET(), true, Client::readStatus));
+    return await(send(request(Target.of(model).path()).GET(), Client::readStatus));
   }
 
   /** The signatures of a model, as JSON. */
   public String metadata(Target target) {
     HttpRequest.Builder request = request(target.path() + "/metadata").GET();
-    return await(send(request, true, body -> new String(body, UTF_8)));
+    return await(send(request, body -> new String(body, UTF_8)));
   }
 
   /** The response to a body of JSON. The verb is "predict", "classify" or "regress". */
@@ -152,7 +147,7 @@ public final class Client {
     byte[] bytes = body.getBytes(UTF_8);
     String path = target.path() + ":" + verb;
     HttpRequest.Builder request = post(path, "application/json", bytes);
-    return await(send(request, true, found -> new String(found, UTF_8)));
+    return await(send(request, found -> new String(found, UTF_8)));
   }
 
   /** A session of a model, which draws the random numbers that follow in the saved model. */
@@ -168,16 +163,16 @@ public final class Client {
     HttpRequest.Builder request =
         post(target.path() + "/sessions", "application/json", body.getBytes(UTF_8));
     // Sent twice, it may open two sessions. One of them expires, as nobody uses it.
-    return await(send(request, true, found -> new Session(this, path, target.model(), found)));
+    return await(send(request, found -> new Session(this, path, target.model(), found)));
   }
 
   /** One run of a session. */
   Map<String, Tensor> step(String path, byte[] body) {
-    return await(send(post(path, PROTOBUF, body), false, Wire::readResponse));
+    return await(send(post(path, PROTOBUF, body), Wire::readResponse));
   }
 
   void delete(String path) {
-    await(send(request(path).DELETE(), true, body -> body));
+    await(send(request(path).DELETE(), body -> body));
   }
 
   /** The body of a response, as it arrives. */
@@ -211,12 +206,11 @@ public final class Client {
     return token == null ? request : request.header("authorization", "Bearer " + token);
   }
 
-  /** What is read in the response. {@code again} says whether the server may get the request twice. */
-  private <T> CompletableFuture<T> send(
-      HttpRequest.Builder request, boolean again, Function<byte[], T> read) {
+  /** What is read in the response. The server may get the request twice. */
+  private <T> CompletableFuture<T> send(HttpRequest.Builder request, Function<byte[], T> read) {
     CompletableFuture<HttpResponse<byte[]>> answer = new CompletableFuture<>();
     answer.orTimeout(timeout.toMillis(), MILLISECONDS); // of both tries
-    attempt(http, request.build(), again, answer);
+    attempt(http, request.build(), true, answer);
     CompletableFuture<T> result =
         answer.handle((response, error) -> finish(response, error, read));
     result.whenComplete((value, error) -> answer.cancel(true));
@@ -304,8 +298,21 @@ public final class Client {
   }
 
   private static ServingException failureOf(int status, byte[] body) {
-    String code = CODES.getOrDefault(status, status < 500 ? "INVALID_ARGUMENT" : "INTERNAL");
-    return new ServingException(status, code, errorText(body), null);
+    return new ServingException(status, codeOf(status), errorText(body), null);
+  }
+
+  private static String codeOf(int status) {
+    return switch (status) {
+      case 401 -> "UNAUTHENTICATED";
+      case 404, 410 -> "NOT_FOUND";
+      case 405, 501 -> "UNIMPLEMENTED";
+      case 408, 504 -> "DEADLINE_EXCEEDED";
+      case 409 -> "ABORTED";
+      case 429 -> "RESOURCE_EXHAUSTED";
+      case 499 -> "CANCELLED";
+      case 503 -> "UNAVAILABLE";
+      default -> status < 500 ? "INVALID_ARGUMENT" : "INTERNAL";
+    };
   }
 
   /** The error in an event of a stream. */

@@ -3,6 +3,7 @@ package graphc.serving;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -33,6 +34,8 @@ public final class Session implements AutoCloseable {
   private final String id;
   private final String model;
   private final long version;
+  private long number; // of the last request
+  private byte[] failed; // the last request of predict, if it failed
 
   Session(Client client, String path, String model, byte[] response) {
     String text = new String(response, UTF_8);
@@ -71,22 +74,46 @@ public final class Session implements AutoCloseable {
     return predict("", inputs);
   }
 
-  /** The outputs of one run of a signature; only those that are named, or all. */
-  public Map<String, Tensor> predict(
+  /**
+   * The outputs of one run of a signature; only those that are named, or all. A call that failed may
+   * be repeated: if the server has run it, the outputs are those of that run. Calls of several
+   * threads follow each other.
+   */
+  public synchronized Map<String, Tensor> predict(
       String signature, Map<String, Tensor> inputs, String... outputs) {
     Plan plan = Plan.of(0).signature(signature).outputs(outputs);
-    return client.step(path + ":predict", Wire.writeSessionRequest(plan, inputs));
+    byte[] body = Wire.writeSessionRequest(plan, inputs);
+    if (!Arrays.equals(body, failed)) {
+      number++;
+    }
+    failed = body;
+    try {
+      Map<String, Tensor> found = client.step(path + ":predict", Wire.numbered(body, number));
+      failed = null;
+      return found;
+    } catch (ServingException error) {
+      if (error.code().equals("ABORTED")) {
+        failed = null; // the number was used
+      }
+      throw error;
+    }
   }
 
   /**
    * The outputs of several runs, as the server computes them. If the steps are closed earlier, the
-   * server completes the run in progress, and begins no other.
+   * server completes the run in progress, and begins no other. If the request arrives twice, because
+   * a proxy repeats it, the code of the error is ABORTED.
    *
    * @param inputs of the first run; in the others they are the same, except for the feedback.
    */
   public Steps generate(Plan plan, Map<String, Tensor> inputs) {
-    byte[] body = Wire.writeSessionRequest(plan, inputs);
+    byte[] body = Wire.numbered(Wire.writeSessionRequest(plan, inputs), next());
     return new Steps(client, path + ":generate", body, plan.timeout());
+  }
+
+  private synchronized long next() {
+    failed = null;
+    return ++number;
   }
 
   /** Ends the session, if it has not ended. */

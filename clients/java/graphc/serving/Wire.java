@@ -44,6 +44,14 @@ final class Wire {
     return request.bytes();
   }
 
+  /** A SessionRequest with its number, by which the server knows a request that is repeated. */
+  static byte[] numbered(byte[] request, long number) {
+    byte[] last = new Message().number(7, number).bytes();
+    byte[] whole = Arrays.copyOf(request, request.length + last.length);
+    System.arraycopy(last, 0, whole, request.length, last.length);
+    return whole;
+  }
+
   private static byte[] tensorProto(Tensor tensor) {
     Message shape = new Message();
     for (long size : tensor.shape()) {
