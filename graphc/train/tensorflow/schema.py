@@ -75,6 +75,7 @@ message VariableDef {
 }
 message SaverDef {
   string filename_tensor_name = 1; string save_tensor_name = 2; string restore_op_name = 3;
+  int32 version = 7;
 }
 message MetaInfoDef {
   string meta_graph_version = 1; repeated string tags = 4; string tensorflow_version = 5;
