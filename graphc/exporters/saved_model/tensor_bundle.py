@@ -46,7 +46,7 @@ def write_bundle(
             entry.shape.SetInParent()
             for size in array.shape:
                 entry.shape.dim.add(size=size)
-            crc, data = 0, memoryview(array.reshape(-1).view(np.uint8))
+            crc, data = 0, array.reshape(-1).view(np.uint8).data
             for start in range(0, len(data), _PIECE):
                 piece = data[start : start + _PIECE]
                 crc = extend(crc, bytes(piece))

@@ -48,7 +48,7 @@ class Rounding:
     def of(cls, call: Call, *, rounds_gates: bool) -> Rounding | None:
         """That of a node; None if it has real numbers."""
         found = call.attr("rounding", None)
-        return None if found is None else cls(*found, rounds_gates)
+        return None if found is None else cls(*found, rounds_gates=rounds_gates)
 
     def gate(self, first: Tensor, *others: Tensor) -> Tensor:
         """The sum of the parts of a gate, each rounded."""

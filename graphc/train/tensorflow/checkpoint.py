@@ -193,7 +193,7 @@ class Bundle:
         """The array of an entry, in memory."""
         self._file(entry, what)  # before memory is allocated
         array = np.empty(sizes, dtype)
-        self._check_sum(entry, what, memoryview(array.reshape(-1).view(np.uint8)))
+        self._check_sum(entry, what, array.reshape(-1).view(np.uint8).data)
         return array
 
     def _check_sum(self, entry: Any, what: str, into: memoryview | None) -> None:
