@@ -48,7 +48,10 @@ class Rounding:
     def of(cls, call: Call, *, rounds_gates: bool) -> Rounding | None:
         """That of a node; None if it has real numbers."""
         found = call.attr("rounding", None)
-        return None if found is None else cls(*found, rounds_gates=rounds_gates)
+        if found is None:
+            return None
+        hidden, state, output, limits, cell = found
+        return cls(hidden, state, output, limits, cell, rounds_gates)
 
     def gate(self, first: Tensor, *others: Tensor) -> Tensor:
         """The sum of the parts of a gate, each rounded."""
