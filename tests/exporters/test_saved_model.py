@@ -218,6 +218,24 @@ def test_a_model_with_variables_is_replaced_and_others_are_left_alone(tmp_path: 
         gc.to_saved_model(session, folder, signature, variables=1)  # type: ignore[arg-type]
 
 
+def test_a_failure_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, x, (y, _) = made()
+    signature, rename = gc.Signature({"x": x}, {"y": y}), Path.rename
+    gc.to_saved_model(session, tmp_path / "m", signature, variables=True)
+    before = (tmp_path / "m" / "saved_model.pb").read_bytes()
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if target.name == "m" and not self.name.endswith(".old"):
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gc.to_saved_model(session, tmp_path / "m", signature, variables=True, signature_name="new")
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    assert (tmp_path / "m" / "saved_model.pb").read_bytes() == before
+
+
 def test_tensorflow_runs_it_with_variables(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     session, x, (y, _) = made()

@@ -127,7 +127,11 @@ def _replace(folder: Path, data: bytes, arrays: Mapping[str, np.ndarray[Any, Any
         if folder.exists():
             old = aside.with_name(f"{aside.name}.old")
             folder.rename(old)
-            aside.rename(folder)
+            try:
+                aside.rename(folder)
+            except BaseException:
+                old.rename(folder)
+                raise
             shutil.rmtree(old)
         else:
             aside.rename(folder)
