@@ -55,7 +55,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the names of the table, and 
     from graphc.exporters.iree import to_iree as to_iree
     from graphc.exporters.onnx.entry import to_onnx as to_onnx
     from graphc.exporters.safetensors import to_safetensors as to_safetensors
-    from graphc.exporters.saved_model import to_saved_model as to_saved_model
+    from graphc.exporters.saved_model.entry import to_saved_model as to_saved_model
     from graphc.exporters.stablehlo import to_stablehlo as to_stablehlo
     from graphc.importers.core.model import ImportedModel as ImportedModel
     from graphc.importers.core.model_graph import ModelGraph as ModelGraph
@@ -120,7 +120,7 @@ _NAMES: Final[dict[str, str]] = {
     "exporters.iree": "to_iree",
     "exporters.onnx.entry": "to_onnx",
     "exporters.safetensors": "to_safetensors",
-    "exporters.saved_model": "to_saved_model",
+    "exporters.saved_model.entry": "to_saved_model",
     "exporters.stablehlo": "to_stablehlo",
     "importers.core.model": "ImportedModel",
     "importers.core.model_graph": "ModelGraph",

@@ -21,6 +21,7 @@ from graphc.errors import (
 from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_inexact, kind_of
 from graphc.ir.graph import Graph
 from graphc.ir.host_values import fitted, read
+from graphc.ir.mapped import is_constant
 from graphc.ir.node import Tensor, describe_tensors
 from graphc.ir.opdef import Effects
 from graphc.ir.operand import Operand
@@ -155,21 +156,13 @@ def _as_initial(
         # A variable keeps the dtype of a NumPy scalar, for example from a checkpoint.
         init = np.asarray(init)
     array = as_array(init, dtype)
-    if not _is_constant(array):  # weights of imported models are constant, and are not copied
+    if not is_constant(array):  # weights of imported models are constant, and are not copied
         array = np.array(array)
     if array.ndim == 0 and shape is not None:
         array = np.full(shape, array)
     _check_shape(array.shape, shape, what, source)
     array.flags.writeable = False
     return TensorType(array.dtype, array.shape), array
-
-
-def _is_constant(array: Array) -> bool:
-    """Whether nobody can write to the array's memory: it is that of a `bytes` object."""
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return isinstance(base, bytes) and not array.flags.writeable
 
 
 def _check_shape(got: Any, wanted: Any, what: str, source: Source | None) -> None:
@@ -232,7 +225,7 @@ def initial_value(variable: Variable, seed: int) -> Array:
         seed: the seed of the graph.
 
     Returns:
-        A new array of the variable's shape and dtype.
+        An array of the variable's shape and dtype: a new one, or one that cannot be written to.
 
     Raises:
         ShapeError, DTypeError: a user's function returned a value that does not match. Errors
@@ -247,7 +240,7 @@ def initial_value(variable: Variable, seed: int) -> Array:
             source=variable.source,
         )
     if isinstance(initial, np.ndarray):
-        return initial.copy()
+        return initial if is_constant(initial) else initial.copy()
     sizes = as_static_shape(shape, f"variable {variable.name!r}")
     try:
         value = read(initial(initial_rng(seed, variable.name), sizes, dtype))

@@ -21,7 +21,7 @@ from graphc.errors import ArtifactError, GraphcError, UnknownNameError, nearest
 from graphc.exporters.iree import to_iree
 from graphc.exporters.onnx.entry import DEFAULT, to_onnx
 from graphc.exporters.safetensors import to_safetensors
-from graphc.exporters.saved_model import to_saved_model
+from graphc.exporters.saved_model.entry import to_saved_model
 from graphc.exporters.stablehlo import to_stablehlo
 from graphc.importers.files import import_model, is_model_file
 from graphc.runtime.session import Session

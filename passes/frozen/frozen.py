@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from graphc.ir.costs import bytes_of, size_of
+from graphc.ir.dims import has_names
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Port, Program, is_pure
+from graphc.ir.program import Port, Program, is_pure, walk
 from graphc.ir.rewrite import used_from
 from graphc.ops.core.emit import CONSTANT
 
@@ -37,11 +38,16 @@ def frozen_tensors(program: Program, moving: Collection[str] = ()) -> set[Tensor
 
 
 def stays(node: Node, frozen: Collection[Tensor]) -> bool:
-    """Whether the results of `node` are the same in every run, given that those in `frozen` are."""
+    """Whether the results of `node` are the same in every run, given that those in `frozen` are.
+
+    A named size, whose value is known in a run, may be in the type of a result, in an attribute, or
+    inside a body.
+    """
     return (
         is_pure(node)
         and all(t in frozen for t in node.inputs)
-        and all(t.type.is_static for t in node.outputs)
+        and all(t.type.is_static for each in walk(node) for t in each.outputs)
+        and not any(has_names(value) for each in walk(node) for value in each.attrs.values())
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ pytest.importorskip("google.protobuf")
 
 import graphc as gc
 from graphc.errors import AttributeValueError, ModelExportError
+from graphc.exporters.saved_model import entry
+from graphc.train.tensorflow import sstable
 from graphc.train.tensorflow.schema import messages
 from graphc.train.tensorflow.tensors import array_of
 from tests.near import assert_near
@@ -129,3 +132,119 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(AttributeValueError, match="signature_name"):
         gc.to_saved_model(session, path, gc.Signature({"x": x}, {"y": double}), signature_name=3)
     assert not path.exists()
+
+
+def test_variables_are_in_their_own_files(tmp_path: Path) -> None:
+    session, x, (y, _) = made()
+    folder = tmp_path / "m"
+    signature = gc.Signature({"x": x}, {"y": y}, sizes={"batch": 5})
+    gc.to_saved_model(session, folder, signature, variables=True)
+    meta = read(folder)
+    nodes = {node.name: node for node in meta.graph_def.node}
+    assert nodes["dense/kernel"].op == "VarHandleOp"
+    assert set(nodes["XlaCallModule"].input) == {"dense/kernel/Read", "dense/bias/Read", "x"}
+    assert meta.saver_def.restore_op_name in nodes
+    assert len(meta.collection_def["variables"].bytes_list.value) == 2
+    found = gc.train.read_tf_checkpoint(folder / "variables" / "variables")
+    assert found.keys() == {"dense/kernel", "dense/bias"}
+    np.testing.assert_array_equal(found["dense/kernel"], session.get("dense/kernel"))
+    model = gc.from_saved_model(folder).to_graph()
+    got = gc.Session(model.graph).run(model.outputs["y"], {model.inputs["x"]: X})
+    assert_near(got, session.run(y, {x: X}), rtol=1e-6)
+
+
+def test_large_models_have_files_of_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graph of a model cannot have 2 GiB, its variables can."""
+    session, x, (y, _) = made()
+    signature = gc.Signature({"x": x}, {"y": y})
+    monkeypatch.setattr(entry, "_IN_GRAPH", 10)
+    gc.to_saved_model(session, tmp_path / "m", signature)
+    assert (tmp_path / "m" / "variables" / "variables.data-00000-of-00001").stat().st_size == 32
+    monkeypatch.setattr(entry, "_LARGEST", 20)
+    with pytest.raises(ModelExportError, match="would have 32 bytes") as caught:
+        gc.to_saved_model(session, tmp_path / "n", signature, variables=False)
+    assert "variables=True" in str(caught.value)
+    with pytest.raises(ModelExportError, match=r"saved_model\.pb would have"):
+        gc.to_saved_model(session, tmp_path / "n", signature, variables=True)
+    assert os.listdir(tmp_path) == ["m"]
+
+
+def test_variables_of_all_ranks_and_dtypes_and_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than one block of an index holds, and names that other nodes would have."""
+    monkeypatch.setattr(sstable, "_BLOCK", 100)
+    rng = np.random.default_rng(1)
+    with gc.Graph() as graph:
+        x = gc.placeholder((), name="x")
+        values = [
+            gc.variable(rng.normal(size=(2,) * (i % 4)).astype(np.float32), name=f"v{i}")
+            for i in range(40)
+        ]
+        others = [
+            gc.variable(np.array([0, 1], dtype), name=dtype)
+            for dtype in ("bfloat16", "int8", "bool", "int64", "complex64")
+        ]
+        kept = gc.variable(np.float32(3), name="graphc_save/save")
+        y = x + kept + gc.add_n([gc.sum(value) for value in values])
+        outputs = {"y": y, **{f"o{i}": gc.identity(v) for i, v in enumerate(others)}}
+    session = gc.Session(graph)
+    gc.to_saved_model(session, tmp_path / "m", gc.Signature({"x": x}, outputs), variables=True)
+    found = gc.train.read_tf_checkpoint(tmp_path / "m" / "variables" / "variables")
+    wanted = session.values()
+    assert found.keys() == wanted.keys()
+    for name, array in found.items():
+        assert (array.dtype, array.shape) == (wanted[name].dtype, wanted[name].shape)
+        np.testing.assert_array_equal(array, wanted[name])
+    model = gc.from_saved_model(tmp_path / "m").to_graph()
+    got = gc.Session(model.graph).run(model.outputs["y"], {model.inputs["x"]: np.float32(1)})
+    assert_near(got, session.run(y, {x: np.float32(1)}), rtol=1e-5)
+
+
+def test_a_model_with_variables_is_replaced_and_others_are_left_alone(tmp_path: Path) -> None:
+    session, x, (y, _) = made()
+    signature, folder = gc.Signature({"x": x}, {"y": y}), tmp_path / "m"
+    for variables in (False, True, True, False):
+        gc.to_saved_model(session, folder, signature, variables=variables)
+        assert (folder / "variables").exists() == variables
+        assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    gc.to_saved_model(session, folder, signature, variables=True)
+    (folder / "variables" / "notes").write_text("")
+    with pytest.raises(ModelExportError, match="holds 'variables'"):
+        gc.to_saved_model(session, folder, signature, variables=True)
+    with pytest.raises(AttributeValueError, match="variables must be a bool"):
+        gc.to_saved_model(session, folder, signature, variables=1)  # type: ignore[arg-type]
+
+
+def test_a_failure_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, x, (y, _) = made()
+    signature, rename = gc.Signature({"x": x}, {"y": y}), Path.rename
+    gc.to_saved_model(session, tmp_path / "m", signature, variables=True)
+    before = (tmp_path / "m" / "saved_model.pb").read_bytes()
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if target.name == "m" and not self.name.endswith(".old"):
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gc.to_saved_model(session, tmp_path / "m", signature, variables=True, signature_name="new")
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    assert (tmp_path / "m" / "saved_model.pb").read_bytes() == before
+
+
+def test_tensorflow_runs_it_with_variables(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    session, x, (y, _) = made()
+    path = str(tmp_path / "m")
+    gc.to_saved_model(session, path, gc.Signature({"x": x}, {"y": y}), variables=True)
+    loaded = tf.saved_model.load(path)
+    assert {v.name for v in loaded.variables} == {"dense/kernel:0", "dense/bias:0"}
+    got = loaded.signatures["serving_default"](x=tf.constant(X))
+    assert_near(got["y"].numpy(), session.run(y, {x: X}), rtol=1e-6)
+    tf.saved_model.save(loaded, path + "2", signatures=loaded.signatures["serving_default"])
+    again = tf.saved_model.load(path + "2").signatures["serving_default"]
+    assert_near(again(x=tf.constant(X))["y"].numpy(), session.run(y, {x: X}), rtol=1e-6)

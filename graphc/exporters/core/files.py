@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 from graphc.errors import ModelExportError
 from graphc.ir.source import current_source
 
 
-def write(path: str | os.PathLike[str], data: bytes) -> None:
+def write(path: str | os.PathLike[str], data: bytes | Iterable[bytes | memoryview]) -> None:
     """Writes a file next to `path`, then renames it. Readers see either the old or the new file.
+
+    Args:
+        data: the bytes, or pieces of them, each of which is taken when those before it are written.
 
     Raises:
         ModelExportError: the folder does not exist or cannot be written, or the disk is full.
@@ -21,7 +25,8 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
         aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
         try:
             with open(aside, "xb") as file:
-                file.write(data)
+                for piece in [data] if isinstance(data, bytes) else data:
+                    file.write(piece)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(aside, target)

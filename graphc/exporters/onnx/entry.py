@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,6 +16,7 @@ from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError, MissingExtraError, ModelExportError
 from graphc.exporters.core.files import write
 from graphc.exporters.core.inference import check_effects, check_signature
+from graphc.exporters.onnx.aside import LARGEST, Aside
 from graphc.exporters.onnx.program import ProgramWriter
 from graphc.ir.dims import substitute
 from graphc.ir.fingerprint import calls_back
@@ -30,8 +30,6 @@ from graphc.runtime.targets.prepare import UnusedFeedError
 
 OLDEST: Final = 16
 DEFAULT: Final = 21
-_LARGEST: Final = 1_900_000_000  # bytes: protobuf cannot hold more than 2 GiB
-_ASIDE: Final = 1024  # bytes: smaller tensors stay in the model
 
 
 def to_onnx(
@@ -47,8 +45,8 @@ def to_onnx(
 
     Open sizes stay open, under their names. The model is for inference: a signature with updates is
     refused, and so are random numbers. Write what a trained model predicts by a signature with
-    `freeze=True` and `given={training: False}`. The model is checked before it is written (up to
-    1.9 GB), and the file is replaced as a whole.
+    `freeze=True` and `given={training: False}`. The model is checked before it is written, and the
+    file is replaced as a whole.
 
     Args:
         path: the file to write.
@@ -81,24 +79,23 @@ def to_onnx(
         (['MatMul', 'Relu'], 'w')
     """
     renamed = _check(signature, opset, names, external_data)
-    model = _model(session, signature, opset, renamed)
+    aside = Aside(external_data)
+    model = _model(session, signature, opset, renamed, aside)
     size = model.ByteSize()
-    if size <= _LARGEST:  # the checker takes no more
-        _checked(model)
-    elif external_data is False:
+    if not aside.is_used and size > LARGEST:
         raise ModelExportError(
             f"to_onnx: the model has {size} bytes, and the format holds at most 2 GiB",
             source=current_source(),
             hint="external_data=True",
         )
+    _checked(aside.as_inputs(model))
     target = Path(path)
     kept = ""
-    if external_data or size > _LARGEST:
-        data = _move_out(model)
+    if aside.is_used:
         # Named by its content: until the new model is there, the old one keeps its own file.
-        kept = f"{target.name}.{hashlib.sha256(data).hexdigest()[:16]}.data"
-        _refer_to(model, kept)
-        write(target.with_name(kept), data)
+        kept = f"{target.name}.{aside.digest()}.data"
+        aside.refer_to(model, kept)
+        write(target.with_name(kept), aside.content())
     write(path, model.SerializeToString())
     for old in target.parent.glob(f"{glob.escape(target.name)}.{'[0-9a-f]' * 16}.data"):
         if old.name != kept:
@@ -156,7 +153,9 @@ def _wrong(what: str, hint: str) -> AttributeValueError:
     return AttributeValueError(f"to_onnx: {what}", source=current_source(), hint=hint)
 
 
-def _model(session: Session, signature: Signature, opset: int, names: Mapping[str, str]) -> Any:
+def _model(
+    session: Session, signature: Signature, opset: int, names: Mapping[str, str], aside: Aside
+) -> Any:
     from onnx import helper
 
     taken, unused = _program(session, signature)
@@ -172,7 +171,9 @@ def _model(session: Session, signature: Signature, opset: int, names: Mapping[st
     ]
     writer = ProgramWriter(program, arrays, opset, names)
     extra = {names[argument]: tensor for argument, tensor in unused.items()}
-    graph = writer.write(session.graph.name, [names[n] for n in signature.inputs], outputs, extra)
+    graph = writer.write(
+        session.graph.name, [names[n] for n in signature.inputs], outputs, extra, aside
+    )
     versions = [helper.make_opsetid("", opset)]
     return helper.make_model(
         graph,
@@ -212,29 +213,6 @@ def _check_effects(program: Program) -> None:
             source=current_source(),
             hint="give the signature outputs that do not depend on it",
         )
-
-
-def _move_out(model: Any) -> bytes:
-    """Moves large tensors out of the model, and returns the content of their file."""
-    from onnx.external_data_helper import set_external_data
-
-    data = bytearray()
-    for tensor in model.graph.initializer:
-        if len(tensor.raw_data) <= _ASIDE:
-            continue
-        data += b"\0" * (-len(data) % 64)
-        set_external_data(tensor, "", offset=len(data), length=len(tensor.raw_data))
-        data += tensor.raw_data
-        tensor.ClearField("raw_data")
-    return bytes(data)
-
-
-def _refer_to(model: Any, location: str) -> None:
-    """Writes the name of the file of the large tensors into the model."""
-    for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            if entry.key == "location":
-                entry.value = location
 
 
 def _checked(model: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import ModelExportError
+from graphc.exporters.onnx.aside import Aside, tensor_of
 from graphc.exporters.onnx.call import Call
 from graphc.exporters.onnx.dtypes import number_of
 from graphc.exporters.onnx.legal import Schemas
@@ -75,6 +76,7 @@ class ProgramWriter:
         inputs: Sequence[str],
         outputs: Sequence[tuple[str, Tensor]],
         unused: Mapping[str, Tensor],
+        aside: Aside,
     ) -> Any:
         """The graph.
 
@@ -82,6 +84,7 @@ class ProgramWriter:
             inputs: the names of the inputs, in their order.
             outputs: name -> the tensor of the program that has it.
             unused: inputs that the program has not, with their tensors.
+            aside: takes the large tensors, if the model is to have them in another file.
 
         Raises:
             ModelExportError: ONNX cannot express some nodes; the error names them all.
@@ -101,7 +104,7 @@ class ProgramWriter:
         tensors = {**ports, **unused}
         infos = [_info(name, tensors[name]) for name in inputs]
         ends = [_info(v.name, t) for v, (_, t) in zip(results, outputs, strict=True)]
-        return self._graph(name, infos, ends)
+        return self._graph(name, infos, ends, aside)
 
     # -- nodes ---------------------------------------------------------------------------------
 
@@ -148,13 +151,15 @@ class ProgramWriter:
         root.nodes.append(_identity(value.name, name))
         return Value(name, value.dtype, value.rank)
 
-    def _graph(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    def _graph(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], aside: Aside) -> Any:
         from onnx import helper
 
         ends = {info.name for info in outputs}
         nodes = _without_identities(_used(self._root.nodes, ends), ends)
         taken = _names_in(nodes)
-        tensors = [_tensor(n, a) for n, a in self._shared.arrays.items() if n in taken]
+        arrays = {n: a for n, a in self._shared.arrays.items() if n in taken}
+        aside.decide(sum(array.nbytes for array in arrays.values()))
+        tensors = [aside.taken(n, a) or tensor_of(n, a) for n, a in arrays.items()]
         return helper.make_graph(nodes, name, inputs, outputs, tensors)
 
 
@@ -228,20 +233,3 @@ def _info(name: str, tensor: Tensor) -> Any:
 
     dims = [dim if isinstance(dim, int) else str(dim) for dim in tensor.type.shape]
     return helper.make_tensor_value_info(name, number_of(tensor.dtype), dims)
-
-
-def _tensor(name: str, array: Array) -> Any:
-    from onnx import TensorProto
-
-    data = np.ascontiguousarray(array)
-    if data.dtype.byteorder == ">":
-        data = data.byteswap()
-    if data.dtype.name in ("int4", "uint4"):  # two in a byte, the first in its low half
-        halves = np.append(data.reshape(-1).astype(np.int8) & 15, [0] * (data.size % 2))
-        data = (halves[::2] | halves[1::2] << 4).astype(np.uint8)
-    return TensorProto(
-        name=name,
-        data_type=number_of(array.dtype),
-        dims=array.shape,
-        raw_data=data.tobytes(),
-    )

@@ -13,6 +13,7 @@ import numpy as np
 from graphc.errors import MissingExtraError, ModelFileError
 from graphc.importers.onnx.call import Refused
 from graphc.importers.onnx.dtypes import STRING, dtype_of
+from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, array_in, map_file
 from graphc.ir.source import current_source
 
 _DEEPEST: Final = 50  # subgraphs inside each other
@@ -189,6 +190,8 @@ def _external(
         raise broken(f"{name}: its position {facts.get('offset')!r} is not a number") from error
     if offset < 0 or offset + size > path.stat().st_size:
         raise broken(f"{name}: {path.name} is too short for its shape {shape}")
+    if path.stat().st_size >= LARGE_FILE and size >= LARGE_ARRAY:
+        return array_in(map_file(path), offset, shape, dtype)
     return np.fromfile(path, dtype, count, offset=offset).reshape(shape)
 
 

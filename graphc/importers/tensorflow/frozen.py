@@ -20,9 +20,10 @@ from graphc.importers.tensorflow.graph import TFGraph, read_graph
 from graphc.importers.tensorflow.importing import Imported, take_constants
 from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import output_index
+from graphc.ir.mapped import MappedFile
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import open_checkpoint
-from graphc.train.tensorflow.schema import parse_either
+from graphc.train.tensorflow.schema import parse_either, parse_file
 
 
 class Message(Protocol):
@@ -91,12 +92,11 @@ def read_graph_file(importer: str, source: Any) -> tuple[str, TFGraph]:
     """The name and the graph of a file, of bytes or of a message."""
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        data = read_file(importer, path)
-        return path.stem, _graph_of(data, path.name)
+        return path.stem, _graph_of(*read_message(importer, "GraphDef", path), path.name)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return "graph", _graph_of(bytes(source), "the GraphDef")
+        return "graph", _graph_in(bytes(source))
     if hasattr(source, "SerializeToString"):
-        return "graph", _graph_of(source.SerializeToString(), "the GraphDef")
+        return "graph", _graph_in(source.SerializeToString())
     raise ArgumentError(
         f"{importer}: a graph is a path, bytes or a GraphDef, got {type(source).__name__}",
         source=current_source(),
@@ -104,8 +104,11 @@ def read_graph_file(importer: str, source: Any) -> tuple[str, TFGraph]:
     )
 
 
-def _graph_of(data: bytes, what: str) -> TFGraph:
-    proto = parse_either("GraphDef", data, what)
+def _graph_in(data: bytes) -> TFGraph:
+    return _graph_of(parse_either("GraphDef", data, "the GraphDef"), None, "the GraphDef")
+
+
+def _graph_of(proto: Any, file: MappedFile | None, what: str) -> TFGraph:
     if not len(proto.node):
         raise ModelFileError(
             f"{what} has no nodes: it is not a GraphDef",
@@ -113,7 +116,19 @@ def _graph_of(data: bytes, what: str) -> TFGraph:
             hint="a SavedModel is a folder: gc.from_saved_model(folder); a .meta file is for "
             "gc.from_meta_graph",
         )
-    return read_graph(proto, output_index)
+    return read_graph(proto, output_index, file)
+
+
+def read_message(importer: str, kind: str, path: Path) -> tuple[Any, MappedFile | None]:
+    """The message in a file; see `schema.parse_file`.
+
+    Raises:
+        ModelFileError: the file cannot be read, or is not such a message.
+    """
+    try:
+        return parse_file(kind, path)
+    except OSError as error:
+        raise _unreadable(importer, path, error) from None
 
 
 def read_file(importer: str, path: Path) -> bytes:
@@ -125,8 +140,12 @@ def read_file(importer: str, path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ModelFileError(
-            f"{importer}: {path.name} cannot be read: {error.strerror or error}",
-            source=current_source(),
-            hint="check the path",
-        ) from None
+        raise _unreadable(importer, path, error) from None
+
+
+def _unreadable(importer: str, path: Path, error: OSError) -> ModelFileError:
+    return ModelFileError(
+        f"{importer}: {path.name} cannot be read: {error.strerror or error}",
+        source=current_source(),
+        hint="check the path",
+    )

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from graphc.errors import UnknownNameError, nearest
+from graphc.ir.mapped import MappedFile
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.tensors import attribute, broken
 
@@ -32,6 +33,7 @@ class TFNode:
         inputs: the results that it takes.
         controls: the names of the nodes that it runs after.
         proto: the NodeDef.
+        file: the file of the graph, if it is large.
     """
 
     name: str
@@ -39,12 +41,15 @@ class TFNode:
     inputs: tuple[Edge, ...]
     controls: tuple[str, ...]
     proto: Any
+    file: MappedFile | None = None
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The value of an attribute, or `default`; see `tensors.attribute`."""
         if name not in self.proto.attr:
             return default
-        value = attribute(self.proto.attr[name], f"the attribute {name!r} of {self.name!r}")
+        value = attribute(
+            self.proto.attr[name], f"the attribute {name!r} of {self.name!r}", self.file
+        )
         return default if value is None and default is not None else value
 
     @property
@@ -137,7 +142,10 @@ _INSIDE = re.compile(r"([^:^]+)(?::([^:]+):(\d+))?\Z")
 class Library:
     """The functions of a GraphDef by name. A body is read when it is first used."""
 
-    def __init__(self, protos: Iterable[Any], output_index: OutputIndex) -> None:
+    def __init__(
+        self, protos: Iterable[Any], output_index: OutputIndex, file: MappedFile | None = None
+    ) -> None:
+        self._file = file
         self._protos: dict[str, Any] = {p.signature.name: p for p in protos}
         self._output_index = output_index
         self._graphs: dict[str, TFGraph] = {}
@@ -170,7 +178,7 @@ class Library:
         operators = {node.name: node.op for node in proto.node_def}
         resolve = _resolver(operators, set(parameters), self)
         for node in proto.node_def:
-            _add(nodes, _node(node, resolve), f"the function {name!r}")
+            _add(nodes, _node(node, resolve, self._file), f"the function {name!r}")
         for arg in proto.signature.output_arg:
             if arg.name not in proto.ret:
                 raise broken(f"the function {name!r} has no value for its result {arg.name!r}")
@@ -210,10 +218,10 @@ def _main_edge(text: str) -> Edge:
     return Edge(found[1], int(found[2] or 0))
 
 
-def _node(proto: Any, resolve: Callable[[str], Edge]) -> TFNode:
+def _node(proto: Any, resolve: Callable[[str], Edge], file: MappedFile | None) -> TFNode:
     inputs = tuple(resolve(text) for text in proto.input if not text.startswith("^"))
     controls = tuple(text[1:] for text in proto.input if text.startswith("^"))
-    return TFNode(proto.name, proto.op, inputs, controls, proto)
+    return TFNode(proto.name, proto.op, inputs, controls, proto, file)
 
 
 def _add(nodes: dict[str, TFNode], node: TFNode, where: str) -> None:
@@ -222,14 +230,17 @@ def _add(nodes: dict[str, TFNode], node: TFNode, where: str) -> None:
     nodes[node.name] = node
 
 
-def read_graph(proto: Any, output_index: OutputIndex) -> TFGraph:
+def read_graph(proto: Any, output_index: OutputIndex, file: MappedFile | None = None) -> TFGraph:
     """The main graph of a GraphDef.
+
+    Args:
+        file: that of the proto, if contents of large tensors were left in it.
 
     Raises:
         ModelFileError: two nodes have one name, or an input is malformed.
     """
-    library = Library(proto.library.function, output_index)
+    library = Library(proto.library.function, output_index, file)
     nodes: dict[str, TFNode] = {}
     for node in proto.node:
-        _add(nodes, _node(node, _main_edge), "the graph")
+        _add(nodes, _node(node, _main_edge, file), "the graph")
     return TFGraph("", nodes, library)

@@ -137,7 +137,7 @@ def _value(node: TFNode, checkpoint: Any, key: str) -> Any:
         ModelFileError: it has another shape, or is of strings.
     """
     if isinstance(checkpoint, Bundle):
-        array = checkpoint.array(key)
+        array = checkpoint.array(key, copy=False)
     else:
         dtype = node.attr("dtype")
         known = isinstance(dtype, DTypeNumber)

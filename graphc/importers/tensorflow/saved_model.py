@@ -19,15 +19,16 @@ from graphc.importers.tensorflow.choosing import (
     chosen_inputs,
     chosen_outputs,
 )
-from graphc.importers.tensorflow.frozen import read_file
+from graphc.importers.tensorflow.frozen import read_message
 from graphc.importers.tensorflow.graph import Edge, TFGraph, read_graph
 from graphc.importers.tensorflow.importing import Imported, take_constants
 from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import CUT, output_index
 from graphc.importers.tensorflow.table_files import assets_of
+from graphc.ir.mapped import MappedFile
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import Bundle, open_checkpoint
-from graphc.train.tensorflow.schema import parse, parse_either
+from graphc.train.tensorflow.schema import parse
 from graphc.train.tensorflow.tensors import broken, dtype_of, shape_of
 
 
@@ -78,7 +79,7 @@ def from_saved_model(
                 source=current_source(),
                 hint='the only one is that of the first axis: sizes={"batch": 8}',
             )
-    meta = _meta_graph(path, set(tags))
+    meta, content = _meta_graph(path, set(tags))
     if signature not in meta.signature_def:
         raise UnknownNameError(
             f"from_saved_model: there is no signature {signature!r}",
@@ -86,7 +87,7 @@ def from_saved_model(
             hint=nearest(signature, list(meta.signature_def)),
         )
     chosen = meta.signature_def[signature]
-    graph = read_graph(meta.graph_def, output_index)
+    graph = read_graph(meta.graph_def, output_index, content)
     outputs = {key: _edge(graph, info) for key, info in sorted(chosen.outputs.items())}
     inputs = {
         key: (_edge(graph, info), _spec(key, info, given.get("batch", "batch")))
@@ -137,9 +138,8 @@ def from_meta_graph(
         graphc.errors.ModelFileError: from_meta_graph: model.ckpt.meta cannot be read: ...
     """
     file = Path(path)
-    data = read_file("from_meta_graph", file)
-    meta = parse_either("MetaGraphDef", data, file.name)
-    graph = read_graph(meta.graph_def, output_index)
+    meta, content = read_message("from_meta_graph", "MetaGraphDef", file)
+    graph = read_graph(meta.graph_def, output_index, content)
     if not graph.nodes:
         raise ModelFileError(
             f"{file.name} has no nodes: it is not a MetaGraphDef",
@@ -171,16 +171,16 @@ def _node(name: str) -> str | None:
     return name.partition(":")[0] or None
 
 
-def _meta_graph(path: Path, tags: set[str]) -> Any:
+def _meta_graph(path: Path, tags: set[str]) -> tuple[Any, MappedFile | None]:
     binary = path / "saved_model.pb"
     text = path / "saved_model.pbtxt"
     file = text if text.exists() and not binary.exists() else binary
-    model = parse_either("SavedModel", read_file("from_saved_model", file), file.name)
+    model, content = read_message("from_saved_model", "SavedModel", file)
     if not len(model.meta_graphs):
         raise broken("saved_model.pb has no graph: it is no SavedModel")
     for meta in model.meta_graphs:
         if set(meta.meta_info_def.tags) == tags:
-            return meta
+            return meta, content
     known = [sorted(meta.meta_info_def.tags) for meta in model.meta_graphs]
     raise UnknownNameError(
         f"from_saved_model: there is no graph with the tags {sorted(tags)}",

@@ -10,6 +10,7 @@ from typing import Final
 
 from graphc.importers.tensorflow.graph import Edge
 from graphc.importers.tflite.flatbuffer import broken
+from graphc.importers.tflite.lstm_integers import rounding_of
 from graphc.importers.tflite.reading import Operator
 from graphc.importers.tflite.rows import replaced_row
 from graphc.importers.tflite.schema import ACTIVATIONS
@@ -306,6 +307,8 @@ def _recurrent(b: Body, op: Operator) -> Sequence[Edge]:
     options = {**op.options, "activation": ACTIVATIONS[number].encode()}
     if op.name == "UNIDIRECTIONAL_SEQUENCE_LSTM" and len(op.inputs) < 20:
         raise broken(f"{op.name} has {len(op.inputs)} inputs")
+    if op.name == "UNIDIRECTIONAL_SEQUENCE_LSTM":
+        options["rounding"] = rounding_of(b, op)
     name = "Lite" + "".join(part.capitalize() for part in op.name.split("_"))
     return b.several(b.node(name, *b.inputs(op), **options), op)
 

@@ -80,12 +80,14 @@ class Operator:
         inputs: the numbers of tensors, -1 for one that is left out.
         outputs: the numbers of tensors.
         options: the options that are read, by name.
+        intermediates: the numbers of tensors that have no values, only scales.
     """
 
     name: str
     inputs: list[int]
     outputs: list[int]
     options: dict[str, Any]
+    intermediates: list[int]
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,9 @@ class LiteModel:
         inputs = _indices(table.vector(1, "i"), count, least=-1)
         outputs = _indices(table.vector(2, "i"), count)
         is_second = name.startswith("STABLEHLO")
-        return Operator(name, inputs, outputs, _options(name, table.table(12 if is_second else 4)))
+        options = _options(name, table.table(12 if is_second else 4))
+        inner = _indices(table.vector(8, "i"), count, -1)
+        return Operator(name, inputs, outputs, options, inner)
 
     def _tensor(self, table: Table) -> LiteTensor:
         name = table.text(3)

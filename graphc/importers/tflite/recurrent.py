@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from graphc import nn, ops
 from graphc.importers.tensorflow.registry import Call, Family
 from graphc.importers.tensorflow.values import NOTHING, Value
+from graphc.importers.tflite.lstm_integers import Rounding, real
 from graphc.ir.node import Tensor
 
 FAMILY = Family()
@@ -64,30 +65,49 @@ def _lstm(call: Call, x: Tensor, values: Sequence[Value], backwards: bool = Fals
     activation = _activation(call)
     cell_clip, out_clip = call.attr("cell_clip", 0.0), call.attr("proj_clip", 0.0)
 
+    plain = not any(each is not None for each in (*peepholes, *norms))
+    rounding = Rounding.of(call, rounds_gates=plain)
+
     def gate(i: int, x: Tensor, h: Tensor, c: Tensor | None = None) -> Tensor:
-        y = _times(x, w[i]) + _times(h, r[i])
-        peephole = peepholes[i]
-        if peephole is not None and c is not None:
-            y = y + c * peephole
-        norm, bias = norms[i], biases[i]
+        own, past, peephole, bias = _times(x, w[i]), _times(h, r[i]), peepholes[i], biases[i]
+        if plain:
+            own = own if bias is None else own + bias
+            return own + past if rounding is None else rounding.gate(own, past)
+        y = own + past if peephole is None or c is None else own + past + c * peephole
+        norm = norms[i]
         if norm is not None:
             mean = ops.mean(y, -1, keepdims=True)
             spread = ops.mean(ops.square(y - mean), -1, keepdims=True)
             y = (y - mean) * ops.rsqrt(spread + 1e-8) * norm
         return y if bias is None else y + bias
 
+    def projected(h: Tensor) -> Tensor:
+        if projection is None:
+            return h
+        h = _times(h, projection)
+        h = h if projection_bias is None else h + projection_bias
+        return ops.clip(h, -out_clip, out_clip) if out_clip > 0 else h
+
+    def results(h: Tensor) -> tuple[Tensor, Tensor]:
+        """The next state and the output."""
+        if rounding is None:
+            return (projected(h),) * 2
+        steps = rounding.steps(h, rounding.hidden)
+        if projection is not None:
+            steps = rounding.steps(projected(real(steps, rounding.hidden)), rounding.state)
+        return real(steps, rounding.state), real(steps, rounding.output)
+
+    unit = (lambda y: y) if rounding is None else rounding.unit
+    add = ops.add if rounding is None else rounding.new_cell
+
     def step(state: tuple[Tensor, ...], x: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         h, c = state
-        forget = ops.sigmoid(gate(1, x, h, c))
-        enter = 1 - forget if w[0] is None else ops.sigmoid(gate(0, x, h, c))
-        c = forget * c + enter * activation(gate(2, x, h))
+        forget = unit(ops.sigmoid(gate(1, x, h, c)))
+        enter = 1 - forget if w[0] is None else unit(ops.sigmoid(gate(0, x, h, c)))
+        c = add(forget * c, enter * unit(activation(gate(2, x, h))))
         c = ops.clip(c, -cell_clip, cell_clip) if cell_clip > 0 else c
-        h = ops.sigmoid(gate(3, x, h, c)) * activation(c)
-        if projection is not None:
-            h = _times(h, projection)
-            h = h if projection_bias is None else h + projection_bias
-            h = ops.clip(h, -out_clip, out_clip) if out_clip > 0 else h
-        return (h, c), h
+        h, y = results(unit(ops.sigmoid(gate(3, x, h, c))) * unit(activation(c)))
+        return (h, c), y
 
     assert r[1] is not None
     state = (_zeros(x, r[1], 1), _zeros(x, r[1], 0))

@@ -324,8 +324,10 @@ class Body:
 
     def _has_one_scale(self, op: Operator) -> bool:
         own = [self._tensors[i].quantization for i in (*op.inputs, *op.outputs) if i >= 0]
-        scales = {(q.scale, q.zero) for q in own if q is not None}
-        return len(scales) == 1 and all(len(scale) == 1 for scale, _ in scales)
+        scales = [(q.scale, q.zero) for q in own if q is not None]
+        is_copy = op.name in COPYING and len(scales) == 1 + len(op.outputs)
+        fits = is_copy or len(set(scales)) == 1
+        return fits and all(len(scale) == 1 for scale, _ in scales)
 
     def _finished(self, op: Operator, results: list[Edge]) -> list[Edge]:
         """The results behind a fused activation, rounded to the scales of the outputs."""
@@ -364,6 +366,16 @@ ACTIVATED = frozenset(
     )
 )  # fmt: skip
 """Operators that apply their activation inside."""
+
+COPYING = frozenset(
+    (
+        "BATCH_TO_SPACE_ND", "BROADCAST_TO", "DEPTH_TO_SPACE", "EXPAND_DIMS", "GATHER", "GATHER_ND",
+        "RESHAPE", "REVERSE_SEQUENCE", "REVERSE_V2", "SLICE", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V",
+        "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK",
+    )
+)  # fmt: skip
+"""Operators that copy the integers of one operand, also into tensors of another scale. The
+converter writes such ones behind a layer that runs backwards."""
 
 WHOLE = frozenset(
     (

@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from graphc.data.records.framing import import_crc32c
 from graphc.errors import ModelFileError, UnknownNameError, nearest
+from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, array_in, map_file
 from graphc.ir.source import current_source
 from graphc.train.tensorflow.schema import messages, parse
 from graphc.train.tensorflow.single_file import SingleFile
@@ -25,6 +27,7 @@ Array = np.ndarray[Any, Any]
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _MOST_SLICES = 100_000
+_PIECE = 4 << 20  # bytes that are read at once
 
 
 def read_tf_checkpoint(prefix: str | os.PathLike[str], *, keys: bool = False) -> dict[str, Array]:
@@ -74,7 +77,7 @@ class Bundle:
         if path.is_dir():
             path = _latest(path)
         self._prefix = path
-        self._checksum = import_crc32c("reading a TensorFlow checkpoint", "tensorflow")
+        checksum = import_crc32c("reading a TensorFlow checkpoint", "tensorflow")
         messages()  # an error if protobuf is missing
         index = path.with_name(path.name + ".index")
         try:
@@ -87,7 +90,7 @@ class Bundle:
             ) from None
         self._entries: dict[bytes, Any] = {}
         self._shards = 0
-        for key, value in entries(data, self._checksum):
+        for key, value in entries(data, checksum):
             if key == b"":
                 header = parse("BundleHeaderProto", value, "the index of the checkpoint")
                 self._shards = header.num_shards
@@ -97,6 +100,7 @@ class Bundle:
                 self._entries[key] = parse("BundleEntryProto", value, f"the entry {key!r}")
         if self._shards < 1:
             raise broken("the index of the checkpoint has no header: it is altered")
+        self._is_large = sum(entry.size for entry in self._entries.values()) >= LARGE_FILE
 
     def __iter__(self) -> Iterator[str]:
         return (key.decode("utf-8", "replace") for key in self._entries if key[:1] != b"\0")
@@ -128,8 +132,12 @@ class Bundle:
             if a.full_name
         }
 
-    def array(self, key: str) -> Array:
+    def array(self, key: str, *, copy: bool = True) -> Array:
         """The array of a key.
+
+        Args:
+            copy: with False, the array of a large checkpoint may stay in its file, and cannot be
+                written to.
 
         Raises:
             UnknownNameError: there is no such key.
@@ -146,30 +154,69 @@ class Bundle:
         dtype, sizes = dtype_of(entry.dtype, what), sizes_of(entry.shape, what)
         if len(entry.slices):
             return self._joined(key, entry, dtype, sizes)
-        data = self._data(entry, what)
         if dtype.kind == "O":
-            return _strings(data, sizes, what)
-        if len(data) != math.prod(sizes) * dtype.itemsize:
-            raise broken(f"{what} has {len(data)} bytes for the shape {sizes}")
-        if self._checksum(data) != unmasked(entry.crc32c):
-            raise broken(f"{what} is altered: its checksum does not match")
-        return np.frombuffer(data, dtype).reshape(sizes).copy()
+            return _strings(self._bytes(entry, what), sizes, what)
+        self._check_size(entry, sizes, dtype, what)
+        if self._is_large and entry.size >= LARGE_ARRAY and not copy:
+            self._check_sum(entry, what, None)
+            return array_in(map_file(self._file(entry, what)), entry.offset, sizes, dtype)
+        return self._read(entry, sizes, dtype, what)
 
-    def _data(self, entry: Any, what: str) -> bytes:
+    def _file(self, entry: Any, what: str) -> Path:
+        """The file of an entry, which it lies in.
+
+        Raises:
+            ModelFileError: the file is missing or too short.
+        """
         name = f"{self._prefix.name}.data-{entry.shard_id:05d}-of-{self._shards:05d}"
         path = self._prefix.with_name(name)
         try:
-            if (
-                entry.size < 0
-                or entry.offset < 0
-                or entry.offset + entry.size > os.stat(path).st_size
-            ):
-                raise broken(f"{what} is not within the file {name}, which is truncated or altered")
-            with path.open("rb") as file:
-                file.seek(entry.offset)
-                return file.read(entry.size)
+            length = os.stat(path).st_size
         except OSError:
             raise broken(f"the checkpoint has no file {name}") from None
+        if entry.size < 0 or entry.offset < 0 or entry.offset + entry.size > length:
+            raise broken(f"{what} is not within the file {name}, which is truncated or altered")
+        return path
+
+    def _check_size(
+        self, entry: Any, sizes: tuple[int, ...], dtype: np.dtype[Any], what: str
+    ) -> None:
+        if entry.size != math.prod(sizes) * dtype.itemsize:
+            raise broken(f"{what} has {entry.size} bytes for the shape {sizes}")
+
+    def _bytes(self, entry: Any, what: str) -> bytes:
+        with self._file(entry, what).open("rb") as file:
+            file.seek(entry.offset)
+            return file.read(entry.size)
+
+    def _read(self, entry: Any, sizes: tuple[int, ...], dtype: np.dtype[Any], what: str) -> Array:
+        """The array of an entry, in memory."""
+        self._file(entry, what)  # before memory is allocated
+        array = np.empty(sizes, dtype)
+        self._check_sum(entry, what, array.reshape(-1).view(np.uint8).data)
+        return array
+
+    def _check_sum(self, entry: Any, what: str, into: memoryview | None) -> None:
+        """Reads the bytes of an entry piece by piece, and compares their checksum.
+
+        Args:
+            into: where the bytes are written to.
+        """
+        from google_crc32c import extend as extended
+
+        checksum, at = 0, 0
+        with self._file(entry, what).open("rb") as file:
+            file.seek(entry.offset)
+            while at < entry.size:
+                piece = file.read(min(_PIECE, entry.size - at))
+                if not piece:
+                    raise broken(f"{what} is truncated")
+                checksum = extended(checksum, piece)
+                if into is not None:
+                    into[at : at + len(piece)] = piece
+                at += len(piece)
+        if checksum != unmasked(entry.crc32c):
+            raise broken(f"{what} is altered: its checksum does not match")
 
     def _joined(self, key: str, entry: Any, dtype: np.dtype[Any], sizes: tuple[int, ...]) -> Array:
         """A partitioned variable, from its slices."""
@@ -184,13 +231,9 @@ class Bundle:
             where = tuple(
                 extent_of(e, size, what) for e, size in zip(piece.extent, sizes, strict=True)
             )
-            data = self._data(own, what)
-            if self._checksum(data) != unmasked(own.crc32c):
-                raise broken(f"{what} is altered: its checksum does not match")
             shape = tuple(s.stop - s.start for s in where)
-            if len(data) != math.prod(shape) * dtype.itemsize:
-                raise broken(f"{what} has {len(data)} bytes for the shape {shape}")
-            parts.append((where, np.frombuffer(data, dtype).reshape(shape)))
+            self._check_size(own, shape, dtype, what)
+            parts.append((where, partial(self._read, own, shape, dtype, what)))
         return joined(parts, sizes, dtype, repr(key))
 
 

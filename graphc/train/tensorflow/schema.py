@@ -7,11 +7,14 @@ process is not disturbed.
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from graphc.errors import MissingExtraError, ModelFileError
+from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, MappedFile, map_file
 from graphc.ir.source import current_source
+from graphc.store.proto_cut import CUT, NotAMessage, field, without_large_fields
 from graphc.store.proto_schema import message_classes
 
 SCHEMA = """
@@ -23,7 +26,7 @@ message TensorProto {
   repeated int32 int_val = 7; repeated bytes string_val = 8; repeated float scomplex_val = 9;
   repeated int64 int64_val = 10; repeated bool bool_val = 11; repeated double dcomplex_val = 12;
   repeated int32 half_val = 13; repeated uint32 uint32_val = 16; repeated uint64 uint64_val = 17;
-  bytes float8_val = 18;
+  bytes float8_val = 18; int64 left_out_offset = 100001; int64 left_out_size = 100002;
 }
 message ListValue {
   repeated bytes s = 2; repeated int64 i = 3; repeated float f = 4; repeated bool b = 5;
@@ -75,6 +78,7 @@ message VariableDef {
 }
 message SaverDef {
   string filename_tensor_name = 1; string save_tensor_name = 2; string restore_op_name = 3;
+  int32 version = 7;
 }
 message MetaInfoDef {
   string meta_graph_version = 1; repeated string tags = 4; string tensorflow_version = 5;
@@ -113,6 +117,16 @@ message SavedTensorSliceMeta { repeated SavedSliceMeta tensor = 1; VersionDef ve
 message SavedSlice { string name = 1; TensorSliceProto slice = 2; TensorProto data = 3; }
 message SavedTensorSlices { SavedTensorSliceMeta meta = 1; SavedSlice data = 2; }
 """
+
+# Where a large file has the contents of tensors, which stay in it. The two fields of a TensorProto
+# with the numbers from 100001 on, which TensorFlow does not have, say where each was.
+_INSIDE = {
+    ("SavedModel", 2): "MetaGraphDef", ("MetaGraphDef", 2): "GraphDef",
+    ("GraphDef", 1): "NodeDef", ("GraphDef", 2): "FunctionDefLibrary",
+    ("FunctionDefLibrary", 1): "FunctionDef", ("FunctionDef", 3): "NodeDef",
+    ("NodeDef", 5): "an attribute", ("an attribute", 2): "AttrValue",
+    ("AttrValue", 8): "TensorProto", ("TensorProto", 4): CUT,
+}  # fmt: skip
 
 # The members of TensorFlow's DataType: text files name them.
 _DATA_TYPES = {
@@ -187,6 +201,29 @@ def parse_either(name: str, data: bytes, what: str) -> Any:
         if "{" not in text:
             raise
         return parse_text(name, text, what)
+
+
+def parse_file(name: str, path: Path) -> tuple[Any, MappedFile | None]:
+    """The message of class `name` in a file, which may have its text form. Of a large file, the
+    contents of large tensors stay in the file, which is mapped: see `tensors.array_of`.
+
+    Raises:
+        ModelFileError: the file is not such a message.
+        OSError: it cannot be read.
+    """
+    if path.stat().st_size >= LARGE_FILE:
+        file = map_file(path)
+        try:
+            with memoryview(file) as data:
+                rest = without_large_fields(data, name, _INSIDE, LARGE_ARRAY, _left_out)
+            return parse(name, rest, path.name), file
+        except (NotAMessage, RecursionError, ModelFileError):
+            file.close()  # perhaps it is its text form
+    return parse_either(name, path.read_bytes(), path.name), None
+
+
+def _left_out(offset: int, size: int) -> bytes:
+    return field(100001, offset) + field(100002, size)
 
 
 def parse_text(name: str, text: str, what: str) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,12 @@ class SingleFile:
         what = f"{key!r} of the checkpoint"
         dtype, sizes = dtype_of(tensor.type, what), sizes_of(tensor.shape, what)
         pieces = self._pieces.get(key, [])
-        parts = (self._part(piece, tensor.type, sizes, what) for piece in pieces)
+        parts = [self._part(piece, tensor.type, sizes, what) for piece in pieces]
         return joined(parts, sizes, dtype, what)
 
     def _part(
         self, piece: Any, number: int, sizes: tuple[int, ...], what: str
-    ) -> tuple[tuple[slice, ...], Array]:
+    ) -> tuple[tuple[slice, ...], Callable[[], Array]]:
         extents = list(piece.slice.extent)
         if extents and len(extents) != len(sizes):
             raise broken(f"a slice of {what} has {len(extents)} axes")
@@ -90,4 +91,4 @@ class SingleFile:
         del data.tensor_shape.dim[:]
         for part in where:
             data.tensor_shape.dim.add().size = part.stop - part.start
-        return where, array_of(data, f"a slice of {what}")
+        return where, partial(array_of, data, f"a slice of {what}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,20 +25,20 @@ def extent_of(extent: Any, size: int, what: str) -> slice:
 
 
 def joined(
-    parts: Iterable[tuple[tuple[slice, ...], Array]],
+    parts: Sequence[tuple[tuple[slice, ...], Callable[[], Array]]],
     sizes: tuple[int, ...],
     dtype: np.dtype[Any],
     what: str,
 ) -> Array:
-    """A variable from its slices and their places.
+    """A variable from the places of its slices and functions that read them.
 
     Raises:
         ModelFileError: they have not as many elements as the variable.
     """
-    parts = list(parts)
-    if sum(part.size for _, part in parts) != math.prod(sizes):
+    counts = (math.prod(s.stop - s.start for s in where) for where, _ in parts)
+    if sum(counts) != math.prod(sizes):
         raise broken(f"the slices of {what} do not cover it")
     result = np.zeros(sizes, dtype)  # an altered file may have slices that overlap
-    for where, part in parts:
-        result[where] = part
+    for where, read in parts:
+        result[where] = read()
     return result

@@ -1,4 +1,4 @@
-"""Reads the index of a TensorFlow checkpoint: a table of sorted keys, in LevelDB's format.
+"""The index of a TensorFlow checkpoint: a table of sorted keys, in LevelDB's format.
 
 A file is blocks of entries, an index block with the place of each block, and a footer with that of
 the index block. An entry shares a prefix of its key with the entry before it.
@@ -6,7 +6,7 @@ the index block. An entry shares a prefix of its key with the entry before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from graphc.train.tensorflow.tensors import broken
 
@@ -14,6 +14,7 @@ _MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _FOOTER = 48
 _MASK = 0xA282EAD8
 _MOST_BYTES = 1 << 28  # of a block after decompression
+_BLOCK = 1 << 16  # bytes after which a new block begins
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -36,6 +37,11 @@ def unmasked(crc: int) -> int:
     """A CRC32C from the form in which files store it."""
     rotated = (crc - _MASK) & 0xFFFFFFFF
     return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
+
+
+def masked(crc: int) -> int:
+    """A CRC32C in the form in which files store it."""
+    return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
 
 
 def entries(data: bytes, checksum: Callable[[bytes], int]) -> Iterator[tuple[bytes, bytes]]:
@@ -129,3 +135,42 @@ def _copy(data: bytes, at: int, out: bytearray) -> int:
     for _ in range(length):
         out.append(out[-offset])
     return at + extra
+
+
+def table(content: Mapping[bytes, bytes], checksum: Callable[[bytes], int]) -> bytes:
+    """A table with these keys and values. Nothing is compressed, and no key shares a prefix."""
+    data, index, open_block = bytearray(), {}, dict[bytes, bytes]()
+
+    def close(block: Mapping[bytes, bytes]) -> bytes:
+        """Writes a block. Returns its place."""
+        start, content = len(data), _block_of(block) + b"\0"  # 0: it is not compressed
+        data.extend(content + masked(checksum(content)).to_bytes(4, "little"))
+        return _number(start) + _number(len(content) - 1)
+
+    for key in sorted(content):
+        if sum(map(len, open_block.values())) > _BLOCK:
+            index[next(reversed(open_block))] = close(open_block)
+            open_block = {}
+        open_block[key] = content[key]
+    if open_block:
+        index[next(reversed(open_block))] = close(open_block)
+    footer = close({}) + close(index)
+    return bytes(data) + footer.ljust(_FOOTER - 8, b"\0") + _MAGIC
+
+
+def _block_of(content: Mapping[bytes, bytes]) -> bytes:
+    data, starts = bytearray(), []
+    for key, value in content.items():
+        starts.append(len(data))
+        data += _number(0) + _number(len(key)) + _number(len(value)) + key + value
+    places = starts or [0]
+    return bytes(data) + b"".join(n.to_bytes(4, "little") for n in (*places, len(places)))
+
+
+def _number(value: int) -> bytes:
+    """A number of variable length."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

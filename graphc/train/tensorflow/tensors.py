@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from graphc.errors import ModelFileError
+from graphc.ir.mapped import MappedFile, array_in
 from graphc.ir.source import current_source
 
 Array = np.ndarray[Any, Any]
@@ -74,8 +75,11 @@ def sizes_of(proto: Any, what: str) -> tuple[int, ...]:
     return tuple(int(size or 0) for size in shape)
 
 
-def array_of(proto: Any, what: str) -> Array:
+def array_of(proto: Any, what: str, file: MappedFile | None = None) -> Array:
     """The array of a TensorProto. The last value fills what the proto does not list.
+
+    Args:
+        file: that of the proto, if contents of large tensors were left in it.
 
     Raises:
         ModelFileError: the values do not fit the shape and dtype.
@@ -88,6 +92,8 @@ def array_of(proto: Any, what: str) -> Array:
     if len(sizes) > 32:
         raise broken(f"{what} is a constant of {len(sizes)} axes")
     count = math.prod(sizes)
+    if proto.left_out_size and file is not None:
+        return _in_file(file, proto, dtype, sizes, what)
     if proto.tensor_content and dtype.kind != "O":
         return _of_bytes(proto.tensor_content, dtype, sizes, what)
     values = _values(proto, dtype, what)
@@ -117,6 +123,15 @@ def _of_bytes(content: bytes, dtype: np.dtype[Any], sizes: tuple[int, ...], what
         raise broken(f"{what} has {len(content)} bytes for {dtype.name}{list(sizes)}")
     little = dtype if dtype.kind == "V" or dtype.itemsize == 1 else dtype.newbyteorder("<")
     return np.frombuffer(content, little).astype(dtype).reshape(sizes)
+
+
+def _in_file(
+    file: MappedFile, proto: Any, dtype: np.dtype[Any], sizes: tuple[int, ...], what: str
+) -> Array:
+    offset, size = proto.left_out_offset, proto.left_out_size
+    if size != math.prod(sizes) * dtype.itemsize or not 0 <= offset <= len(file) - size:
+        raise broken(f"{what} has {size} bytes for {dtype.name}{list(sizes)}")
+    return array_in(file, offset, sizes, dtype)
 
 
 def _values(proto: Any, dtype: np.dtype[Any], what: str) -> Array:
@@ -156,7 +171,7 @@ class FunctionName(str):
     """The value of an attribute of type `func`: the name of a function of the library."""
 
 
-def attribute(proto: Any, what: str) -> Any:
+def attribute(proto: Any, what: str, file: MappedFile | None = None) -> Any:
     """The value of an AttrValue: bytes, int, float, bool, `DTypeNumber`, a shape (a tuple, or None
     for an unknown rank), an array, `FunctionName`, a list of these, or None for a placeholder."""
     kind = proto.WhichOneof("value")
@@ -165,17 +180,17 @@ def attribute(proto: Any, what: str) -> Any:
     if kind == "shape":
         return shape_of(proto.shape)
     if kind == "tensor":
-        return array_of(proto.tensor, what)
+        return array_of(proto.tensor, what, file)
     if kind == "func":
         return FunctionName(proto.func.name)
     if kind == "list":
-        return _list(proto.list, what)
+        return _list(proto.list, what, file)
     if kind in (None, "placeholder"):
         return None
     return getattr(proto, kind)
 
 
-def _list(proto: Any, what: str) -> list[Any]:
+def _list(proto: Any, what: str, file: MappedFile | None) -> list[Any]:
     for field in ("s", "i", "f", "b"):
         if getattr(proto, field):
             return list(getattr(proto, field))
@@ -185,4 +200,4 @@ def _list(proto: Any, what: str) -> list[Any]:
         return [shape_of(shape) for shape in proto.shape]
     if proto.func:
         return [FunctionName(f.name) for f in proto.func]
-    return [array_of(tensor, what) for tensor in proto.tensor]
+    return [array_of(tensor, what, file) for tensor in proto.tensor]

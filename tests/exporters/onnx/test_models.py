@@ -19,8 +19,14 @@ from graphc.errors import (  # noqa: E402
     FetchError,
     ModelExportError,
 )
-from graphc.exporters.onnx import entry  # noqa: E402
+from graphc.exporters.onnx import (  # noqa: E402
+    aside,
+    entry,
+)
+from graphc.exporters.onnx.aside import Aside  # noqa: E402
 from graphc.exporters.onnx.program import ProgramWriter  # noqa: E402
+from graphc.importers.onnx import reading  # noqa: E402
+from graphc.ir.mapped import is_constant  # noqa: E402
 from tests.near import assert_near  # noqa: E402
 from tests.passes.check import program  # noqa: E402
 
@@ -221,7 +227,9 @@ def test_a_map_of_the_passes(tmp_path: Path) -> None:
     start, path = program(MAP), tmp_path / "map.onnx"
     names = {port.name: port.name for port in (*start.inputs, *start.outputs)}
     outputs = [(port.name, port.tensor) for port in start.outputs]
-    graph = ProgramWriter(start, {}, 21, names).write("map", ["a", "w", "v"], outputs, {})
+    graph = ProgramWriter(start, {}, 21, names).write(
+        "map", ["a", "w", "v"], outputs, {}, Aside(False)
+    )
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)]), path)
     a, w = images(5, 3, 4), images(4, 2)
     products, doubled = run(path, a=a, w=w, v=np.int32(3))
@@ -277,6 +285,37 @@ def test_large_weights_in_their_own_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert not first.exists() and other.exists()
     gc.to_onnx(session, path, signature)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", other.name]
+
+
+def test_a_model_that_is_too_large_for_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tensors are written from the arrays, and are read where they are."""
+    graph, rng = gc.Graph(seed=0), np.random.default_rng(0)
+    with graph:
+        x = gc.placeholder((2, 33), name="x")
+        w = gc.variable(rng.normal(size=(33, 20)).astype(np.float32), name="w")
+        v = gc.variable(rng.normal(size=(20, 37)).astype(np.float32), name="v")
+        y = gc.transpose(gc.matmul(gc.matmul(x, w), v)) + gc.variable(np.ones(2, np.float32))
+    session, path = gc.Session(graph), tmp_path / "model.onnx"
+    signature, value = gc.Signature({"x": x}, {"y": y}), images(2, 33)
+    monkeypatch.setattr(aside, "LARGEST", 2000)
+    gc.to_onnx(session, path, signature)
+    (data,) = tmp_path.glob("*.data")
+    assert data.stat().st_size == 4 * (20 * 37 + 33 * 20) + 48  # from a multiple of 64 bytes on
+    onnx.checker.check_model(str(path), full_check=True)
+    wanted = session.run(y, {x: value})
+    assert_near(run(path, x=value)[0], wanted, rtol=1e-5)
+    monkeypatch.setattr(reading, "LARGE_FILE", 1)
+    monkeypatch.setattr(reading, "LARGE_ARRAY", 1)
+    model = gc.from_onnx(path)
+    assert is_constant(model.weights["w"])
+    made = model.to_graph()
+    got = gc.Session(made.graph).run(made.outputs["y"], {made.inputs["x"]: value})
+    assert_near(got, wanted, rtol=1e-5)
+    monkeypatch.setattr(entry, "LARGEST", 2000)
+    with pytest.raises(ModelExportError, match="at most 2 GiB"):
+        gc.to_onnx(session, path, signature, external_data=False)
 
 
 def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:

@@ -298,6 +298,24 @@ def test_a_transform_of_each_row(one_sided: int) -> None:
     check_sizes(nodes, {"shape": np.array([-1, 8, 1])}, sizes=((4, 4), (8, 7)))
 
 
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize(("axis", "parts"), [(2, 1), (3, 1), (3, 2)])
+def test_as_many_of_the_greatest_as_a_size(axis: int, parts: int, largest: int) -> None:
+    """So recurrent layers of PyTorch sort lengths. Of equal elements the first comes first."""
+    nodes = [
+        node("Round", "x", "whole"),
+        node("Shape", "x", "shape"),
+        node("Gather", "shape axis", "size"),
+        node("Div", "size parts", "k"),
+        node("TopK", "whole k", "values places", axis=axis, largest=largest),
+        node("Cast", "places", "numbers", to=1),
+        node("Mul", "numbers hundred", "marks"),
+        node("Add", "values marks", "y"),
+    ]
+    weights = {"axis": np.array([axis]), "parts": np.array([parts]), "hundred": np.float32(100)}
+    check_sizes(nodes, weights)
+
+
 def test_a_range_over_a_size_that_was_cast() -> None:
     """Anchors of detectors: the positions are counted in floats."""
     nodes = [

@@ -68,6 +68,22 @@ def test_top_k_with_an_attribute(graph: Any) -> None:
     np.testing.assert_array_equal(run(graph, "TopK", x=X), X[:, :1:-1])
 
 
+def test_sizes_that_are_split(graph: Any) -> None:
+    """So `tf.signal.frame` takes a shape apart."""
+    node(graph, "Shape", placeholder(graph, -1, 4))
+    const(graph, "counts", np.array([1, -1], np.int32))
+    const(graph, "axis", np.int32(0))
+    node(graph, "SplitV", "Shape", "counts", "axis", num_split=2)
+    const(graph, "scalar", np.zeros(0, np.int32))
+    node(graph, "Reshape", "SplitV:1", "scalar", name="size")
+    const(graph, "one", np.int32(1))
+    node(graph, "Range", "axis", "size", "one")
+    node(graph, "Cast", "Range", name="floats")
+    graph.node[-1].attr["SrcT"].type, graph.node[-1].attr["DstT"].type = 3, 1
+    node(graph, "AddV2", "x", "floats")
+    np.testing.assert_array_equal(run(graph, "AddV2", x=X), X + np.arange(4))
+
+
 def test_batch_norm_of_the_first_version(graph: Any) -> None:
     inputs = [const(graph, n, np.float32(v) * np.ones(4, np.float32)) for n, v in
               {"m": 1, "v": 4, "beta": 0.5, "gamma": 3}.items()]  # fmt: skip

@@ -1,7 +1,8 @@
 """Makes `cases.json.gz`: models of one operator, and whole models, with the interpreter's results.
 
-Needs TensorFlow: `python tests/importers/tflite/make_cases.py`. The result is deterministic. The
-tests read the file; they need no TensorFlow.
+Needs TensorFlow and tf_keras (the converter fuses only its LSTMs, not those of Keras 3):
+`python tests/importers/tflite/make_cases.py`. The result is deterministic. The tests read the file;
+they need no TensorFlow.
 """
 
 from __future__ import annotations
@@ -658,6 +659,33 @@ def models() -> None:
     keep("two signatures", of_function(module, "branch", "loop"), [f32(4)], signature="branch")
 
 
+def integer_lstms() -> None:
+    """LSTMs of integers, as the converter fuses and quantises them."""
+    import tf_keras
+
+    tf_keras.utils.set_random_seed(0)
+    rng = np.random.default_rng(2)
+    layers, normal = tf_keras.layers, tf_keras.initializers.RandomNormal(0, 0.8)
+    one = {"kernel_initializer": normal, "bias_initializer": normal}
+    series = np.round(rng.normal(size=(40, 6, 3)), 1).astype(np.float32)
+    x = tf_keras.Input((6, 3), batch_size=1)
+    whole = {**one, "return_sequences": True}
+    nets = {
+        "lstm int8": layers.LSTM(5, **whole)(x),
+        "lstm int8 both ways": layers.Bidirectional(layers.LSTM(4, **whole))(x),
+        "lstm int8 two": layers.Dense(2)(layers.LSTM(4, **one)(layers.LSTM(5, **whole)(x))),
+    }
+    for name, y in nets.items():
+        net = tf_keras.Model(x, y)
+        run = tf.function(net).get_concrete_function(tf.TensorSpec((1, 6, 3), tf.float32))
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([run], net)
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = lambda: ([s[None]] for s in series)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        converter.inference_input_type = converter.inference_output_type = tf.int8
+        keep(name, converter.convert(), *([i8(1, 6, 3)] for _ in range(3)))
+
+
 def write() -> None:
     path = Path(__file__).with_name("cases.json.gz")
     text = json.dumps({"tensorflow": tf.__version__, "cases": CASES}, separators=(",", ":"))
@@ -667,6 +695,7 @@ def write() -> None:
 
 GROUPS: tuple[Callable[[], None], ...] = (
     elementwise, reductions, shapes, networks, recurrent, quantised, calls, open_sizes, models,
+    integer_lstms,
 )  # fmt: skip
 
 if __name__ == "__main__":

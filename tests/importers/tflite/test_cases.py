@@ -16,7 +16,7 @@ from tests.importers.tflite.cases import Case, read, steps
 CASES = list(read().values())
 GROUPS = [CASES[i::16] for i in range(16)]  # one program per group: compilation takes the time
 # In steps of the quantised results. All others: 1.
-STEPS = {"transformer int8": 3}  # operators after each other
+STEPS = {"transformer int8": 3, "lstm int8 two": 2}  # operators after each other
 LOOSE = {"net dynamic": 1e-3}  # the interpreter rounds activations, too
 
 

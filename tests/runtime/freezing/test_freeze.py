@@ -422,3 +422,20 @@ def test_a_users_own_average_takes_nothings_place() -> None:
     frozen = gc.freeze(gc.Session(graph, options=OFF), {"x": x}, {"y": y})
     value = gc.Session(frozen, options=OFF).run("y", {"x": np.ones((4, 3))})
     np.testing.assert_array_equal(value, np.full(3, 2.0))
+
+
+def test_named_sizes_are_known_only_in_a_run() -> None:
+    """A size as a number has no operands, and in a body of a loop neither."""
+    with gc.Graph() as graph:
+        x = gc.placeholder(("batch", 4), name="x")
+        w = gc.variable(np.arange(4.0, dtype=np.float32), name="w")
+        rows = gc.cast(gc.size(x, 0), "float32")
+        grown = gc.fori_loop(0, 3, lambda i, v: v * gc.cast(gc.size(x, 0), "float32"), w)
+        y = x + gc.exp(w) / rows + grown
+    session = gc.Session(graph, options=OFF)
+    frozen = gc.freeze(session, {"x": x}, {"y": y})
+    (given,), (wanted,) = frozen.collection("inputs"), frozen.collection("outputs")
+    for count in (2, 3):
+        value = np.ones((count, 4), np.float32)
+        got = gc.Session(frozen, options=OFF).run(wanted, {given: value})
+        assert_near(got, session.run(y, {x: value}), rtol=1e-6)

@@ -117,17 +117,23 @@ def _cumprod(x: Tensor, *, axis: int, reverse: bool, exclusive: bool) -> Any:
 
 def _top_k(call: Call) -> Any:
     x, axis = call.x(), call.attr("axis", -1)
-    k = call.attr("k") if call.version < 10 else int(call.need(1, "k").reshape(-1)[0])
+    k = call.attr("k") if call.version < 10 else call.dims(1, "k")[0]
     axis %= x.ndim
     moved = ops.moveaxis(x, axis, -1)
-    if call.attr("largest", 1):
+    if call.attr("largest", 1) and isinstance(k, int):
         values, places = ops.top_k(moved, k)
     else:
-        order = ops.argsort(moved, axis=-1)  # stable: equal elements in their order
-        places = order[..., :k]
+        order = _descending(moved) if call.attr("largest", 1) else ops.argsort(moved, axis=-1)
+        places = order if k == moved.shape[-1] else order[..., :k]
         values = ops.take_along_axis(moved, places, axis=-1)
     back = [ops.moveaxis(t, -1, axis) for t in (values, ops.cast(places, "int64"))]
     return tuple(back)
+
+
+def _descending(x: Any) -> Any:
+    """The order of the last axis, the greatest first; equal elements in their order."""
+    order = ops.flip(ops.argsort(ops.flip(x, -1), axis=-1), -1)  # `argsort` is stable
+    return ops.cast(ops.size(x, -1), "int64") - 1 - ops.cast(order, "int64")
 
 
 def _unknown_size(call: Call) -> Any:

@@ -333,6 +333,18 @@ def split(call: Call, axis: Value, x: Value) -> list[Value]:
     return [_made(part, x) for part in parts]
 
 
+@_host("SplitV")
+def split_v(call: Call, x: Value, sizes: Value, axis: Value) -> list[Value] | None:
+    if _mixed((sizes,)) or not _items(x).ndim:
+        return None
+    at, counts = call.number(axis, "the axis"), [int(n) for n in sizes.reshape(-1)]
+    rest = _items(x).shape[at] - sum(n for n in counts if n >= 0)
+    counts = [rest if n < 0 else n for n in counts]
+    if min(counts, default=0) < 0 or sum(counts) != _items(x).shape[at]:
+        return None
+    return [_made(part, x) for part in np.split(_items(x), np.cumsum(counts)[:-1], at)]
+
+
 @_host("Shape")
 def shape(call: Call, x: Value) -> Value:
     wanted = call.attr("out_type")

@@ -1,0 +1,1 @@
+"""Signatures as SavedModels of TensorFlow: the graph, and the files of its variables."""

@@ -1,0 +1,91 @@
+"""Large messages of protocol buffers without their large fields, which stay in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+CUT: Final = "*"
+Inside = Mapping[tuple[str, int], str]
+"""(message, number of a field) -> the message that the field is, or `CUT` for one to leave out."""
+
+
+class NotAMessage(ValueError):
+    """The bytes are not a message of protocol buffers."""
+
+
+def without_large_fields(
+    data: memoryview, kind: str, inside: Inside, least: int, instead: Callable[[int, int], bytes]
+) -> bytes:
+    """The message in `data` without the fields of at least `least` bytes that `inside` leaves out.
+
+    Args:
+        kind: the name of the message.
+        instead: (offset in `data`, size) -> the fields that stand in place of one left out.
+
+    Raises:
+        NotAMessage: the bytes are not a message.
+    """
+
+    def copied(start: int, end: int, kind: str) -> bytes:
+        out: list[bytes] = []
+        at = start
+        while at < end:
+            begin = at
+            tag, at = _varint(data, at, end)
+            if tag & 7 != 2:
+                at = _after(data, at, end, tag & 7)
+                out.append(bytes(data[begin:at]))
+                continue
+            size, at = _varint(data, at, end)
+            own, at = at, at + size
+            if at > end:
+                raise NotAMessage("a field ends behind its message")
+            inner = inside.get((kind, tag >> 3)) if size >= least else None
+            if inner is None:
+                out.append(bytes(data[begin:at]))
+            elif inner == CUT:
+                out.append(instead(own, size))
+            else:
+                content = copied(own, at, inner)
+                out += [varint(tag), varint(len(content)), content]
+        return b"".join(out)
+
+    return copied(0, len(data), kind)
+
+
+def varint(value: int) -> bytes:
+    """A number of variable length, as protocol buffers write it."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(number: int, value: int | bytes) -> bytes:
+    """A field of a message: a number, or bytes."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def _after(data: memoryview, at: int, end: int, kind: int) -> int:
+    """The position after a field that is a number."""
+    if kind == 0:
+        return _varint(data, at, end)[1]
+    at += {1: 8, 5: 4}.get(kind, end + 1)
+    if at > end:
+        raise NotAMessage("a field is of an unknown type, or ends behind its message")
+    return at
+
+
+def _varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < end and shift < 64:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise NotAMessage("a number ends behind its message")
