@@ -54,6 +54,14 @@ def own_cache() -> Iterator[None]:
     shutil.rmtree(folder, ignore_errors=True)  # most tests make none
 
 
+@pytest.fixture(autouse=True, scope="session")
+def small_layers_in_loops() -> Iterator[None]:
+    """Makes loops of small layers too, as of users' large ones: models of tests are small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("graphc.passes.pipelines._FEWEST_IN_LAYERS", 0)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_numbers(request: pytest.FixtureRequest) -> None:
     """Seeds `RNG` of the test's module, so that a test draws the same numbers in every order."""

@@ -17,6 +17,12 @@ from graphc.passes.core.keys import kind_key
 from graphc.passes.rolling.align import align, cut_to_readers
 from graphc.passes.rolling.copies import without_copies, work_of
 from graphc.passes.rolling.loops import Loops
+from graphc.passes.rolling.poor_loops import (
+    has_parameters,
+    is_one_kernel,
+    takes_turns,
+    without_many_outside,
+)
 from graphc.passes.rolling.recurrence import Carried, Inner, Recurrence, elements_in, recurrences
 from graphc.passes.rolling.repeats import Repeat, tandem_repeats
 from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
@@ -52,6 +58,7 @@ class RollRepeats(Pass):
             for `turns`. If it is given, a loop over parameters that another loop stacks may have
             one iteration fewer than `turns`.
         saved: the minimum number of nodes that a loop must save.
+        layers: the same for a loop over layers with parameters of their own, if `steps` is given.
         work: the minimum number of elements that an iteration must compute.
         shared: elements of a large parameter. A loop over parameters of at least that size may save
             only a quarter of `saved` nodes if another loop takes the same parameters: they are
@@ -67,6 +74,7 @@ class RollRepeats(Pass):
     unroll: int | None = None
     shared: int = 1 << 16
     steps: int | None = None
+    layers: int = 0
     copied: int = 0
     trained: bool = True
 
@@ -79,7 +87,7 @@ class RollRepeats(Pass):
             chosen = without_copies(chosen, program, self.copied, self.trained)
         found = align(chosen, state, worth_it)
         found = cut_to_readers(found, state, worth_it)
-        found = _without_many_outside(found, row, state)
+        found = without_many_outside(found, row, state)
         if not found:
             return PassResult(program, changed)
         at_once = [self.unroll or unroll_of(each, state) for each in found]
@@ -94,7 +102,7 @@ class RollRepeats(Pass):
         least = self.turns if self.steps is None else self.steps
 
         def is_worth_it(found: Recurrence) -> bool:
-            return self._is_worth_it(found, state, self.turns, self.saved)
+            return self._is_worth_it(found, state, self.turns, self._least(found, state))
 
         chosen = search.run(min(self.turns, least), self.saved, is_worth_it)
         stacked = {t for f in chosen for stack in f.stacks for t in stack if t in state}
@@ -107,7 +115,11 @@ class RollRepeats(Pass):
                 any(tensors.issuperset(stack) for stack in found.stacks)
                 for tensors in (stacked, large)
             )
-            turns, saved = fewer if shares else self.turns, few if shares_large else self.saved
+            turns = fewer if shares else self.turns
+            # A forward loop may have one iteration more than the backward loop found before.
+            over_layers = any(2 * len(stacked.intersection(s)) >= len(s) for s in found.stacks)
+            saved = self.saved if over_layers else self._least(found, state)
+            saved = few if shares_large else saved
             return self._is_worth_it(found, state, turns, saved)
 
         if large or (stacked and fewer < self.turns):
@@ -118,9 +130,16 @@ class RollRepeats(Pass):
         size = product(tensor.type.shape)
         return isinstance(size, int) and size >= self.shared
 
+    def _least(self, found: Recurrence, state: set[Tensor]) -> int:
+        """How many nodes a loop must save."""
+        layers = 0 if self.steps is None or not has_parameters(found, state) else self.layers
+        return max(self.saved, layers)
+
     def _is_worth_it(self, found: Recurrence, state: set[Tensor], turns: int, saved: int) -> bool:
         """Whether a loop is profitable: it costs a few microseconds per iteration, and XLA fuses
         small nodes (see the attributes)."""
+        if takes_turns(found) or (self.steps is not None and is_one_kernel(found)):
+            return False
         if self.steps is not None and not has_parameters(found, state):
             turns = self.steps
         # Two chains that alternate are half as long each.
@@ -168,26 +187,6 @@ def _in_order(program: Program, few: int) -> tuple[list[Node], list[Node]]:
         else:
             others.append(node)
     return first, others
-
-
-def _without_many_outside(
-    found: Sequence[Recurrence], row: Sequence[Node], state: set[Tensor]
-) -> list[Recurrence]:
-    """The recurrences, except those over layers if more than half as many layers stay outside.
-
-    XLA compiles equal kernels once. The layers outside need the kernels of a layer anyway, and the
-    kernels of the loop, which read slices of stacks, are additional. A normalising flow of 8
-    layers, 5 of them in loops, took twice the time to compile.
-    """
-    inside = {node for each in found for turn in each.turns for node in turn}
-    outside = Counter(kind_key(node) for node in row if node not in inside and is_pure(node))
-
-    def is_covered(each: Recurrence) -> bool:
-        body = Counter(kind_key(node) for node in each.turns[0])
-        layers = sorted(outside[kind] // count for kind, count in body.items())
-        return 2 * layers[(len(layers) - 1) // 2] <= len(each.turns)
-
-    return [each for each in found if not has_parameters(each, state) or is_covered(each)]
 
 
 class _Search:
@@ -371,11 +370,6 @@ _AT_ONCE = 4
 def elements_of(found: Recurrence) -> int:
     """The number of elements that an iteration computes."""
     return sum(elements_in(t) for node in found.turns[0] for t in node.outputs)
-
-
-def has_parameters(found: Recurrence, state: set[Tensor]) -> bool:
-    """Whether each iteration uses variables of its own."""
-    return any(state.issuperset(stack) for stack in found.stacks)
 
 
 def unroll_of(found: Recurrence, state: set[Tensor]) -> int:
