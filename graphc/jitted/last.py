@@ -74,7 +74,7 @@ class LeftToJax(Recognised):
     def of(cls, key: Any, values: Sequence[Any]) -> LeftToJax | None:
         """One for calls like this one; None if it cannot be recognised by its leaves alone."""
         leaves, tree = tree_flatten(tuple(values))
-        plain = tree_structure(unpack(tuple(values)))
+        plain: Any = tree_structure(unpack(tuple(values)))
         if plain != tree:
             return None  # packed trees are unpacked for JAX
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):

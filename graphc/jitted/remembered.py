@@ -18,7 +18,7 @@ from graphc.jitted.packed import PackedTree, packing_of
 Entry: TypeAlias = LastCall | LeftToJax
 
 _MOST = 1024  # sets of shapes and static arguments
-_MOST_ALIKE = 8  # calls of one such set: they differ in element types, in devices, or in classes
+_MOST_ALIKE = 32  # calls of one such set: they differ in element types, in devices, or in classes
 
 _SHAPE = attrgetter("aval.shape")
 
