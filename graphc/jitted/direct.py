@@ -25,6 +25,9 @@ from graphc.runtime.targets.interface import SINGLE
 OTHER: Any = object()
 """The result of the fast paths for arguments that they do not support."""
 
+BY_JAX: Any = object()
+"""The result of the fast paths for arguments that `jax.jit` must take."""
+
 _IS_DELETED = methodcaller("is_deleted")
 
 

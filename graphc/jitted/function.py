@@ -18,23 +18,20 @@ from graphc.devices.mesh import Strategy
 from graphc.errors import DTypeError, GraphError, JaxImportError, SerialError
 from graphc.ir.source import current_source
 from graphc.jitted.arguments import Call, Form, Roles, form_of
-from graphc.jitted.direct import OTHER
+from graphc.jitted.direct import BY_JAX, OTHER
 from graphc.jitted.importing import import_function
-from graphc.jitted.last import LastCall
+from graphc.jitted.last import LastCall, LeftToJax
 from graphc.jitted.packed import PackedTree, packing_of, unpack
 from graphc.jitted.program import JitProgram, compiled
+from graphc.jitted.remembered import Remembered
 from graphc.jitted.saving import Callee, save_function
 from graphc.jitted.stored import StoredCall
-from graphc.jitted.surroundings import device_for, settings, why_by_jax
+from graphc.jitted.surroundings import device_for, settings, why_by_jax, why_by_places
 from graphc.passes.manager import PassReport
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.step.executable import Executable
 from graphc.typing import ArrayTree
-
-# The number of recent calls of other forms that are found as fast as the last one. This covers
-# training that alternates with evaluation, and a smaller last batch.
-_REMEMBERED = 4
 
 _OF_FUNCTIONS = {*functools.WRAPPER_ASSIGNMENTS, "__dict__", "__wrapped__"}
 
@@ -76,7 +73,7 @@ class JittedFunction(Uncopied):
         self._programs: dict[Any, JitProgram | None] = {}  # None: JAX compiles the function
         self._layouts: dict[Any, StateLayout] = {}
         self._lock = RLock()
-        self._recent: tuple[LastCall, ...] = ()  # the latest call first
+        self._remembered = Remembered()
 
     def __call__(self, *args: ArrayTree, **kwargs: ArrayTree) -> ArrayTree:
         """The result of the function, as `jax.jit` would return it.
@@ -88,12 +85,11 @@ class JittedFunction(Uncopied):
         """
         call = self._roles.call(args, kwargs)
         key = call.labels, call.statics, settings()
-        for recent in self._recent:
-            if recent.key == key:
-                found = recent.call(call.values)
-                if found is not OTHER:
-                    self._remember(recent)
-                    return found
+        found = self._remembered.call(key, call.values)
+        if found is BY_JAX:
+            return self._by_jax(*args, **kwargs)
+        if found is not OTHER:
+            return found
         program = self._program(call)
         if program is None:
             args, kwargs = unpack((args, kwargs))
@@ -106,30 +102,37 @@ class JittedFunction(Uncopied):
     def _program(self, call: Call) -> JitProgram | None:
         """The program for a call; None if JAX must run it."""
         leaves, held = _arrays(call.values)
-        reason = why_by_jax(leaves, self._strategy is not None)
+        before, has_strategy = settings(), self._strategy is not None
+        last = call.labels, call.statics, before
+        reason = why_by_jax(leaves, has_strategy)
+        if reason is not None:
+            self._note(reason)
+            self._leave(last, call.values)
+            return None
+        reason = None if has_strategy else why_by_places(leaves)
         if reason is not None:
             self._note(reason)
             return None
-        before = settings()
         names = [self._roles.name(label) for label in call.labels]
         forms = [form_of(value, name) for value, name in zip(call.values, names, strict=True)]
-        device = None if self._strategy is not None else device_for(leaves, held)
-        key = (call.labels, call.statics, before, device, tuple([form.key for form in forms]))
+        device = None if has_strategy else device_for(leaves, held)
+        key = (*last, device, tuple([form.key for form in forms]))
         with self._lock:
             if key not in self._programs:
                 self._programs[key] = self._made(call, forms, device)
             program = self._programs[key]
-        if program is not None:
-            last = (call.labels, call.statics, before)
-            self._remember(LastCall(last, program, forms, call.values, device))
+        if program is None:
+            self._leave(last, call.values)
+        else:
+            entry = LastCall(last, program, forms, call.values, device)
+            self._remembered.add(entry, call.values)
         return program
 
-    def _remember(self, last: LastCall) -> None:
-        """Puts a call before the other recent calls."""
-        recent = self._recent
-        if not recent or recent[0] is not last:
-            others = [other for other in recent if other is not last]
-            self._recent = (last, *others[: _REMEMBERED - 1])
+    def _leave(self, key: Any, values: Sequence[Any]) -> None:
+        """Remembers that JAX runs all calls like this one."""
+        entry = LeftToJax.of(key, values)
+        if entry is not None:
+            self._remembered.add(entry, values)
 
     def _made(
         self, call: Call, forms: Sequence[Form], device: jax.Device | None
@@ -219,14 +222,15 @@ class JittedFunction(Uncopied):
         return self._checked_last().program.executable
 
     def _checked_last(self) -> LastCall:
-        if not self._recent:
+        last = self._remembered.last
+        if last is None:
             why = "; ".join(self.notes) or "it was not called yet"
             raise GraphError(
                 f"jit: {self._name} has no compiled program: {why}",
                 source=current_source(),
                 hint="call it, or compile(...) it, first",
             )
-        return self._recent[0]
+        return last
 
     def report(self) -> PassReport:
         """The effect of each pass on the program of the last call.
@@ -338,7 +342,7 @@ class JittedFunction(Uncopied):
         with self._lock:
             self._programs.clear()
             self._layouts.clear()
-            self._recent = ()
+            self._remembered.clear()
         self._by_jax.clear_cache()
 
     @property

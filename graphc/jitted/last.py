@@ -1,4 +1,4 @@
-"""`LastCall`: the last program of a jitted function, called again without a search for it."""
+"""How a jitted function recognises a call, and runs it again without a search for its program."""
 
 from __future__ import annotations
 
@@ -11,15 +11,97 @@ from jax.tree_util import tree_flatten, tree_structure
 
 from graphc.devices.discovery import default_device
 from graphc.jitted.arguments import Form, array_type, flatten, kind_of_leaf
-from graphc.jitted.direct import OTHER
-from graphc.jitted.packed import packing_of
+from graphc.jitted.direct import BY_JAX, OTHER
+from graphc.jitted.packed import packing_of, unpack
 from graphc.jitted.program import Given, JitProgram
 from graphc.jitted.surroundings import committed_to, device_for, is_spread
 
 _AVAL, _SHARDING = attrgetter("aval"), attrgetter("sharding")
 
 
-class LastCall:
+class Recognised:
+    """Recognises calls by the structure of the arguments and the kinds of their leaves.
+
+    Args:
+        key: the other conditions: the labels, the static arguments, JAX's settings.
+        tree: the structure of all arguments.
+        types, avals: the Python types and the abstract values of their leaves.
+    """
+
+    def __init__(
+        self, key: Any, tree: Any, types: Sequence[type], avals: Sequence[Any], array: type
+    ) -> None:
+        self.key, self._tree, self._types = key, tree, list(types)
+        self._kinds = list(map(kind_of_leaf, avals))
+        self._avals: list[Any] | None = None  # those of leaves that were checked completely
+        self._are_arrays = [kind is array for kind in self._types]
+        self._only_arrays = all(self._are_arrays)
+
+    def is_like(self, other: Recognised) -> bool:
+        """Whether both recognise the same leaves."""
+        return self._types == other._types and self._kinds == other._kinds
+
+    def _avals_of(self, leaves: Sequence[Any], tree: Any) -> list[Any] | None:
+        """The abstract values of the leaves; None if the structure or a type differs.
+
+        `jax.typeof` is slow: only leaves that are not JAX arrays need it.
+        """
+        if tree != self._tree:
+            return None
+        if self._only_arrays:
+            try:
+                return list(map(_AVAL, leaves))
+            except AttributeError:  # NumPy's arrays and numbers have no `aval`
+                return None
+        if list(map(type, leaves)) != self._types:
+            return None
+        pairs = zip(leaves, self._are_arrays, strict=True)
+        return [leaf.aval if is_array else jax.typeof(leaf) for leaf, is_array in pairs]
+
+    def _has_form(self, leaves: Sequence[Any], avals: Sequence[Any]) -> bool:
+        """Whether leaves have these types and kinds. JAX shares abstract values between arrays, so
+        most are those of the last check."""
+        if list(map(type, leaves)) != self._types:
+            return False
+        rows = zip(avals, self._avals or self._kinds, self._kinds, strict=True)
+        return all(aval is old or kind_of_leaf(aval) == kind for aval, old, kind in rows)
+
+
+class LeftToJax(Recognised):
+    """A call that JAX runs, for a reason that holds for all arguments of these forms."""
+
+    @classmethod
+    def of(cls, key: Any, values: Sequence[Any]) -> LeftToJax | None:
+        """One for calls like this one; None if it cannot be recognised by its leaves alone."""
+        leaves, tree = tree_flatten(tuple(values))
+        plain: Any = tree_structure(unpack(tuple(values)))
+        if plain != tree:
+            return None  # packed trees are unpacked for JAX
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return None
+        try:
+            avals = [jax.typeof(leaf) for leaf in leaves]
+        except TypeError:  # no array: JAX raises the error
+            return None
+        return cls(key, tree, list(map(type, leaves)), avals, array_type())
+
+    def call(self, values: Sequence[Any]) -> Any:
+        """`BY_JAX`; `OTHER` if the arguments have other forms."""
+        leaves, tree = tree_flatten(tuple(values))
+        avals = self._avals_of(leaves, tree)
+        if avals is None:
+            return OTHER
+        # Tracers have the abstract values of arrays, but other types.
+        if list(map(type, leaves)) != self._types:
+            return OTHER
+        if avals != self._avals:
+            if not self._has_form(leaves, avals):
+                return OTHER
+            self._avals = avals
+        return BY_JAX
+
+
+class LastCall(Recognised):
     """The last program, and how to call it again with arguments of the same forms.
 
     Args:
@@ -36,19 +118,20 @@ class LastCall:
         values: Sequence[Any],
         device: jax.Device | None,
     ) -> None:
-        self.key, self.program, self.forms, self._device = key, program, forms, device
         self._direct = program.direct(forms)
-        self._tree: Any = tree_structure(tuple(values)) if self._direct is not None else None
-        self._types = [kind for form in forms for kind in form.types]
-        self._kinds = [kind_of_leaf(aval) for form in forms for aval in form.avals]
-        self._avals: list[Any] | None = None  # those of leaves that were checked completely
-        array = array_type()
-        self._are_arrays = [kind is array for kind in self._types]
-        self._only_arrays = all(self._are_arrays)
+        tree = tree_structure(tuple(values)) if self._direct is not None else None
+        types = [kind for form in forms for kind in form.types]
+        avals = [aval for form in forms for aval in form.avals]
+        super().__init__(key, tree, types, avals, array_type())
+        self.program, self.forms, self._device = program, forms, device
         self._shardings: list[Any] | None = None
         # XLA's executable moves arrays that are not committed, but the default device must run
         # them.
         self._is_elsewhere = device is not None and device != default_device()
+
+    def is_like(self, other: Recognised) -> bool:
+        """Whether both call the same program with the same leaves."""
+        return type(other) is LastCall and self.program is other.program and super().is_like(other)
 
     def call(self, values: Sequence[Any]) -> Any:
         """The result; `OTHER` if the arguments have other forms, are on other devices, or are not
@@ -57,41 +140,17 @@ class LastCall:
             given = self._matching(values)
             return OTHER if given is None else self.program(given)
         leaves, tree = tree_flatten(tuple(values))
-        if tree != self._tree:
-            return OTHER
-        if self._only_arrays:
-            try:
-                avals = list(map(_AVAL, leaves))
-            except AttributeError:  # NumPy's arrays and numbers have no `aval`
-                return OTHER
-        elif list(map(type, leaves)) == self._types:
-            avals = self._avals_of(leaves)
-        else:
+        avals = self._avals_of(leaves, tree)
+        if avals is None:
             return OTHER
         if avals != self._avals or self._is_elsewhere:
-            if not self._has_form(leaves, avals):
+            # Later leaves with equal avals have these forms too, or XLA's executable refuses them:
+            # an aval states the mesh on which an array is, and the executable refuses tracers, and
+            # arrays that are committed to another device.
+            if not self._has_form(leaves, avals) or not self._are_here(leaves):
                 return OTHER
             self._avals = avals
         return self._direct(leaves)
-
-    def _has_form(self, leaves: Sequence[Any], avals: Sequence[Any]) -> bool:
-        """Whether leaves have the form of the program and are on its device.
-
-        If it has them, later leaves with equal avals have them too, or XLA's executable refuses
-        them. An aval states the mesh on which an array is. The executable refuses tracers, and
-        arrays that are committed to another device.
-        """
-        return (
-            list(map(type, leaves)) == self._types
-            and list(map(kind_of_leaf, avals)) == self._kinds
-            and self._are_here(leaves)
-        )
-
-    def _avals_of(self, leaves: Sequence[Any]) -> list[Any]:
-        """The avals of the leaves. `jax.typeof` is slow: only leaves that are not JAX arrays need
-        it."""
-        pairs = zip(leaves, self._are_arrays, strict=True)
-        return [leaf.aval if is_array else jax.typeof(leaf) for leaf, is_array in pairs]
 
     def _matching(self, values: Sequence[Any]) -> list[Given] | None:
         """The leaves of the arguments; None if one has another form, or is on another device."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 
-from graphc.copying import Uncopied
 from graphc.errors import StateError
 from graphc.runtime.state.state import State
 from graphc.typing import ArrayTree
@@ -72,15 +73,16 @@ class Packing:
         self._is_gone = True
 
 
-class PackedTree(Uncopied):
+class PackedTree:
     """A pytree that `gc.jit` returned for a donated argument. Its leaves are stored stacked.
 
     It behaves like the tree: indexing, attributes, iteration and `len` are those of the tree, and
     JAX functions accept it as an argument. The leaves are copied out of the stacked arrays when
     they are first needed. The jitted function takes it back without a copy.
 
-    `jax.tree.map` of a packed tree returns an ordinary tree. Functions of two trees compare their
-    structures, so unpack the tree for them: `gc.unpack(tree)`.
+    `jax.tree.map` of a packed tree returns an ordinary tree, and so do `pickle`, `copy` and `|`.
+    Functions of two trees compare their structures, and some libraries want a `dict`, so unpack the
+    tree for them: `gc.unpack(tree)`.
 
     The next call of the jitted function consumes it, as it consumes any donated argument.
 
@@ -100,8 +102,6 @@ class PackedTree(Uncopied):
 
     # It has only one attribute of its own, which is private. All others are those of the tree.
     __slots__ = ("_packing",)
-
-    instead = "copy its leaves: jax.tree.map(np.asarray, tree)"
 
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
@@ -123,6 +123,22 @@ class PackedTree(Uncopied):
     def __contains__(self, key: Any) -> bool:
         return key in self._packing.tree()
 
+    def __or__(self, other: Any) -> Any:
+        return self._packing.tree() | _plain(other)
+
+    def __ror__(self, other: Any) -> Any:
+        return other | self._packing.tree()
+
+    def __reduce__(self) -> Any:
+        # The tree itself: whoever opens the pickle needs no graphc.
+        return operator.getitem, ((self._packing.tree(),), 0)
+
+    def __copy__(self) -> Any:
+        return copy.copy(self._packing.tree())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self._packing.tree(), memo)
+
     def __repr__(self) -> str:
         return f"<PackedTree of {len(self._packing.names)} arrays>"
 
@@ -143,11 +159,13 @@ def unpack(tree: ArrayTree) -> ArrayTree:
         {'a': 1}
     """
 
-    def unpacked(node: Any) -> Any:
-        packing = packing_of(node)
-        return node if packing is None else packing.tree()
+    return jax.tree.map(_plain, tree, is_leaf=lambda node: type(node) is PackedTree)
 
-    return jax.tree.map(unpacked, tree, is_leaf=lambda node: type(node) is PackedTree)
+
+def _plain(value: Any) -> Any:
+    """The tree of a packed tree; any other value itself."""
+    packing = packing_of(value)
+    return value if packing is None else packing.tree()
 
 
 jax.tree_util.register_pytree_node(

@@ -42,8 +42,8 @@ def settings() -> tuple[Any, ...]:
 
 
 def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
-    """The reason why a call with these leaves is left to `jax.jit`, whatever the function is; None
-    if there is no reason."""
+    """The reason why a call with leaves of these types is left to `jax.jit`, whatever the function
+    is and where the leaves are; None if there is no reason."""
     checks = [name for name in _CHECKS if getattr(_CONFIG, name, False)]
     if checks:
         return f"{checks[0]} is set"
@@ -52,10 +52,15 @@ def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
     arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
     if not _CONFIG.jax_enable_x64 and any(map(_is_wide, arrays)):
         return "arrays among the arguments are of 64 bits, and jax_enable_x64 is not set"
-    if has_strategy:
-        return None
-    if not get_abstract_mesh().empty:
+    if not has_strategy and not get_abstract_mesh().empty:
         return "it was called inside jax.set_mesh: pass strategy="
+    return None
+
+
+def why_by_places(leaves: Sequence[Any]) -> str | None:
+    """The reason why a call without a strategy is left to `jax.jit` because of the devices of these
+    leaves; None if there is no reason."""
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
     if any(map(is_spread, arrays)):
         return "arrays among the arguments are laid out over a mesh: pass strategy="
     if len(committed_to(arrays)) > 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
 import signal
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from jax import numpy as jnp
 
 import graphc as gc
-from graphc.errors import CopyError, StateError
+from graphc.errors import StateError
 from graphc.jitted.packed import packing_of
 from graphc.runtime.core.counters import COUNTERS
 from tests.near import assert_near
@@ -198,12 +197,6 @@ def test_a_state_object_is_one_argument() -> None:
     want = train(jax.jit(step), 3)
     assert_trees_near(state["params"], want[0])
     assert_near(np.asarray(metrics["loss"]), np.asarray(want[2]["loss"]), 1e-4, 1e-6)
-
-
-def test_packed_trees_cannot_be_pickled() -> None:
-    params, *_ = train(donating())
-    with pytest.raises(CopyError, match="copy its leaves"):
-        pickle.dumps(params)
 
 
 def test_steps_compile_and_trace_once() -> None:
