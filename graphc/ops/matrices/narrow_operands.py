@@ -1,0 +1,30 @@
+"""Products of widened operands: which of them XLA computes from the narrow operands."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from graphc.ir.dtypes import DType
+from graphc.ir.node import Node
+from graphc.ops.core.emit import CAST
+from graphc.ops.matrices.contraction import DOT_GENERAL
+from graphc.ops.matrices.matrix_product import MATMUL
+
+PRODUCTS: Final = (MATMUL, DOT_GENERAL)
+
+# The dtype of operands -> the dtype of sums. Every product of two such numbers is exact in the wide
+# dtype. On CPU, products from 64 rows on take 0.08 to 0.2 of the time with int8 and 0.4 to 0.6 with
+# bf16, without a wide copy of the operands in memory, and other forms as long; uint8, int16 and
+# float16 gain nothing.
+_SUMS: Final[dict[DType, DType]] = {
+    np.dtype(np.int8): np.dtype(np.int32),
+    np.dtype(ml_dtypes.bfloat16): np.dtype(np.float32),
+}
+
+
+def widens(node: Node) -> bool:
+    """Whether a product may take the operand of this cast in place of its result."""
+    return node.op is CAST and _SUMS.get(node.inputs[0].type.dtype) == node.attrs["dtype"]
