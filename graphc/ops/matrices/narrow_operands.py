@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from graphc.ir.dtypes import DType
-from graphc.ir.node import Node
+from graphc.ir.node import Node, Tensor
+from graphc.ir.program import Program
 from graphc.ops.core.emit import CAST
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
@@ -28,3 +29,16 @@ _SUMS: Final[dict[DType, DType]] = {
 def widens(node: Node) -> bool:
     """Whether a product may take the operand of this cast in place of its result."""
     return node.op is CAST and _SUMS.get(node.inputs[0].type.dtype) == node.attrs["dtype"]
+
+
+def narrow_in_products(program: Program) -> set[Tensor]:
+    """The results of casts that are not computed, because only products use them, which take the
+    operands of the casts."""
+    casts = {node.outputs[0] for node in program.nodes if widens(node)}
+    if not casts:
+        return casts
+    found = casts - set(program.output_tensors())
+    for node in program.nodes:
+        if node.op not in PRODUCTS or not all(t in casts for t in node.inputs):
+            found.difference_update(node.inputs)
+    return found

@@ -136,16 +136,16 @@ def test_gradients_of_bf16() -> None:
         return (wide_sums(ROWS, "float32")(a, b) ** 2).sum()
 
     a, b = (jnp.asarray(RNG.normal(size=s), "bfloat16") for s in ((6, 32), (32, 8)))
-    for got, want in zip(gc.jit(jax.grad(loss, (0, 1)))(a, b), jax.grad(loss, (0, 1))(a, b)):
-        assert got.dtype == want.dtype
-        assert_near(got.astype("float32"), want.astype("float32"), 1e-2)
     with gc.Graph() as graph:
         x, y = (gc.placeholder(v.shape, "bfloat16") for v in (a, b))
         total = gc.sum(gc.square(gc.cast(x, "float32") @ gc.cast(y, "float32")))
         slopes = gc.gradients(total, [x, y])
-    for got, want in zip(Session(graph).run(slopes, {x: a, y: b}), jax.grad(loss, (0, 1))(a, b)):
-        assert got.dtype == want.dtype
-        assert_near(got.astype("float32"), want.astype("float32"), 1e-2)
+    wanted = jax.grad(loss, (0, 1))(a, b)
+    imported = gc.jit(jax.grad(loss, (0, 1)))(a, b)
+    for found in (imported, Session(graph).run(slopes, {x: a, y: b})):
+        for got, want in zip(found, wanted, strict=True):
+            assert got.dtype == want.dtype
+            assert_near(got.astype("float32"), want.astype("float32"), 1e-2)
 
 
 @pytest.mark.parametrize("dtype", WIDE)
@@ -164,3 +164,33 @@ def test_named_sizes_and_four_devices(dtype) -> None:
             product, gram = session.run([y, across], {x: a, w: b})
             np.testing.assert_array_equal(product, wide @ b.astype(WIDE[dtype]))
             np.testing.assert_array_equal(gram, wide.T @ wide)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", WIDE)
+def test_frozen_weights_stay_narrow(dtype, transposed) -> None:
+    w = np.asarray(numbers(dtype, 64, 64))
+    with gc.Graph() as graph:
+        x = gc.placeholder((8, 64), dtype, name="x")
+        weights = gc.cast(gc.variable(w, name="w"), WIDE[dtype])
+        y = gc.matmul(gc.cast(x, WIDE[dtype]), weights, transpose_b=transposed, name="y")
+    frozen = gc.freeze(Session(graph), [x], [y])
+    assert [str(v.dtype) for v in frozen.variables.values()] == [dtype]
+    a = numbers(dtype, 8, 64)
+    got = Session(frozen).run("y", {"x": a})
+    wide = np.asarray(a).astype(WIDE[dtype])
+    np.testing.assert_array_equal(got, wide @ (w.T if transposed else w).astype(WIDE[dtype]))
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_loops_take_shared_weights_narrow(dtype) -> None:
+    product = wide_sums(ROWS, WIDE[dtype])
+
+    def layers(x, w):
+        for _ in range(12):
+            x = jnp.clip(product(x, w) // 128, -127, 127).astype(dtype)
+        return x
+
+    x, w = numbers(dtype, 4, 32), numbers(dtype, 32, 32)
+    jitted = gc.jit(layers)
+    np.testing.assert_array_equal(jitted(x, w), layers(x, w))
