@@ -13,6 +13,7 @@ from jax import lax
 import graphc as gc
 from graphc.devices.strategy import DataParallel
 from graphc.lowering.emit_jax import to_function
+from graphc.ops.matrices.narrow_operands import narrow_in_products
 from graphc.runtime.session import Session
 from tests.compiling import optimised
 from tests.near import assert_near
@@ -166,17 +167,18 @@ def test_named_sizes_and_four_devices(dtype) -> None:
             np.testing.assert_array_equal(gram, wide.T @ wide)
 
 
+@pytest.mark.parametrize("rows", [8, 1])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("dtype", WIDE)
-def test_frozen_weights_stay_narrow(dtype, transposed) -> None:
+def test_frozen_weights_stay_narrow_for_several_rows(dtype, transposed, rows) -> None:
     w = np.asarray(numbers(dtype, 64, 64))
     with gc.Graph() as graph:
-        x = gc.placeholder((8, 64), dtype, name="x")
+        x = gc.placeholder((rows, 64), dtype, name="x")
         weights = gc.cast(gc.variable(w, name="w"), WIDE[dtype])
         y = gc.matmul(gc.cast(x, WIDE[dtype]), weights, transpose_b=transposed, name="y")
     frozen = gc.freeze(Session(graph), [x], [y])
-    assert [str(v.dtype) for v in frozen.variables.values()] == [dtype]
-    a = numbers(dtype, 8, 64)
+    assert [str(v.dtype) for v in frozen.variables.values()] == [dtype if rows > 1 else WIDE[dtype]]
+    a = numbers(dtype, rows, 64)
     got = Session(frozen).run("y", {"x": a})
     wide = np.asarray(a).astype(WIDE[dtype])
     np.testing.assert_array_equal(got, wide @ (w.T if transposed else w).astype(WIDE[dtype]))
@@ -194,3 +196,30 @@ def test_loops_take_shared_weights_narrow(dtype) -> None:
     x, w = numbers(dtype, 4, 32), numbers(dtype, 32, 32)
     jitted = gc.jit(layers)
     np.testing.assert_array_equal(jitted(x, w), layers(x, w))
+
+
+ONE_ROW = {
+    "MatMul(%0, %1) : i32[3, 2]": False,
+    "MatMul(%0, %2) : i32[3, 1]": True,
+    "MatMul(%2, %1) {transpose_a=true} : i32[1, 2]": True,
+    "MatMul(%0, %3) {transpose_b=true} : i32[3, 1]": True,
+    "DotGeneral(%0, %1) {lhs_contract=[1], rhs_contract=[0]} : i32[3, 2]": False,
+    "DotGeneral(%3, %1) {lhs_contract=[1], rhs_contract=[0]} : i32[1, 2]": True,
+    "DotGeneral(%0, %2) {lhs_contract=[1], rhs_contract=[0]} : i32[3, 1]": True,
+}
+
+
+@pytest.mark.parametrize("product", ONE_ROW)
+def test_casts_of_one_row_are_computed(product) -> None:
+    found = program(f"""
+        program p(a: i8[3, 4], b: i8[4, 2], c: i8[4, 1], d: i8[1, 4]) {{
+          %0 = Cast(a) {{dtype=i32}} : i32[3, 4]
+          %1 = Cast(b) {{dtype=i32}} : i32[4, 2]
+          %2 = Cast(c) {{dtype=i32}} : i32[4, 1]
+          %3 = Cast(d) {{dtype=i32}} : i32[1, 4]
+          %4 = {product}
+          return y = %4
+        }}
+    """)
+    taken = set(found.nodes[-1].inputs)
+    assert bool(taken & narrow_in_products(found)) is not ONE_ROW[product]
