@@ -143,14 +143,22 @@ def after_binding(options: CompileOptions, target: Target) -> list[Pass]:
         return []
     if options.pipeline == "O1":
         return list(_FOLD_SIZES)
-    mixed = [] if options.precision is None else [SpreadCasts()]
+    # Before rolling, so that loops take narrow values and not their casts.
+    spread = [SpreadCasts(of_products=options.precision is None)]
     suited: tuple[Pass, ...] = ()
     if target.platform == "cpu" and options.pipeline == "O3":
         suited = _ON_CPU
     elif target.platform == "cpu" and target.convolves:
         suited = _EXACT_ON_CPU
     moved = (MoveTransposes(), SimplifyShapes())
-    first = [*moved, *_FOLD_SIZES, *_attention(options, target), *_sparse(options), *mixed, *suited]
+    first = [
+        *moved,
+        *_FOLD_SIZES,
+        *_attention(options, target),
+        *_sparse(options),
+        *spread,
+        *suited,
+    ]
     rolled = [*first, *_rolling(options, target), *_grouping(target)]
     narrow = options.precision == "bf16" and target.platform == "cpu"
     return [*rolled, CpuStackedBits(), Prune()] if narrow else rolled

@@ -14,6 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
 from graphc.ops.catalogue import CATALOGUE
+from graphc.ops.matrices.narrow_operands import PRODUCTS, widens
 from graphc.passes.core.keys import body_key
 
 
@@ -73,9 +74,14 @@ class Emitter:
     def run(self, program: Program, args: Sequence[Any]) -> list[Any]:
         """Emits every node of `program` for the JAX values `args`; returns its outputs."""
         values: dict[Tensor, Any] = dict(zip(program.input_tensors(), args, strict=True))
+        narrow: dict[Tensor, Any] = {}  # the operands of casts to wider dtypes
         for node in program.nodes:
             self.node = node
             operands = [values[t] for t in node.inputs]
+            if narrow and node.op in PRODUCTS and all(t in narrow for t in node.inputs):
+                operands = [narrow[t] for t in node.inputs]
+            elif widens(node):
+                narrow[node.outputs[0]] = operands[0]
             try:
                 with jax.named_scope(node.name or node.op.name):
                     result = node.op.lower(self, *operands, **node.attrs)

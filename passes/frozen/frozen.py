@@ -11,6 +11,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program, is_pure, walk
 from graphc.ir.rewrite import used_from
 from graphc.ops.core.emit import CONSTANT
+from graphc.ops.matrices.narrow_operands import narrow_in_products
 
 
 class Split(NamedTuple):
@@ -55,7 +56,7 @@ def split_frozen(program: Program, moving: Collection[str] = (), limit: int = 0)
     """The program split into the part that is the same in every run and the rest.
 
     Repeated values stay in the rest: reading a result that is larger than all operands of its node
-    (a broadcast, an iota) is no faster than computing it.
+    (a broadcast, an iota) is no faster than computing it. So do casts that products do without.
 
     Args:
         moving: names of state that changes.
@@ -65,13 +66,14 @@ def split_frozen(program: Program, moving: Collection[str] = (), limit: int = 0)
     makers = {t: node for node in program.nodes if stays(node, frozen) for t in node.outputs}
     cut: dict[Tensor, None] = {}  # the results of `before`, in the order of their use
     kept: set[Node] = set()
+    narrow = narrow_in_products(program)
 
     def want(tensors: Iterable[Tensor]) -> None:
         pending = [t for t in tensors if t in makers]
         while pending:
             tensor = pending.pop()
             node = makers[tensor]
-            if _stays_behind(node, limit):
+            if tensor in narrow or _stays_behind(node, limit):
                 if node not in kept:
                     kept.add(node)
                     pending += [t for t in node.inputs if t in makers]

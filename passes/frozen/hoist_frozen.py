@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import clone, substitute, used_from
+from graphc.ops.matrices.narrow_operands import narrow_in_products
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.invariants import inner, invariants, with_invariants
 from graphc.passes.frozen.frozen import frozen_tensors, repeats, stays
@@ -22,8 +23,9 @@ class HoistFrozen(Pass):
     XLA moves some of them out of loops, and computes them again in each run.
 
     Must not: move a broadcast or another repetition, because reading it is no faster than computing
-    it; move effects. The pass assumes that all state is constant, and computes values of branches
-    that are not taken: both are correct only if the result is kept.
+    it, or a cast that products do without; move effects. The pass assumes that all state is
+    constant, and computes values of branches that are not taken: both are correct only if the
+    result is kept.
 
     Attributes:
         moving: names of state that is not constant.
@@ -96,12 +98,13 @@ def _boundary(body: Program, known: set[Tensor]) -> list[Tensor]:
     pending += body.output_tensors()
     found: dict[Tensor, None] = {}
     seen: set[Tensor] = set()
+    narrow = narrow_in_products(body)
     for tensor in pending:
         node = makers.get(tensor)
         if node is None or tensor in seen:
             continue
         seen.add(tensor)
-        if repeats(node) or not node.inputs:
+        if repeats(node) or tensor in narrow or not node.inputs:
             pending += node.inputs
         else:
             found[tensor] = None

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.arrays.shape import transpose
+from graphc.ops.core.emit import CAST, to_dtype
 from graphc.ops.matrices.matrix_product import MATMUL
+from graphc.ops.matrices.narrow_operands import widens
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, change, simplify
 from graphc.passes.frozen.frozen import frozen_tensors
@@ -43,8 +45,12 @@ class StraightWeights(Pass):
                 return None
             if x in frozen or _one_row(x, node.attrs["transpose_a"]):
                 return None
+            # The narrow operand of a cast, so that the product finds the cast; see
+            # `narrow_operands`.
+            cast = rewriter.maker(w, CAST)
+            given = w if cast is None or not widens(cast) else cast.inputs[0]
             axes = range(len(w.type.shape))
-            turned = transpose(w, (*axes[:-2], axes[-1], axes[-2]))
+            turned = to_dtype(transpose(given, (*axes[:-2], axes[-1], axes[-2])), w.type.dtype)
             return change(node, MATMUL, (x, turned), **{**node.attrs, "transpose_b": False})
 
         return simplify(self, program, {MATMUL: straight})

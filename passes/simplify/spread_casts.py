@@ -8,6 +8,7 @@ from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.core.emit import CAST
+from graphc.ops.matrices.narrow_operands import narrow_in_products
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.lossless import holds_all
 
@@ -24,11 +25,24 @@ class SpreadCasts(Pass):
     stacks.
 
     Must not: run if nothing is rolled; copy the cast of a computed value to a narrower type.
+
+    Attributes:
+        of_products: copies only casts that products do without. The iterations of a loop then take
+            the narrow weights that they share.
     """
 
+    of_products: bool = False
+
     def run(self, program: Program) -> PassResult:
-        state = set(program.input_tensors("state"))
-        spreading = _Spreading({n.outputs[0]: n for n in program.nodes if _cheap(n, state)})
+        if self.of_products:
+            narrow = narrow_in_products(program)
+            casts = {n.outputs[0]: n for n in program.nodes if n.outputs and n.outputs[0] in narrow}
+        else:
+            state = set(program.input_tensors("state"))
+            casts = {n.outputs[0]: n for n in program.nodes if _cheap(n, state)}
+        if not casts:
+            return PassResult(program, 0)
+        spreading = _Spreading(casts)
         fetched = set(program.output_tensors())
         spreading.used.update(fetched)
         copied = spreading.casts.keys() - fetched

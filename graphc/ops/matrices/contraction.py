@@ -21,7 +21,7 @@ from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import emit_one, promote_operands
 from graphc.ops.matrices.matrix_costs import product
-from graphc.ops.matrices.products import Role, product_layout, wide_dtype
+from graphc.ops.matrices.products import Role, lower_product, product_layout, wide_dtype
 from graphc.typing import TensorLike
 
 __all__ = ["dot_general", "tensordot"]
@@ -83,7 +83,7 @@ def _lower_dot_general(ctx: LowerContext, a: Any, b: Any, **attrs: Axes) -> Any:
         # them.
         a, b = lax.collapse(a, 0, len(lc)), lax.collapse(b, 0, len(lc))
         lc = rc = (0,)
-    return lax.dot_general(a, b, ((lc, rc), (lb, rb)))
+    return lower_product(ctx, a, b, ((lc, rc), (lb, rb)))
 
 
 def _dot_general_gradient(ctx: GradientContext, node: Node, dc: Tensor) -> Adjoints:

@@ -20,7 +20,7 @@ from graphc.ops.core.emit import emit_one, promote_operands
 from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.matrices.contraction import dot_general
 from graphc.ops.matrices.matrix_costs import product
-from graphc.ops.matrices.products import Role, product_layout, wide_dtype
+from graphc.ops.matrices.products import Role, lower_product, product_layout, wide_dtype
 from graphc.typing import TensorLike
 
 __all__ = ["matmul", "outer"]
@@ -73,7 +73,7 @@ def _lower_matmul(
     _, inner_a = _matrix_axes(a.ndim, transpose_a, left=True)
     _, inner_b = _matrix_axes(b.ndim, transpose_b, left=False)
     batch = ([of_a.index(o) for o in both], [of_b.index(o) for o in both])
-    result = lax.dot_general(a, b, (([inner_a], [inner_b]), batch))
+    result = lower_product(ctx, a, b, (([inner_a], [inner_b]), batch))
     only_a, only_b = ([o for o in of if o not in both] for of in (of_a, of_b))
     order = [*both, *only_a, rank, *only_b, rank + 1]
     return result if order == sorted(order) else lax.transpose(result, np.argsort(order))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from jax import lax
 
 from graphc.ir.dtypes import BOOL, DType, is_floating
 from graphc.ir.layouts import (
@@ -17,6 +18,7 @@ from graphc.ir.layouts import (
     Sharded,
 )
 from graphc.ir.node import Node
+from graphc.ir.opdef import LowerContext
 from graphc.ops.core.layout_rules import SUM, replicated
 
 
@@ -25,6 +27,13 @@ def wide_dtype(dtype: DType) -> DType:
     if dtype.itemsize >= 4 or dtype == BOOL:
         return dtype
     return np.dtype(np.float32 if is_floating(dtype) else np.int32)
+
+
+def lower_product(ctx: LowerContext, a: Any, b: Any, dims: Any) -> Any:
+    """`lax.dot_general` with sums in the dtype of the node's result. The operands may be narrower:
+    see `narrow_operands`."""
+    total = ctx.node.outputs[0].type.dtype
+    return lax.dot_general(a, b, dims, preferred_element_type=None if a.dtype == total else total)
 
 
 class Role(NamedTuple):

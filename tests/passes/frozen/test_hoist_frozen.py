@@ -27,6 +27,30 @@ HOISTED = {
           }
           return out = %1
     """,
+    "the narrow operand of a cast that a product does without": """
+        x: i8[3, 3], w: state i8[3, 3]
+          %0 = Scan(w, x) {consts=1, carries=1, length=5} : i8[3, 3]
+              with body(a0: i8[3, 3], a1: i8[3, 3]) {
+            %0 = Negative(a0) : i8[3, 3]
+            %1 = Cast(%0) {dtype=i32} : i32[3, 3]
+            %2 = Cast(a1) {dtype=i32} : i32[3, 3]
+            %3 = MatMul(%2, %1) : i32[3, 3]
+            %4 = Cast(%3) {dtype=i8} : i8[3, 3]
+            return r0 = %4
+          }
+          return out = %0
+        =>
+          %0 = Negative(w) : i8[3, 3]
+          %1 = Scan(%0, x) {consts=1, carries=1, length=5} : i8[3, 3]
+              with body(a0: i8[3, 3], a1: i8[3, 3]) {
+            %0 = Cast(a0) {dtype=i32} : i32[3, 3]
+            %1 = Cast(a1) {dtype=i32} : i32[3, 3]
+            %2 = MatMul(%1, %0) : i32[3, 3]
+            %3 = Cast(%2) {dtype=i8} : i8[3, 3]
+            return r0 = %3
+          }
+          return out = %1
+    """,
     "out of one branch of two": """
         p: bool[], x: f32[3], w: state f32[3]
           %0 = Switch(p, x, w) : f32[3] with no(a0: f32[3], a1: f32[3]) {

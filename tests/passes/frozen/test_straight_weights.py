@@ -29,6 +29,19 @@ CASES = {
           %1 = MatMul(x, %0) {transpose_a=true} : f32[5, 7, 4]
           return out = %1
     """,
+    "a widened weight, which stays a widened one": """
+        x: i8[n, 3], w: state i8[4, 3]
+          %0 = Cast(x) {dtype=i32} : i32[n, 3]
+          %1 = Cast(w) {dtype=i32} : i32[4, 3]
+          %2 = MatMul(%0, %1) {transpose_b=true} : i32[n, 4]
+          return out = %2
+        =>
+          %0 = Cast(x) {dtype=i32} : i32[n, 3]
+          %1 = Transpose(w) {perm=[1, 0]} : i8[3, 4]
+          %2 = Cast(%1) {dtype=i32} : i32[3, 4]
+          %3 = MatMul(%0, %2) : i32[n, 4]
+          return out = %3
+    """,
     "one row": """
         x: f32[1, 3], w: state f32[4, 3]
           %0 = MatMul(x, w) {transpose_b=true} : f32[1, 4]

@@ -107,6 +107,35 @@ def test_what_is_computed_is_rounded_once() -> None:
     )
 
 
+def test_products_that_do_without_a_cast_get_their_own() -> None:
+    check(
+        SpreadCasts(of_products=True),
+        """
+        program p(x: i8[2, 2], w: i8[2, 2], v: i8[2, 2]) {
+          %0 = Cast(x) {dtype=i32} : i32[2, 2]
+          %1 = Cast(w) {dtype=i32} : i32[2, 2]
+          %2 = Cast(v) {dtype=i32} : i32[2, 2]
+          %3 = MatMul(%0, %1) : i32[2, 2]
+          %4 = MatMul(%2, %1) : i32[2, 2]
+          %5 = Add(%4, %2) : i32[2, 2]
+          return out = %3, other = %5
+        }
+        """,
+        """
+        program p(x: i8[2, 2], w: i8[2, 2], v: i8[2, 2]) {
+          %0 = Cast(v) {dtype=i32} : i32[2, 2]
+          %1 = Cast(x) {dtype=i32} : i32[2, 2]
+          %2 = Cast(w) {dtype=i32} : i32[2, 2]
+          %3 = MatMul(%1, %2) : i32[2, 2]
+          %4 = Cast(w) {dtype=i32} : i32[2, 2]
+          %5 = MatMul(%0, %4) : i32[2, 2]
+          %6 = Add(%5, %0) : i32[2, 2]
+          return out = %3, other = %6
+        }
+        """,
+    )
+
+
 def test_casts_one_after_the_other_are_spread_together() -> None:
     """The gradient of a variable that is rounded to bfloat16 and used in float32 has such casts."""
     check(
