@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.program import Program, is_pure
 from graphc.ops.arrays.stacking import STACK, UNSTACK
@@ -15,6 +16,7 @@ from graphc.passes.core.keys import kind_key
 Tensors = tuple[Tensor, ...]
 
 _DEPTH = 100  # how many operands deep the search follows a row
+_LARGE = 1 << 20  # bytes
 
 
 @dataclass(eq=False)
@@ -102,7 +104,7 @@ class Rows:
         for tensor in stack:
             users: dict[Hashable, list[Node]] = {}
             for node in dict.fromkeys(self._users.get(tensor, ())):
-                if node not in self._taken and self._fits(node):
+                if node not in self._taken and self._fits(node) and not _makes_much(node):
                     place = position_of(tensor, node.inputs)
                     users.setdefault((place, self._kind(node)), []).append(node)
             found.append(users)
@@ -209,3 +211,11 @@ class _Trial:
         constants = all(node is not None and node.op is CONSTANT for node in producers)
         free = known._owned.isdisjoint(tensors) and self.owned.isdisjoint(tensors)
         return constants or (free and known._state.issuperset(tensors))
+
+
+def _makes_much(node: Node) -> bool:
+    """Whether a node makes a large array of little, such as the first value of a weight of a key.
+    As one stack, these arrays would all be in memory at the same time, twice: most uses need them
+    apart."""
+    made = bytes_of(*node.outputs)
+    return made >= _LARGE and made > 4 * bytes_of(*node.inputs)

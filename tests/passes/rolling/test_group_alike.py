@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from graphc.passes.rolling.group_alike import GroupAlike
-from tests.passes.check import check
+from tests.passes.check import check, program
 
 GROUP = GroupAlike()
 WEIGHTS = "w0: state f32[2], w1: state f32[2], w2: state f32[2]"
@@ -320,3 +322,23 @@ def test_nodes_that_need_each_other_stay_and_others_are_still_grouped() -> None:
         }}
         """,
     )
+
+
+@pytest.mark.parametrize(("size", "grouped"), [(1 << 9, False), (1 << 8, True)])
+def test_large_first_values_of_weights_stay_apart(size: int, grouped: bool) -> None:
+    """As one stack they would all be in memory at the same time, twice. 1 MB each is large."""
+    text = f"""
+        program p(keys: u32[3, 2]) {{
+          %0, %1, %2 = Unstack(keys) : u32[2], u32[2], u32[2]
+          %3 = Constant() {{value=f32[] 0.5}} : f32[]
+          %4 = RandomNormal(%0) {{shape=[{size}, {size}], dtype=f32}} : f32[{size}, {size}]
+          %5 = RandomNormal(%1) {{shape=[{size}, {size}], dtype=f32}} : f32[{size}, {size}]
+          %6 = RandomNormal(%2) {{shape=[{size}, {size}], dtype=f32}} : f32[{size}, {size}]
+          %7 = Multiply(%4, %3) : f32[{size}, {size}]
+          %8 = Multiply(%5, %3) : f32[{size}, {size}]
+          %9 = Multiply(%6, %3) : f32[{size}, {size}]
+          return a = %7, b = %8, c = %9
+        }}
+    """
+    made = GROUP.run(program(text)).program
+    assert ("Map" in {node.op.name for node in made.nodes}) == grouped
