@@ -22,7 +22,7 @@ _ITEM: Final = re.compile(r"\s*(?P<name>[\w-]+)\s*(?:\{(?P<options>[^{}]*)\}\s*)
 _OPTION: Final = re.compile(
     r"\s*(?P<name>\w+)\s*=\s*(?P<value>\[[^\[\]]*\]|\"[^\"]*\"|[^\s,\[\]\"]+)\s*(?:,|\Z)"
 )
-_LONGEST: Final = 76  # characters of a pass description in the list
+_LONGEST: Final = 68  # characters of a pass description in the list
 _WORDS: Final = {"true": True, "false": False, "none": None}
 
 

@@ -15,6 +15,7 @@ from graphc.ir.mapped import MappedFile, is_constant
 from graphc.train.tensorflow import checkpoint, schema
 from graphc.train.tensorflow.schema import messages
 from tests.importers.tensorflow.test_old_operators import node, placeholder
+from tests.near import assert_near
 
 W = np.arange(12, dtype=np.float32).reshape(3, 4)
 X = np.ones((2, 3), np.float32)
@@ -131,7 +132,7 @@ def test_variables_of_a_saved_model(models: Path) -> None:
         np.testing.assert_array_equal(array, found[name])
         assert found[name].flags.writeable
     got = result(model, wanted["x"])
-    np.testing.assert_allclose(got, wanted["y"], rtol=1e-4, atol=1e-4)
+    assert_near(got, wanted["y"], 1e-4)
 
 
 def test_altered_variables(models: Path) -> None:
