@@ -248,7 +248,7 @@ def deep() -> Ready:
     """Equal blocks, which are rolled into loops, and whose updates are rolled into one."""
     with Graph(seed=0) as graph:
         h = x = gc.placeholder((8, 6), name="x")
-        for i in range(8):
+        for i in range(64):
             h = h + gc.nn.Dense(6, activation=gc.tanh, name=f"block{i}")(h)
         loss = gc.reduce_mean(gc.square(h))
         train = gc.minimize(loss, optax.adam(1e-2))
