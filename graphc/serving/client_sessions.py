@@ -167,6 +167,7 @@ class ModelSession:
         for name, values in (stop or {}).items():
             encode(np.asarray(values), request.stop[name])
         request.number = next(self._numbers)
+        self._failed = b""  # the server refuses lower numbers from now on
         return self._transport.stream(self.model, self.id, request.SerializeToString(), timeout)
 
     def _request(

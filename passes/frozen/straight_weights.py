@@ -49,6 +49,8 @@ class StraightWeights(Pass):
             # `narrow_operands`.
             cast = rewriter.maker(w, CAST)
             given = w if cast is None or not widens(cast) else cast.inputs[0]
+            if uses[given] > 1:
+                return None
             axes = range(len(w.type.shape))
             turned = to_dtype(transpose(given, (*axes[:-2], axes[-1], axes[-2])), w.type.dtype)
             return change(node, MATMUL, (x, turned), **{**node.attrs, "transpose_b": False})

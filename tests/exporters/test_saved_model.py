@@ -218,6 +218,50 @@ def test_a_model_with_variables_is_replaced_and_others_are_left_alone(tmp_path: 
         gc.to_saved_model(session, folder, signature, variables=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("moment", ["before", "after the old", "after the new"])
+def test_an_interrupt_leaves_one_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Also one just after a folder was renamed. The mode of the folder stays."""
+    session, x, (y, _) = made()
+    signature, rename = gc.Signature({"x": x}, {"y": y}), Path.rename
+    (tmp_path / "m").mkdir(mode=0o700)
+    gc.to_saved_model(session, tmp_path / "m", signature, variables=True)
+    before = (tmp_path / "m" / "saved_model.pb").read_bytes()
+    renames = []
+
+    def interrupted(self: Path, target: Path) -> Path:
+        renames.append(target)
+        at = {"before": 1, "after the old": 1, "after the new": 2}[moment]
+        if moment == "before":
+            raise KeyboardInterrupt
+        made = rename(self, target)
+        if len(renames) == at:
+            raise KeyboardInterrupt
+        return made
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gc.to_saved_model(session, tmp_path / "m", signature, variables=True, signature_name="new")
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    is_new = (tmp_path / "m" / "saved_model.pb").read_bytes() != before
+    assert is_new == (moment == "after the new")
+    assert (tmp_path / "m").stat().st_mode & 0o777 == 0o700
+
+
+def test_files_of_others_that_have_the_names_of_ours(tmp_path: Path) -> None:
+    session, x, (y, _) = made()
+    signature, folder = gc.Signature({"x": x}, {"y": y}), tmp_path / "m"
+    gc.to_saved_model(session, folder, signature)
+    (folder / "variables").write_text("a file")
+    with pytest.raises(ModelExportError, match="holds 'variables'"):
+        gc.to_saved_model(session, folder, signature)
+    (folder / "variables").unlink()
+    (folder / "variables" / "variables.index").mkdir(parents=True)
+    with pytest.raises(ModelExportError, match="holds 'variables'"):
+        gc.to_saved_model(session, folder, signature, variables=True)
+
+
 def test_a_failure_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session, x, (y, _) = made()
     signature, rename = gc.Signature({"x": x}, {"y": y}), Path.rename

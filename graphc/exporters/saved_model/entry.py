@@ -125,19 +125,24 @@ def _replace(folder: Path, data: bytes, arrays: Mapping[str, np.ndarray[Any, Any
             write_bundle(aside / _FOLDER / _FOLDER, numbers, arrays.__getitem__)
         write(aside / _FILE, data)
         if folder.exists():
-            old = aside.with_name(f"{aside.name}.old")
-            folder.rename(old)
-            try:
-                aside.rename(folder)
-            except BaseException:
-                old.rename(folder)
-                raise
-            shutil.rmtree(old)
-        else:
-            aside.rename(folder)
+            shutil.copymode(folder, aside)
+        _swap(aside, folder)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
+
+
+def _swap(made: Path, folder: Path) -> None:
+    """Puts a folder in the place of another, which stays there if that fails."""
+    old = made.with_name(f"{made.name}.old")
+    try:
+        if folder.exists():
+            folder.rename(old)
+        made.rename(folder)
+    finally:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _check_names(signature_name: object, platforms: object, variables: object) -> None:
@@ -193,5 +198,8 @@ def _is_own(folder: Path) -> bool:
     except (ModelFileError, OSError):
         return False
     saved = [meta.saver_def.filename_tensor_name for meta in model.meta_graphs]
+    variables = folder / _FOLDER
+    if saved != [SAVED_UNDER] or variables.is_symlink() or not variables.is_dir():
+        return False
     inside = {f"{_FOLDER}.index", f"{_FOLDER}.data-00000-of-00001"}
-    return saved == [SAVED_UNDER] and {p.name for p in (folder / _FOLDER).iterdir()} <= inside
+    return all(p.name in inside and p.is_file() for p in variables.iterdir())

@@ -29,7 +29,10 @@ _SUMS: Final[dict[DType, DType]] = {
 
 def widens(node: Node) -> bool:
     """Whether a product may take the operand of this cast in place of its result."""
-    return node.op is CAST and _SUMS.get(node.inputs[0].type.dtype) == node.attrs["dtype"]
+    if node.op is not CAST:
+        return False
+    total = _SUMS.get(node.inputs[0].type.dtype)
+    return total is not None and total == node.attrs["dtype"]  # to NumPy, None equals float64
 
 
 def narrow_in_products(program: Program) -> set[Tensor]:

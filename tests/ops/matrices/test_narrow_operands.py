@@ -223,3 +223,23 @@ def test_casts_of_one_row_are_computed(product) -> None:
     """)
     taken = set(found.nodes[-1].inputs)
     assert bool(taken & narrow_in_products(found)) is not ONE_ROW[product]
+
+
+@pytest.mark.parametrize("dtype", ["int4", "int64", "float32"])
+def test_float64_is_not_the_sum_of_any_dtype(dtype):
+    """NumPy finds None and float64 equal."""
+    text = f"""
+        program p(a: {"f32" if dtype == "float32" else dtype.replace("int", "i")}[3, 4]) {{
+          %0 = Cast(a) {{dtype=f64}} : f64[3, 4]
+          %1 = MatMul(%0, %0) {{transpose_b=true}} : f64[3, 3]
+          return out = %1
+        }}
+    """
+    assert narrow_in_products(program(text)) == set()
+    with gc.Graph() as graph:
+        a = gc.placeholder((3, 4), dtype, name="a")
+        wide = gc.cast(a, "float64")
+        product = gc.matmul(wide, wide, transpose_b=True)
+    values = (np.arange(12).reshape(3, 4) % 7).astype(a.type.dtype)
+    want = values.astype("float64") @ values.astype("float64").T
+    assert np.array_equal(gc.Session(graph).run(product, {a: values}), want)

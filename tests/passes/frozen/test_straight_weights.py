@@ -67,6 +67,15 @@ CASES = {
           return out = %1
         => stays
     """,
+    "a narrow table of embeddings, also used as the last layer": """
+        i: i32[n], w: state bf16[4, 3]
+          %0 = Take(w, i) {axis=0} : bf16[n, 3]
+          %1 = Cast(%0) {dtype=f32} : f32[n, 3]
+          %2 = Cast(w) {dtype=f32} : f32[4, 3]
+          %3 = MatMul(%1, %2) {transpose_b=true} : f32[n, 4]
+          return out = %3
+        => stays
+    """,
     "a weight that is a result too": """
         x: f32[n, 3], w: state f32[4, 3]
           %0 = MatMul(x, w) {transpose_b=true} : f32[n, 4]
