@@ -171,6 +171,26 @@ def test_a_stream_that_is_closed_leaves_whole_steps(counting) -> None:
         assert 3 <= total < 10**6
 
 
+def test_a_stream_after_a_failed_call_takes_its_number(counting) -> None:
+    """The server refuses numbers below that of the stream, so the failed call gets a new one."""
+    _, models, client = counting
+    with client.session("counter", signature="add") as session:
+        step = session._transport.step
+        session._transport.step = unreachable
+        try:
+            with pytest.raises(Failure, match="not reached"):
+                session.predict(x=ONE)
+        finally:
+            session._transport.step = step
+        list(session.generate(x=ONE, steps=2))
+        assert session.predict(x=ONE)["total"] == [3]
+        assert only(models).steps == 3
+
+
+def unreachable(*_: Any) -> bytes:
+    raise Failure("DEADLINE_EXCEEDED", "the server was not reached")
+
+
 def test_numbers_that_were_used_before(counting) -> None:
     _, models, client = counting
     with client.session("counter", signature="add") as session:
