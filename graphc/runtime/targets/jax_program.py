@@ -189,8 +189,9 @@ def chosen_xla_options(
     platform = device.platform
     if options.pipeline != "O3":
         chosen = {**quicker_options(program, platform), **chosen}
-    convolves = suited_to(Target(platform), program).convolves
-    if options.pipeline == "O3" or (options.pipeline == "O2" and convolves):
+    if options.pipeline == "O3" or (
+        options.pipeline == "O2" and suited_to(Target(platform), program).convolves
+    ):
         suited = suited_options(program, platform)
         chosen = {**(suited if _understood(tuple(sorted(suited.items()))) else {}), **chosen}
     return chosen

@@ -14,8 +14,8 @@ from typing import Any
 from graphc.errors import MissingExtraError, ModelFileError
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, MappedFile, map_file
 from graphc.ir.source import current_source
-from graphc.store.proto_cut import CUT, NotAMessage, field, without_large_fields
 from graphc.store.proto_schema import message_classes
+from graphc.train.tensorflow.proto_cut import CUT, NotAMessage, field, without_large_fields
 
 SCHEMA = """
 message Dim { int64 size = 1; string name = 2; }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from graphc.data.records.wire import varint as write_varint
 from graphc.train.tensorflow.tensors import broken
 
 _MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
@@ -145,7 +146,7 @@ def table(content: Mapping[bytes, bytes], checksum: Callable[[bytes], int]) -> b
         """Writes a block. Returns its place."""
         start, content = len(data), _block_of(block) + b"\0"  # 0: it is not compressed
         data.extend(content + masked(checksum(content)).to_bytes(4, "little"))
-        return _number(start) + _number(len(content) - 1)
+        return write_varint(start) + write_varint(len(content) - 1)
 
     for key in sorted(content):
         if sum(map(len, open_block.values())) > _BLOCK:
@@ -162,15 +163,6 @@ def _block_of(content: Mapping[bytes, bytes]) -> bytes:
     data, starts = bytearray(), []
     for key, value in content.items():
         starts.append(len(data))
-        data += _number(0) + _number(len(key)) + _number(len(value)) + key + value
+        data += write_varint(0) + write_varint(len(key)) + write_varint(len(value)) + key + value
     places = starts or [0]
     return bytes(data) + b"".join(n.to_bytes(4, "little") for n in (*places, len(places)))
-
-
-def _number(value: int) -> bytes:
-    """A number of variable length."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])

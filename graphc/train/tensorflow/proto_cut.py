@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from graphc.data.records.wire import varint
+
 CUT: Final = "*"
 Inside = Mapping[tuple[str, int], str]
 """(message, number of a field) -> the message that the field is, or `CUT` for one to leave out."""
@@ -52,15 +54,6 @@ def without_large_fields(
         return b"".join(out)
 
     return copied(0, len(data), kind)
-
-
-def varint(value: int) -> bytes:
-    """A number of variable length, as protocol buffers write it."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def field(number: int, value: int | bytes) -> bytes:
