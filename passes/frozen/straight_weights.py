@@ -41,7 +41,7 @@ class StraightWeights(Pass):
 
         def straight(rewriter: Rewriter, node: Node) -> Answer:
             x, w = node.inputs
-            if not node.attrs["transpose_b"] or w not in frozen or uses[w] > 1:
+            if not node.attrs["transpose_b"] or w not in frozen:
                 return None
             if x in frozen or _one_row(x, node.attrs["transpose_a"]):
                 return None
@@ -49,7 +49,7 @@ class StraightWeights(Pass):
             # `narrow_operands`.
             cast = rewriter.maker(w, CAST)
             given = w if cast is None or not widens(cast) else cast.inputs[0]
-            if uses[given] > 1:
+            if max(uses[w], uses[given]) > 1:
                 return None
             axes = range(len(w.type.shape))
             turned = to_dtype(transpose(given, (*axes[:-2], axes[-1], axes[-2])), w.type.dtype)

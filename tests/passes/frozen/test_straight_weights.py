@@ -76,6 +76,14 @@ CASES = {
           return out = %3
         => stays
     """,
+    "a table that is widened for both": """
+        i: i32[n], w: state bf16[4, 3]
+          %0 = Cast(w) {dtype=f32} : f32[4, 3]
+          %1 = Take(%0, i) {axis=0} : f32[n, 3]
+          %2 = MatMul(%1, %0) {transpose_b=true} : f32[n, 4]
+          return out = %2
+        => stays
+    """,
     "a weight that is a result too": """
         x: f32[n, 3], w: state f32[4, 3]
           %0 = MatMul(x, w) {transpose_b=true} : f32[n, 4]
