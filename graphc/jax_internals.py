@@ -38,6 +38,18 @@ CUDNN_BACKWARD_FILTER: Final = "__cudnn$convBackwardFilter"
 CUDNN_ATTENTION: Final = "__cudnn$fmha"
 
 
+# -- random keys -------------------------------------------------------------------------------
+
+
+def words_of_key(key: Any) -> jax.Array:
+    """The array of words that a typed key holds, not a copy. `key` is not a tracer.
+
+    `jax.random.key_data` computes a new array, which takes 3 to 11 us of a call of 15 us.
+    """
+    words: jax.Array = key._base_array
+    return words
+
+
 # -- settings ----------------------------------------------------------------------------------
 
 LOCATIONS: Final = "jax_traceback_in_locations_limit"

@@ -156,3 +156,13 @@ assert jax_internals.value_of_all("a/c", 0.01) is None
 def test_the_keys_and_values_of_a_cluster() -> None:
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}
     subprocess.run([sys.executable, "-c", SERVICE], check=True, cwd=PACKAGE.parent, env=environment)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_the_words_of_a_typed_key(shape: tuple[int, ...]) -> None:
+    keys = jax.random.split(jax.random.key(7), shape)
+    words = jax_internals.words_of_key(keys)
+    assert type(words) is type(jnp.zeros(2))
+    np.testing.assert_array_equal(words, jax.random.key_data(keys))
+    keys.delete()
+    assert words.is_deleted()

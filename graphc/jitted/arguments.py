@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
+from jax import numpy as jnp
 from jax.tree_util import keystr, tree_flatten
 
 from graphc.errors import AttributeValueError
@@ -266,6 +267,15 @@ def array_type() -> Any:
     """The type of JAX's arrays that hold numbers."""
     with jax.ensure_compile_time_eval():
         return type(jax.device_put(np.zeros(())))
+
+
+def is_keys(leaf: Any) -> bool:
+    """Whether a leaf is a typed key, or an array of them; not a tracer."""
+    return (
+        isinstance(leaf, jax.Array)
+        and not isinstance(leaf, jax.core.Tracer)
+        and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    )
 
 
 def converted(value: Any, spec: FeedSpec) -> Any:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from operator import itemgetter, methodcaller
 from typing import Any
-
-import jax
 
 from graphc.errors import ExecutionError, StateError
 from graphc.ir.variable import Variable
@@ -32,7 +30,7 @@ _IS_DELETED = methodcaller("is_deleted")
 
 
 class DirectCall:
-    """Calls XLA's executable with the leaves of the arguments as they are.
+    """Calls XLA's executable with the leaves of the arguments as they are, and words for keys.
 
     It omits work that a small program on one device does not need: the check for large blocks of
     memory, transfers to other devices, and the limit on steps in flight. Calls that do not fit must
@@ -68,9 +66,9 @@ class DirectCall:
         taken = [variables[b.members[0]] for b in (*interface.written, *interface.read)]
         self._held = held
         self._convert = [
-            (number, _converter(avals[number], spec))
+            (number, partial(converted, spec=spec))
             for number, (_, spec) in zip(numbers, feeds, strict=True)
-            if number < count and types[number] is not array
+            if number < count and types[number] is not array and not is_key(avals[number].dtype)
         ]
         self._take = _getter([*taken, *numbers], count + len(held))
         made = {buffer.members[0]: i for i, buffer in enumerate(interface.assigned)}
@@ -94,8 +92,9 @@ class DirectCall:
         self._can_be_deleted = _getter(can_be, count)
 
     def __call__(self, leaves: list[Any]) -> Any:
-        """The result for the leaves of all arguments, which have the forms of the program; `OTHER`,
-        before anything has run, if the general path must take the call.
+        """The result for the leaves of all arguments, which have the forms of the program, and for
+        keys are their words; `OTHER`, before anything has run, if the general path must take the
+        call.
 
         Raises:
             StateError: a donated argument was passed to an earlier call, or the run failed after it
@@ -154,17 +153,6 @@ def is_direct(executable: Executable) -> bool:
         and not executor.need.large
         and not executor.may_be_refused
     )
-
-
-def _converter(aval: Any, spec: FeedSpec) -> Callable[[Any], Any]:
-    """The function that converts a leaf with this abstract value for a program."""
-    return _words() if is_key(aval.dtype) else partial(converted, spec=spec)
-
-
-@cache
-def _words() -> Callable[[Any], Any]:
-    """Returns the words of keys. Compiled, it takes a third of the time."""
-    return jax.jit(jax.random.key_data)
 
 
 def _getter(numbers: Sequence[int], count: int) -> Callable[[Sequence[Any]], Sequence[Any]]:

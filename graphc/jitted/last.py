@@ -10,7 +10,8 @@ import jax
 from jax.tree_util import tree_flatten, tree_structure
 
 from graphc.devices.discovery import default_device
-from graphc.jitted.arguments import Form, array_type, flatten, kind_of_leaf
+from graphc.jax_internals import words_of_key
+from graphc.jitted.arguments import Form, array_type, flatten, is_keys, kind_of_leaf
 from graphc.jitted.direct import BY_JAX, OTHER
 from graphc.jitted.packed import packing_of, unpack
 from graphc.jitted.program import Given, JitProgram
@@ -25,29 +26,48 @@ class Recognised:
     Args:
         key: the other conditions: the labels, the static arguments, JAX's settings.
         tree: the structure of all arguments.
-        types, avals: the Python types and the abstract values of their leaves.
+        leaves: their leaves.
     """
 
-    def __init__(
-        self, key: Any, tree: Any, types: Sequence[type], avals: Sequence[Any], array: type
-    ) -> None:
-        self.key, self._tree, self._types = key, tree, list(types)
-        self._kinds = list(map(kind_of_leaf, avals))
+    def __init__(self, key: Any, tree: Any, leaves: Sequence[Any]) -> None:
+        self.key, self._tree = key, tree
+        self._keys = [
+            (number, type(leaf), leaf.dtype) for number, leaf in enumerate(leaves) if is_keys(leaf)
+        ]
+        plain = list(leaves)
+        self._replace_keys(plain)
+        array = array_type()
+        self._types = list(map(type, plain))
+        self._kinds = [kind_of_leaf(jax.typeof(leaf)) for leaf in plain]
         self._avals: list[Any] | None = None  # those of leaves that were checked completely
         self._are_arrays = [kind is array for kind in self._types]
         self._only_arrays = all(self._are_arrays)
 
     def is_like(self, other: Recognised) -> bool:
         """Whether both recognise the same leaves."""
-        return self._types == other._types and self._kinds == other._kinds
+        mine = self._types, self._kinds, self._keys
+        return mine == (other._types, other._kinds, other._keys)
 
-    def _avals_of(self, leaves: Sequence[Any], tree: Any) -> list[Any] | None:
-        """The abstract values of the leaves; None if the structure or a type differs.
+    def _flat(self, values: Sequence[Any]) -> list[Any] | None:
+        """The leaves of the arguments, with words for keys; None if the structure or the type of a
+        key differs."""
+        leaves, tree = tree_flatten(tuple(values))
+        return leaves if tree == self._tree and self._replace_keys(leaves) else None
+
+    def _replace_keys(self, leaves: list[Any]) -> bool:
+        """Replaces keys by their words; False if a leaf is no such key."""
+        for number, kind, dtype in self._keys:
+            leaf = leaves[number]
+            if type(leaf) is not kind or leaf.dtype != dtype:
+                return False
+            leaves[number] = words_of_key(leaf)
+        return True
+
+    def _avals_of(self, leaves: Sequence[Any]) -> list[Any] | None:
+        """The abstract values of the leaves; None if a type differs.
 
         `jax.typeof` is slow: only leaves that are not JAX arrays need it.
         """
-        if tree != self._tree:
-            return None
         if self._only_arrays:
             try:
                 return list(map(_AVAL, leaves))
@@ -80,16 +100,15 @@ class LeftToJax(Recognised):
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return None
         try:
-            avals = [jax.typeof(leaf) for leaf in leaves]
+            return cls(key, tree, leaves)
         except TypeError:  # no array: JAX raises the error
             return None
-        return cls(key, tree, list(map(type, leaves)), avals, array_type())
 
     def call(self, values: Sequence[Any]) -> Any:
         """`BY_JAX`; `OTHER` if the arguments have other forms."""
-        leaves, tree = tree_flatten(tuple(values))
-        avals = self._avals_of(leaves, tree)
-        if avals is None:
+        leaves = self._flat(values)
+        avals = None if leaves is None else self._avals_of(leaves)
+        if leaves is None or avals is None:
             return OTHER
         # Tracers have the abstract values of arrays, but other types.
         if list(map(type, leaves)) != self._types:
@@ -119,10 +138,9 @@ class LastCall(Recognised):
         device: jax.Device | None,
     ) -> None:
         self._direct = program.direct(forms)
-        tree = tree_structure(tuple(values)) if self._direct is not None else None
-        types = [kind for form in forms for kind in form.types]
-        avals = [aval for form in forms for aval in form.avals]
-        super().__init__(key, tree, types, avals, array_type())
+        # Without the direct path, packed trees stay packed, and the forms are compared.
+        leaves, tree = ([], None) if self._direct is None else tree_flatten(tuple(values))
+        super().__init__(key, tree, leaves)
         self.program, self.forms, self._device = program, forms, device
         self._shardings: list[Any] | None = None
         # XLA's executable moves arrays that are not committed, but the default device must run
@@ -131,7 +149,10 @@ class LastCall(Recognised):
 
     def is_like(self, other: Recognised) -> bool:
         """Whether both call the same program with the same leaves."""
-        return type(other) is LastCall and self.program is other.program and super().is_like(other)
+        if type(other) is not LastCall or self.program is not other.program:
+            return False
+        types, others = ([form.types for form in each.forms] for each in (self, other))
+        return types == others
 
     def call(self, values: Sequence[Any]) -> Any:
         """The result; `OTHER` if the arguments have other forms, are on other devices, or are not
@@ -139,9 +160,9 @@ class LastCall(Recognised):
         if self._direct is None:
             given = self._matching(values)
             return OTHER if given is None else self.program(given)
-        leaves, tree = tree_flatten(tuple(values))
-        avals = self._avals_of(leaves, tree)
-        if avals is None:
+        leaves = self._flat(values)
+        avals = None if leaves is None else self._avals_of(leaves)
+        if leaves is None or avals is None:
             return OTHER
         if avals != self._avals or self._is_elsewhere:
             # Later leaves with equal avals have these forms too, or XLA's executable refuses them:
@@ -174,7 +195,7 @@ class LastCall(Recognised):
 
     def _are_here(self, leaves: Sequence[Any]) -> bool:
         """Whether all leaves that are on devices are on the device of the program."""
-        arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]  # keys too
+        arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
         shardings = list(map(_SHARDING, arrays))
         if shardings == self._shardings:
             return True

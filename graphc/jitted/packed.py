@@ -73,7 +73,17 @@ class Packing:
         self._is_gone = True
 
 
-class PackedTree:
+class _Explained(type):
+    """The class of a class whose representation tells what to do.
+
+    JAX's errors about trees of different structures show only the classes of the nodes.
+    """
+
+    def __repr__(cls) -> str:
+        return f"<class 'graphc.{cls.__name__}' (graphc.unpack(tree) returns an ordinary tree)>"
+
+
+class PackedTree(metaclass=_Explained):
     """A pytree that `gc.jit` returned for a donated argument. Its leaves are stored stacked.
 
     It behaves like the tree: indexing, attributes, iteration and `len` are those of the tree, and

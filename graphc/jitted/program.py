@@ -14,6 +14,7 @@ from graphc.devices.mesh import Strategy
 from graphc.errors import StateError
 from graphc.ir.node import Tensor
 from graphc.ir.source import current_source
+from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Form, array_type, converted
 from graphc.jitted.direct import DirectCall, is_direct
 from graphc.jitted.importing import Imported, Leaf
@@ -129,8 +130,9 @@ class JitProgram:
             return None
         array = array_type()
         leaves = self._leaves.values()
-        if any(forms[leaf.argument].types[leaf.number] is not array for leaf in leaves):
-            return None
+        for form, number in [(forms[leaf.argument], leaf.number) for leaf in leaves]:
+            if form.types[number] is not array and not is_key(form.avals[number].dtype):
+                return None
         feeds = list(zip(self.sources, self._specs, strict=True))
         return DirectCall(self.imported, forms, self.executable, feeds, array)
 

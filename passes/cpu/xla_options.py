@@ -13,6 +13,7 @@ from graphc.ops.draws.random_keys import RANDOM_BITS
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
+from graphc.passes.cpu.row_conditions import computes_in_rows
 
 _CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
 
@@ -27,7 +28,8 @@ _CONVOLUTIONS_BY_EIGEN: Final = {
 _LITTLE_MEMORY: Final = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 # By default LLVM optimizes the kernels of XLA:CPU at level 3. At level 2, XLA compiles nine steps
-# of the zoo in 0.9x of the time, and they take the same time to run.
+# of the zoo in 0.9x of the time, and they take the same time to run; for others, see
+# `row_conditions`.
 _LEVEL: Final = "xla_backend_optimization_level"
 _QUICKER: Final = {_LEVEL: 2}
 _DRAWS: Final = (RANDOM_BITS, *random_draws.OPS, *random_parametric.OPS)
@@ -39,15 +41,18 @@ def quicker_options(program: Program, platform: str) -> Mapping[str, int]:
     empty for none.
 
     They may change the last bit of a float. A program that draws random numbers and computes no
-    products does not get them, so that its draws have the bits of JAX's. A level in the environment
-    variable XLA_FLAGS takes precedence, and so does JAX's setting that turns optimizations off.
+    products does not get them, so that its draws have the bits of JAX's. Nor does a program that
+    would run slower. A level in the environment variable XLA_FLAGS takes precedence, and so does
+    JAX's setting that turns optimizations off.
     """
     is_given = _LEVEL in os.environ.get("XLA_FLAGS", "") or all_settings()[FEW_OPTIMIZATIONS]
     if platform != "cpu" or is_given:
         return {}
     ops = [node.op for node in program.walk()]
     draws = any(op in _DRAWS for op in ops)
-    return {} if draws and not any(op in _PRODUCTS for op in ops) else _QUICKER
+    if draws and not any(op in _PRODUCTS for op in ops):
+        return {}
+    return {} if computes_in_rows(program) else _QUICKER
 
 
 def suited_options(program: Program, platform: str) -> Mapping[str, str]:

@@ -109,6 +109,14 @@ def test_functions_of_jax_take_a_packed_tree() -> None:
     assert_near(np.asarray(other(want, X)), np.asarray(predict(want, X)), 1e-4, 1e-5)
 
 
+def test_a_mismatch_of_structures_tells_how_to_unpack() -> None:
+    packed, *_ = train(donating())
+    plain = init()
+    for trees in ((packed, plain), (plain, packed)):
+        with pytest.raises(ValueError, match=r"graphc\.unpack\(tree\) returns an ordinary tree"):
+            jax.tree.map(jnp.add, *trees)
+
+
 def test_a_packed_tree_is_consumed() -> None:
     jitted = donating()
     params, opt_state, _ = train(jitted)

@@ -244,3 +244,52 @@ def test_arrays_over_a_mesh_are_not_remembered_by_their_forms() -> None:
         assert jitted(one).devices() == one.devices()
         assert jitted(two).devices() == two.devices()
     assert len(jitted.notes) == 1
+
+
+def noisy(state: Any, x: Any) -> Any:
+    """A step whose state has a typed key, which it replaces."""
+    key, use = jax.random.split(state["key"])
+    return {"key": key, "w": state["w"] + jax.random.normal(use, x.shape)}, x.sum()
+
+
+def test_typed_keys_in_donated_state_take_the_fast_path(
+    searches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jitted, by_jax = gc.jit(noisy, donate_argnums=0), jax.jit(noisy)
+    x = jnp.ones(3)
+
+    def state(key: Any) -> Any:
+        return {"key": key, "w": jnp.zeros(3)}
+
+    first = state(jax.random.key(3))
+    got, _ = jitted(first, x)
+    assert searches == ["_program", "__init__"]
+    monkeypatch.setattr(jax.random, "key_data", None)  # the words are taken without a computation
+    for _ in range(2):
+        got, _ = jitted(got, x)
+    assert len(searches) == 2
+    want = state(jax.random.key(3))
+    for _ in range(3):
+        want, _ = by_jax(want, x)
+    assert got["key"].dtype == want["key"].dtype
+    assert str(got["key"]) == str(want["key"])
+    assert_near(np.asarray(got["w"]), np.asarray(want["w"]), 1e-5, 1e-6)
+    assert first["key"].is_deleted()
+    with pytest.raises(StateError, match="donated"):
+        jitted(first, x)
+
+
+def test_what_is_no_such_key_takes_another_program() -> None:
+    jitted = gc.jit(lambda key: jax.random.bits(key, (2,)), donate_argnums=())
+    key = jax.random.key(5)
+    want = jax.random.bits(key, (2,)).tolist()
+    for _ in range(2):
+        assert jitted(key).tolist() == want
+    assert jitted(jax.random.key_data(key)).tolist() == want  # a raw key
+    rbg = jax.random.key(5, impl="rbg")
+    assert jitted(rbg).tolist() == jax.random.bits(rbg, (2,)).tolist()  # JAX draws it
+    assert jax.jit(jitted)(key).tolist() == want  # a tracer
+    assert jitted(key).tolist() == want
+    key.delete()
+    with pytest.raises(StateError, match="deleted"):
+        jitted(key)
