@@ -9,6 +9,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.core.emit import emit_one
 from graphc.ops.elementwise.arithmetic import MULTIPLY, SUBTRACT, multiply
+from graphc.ops.elementwise.powers import SQUARE, square
 from graphc.ops.nn.normalization import VARIANCE
 from graphc.ops.reductions.reduction import REDUCE_SUM
 from graphc.ops.structure.ordering import FENCE
@@ -21,8 +22,8 @@ _FORWARD, _BACKWARD = 0, 1  # numbers of fences, so that the two sums do not sha
 @dataclass(frozen=True)
 class CpuMoments(Pass):
     """Makes each sum over `x - mean` compute this difference separately: the variance of batch
-    norm, and the gradient of its scale, `sum(dy * (x - mean))`. The mean is fenced, so that these
-    differences are not shared with the normalized x.
+    norm, also as a sum of squares, and the gradient of its scale, `sum(dy * (x - mean))`. The
+    mean is fenced, so that these differences are not shared with the normalized x.
 
     Otherwise XLA sees one value with several users, stores it (it is as large as x), and reads it
     again for each sum. Its reduction library subtracts and multiplies while it sums if this is
@@ -47,19 +48,28 @@ class CpuMoments(Pass):
         return node.replace(inputs=(x, _fenced(mean, _FORWARD)))
 
     def _sum(self, rewriter: Rewriter, node: Node) -> Answer:
+        squares = rewriter.maker(node.inputs[0], SQUARE)
+        if squares is not None:
+            own = self._own(rewriter, squares.inputs[0], _FORWARD)
+            return None if own is None else node.replace(inputs=(square(own),))
         product = rewriter.maker(node.inputs[0], MULTIPLY)
-        for position, factor in enumerate(product.inputs if product is not None else ()):
-            difference = rewriter.maker(factor, SUBTRACT)
-            if product is None or difference is None:
-                continue
-            x, mean = difference.inputs
-            if not self._is_worth_it(rewriter, x, mean):
-                continue
-            fenced = _fenced(mean, _BACKWARD)
-            own = x - fenced
-            factors = (own, product.inputs[1]) if position == 0 else (product.inputs[0], own)
-            return node.replace(inputs=(multiply(*factors),))
+        if product is None:
+            return None
+        a, b = product.inputs
+        for factor in (a, b):
+            own = self._own(rewriter, factor, _FORWARD if a is b else _BACKWARD)
+            if own is not None:
+                factors = [own if other is factor else other for other in (a, b)]
+                return node.replace(inputs=(multiply(*factors),))
         return None
+
+    def _own(self, rewriter: Rewriter, factor: Tensor, number: int) -> Tensor | None:
+        """Computes `factor` again if it is the difference of a large tensor from a mean."""
+        difference = rewriter.maker(factor, SUBTRACT)
+        if difference is None or not self._is_worth_it(rewriter, *difference.inputs):
+            return None
+        x, mean = difference.inputs
+        return x - _fenced(mean, number)
 
     def _is_worth_it(self, rewriter: Rewriter, x: Tensor, mean: Tensor) -> bool:
         sizes = [dim for dim in x.type.shape if isinstance(dim, int)]

@@ -34,6 +34,33 @@ PAIRS = {
       %4 = ReduceSum(%3) {axes=[0, 1]} : f32[4]
       return out = %4, centred = %0
     """,
+    "a sum of squares": """
+    x: f32[8, 4, 4], m: f32[4]
+      %0 = Subtract(x, m) : f32[8, 4, 4]
+      %1 = Square(%0) : f32[8, 4, 4]
+      %2 = ReduceSum(%1) {axes=[0, 1]} : f32[4]
+      return out = %2, centred = %0
+    =>
+      %0 = Subtract(x, m) : f32[8, 4, 4]
+      %1 = Fence(m) {number=0} : f32[4]
+      %2 = Subtract(x, %1) : f32[8, 4, 4]
+      %3 = Square(%2) : f32[8, 4, 4]
+      %4 = ReduceSum(%3) {axes=[0, 1]} : f32[4]
+      return out = %4, centred = %0
+    """,
+    "the product of a difference with itself": """
+    x: f32[8, 4, 4], m: f32[4]
+      %0 = Subtract(x, m) : f32[8, 4, 4]
+      %1 = Multiply(%0, %0) : f32[8, 4, 4]
+      %2 = ReduceSum(%1) {axes=[0, 1]} : f32[4]
+      return out = %2
+    =>
+      %0 = Fence(m) {number=0} : f32[4]
+      %1 = Subtract(x, %0) : f32[8, 4, 4]
+      %2 = Multiply(%1, %1) : f32[8, 4, 4]
+      %3 = ReduceSum(%2) {axes=[0, 1]} : f32[4]
+      return out = %3
+    """,
     "the difference first": """
     x: f32[8, 4, 4], m: f32[4], dy: f32[8, 4, 4]
       %0 = Subtract(x, m) : f32[8, 4, 4]

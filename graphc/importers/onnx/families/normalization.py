@@ -10,6 +10,7 @@ from graphc.importers.onnx.values import WeightRef
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import current_graph
 from graphc.nn.layers.normalization import UPDATES
+from graphc.ops.nn.normalization import moments
 from graphc.ops.random import uniform
 
 
@@ -24,10 +25,7 @@ def _batch_norm(call: Call) -> Any:
     training = call.attr("training_mode", 0) if call.version >= 14 else 0
     if not training:
         return (_normalized(x, mean, variance, scale, bias, epsilon),)
-    axes = (0, *range(2, x.ndim))
-    wide = ops.cast(x, mean.dtype)
-    own_mean = ops.reduce_mean(wide, axis=axes)
-    own_variance = ops.reduce_mean(ops.square(wide - _beside(own_mean, x)), axis=axes)
+    own_mean, own_variance = moments(ops.cast(x, mean.dtype), (0, *range(2, x.ndim)))
     momentum = call.attr("momentum", 0.9)
     new = [
         old * momentum + own * (1 - momentum)
@@ -55,8 +53,9 @@ def _normalized(
 
 
 def _moments(x: Tensor, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    mean = ops.reduce_mean(x, axis=axes, keepdims=True)
-    return mean, ops.reduce_mean(ops.square(x - mean), axis=axes, keepdims=True)
+    """The mean and the variance along axes, which stay, in the dtype of x."""
+    mean, variance = moments(x, axes, keepdims=True)
+    return ops.cast(mean, x.dtype), ops.cast(variance, x.dtype)
 
 
 def _instance_norm(call: Call) -> Any:

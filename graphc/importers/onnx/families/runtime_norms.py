@@ -11,6 +11,7 @@ from graphc.importers.onnx.families.normalization import RULES as STANDARD
 from graphc.importers.onnx.limits import as_standard, limited, without
 from graphc.ir.node import Tensor
 from graphc.ops.elementwise import activation
+from graphc.ops.nn.normalization import moments
 
 _EPSILON: Final = 1e-12  # the default of operators that were made for BERT
 
@@ -22,8 +23,7 @@ def _wide(x: Tensor) -> Any:
 def _layer_norm(x: Tensor, scale: Tensor, bias: Tensor | None, epsilon: float) -> tuple[Any, ...]:
     """The normalized last axis, its mean, and the inverse of its deviation."""
     wide = _wide(x)
-    mean = ops.reduce_mean(wide, axis=-1, keepdims=True)
-    variance = ops.reduce_mean(ops.square(wide - mean), axis=-1, keepdims=True)
+    mean, variance = moments(wide, -1, keepdims=True)
     inverse = ops.rsqrt(variance + epsilon)
     y = (wide - mean) * inverse * ops.cast(scale, wide.dtype)
     y = y if bias is None else y + ops.cast(bias, wide.dtype)
@@ -137,9 +137,7 @@ def _group_norm(call: Call) -> Any:
 def _by_groups(x: Tensor, scale: Tensor, bias: Tensor, groups: int, epsilon: float) -> Any:
     batch, channels = x.shape[:2]
     apart = ops.reshape(_wide(x), (batch, groups, channels // groups, *x.shape[2:]))
-    axes = tuple(range(2, apart.ndim))
-    mean = ops.reduce_mean(apart, axis=axes, keepdims=True)
-    variance = ops.reduce_mean(ops.square(apart - mean), axis=axes, keepdims=True)
+    mean, variance = moments(apart, tuple(range(2, apart.ndim)), keepdims=True)
     y = ops.reshape((apart - mean) * ops.rsqrt(variance + epsilon), x.shape)
     shape = (channels, *(1,) * (x.ndim - 2))
     scale, bias = (ops.reshape(ops.cast(v, y.dtype), shape) for v in (scale, bias))

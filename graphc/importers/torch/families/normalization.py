@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphc import ops
+from graphc.importers.core.channels_first import channels_last, channels_second
 from graphc.importers.torch.call import Call, Refused, Rule
 from graphc.importers.torch.families.reductions import vector_norm
-from graphc.ops.nn.normalization import layer_norm
+from graphc.ops.nn.normalization import batch_norm, layer_norm, moments
 
 
 def _beside(vector: Any, x: Any) -> Any:
@@ -42,17 +43,18 @@ def _training(
     call: Call, x: Any, w: Any, b: Any, mean: Any, var: Any, momentum: float, eps: float
 ) -> Any:
     """The result, the moments of the batch, and the new moving averages."""
-    axes = (0, *range(2, x.ndim))
-    wide = _wide(x)
-    own_mean = ops.reduce_mean(wide, axis=axes)
-    own_var = ops.reduce_mean(ops.square(wide - _beside(own_mean, x)), axis=axes)
-    y = (wide - _beside(own_mean, x)) * _beside(ops.rsqrt(own_var + eps), x)
-    y = ops.cast(_affine(y, w, b, x), x.dtype)
+    last = channels_last(x)
+    axes = tuple(range(last.ndim - 1))
+    own_mean, own_var = moments(last, axes)
+    channels, dtype = last.shape[-1:], own_mean.dtype
+    scale = ops.ones(channels, dtype) if w is None else ops.cast(w, dtype)
+    offset = ops.zeros(channels, dtype) if b is None else ops.cast(b, dtype)
+    y = channels_second(batch_norm(last, own_mean, own_var, scale, offset, float(eps)))
     if mean is None or var is None:
         return y, own_mean, own_var, None, None
     count: Any = 1
     for axis in axes:
-        count = count * x.shape[axis]
+        count = count * last.shape[axis]
     unbiased = own_var * (
         count / (count - 1) if isinstance(count, int) and count > 1 else _share(count, own_var)
     )
@@ -143,16 +145,10 @@ def _instance_norm(
     if own and mean is not None:  # torch.export does not say that they change
         raise Refused("changes its moving averages")
     if own:
-        mean = ops.reduce_mean(wide, axis=axes, keepdims=True)
-        var = ops.reduce_mean(ops.square(wide - mean), axis=axes, keepdims=True)
+        mean, var = moments(wide, axes, keepdims=True)
     else:
         mean, var = _beside(mean, x), _beside(var, x)
     return ops.cast(_affine((wide - mean) * ops.rsqrt(var + eps), w, b, x), x.dtype)
-
-
-def _moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    mean = ops.reduce_mean(x, axis=axes, keepdims=True)
-    return mean, ops.reduce_mean(ops.square(x - mean), axis=axes, keepdims=True)
 
 
 def _layer_norm(
@@ -163,7 +159,7 @@ def _layer_norm(
 
 def _native_layer_norm(call: Call, x: Any, shape: Any, w: Any, b: Any, eps: float) -> Any:
     wide = _wide(x)
-    mean, var = _moments(wide, tuple(range(x.ndim - len(shape), x.ndim)))
+    mean, var = moments(wide, tuple(range(x.ndim - len(shape), x.ndim)), keepdims=True)
     inverse = ops.rsqrt(var + eps)
     if len(shape) == 1 and w is not None and b is not None and w.dtype == b.dtype == x.dtype:
         return layer_norm(x, w, b, eps), mean, inverse
@@ -180,7 +176,7 @@ def _group_norm(
 ) -> Any:
     batch, channels = x.shape[:2]
     apart = _wide(ops.reshape(x, (batch, groups, channels // groups, *x.shape[2:])))
-    mean, var = _moments(apart, tuple(range(2, apart.ndim)))
+    mean, var = moments(apart, tuple(range(2, apart.ndim)), keepdims=True)
     y = ops.reshape((apart - mean) * ops.rsqrt(var + eps), x.shape)
     return ops.cast(_affine(y, w, b, x), x.dtype)
 
