@@ -21,6 +21,8 @@ Ints = tuple[int, ...]
 
 MOST_TAPS = 49
 """A larger window would make the program long: each tap is several operations."""
+_REGISTERS = 16
+"""The number of sums for which the registers suffice, together with the operands."""
 _DTYPES = ("float32", "float64")  # narrow ones would round after each tap
 
 
@@ -67,22 +69,38 @@ def input_gradient_by_taps(dy: Any, w: Any, size: tuple[Any, ...], attrs: Mappin
 def kernel_gradient_by_taps(x: Any, dy: Any, window: Ints, attrs: Mapping[str, Any]) -> Any:
     """The gradient of the kernel [*window, 1, channels]. One pass over x sums for all taps; a
     separate sum for each tap would take four times as long."""
+    # Without the barriers, XLA pads x and computes dy again for each tap inside the sums.
     padded = lax.pad(x, np.zeros((), x.dtype), _sides(attrs["padding"]))
+    padded, dy = lax.optimization_barrier((padded, dy))
     products = [view * dy for _, view in _views(padded, window, attrs)]
     zeros = [np.zeros((), x.dtype)] * len(products)
 
     def added(left: list[Any], right: list[Any]) -> list[Any]:
         return list(map(add, left, right))
 
-    # First the sums of whole rows, over all axes but the last spatial one, if they are together not
-    # larger than x. They take a quarter of the time of one sum over all axes.
-    rows = x.shape[:-2]
-    known = all(isinstance(n, int) for n in rows)
-    by_rows = known and prod(rows) >= len(products)
-    sums = lax.reduce(products, zeros, added, tuple(range(x.ndim - (2 if by_rows else 1))))
-    if by_rows:
-        sums = [jnp.sum(one, 0) for one in sums]
+    kept = _summed_apart(x.shape, len(products))
+    axes = tuple(axis for axis in range(x.ndim - 1) if axis not in kept)
+    sums = lax.reduce(products, zeros, added, axes)
+    if kept:
+        sums = [jnp.sum(one, tuple(range(len(kept)))) for one in sums]
     return jnp.stack(sums).reshape(*window, 1, x.shape[-1])
+
+
+def _summed_apart(shape: tuple[Any, ...], taps: int) -> tuple[int, ...]:
+    """The axes along which the sums of the taps are first kept apart. It takes a quarter to a half
+    of the time of one sum over all axes, if the sums are together not much larger than x.
+
+    For images, a sum for each row stays in the registers while the row is read once; with many taps
+    there are not enough registers, and a sum for each image is faster.
+    """
+    batch, *spatial, _ = shape
+    if not all(isinstance(n, int) for n in (batch, *spatial)):
+        return ()
+    if len(spatial) == 2 and taps <= _REGISTERS and taps <= 2 * spatial[-1]:
+        return (0, 1)
+    if len(spatial) == 2 and batch > 1:
+        return (0,)
+    return (len(spatial),) if batch * prod(spatial[:-1]) >= taps else ()
 
 
 def _sides(padding: Any) -> list[tuple[int, int, int]]:
