@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphc.ir.node import Tensor
+from graphc.jaxpr.conv_gradients import as_input_gradient, as_kernel_gradient
 from graphc.jaxpr.equation import Equation, Rule
 from graphc.jaxpr.shapes import inverse, reshaped, transposed
 from graphc.ops.arrays.slicing import pad_with
@@ -70,6 +71,10 @@ def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Tensor:
     if len(lhs) == 2:
         eqn.refuse("without spatial axes is not imported")
     x, w = to_dtype(x, eqn.type.dtype), to_dtype(w, eqn.type.dtype)
+    for recognised in (as_input_gradient, as_kernel_gradient):
+        gradient = recognised(eqn, x, w, (lhs, rhs, out))
+        if gradient is not None:
+            return gradient
     # To [batch, space, channels] and [space, channels, filters].
     x = transposed(x, (lhs[0], *lhs[2:], lhs[1]))
     w = transposed(w, (*rhs[2:], rhs[1], rhs[0]))

@@ -13,6 +13,8 @@ from graphc.ops.draws.random_keys import RANDOM_BITS
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
+from graphc.passes.core.peak import peak
+from graphc.passes.core.target import Target, suited_to
 from graphc.passes.cpu.row_conditions import computes_in_rows
 
 _CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
@@ -25,7 +27,11 @@ _CONVOLUTIONS_BY_EIGEN: Final = {
 # The default schedule computes operations with few dependencies early: transformed kernels, zeros
 # for loops. The other schedule takes 0.6x of the temporaries of AlexNet and 0.8x of those of
 # ResNet-50, whose pages the system clears in each step.
+# Its 43 MB become 26 MB for DenseNet-40, below the size from which glibc returns a block to the
+# system as soon as it is freed: a step takes 0.62x of the time. Small programs may take 1.15x.
 _LITTLE_MEMORY: Final = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+
+_CLEARED: Final = 32 * 2**20  # bytes; the largest `M_MMAP_THRESHOLD` of glibc
 
 # By default LLVM optimizes the kernels of XLA:CPU at level 3. At level 2, XLA compiles nine steps
 # of the zoo in 0.9x of the time, and they take the same time to run; for others, see
@@ -53,6 +59,14 @@ def quicker_options(program: Program, platform: str) -> Mapping[str, int]:
     if draws and not any(op in _PRODUCTS for op in ops):
         return {}
     return {} if computes_in_rows(program) else _QUICKER
+
+
+def is_large(program: Program, platform: str) -> bool:
+    """Whether a program computes many convolutions, or its temporaries are probably so large that
+    the system provides and clears their pages in each run."""
+    if program.symbols():
+        return False
+    return suited_to(Target(platform), program).convolves or peak(program) >= _CLEARED
 
 
 def suited_options(program: Program, platform: str) -> Mapping[str, str]:

@@ -89,6 +89,14 @@ def test_o2_takes_both_for_many_convolutions(
     assert (LEVEL in seen) == (pipeline != "O0")
 
 
+def test_o2_takes_both_for_large_temporaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """See `_CLEARED`."""
+    options = gc.CompileOptions(cache=None)
+    assert OPTION not in options_seen(monkeypatch, options)
+    monkeypatch.setattr("graphc.passes.cpu.xla_options._CLEARED", 256)
+    assert {OPTION, SCHEDULER} <= options_seen(monkeypatch, options).keys()
+
+
 @pytest.mark.parametrize(
     ("pipeline", "given", "wanted"),
     [("O0", {}, None), ("O2", {}, 2), ("O2", {LEVEL: 1}, 1), ("O3", {}, None)],
