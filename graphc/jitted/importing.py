@@ -13,6 +13,7 @@ from jax.core import Tracer
 
 from graphc.build.placeholders import placeholder
 from graphc.build.variable_definition import variable
+from graphc.collection import without_collection
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, JaxImportError
 from graphc.ir.dtypes import UINT32, as_dtype
@@ -70,6 +71,7 @@ class Imported:
         return [result for result in self.results if isinstance(result, Tensor)]
 
 
+@without_collection()
 def import_function(
     function: Callable[..., Any],
     roles: Roles,

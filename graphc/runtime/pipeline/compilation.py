@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 
+from graphc.collection import without_collection
 from graphc.config import CompileOptions
 from graphc.devices.discovery import available, usable_memory
 from graphc.devices.environment import environment_of
@@ -229,6 +230,7 @@ class Compilation:
         """What each pass did."""
         return self.prepared.report + self._bound()[1]
 
+    @without_collection()
     def in_jax(self, layout: StateLayout, budget: int | None = None) -> InJax:
         """The program as a JAX function of the buffers of `layout`.
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import jax
 
+from graphc.collection import without_collection
 from graphc.ir.program import Program
 from graphc.passes.manager import PassReport
 from graphc.passes.memory.recompute import Recompute
@@ -154,6 +155,7 @@ class Stages:
             compilation.memory_in_words,
         )
 
+    @without_collection()
     def _lower(self, made: InJax) -> Any:
         return self._timed("lower", made.lower)
 
