@@ -35,7 +35,7 @@ class Recognised:
             (number, type(leaf), leaf.dtype) for number, leaf in enumerate(leaves) if is_keys(leaf)
         ]
         plain = list(leaves)
-        self._replace_keys(plain)
+        self._put_words(plain)
         array = array_type()
         self._types = list(map(type, plain))
         self._kinds = [kind_of_leaf(jax.typeof(leaf)) for leaf in plain]
@@ -52,10 +52,11 @@ class Recognised:
         """The leaves of the arguments, with words for keys; None if the structure or the type of a
         key differs."""
         leaves, tree = tree_flatten(tuple(values))
-        return leaves if tree == self._tree and self._replace_keys(leaves) else None
+        return leaves if tree == self._tree and self._put_words(leaves) else None
 
-    def _replace_keys(self, leaves: list[Any]) -> bool:
-        """Replaces keys by their words; False if a leaf is no such key."""
+    def _put_words(self, leaves: list[Any]) -> bool:
+        """Replaces the keys in the list by their words. False, when some are perhaps replaced, if a
+        leaf that was a key is another value."""
         for number, kind, dtype in self._keys:
             leaf = leaves[number]
             if type(leaf) is not kind or leaf.dtype != dtype:

@@ -175,3 +175,54 @@ def test_a_batch_with_a_name_and_second_derivatives() -> None:
     assert "ConvKernelGradient" in [node.op.name for node in graph.nodes]
     twice = jax.grad(lambda x: jnp.sum(jax.grad(loss, 1)(x, w) ** 2))(x)
     assert_near(got[1], np.asarray(twice), 1e-3, 1e-3)
+
+
+def small(x: Any, w: Any) -> Any:
+    return lax.conv(x, w, (1, 1), "SAME")
+
+
+def descended(w: Any, x: Any) -> Any:
+    return w - 0.1 * jax.grad(lambda w: jnp.tanh(small(x, w)).sum())(w)
+
+
+IN_BODIES: dict[str, Callable[..., Any]] = {
+    "stacked layers": lambda x, ws: lax.scan(lambda h, w: (jnp.tanh(small(h, w)), None), x, ws)[0],
+    "kernel in a carry": lambda x, ws: lax.scan(
+        lambda w, x: (descended(w, x), None), ws[0], jnp.stack([x, 2 * x])
+    )[0],
+    "fori_loop": lambda x, ws: lax.fori_loop(0, 3, lambda i, w: descended(w, x), ws[0]),
+    "while_loop": lambda x, ws: lax.while_loop(
+        lambda c: c[0] < 2, lambda c: (c[0] + 1, descended(c[1], x)), (0, ws[0])
+    )[1],
+    "branches": lambda x, ws: lax.cond(x.sum() > 0, small, lambda x, w: x, x, ws[0]),
+    "checkpointed layers": jax.grad(
+        lambda x, ws: lax.scan(jax.checkpoint(lambda h, w: (jnp.tanh(small(h, w)), None)), x, ws)[
+            0
+        ].sum(),
+        argnums=1,
+    ),
+}
+
+
+@pytest.mark.parametrize("function", IN_BODIES.values(), ids=IN_BODIES)
+def test_kernels_that_bodies_take(function: Callable[..., Any]) -> None:
+    x, ws = numbers((2, 4, 6, 5), 0), numbers((3, 4, 4, 3, 3), 1)
+    jitted = gc.jit(function, options=OPTIONS)
+    assert_near(jitted(x, ws), np.asarray(jax.jit(function)(x, ws)), 1e-4, 1e-4)
+    assert jitted.notes == []
+
+
+def test_a_kernel_that_a_body_of_graphc_takes() -> None:
+    x, ws = numbers((2, 4, 6, 5), 0), numbers((3, 4, 4, 3, 3), 1)
+    with gc.Graph() as graph:
+        convolve = gc.from_jax(small)
+        y, _ = gc.scan(lambda h, w: (convolve(h, w), h), gc.constant(x), gc.constant(ws))
+    want = lax.scan(lambda h, w: (small(h, w), None), x, ws)[0]
+    assert_near(gc.Session(graph).run(y), np.asarray(want), 1e-3, 1e-3)
+
+
+def test_integers_are_left_to_jax_as_what_they_are() -> None:
+    x, w = np.ones((1, 2, 5, 5), np.int32), np.arange(18, dtype=np.int32).reshape(1, 2, 3, 3)
+    jitted = gc.jit(lambda x, w: small(x, jnp.flip(w, (2, 3))), options=OPTIONS)
+    assert_near(jitted(x, w), np.asarray(small(x, w[:, :, ::-1, ::-1])), 0)
+    assert "Conv: x must be floating" in str(jitted.notes)

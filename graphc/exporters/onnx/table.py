@@ -34,7 +34,7 @@ _REASONS: Final = {
         Assign ReadVariable
     """,
     "is part of a gradient": """
-        AttentionGradient AvgPoolGradient ConvKernelGradient Dilation2DGradient
+        AttentionGradient AvgPoolGradient Dilation2DGradient
         Gradients IgammaGradA LayerNormGradient LocalBatchNormGradient
         LocalResponseNormGradient MaxPoolGradient RandomGammaGrad
         SparseSoftmaxCrossEntropyGradient VJP

@@ -19,6 +19,7 @@ from sklearn.datasets import load_digits
 import graphc as gc
 from graphc.errors import ModelFileError, ModelImportError, UnknownNameError
 from graphc.importers.onnx.entry import compute_known
+from graphc.ir.dtypes import as_dtype
 from tests.importers.onnx.models import check, model, reference, results
 from tests.near import assert_near
 
@@ -137,6 +138,23 @@ def test_moving_averages_are_updated_by_a_training_step() -> None:
         want = reference(proto, {"x": X})
         assert_near(session.get("mean"), want[1], rtol=1e-5)
         assert_near(session.get("var"), want[2], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_moving_averages_of_narrow_floats_keep_their_dtype(dtype: str) -> None:
+    ones = np.ones(3, as_dtype(dtype))
+    weights = {"scale": ones, "bias": ones * 0, "mean": ones * 0, "var": ones}
+    nodes = [node("BatchNormalization", "x scale bias mean var", "y m v", training_mode=1)]
+    proto = model(nodes, {"x": X.astype(as_dtype(dtype))}, ["y", "m", "v"], weights)
+    with gc.Graph() as graph:
+        x = gc.placeholder((2, 3), dtype, name="x")
+        outputs = gc.from_onnx(proto)(x)
+    wide = X.astype(as_dtype(dtype)).astype(np.float64)
+    mean, var = wide.mean(0), wide.var(0)
+    wanted = {"y": (wide - mean) / np.sqrt(var + 1e-5), "m": 0.1 * mean, "v": 0.9 + 0.1 * var}
+    for name, got in gc.Session(graph).run(outputs, {x: X.astype(as_dtype(dtype))}).items():
+        assert got.dtype == as_dtype(dtype)
+        assert_near(np.asarray(got, np.float64), wanted[name], 0.02, 0.01)
 
 
 def graph(nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Any:

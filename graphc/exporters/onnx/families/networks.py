@@ -112,6 +112,47 @@ def _conv_transpose(c: Call) -> Value:
     return pad(c, y, low, high, w.like(y, 0)) if any((*low, *high)) else y
 
 
+def _kernel_gradient(c: Call) -> Value:
+    """The gradient of a convolution by its kernel: a convolution over the batch, of the channels as
+    images, with dy as the kernel."""
+    x, dy = c.xs
+    w, spatial, groups = c.w, x.rank - 2, c.attrs["groups"]
+    strides, dilation = c.attrs["strides"], c.attrs["dilation"]
+    window, sizes, counts = c.attrs["size"], c.shape(0)[1:-1], c.shape(1)[1:-1]
+    if not all(isinstance(n, int) for n in (*window, *sizes, *counts)):
+        raise Refused("needs images of known size")
+    spans = [(m - 1) * s + 1 for m, s in zip(counts, strides, strict=True)]
+    rows = zip(window, sizes, spans, dilation, c.attrs["padding"], strict=True)
+    pairs = [(low, (k - 1) * d + span - n - low) for k, n, span, d, (low, _) in rows]
+    x, pairs = _padded(c, x, pairs, spans, 0)
+    y = w.op(
+        "Conv",
+        _channels_as_images(c, x, groups),
+        w.transpose(dy, (x.rank - 1, *range(x.rank - 1))),
+        rank=x.rank,
+        strides=list(dilation),
+        pads=_flat(pairs),
+        dilations=list(strides),
+        group=groups,
+    )
+    return w.transpose(y, (*range(2, 2 + spatial), 0, 1))
+
+
+def _channels_as_images(c: Call, x: Value, groups: int) -> Value:
+    """[batch, ..., channels] as [channels / groups, groups * batch, ...]."""
+    last = x.rank - 1
+    if groups == 1:
+        return c.w.transpose(x, (last, *range(last)))
+    shape = c.shape(0)
+    apart = _reshaped(c, x, (*shape[:-1], groups, shape[-1] // groups))
+    moved = c.w.transpose(apart, (last + 1, last, *range(last)))
+    return _reshaped(c, moved, (shape[-1] // groups, shape[0] * groups, *shape[1:-1]))
+
+
+def _reshaped(c: Call, x: Value, shape: Sequence[Dim]) -> Value:
+    return c.w.op("Reshape", x, c.sizes.vector(shape), rank=len(shape))
+
+
 # -- pooling -------------------------------------------------------------------------------------
 
 
@@ -278,6 +319,7 @@ RULES: Final[dict[str, Rule]] = {
     "BatchNorm": _batch_norm,
     "Conv": _conv,
     "ConvInputGradient": _conv_transpose,
+    "ConvKernelGradient": _kernel_gradient,
     "LayerNorm": _layer_norm,
     "LocalBatchNorm": _local_batch_norm,
     "LocalResponseNorm": _local_response,

@@ -28,7 +28,7 @@ def _batch_norm(call: Call) -> Any:
     own_mean, own_variance = moments(ops.cast(x, mean.dtype), (0, *range(2, x.ndim)))
     momentum = call.attr("momentum", 0.9)
     new = [
-        old * momentum + own * (1 - momentum)
+        old * momentum + ops.cast(own, old.dtype) * (1 - momentum)
         for old, own in ((mean, own_mean), (variance, own_variance))
     ]
     _assign(call, new)
