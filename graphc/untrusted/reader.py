@@ -7,8 +7,8 @@ program is one that JAX has exported, or StableHLO as text or bytecode.
 
 It reports that it is ready. Then it reads a request and a program from standard input, each
 preceded by its length in 8 bytes, and writes a line of JSON to standard output. The request is
-JSON: an empty one to read the program, or the shapes of its arguments to compile it. The script
-ends when its input ends, or when no request comes for a while.
+JSON: the shapes of the arguments to compile the program; otherwise it is read, and with "written"
+also written again. The script ends when its input ends, or when no request comes for a while.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import os
 import select
 import sys
+from contextlib import suppress
 from typing import Any
 
 from graphc.untrusted.findings import findings
@@ -49,20 +50,43 @@ def parse_module(data: bytes) -> Any:
             return ir.Module.parse(data)
 
 
-def _read(data: bytes) -> dict[str, Any]:
+def write_module(module: Any) -> bytes:
+    """The module as a portable artifact, of the oldest version that has its operations.
+
+    Raises:
+        Exception: it cannot be written. MLIR raises errors of many kinds.
+    """
+    from jax.extend import mlir
+    from jax.extend.mlir.dialects import stablehlo
+
+    try:
+        oldest = stablehlo.get_minimum_version()  # which every JAX reads
+        return bytes(mlir.serialize_portable_artifact(module, oldest))
+    except Exception:  # the program has operations of a later version
+        newest = stablehlo.get_current_version()
+        return bytes(mlir.serialize_portable_artifact(module, newest))
+
+
+def _read(data: bytes, written: bool = False) -> dict[str, Any]:
     import jax.export
     import jax.extend.mlir as mlir
     import jax.extend.mlir.ir as ir
 
+    def found(module: Any) -> dict[str, Any]:
+        if written:
+            with suppress(Exception):  # whoever writes it sees the error
+                write_module(module)
+        return findings(module)
+
     try:
         if data.startswith(_BYTECODE) or (b"module" in data[:_BEGINNING] and b"func" in data):
             try:
-                return findings(parse_module(data))
+                return found(parse_module(data))
             except UnicodeDecodeError:  # not text, but what JAX has exported
                 pass
         exported = jax.export.deserialize(bytearray(data))
         with ir.Context():
-            return findings(mlir.deserialize_portable_artifact(exported.mlir_module_serialized))
+            return found(mlir.deserialize_portable_artifact(exported.mlir_module_serialized))
     except Exception as error:  # the parsers may raise any error
         return {"error": f"{type(error).__name__}: {error}"[:500]}
 
@@ -108,8 +132,9 @@ def main() -> None:
     while select.select([0], [], [], _IDLE)[0]:  # standard input
         request = json.loads(_part())
         data = _part()
-        _limit(_ROOM_TO_COMPILE if request else _ROOM, len(data))
-        _reply(replies, _compile(data, **request) if request else _read(data))
+        compiles = "shapes" in request
+        _limit(_ROOM_TO_COMPILE if compiles else _ROOM, len(data))
+        _reply(replies, (_compile if compiles else _read)(data, **request))
 
 
 def _reply(replies: Any, content: dict[str, Any]) -> None:

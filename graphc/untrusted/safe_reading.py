@@ -26,11 +26,15 @@ class UnreadableError(Exception):
     """This JAX cannot read the program. The text states the reason."""
 
 
-def read_program(program: bytes | memoryview, digest: str) -> dict[str, Any]:
+def read_program(
+    program: bytes | memoryview, digest: str, *, written: bool = False
+) -> dict[str, Any]:
     """Reads a program in another process, once for each program.
 
     Args:
         digest: the hash of the program.
+        written: whether this process will also write it as a portable artifact. Then the other
+            process tries this as well: MLIR's writer can crash for a damaged program.
 
     Returns:
         The findings about it: see `untrusted.findings`.
@@ -39,16 +43,18 @@ def read_program(program: bytes | memoryview, digest: str) -> dict[str, Any]:
         UnreadableError: it cannot be read safely.
         ArtifactCorruptError: it contains something that no artifact may contain.
     """
-    if digest not in _found:
-        found = _READER.ask(program, {}, _SECONDS + len(program) / _BYTES_PER_SECOND)
+    key = digest, written
+    if key not in _found:
+        request = {"written": True} if written else {}
+        found = _READER.ask(program, request, _SECONDS + len(program) / _BYTES_PER_SECOND)
         if "error" in found:
             raise UnreadableError(found["error"])
         check_targets(found)
-        _found[digest] = found
-    return _found[digest]
+        _found[key] = found
+    return _found[key]
 
 
-_found: dict[str, dict[str, Any]] = {}
+_found: dict[tuple[str, bool], dict[str, Any]] = {}
 
 
 def try_compile(program: bytes, shapes: Sequence[Sequence[int]], wide: bool, seconds: float) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from graphc.untrusted import safe_reading
+import graphc as gc
+from graphc.untrusted import reader, safe_reading
 
 
 def test_graphc_is_found_that_was_imported_from_the_current_folder(
@@ -54,3 +55,38 @@ def test_the_child_runs_from_another_folder(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "'func.func': 1" in done.stdout
+
+
+ONE = b"""module { func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32> } }"""
+
+
+@pytest.mark.parametrize("error", [None, ValueError("of a later version")])
+def test_a_program_that_will_be_written_is_written_in_the_other_process_first(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """MLIR's writer once crashed for a damaged program that its reader had accepted."""
+    written: list[Any] = []
+
+    def write(module: Any) -> bytes:
+        written.append(module)
+        if error is not None:
+            raise error
+        return b""
+
+    monkeypatch.setattr(reader, "write_module", write)
+    assert reader._read(ONE)["operations"] == reader._read(ONE, written=True)["operations"]
+    assert len(written) == 1
+
+
+def test_the_importer_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[Any] = []
+    ask = safe_reading._Reader.ask
+
+    def watched(self: Any, program: bytes, request: dict[str, Any], seconds: float) -> Any:
+        requests.append(request)
+        return ask(self, program, request, seconds)
+
+    monkeypatch.setattr(safe_reading._Reader, "ask", watched)
+    gc.from_stablehlo(ONE + b" // of this test")
+    assert requests == [{"written": True}]

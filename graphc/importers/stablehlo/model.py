@@ -12,8 +12,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax import numpy as jnp
-from jax.extend import mlir
-from jax.extend.mlir.dialects import stablehlo
 
 from graphc.build.specs import TensorSpec
 from graphc.errors import ModelImportError
@@ -30,6 +28,7 @@ from graphc.jaxpr.function import from_jax
 from graphc.ops.core.declared import declare
 from graphc.ops.core.emit import emit_node
 from graphc.ops.structure.lowered import LOWERED, accept
+from graphc.untrusted.reader import write_module
 
 
 def from_stablehlo(
@@ -201,9 +200,4 @@ def _as_exported(module: Module, found: Read) -> Any:
         template = jax.export.export(jax.jit(same_types, keep_unused=True), platforms=("cpu",))(
             *structs
         )
-    version = stablehlo.get_minimum_version()  # which every JAX reads
-    try:
-        code = mlir.serialize_portable_artifact(found.module, version)
-    except Exception:  # the program has operations of a later version
-        code = mlir.serialize_portable_artifact(found.module, stablehlo.get_current_version())
-    return replace(template, mlir_module_serialized=code)
+    return replace(template, mlir_module_serialized=write_module(found.module))

@@ -178,7 +178,7 @@ def _is_stablehlo(data: bytes) -> bool:
 
 def _findings(name: str, data: bytes) -> dict[str, Any]:
     try:
-        return read_program(data, hashlib.sha256(data).hexdigest())
+        return read_program(data, hashlib.sha256(data).hexdigest(), written=True)
     except UnreadableError as error:
         raise ModelFileError(
             f"from_stablehlo: {name} is not a program that this version of JAX reads",

@@ -440,7 +440,7 @@ def test_a_signal_that_is_ignored_costs_nothing(monkeypatch: pytest.MonkeyPatch)
         return real(number, handler)
 
     monkeypatch.setattr(interrupts, "_set_handler", watched)
-    with handled(signal.SIGHUP, signal.SIG_IGN):
+    with handled(signal.SIGHUP, signal.SIG_IGN), handled(signal.SIGTERM, signal.SIG_DFL):
         assert uninterrupted(lambda: 3) == 3
     assert set(exchanged) <= {signal.SIGINT}
 
