@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import optax
 import pytest
 
 import graphc
 from graphc.collection import without_collection
+from graphc.runtime.targets.jax_program import JaxProgram
 
 
 @pytest.fixture(autouse=True)
@@ -49,4 +52,25 @@ def test_building_and_running_leave_it_on() -> None:
         train = graphc.minimize(loss, optax.sgd(0.1))
     assert gc.isenabled()
     graphc.Session(graph).run([train, loss])
+    assert gc.isenabled()
+
+
+def test_it_rests_while_a_jax_function_is_imported_and_lowered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[str, bool]] = []
+    lower = JaxProgram.lower
+
+    def lowered(self: JaxProgram) -> Any:
+        seen.append(("lowered", gc.isenabled()))
+        return lower(self)
+
+    def function(x: Any) -> Any:
+        seen.append(("imported", gc.isenabled()))
+        return x + 1
+
+    monkeypatch.setattr(JaxProgram, "lower", lowered)
+    options = graphc.CompileOptions(cache=None)
+    assert graphc.jit(function, options=options)(np.zeros(2)).tolist() == [1, 1]
+    assert seen == [("imported", False), ("lowered", False)]
     assert gc.isenabled()

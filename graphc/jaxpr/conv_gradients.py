@@ -1,8 +1,8 @@
 """Recognises the convolutions that JAX makes of the gradients of a convolution.
 
 JAX has one primitive for a convolution and for both its gradients. graphc has an operator for each,
-for which its passes have better algorithms than XLA:CPU has for one convolution. A convolution that
-looks like a gradient but was written as it is has the same result as that gradient.
+for which its passes have better algorithms than XLA:CPU has for one convolution. A user may write a
+convolution of the same form. It computes the same numbers, so it becomes the same operator.
 """
 
 from __future__ import annotations

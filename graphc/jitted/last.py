@@ -55,8 +55,8 @@ class Recognised:
         return leaves if tree == self._tree and self._put_words(leaves) else None
 
     def _put_words(self, leaves: list[Any]) -> bool:
-        """Replaces the keys in the list by their words. False, when some are perhaps replaced, if a
-        leaf that was a key is another value."""
+        """Replaces the keys in `leaves` by their words, in place. If one of them is not a key of
+        the expected type, the result is False, and keys before it are replaced already."""
         for number, kind, dtype in self._keys:
             leaf = leaves[number]
             if type(leaf) is not kind or leaf.dtype != dtype:

@@ -74,7 +74,7 @@ class Packing:
 
 
 class _Explained(type):
-    """The class of a class whose representation tells what to do.
+    """The metaclass of `PackedTree`, whose representation names `graphc.unpack`.
 
     JAX's errors about trees of different structures show only the classes of the nodes.
     """

@@ -1,4 +1,4 @@
-"""Finds kernels whose rows each compute one of two things.
+"""Finds results that consist of parts, with whole rows of slow functions in a part.
 
 A padded or joined result consists of parts. XLA:CPU writes it with one loop that asks for each
 element which part it belongs to. At level 3, LLVM makes a loop for each part if whole rows belong
@@ -38,7 +38,7 @@ _LONG: Final = 16  # elements of a row, which is a vector at least
 _DEEP: Final = 64  # nodes that are searched for a slow one
 
 
-def computes_in_rows(program: Program) -> bool:
+def has_slow_rows(program: Program) -> bool:
     """Whether a large padded or joined result has whole rows of slow functions."""
     made: dict[Tensor, Node] = {}
     for node in program.walk():

@@ -15,7 +15,7 @@ from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 from graphc.passes.core.peak import peak
 from graphc.passes.core.target import Target, suited_to
-from graphc.passes.cpu.row_conditions import computes_in_rows
+from graphc.passes.cpu.row_conditions import has_slow_rows
 
 _CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
 
@@ -58,12 +58,13 @@ def quicker_options(program: Program, platform: str) -> Mapping[str, int]:
     draws = any(op in _DRAWS for op in ops)
     if draws and not any(op in _PRODUCTS for op in ops):
         return {}
-    return {} if computes_in_rows(program) else _QUICKER
+    return {} if has_slow_rows(program) else _QUICKER
 
 
 def is_large(program: Program, platform: str) -> bool:
     """Whether a program computes many convolutions, or its temporaries are probably so large that
-    the system provides and clears their pages in each run."""
+    the system provides and clears their pages in each run. False if sizes are not known, as in a
+    saved program with named sizes."""
     if program.symbols():
         return False
     return suited_to(Target(platform), program).convolves or peak(program) >= _CLEARED

@@ -50,6 +50,22 @@ def varint(value: int) -> bytes:
     return bytes(found)
 
 
+def read_varint(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
+    """The number that begins at position `at`, and the position after it.
+
+    Raises:
+        Malformed: it does not end before `end`.
+    """
+    value = shift = 0
+    while at < end and shift < 64:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise Malformed("a number ends behind its message")
+
+
 def field(number: int, value: bytes) -> bytes:
     """A field of bytes."""
     size = len(value)

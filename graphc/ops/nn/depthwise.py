@@ -2,7 +2,7 @@
 
 XLA:CPU computes such convolutions one channel at a time: [8, 56, 56, 144] with a 3 x 3 window takes
 68 ms forward, 68 for the gradient of x and 61 for that of the kernel; tap by tap it takes 1.3, 1.1
-and 6.5 ms. Each tap is an elementwise product with a shifted view, and XLA fuses all of them.
+and 4.2 ms. Each tap is an elementwise product with a shifted view, and XLA fuses all of them.
 """
 
 from __future__ import annotations
@@ -87,11 +87,12 @@ def kernel_gradient_by_taps(x: Any, dy: Any, window: Ints, attrs: Mapping[str, A
 
 
 def _summed_apart(shape: tuple[Any, ...], taps: int) -> tuple[int, ...]:
-    """The axes along which the sums of the taps are first kept apart. It takes a quarter to a half
-    of the time of one sum over all axes, if the sums are together not much larger than x.
+    """The axes along which the sums of the taps are first kept apart; none if sizes have names or
+    the sums would be together larger than x.
 
-    For images, a sum for each row stays in the registers while the row is read once; with many taps
-    there are not enough registers, and a sum for each image is faster.
+    For images and few taps, the sums of one row stay in registers while the row is read; this takes
+    0.3 to 0.6 of the time of one sum over all axes. With more taps than registers, a sum for each
+    image takes 0.9.
     """
     batch, *spatial, _ = shape
     if not all(isinstance(n, int) for n in (batch, *spatial)):

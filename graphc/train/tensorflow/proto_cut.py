@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from graphc.data.records.wire import varint
+from graphc.data.records.wire import Malformed, read_varint, varint
 
 CUT: Final = "*"
 Inside = Mapping[tuple[str, int], str]
@@ -74,11 +74,7 @@ def _after(data: memoryview, at: int, end: int, kind: int) -> int:
 
 
 def _varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < end and shift < 64:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-    raise NotAMessage("a number ends behind its message")
+    try:
+        return read_varint(data, at, end)
+    except Malformed as error:
+        raise NotAMessage(str(error)) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from graphc.data.records.wire import Malformed, read_varint
 from graphc.data.records.wire import varint as write_varint
 from graphc.train.tensorflow.tensors import broken
 
@@ -24,14 +25,10 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     Raises:
         ModelFileError: the data ends before it does.
     """
-    value = shift = 0
-    while at < len(data) and shift < 64:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-    raise broken("the index of the checkpoint is truncated or altered")
+    try:
+        return read_varint(data, at, len(data))
+    except Malformed:
+        raise broken("the index of the checkpoint is truncated or altered") from None
 
 
 def unmasked(crc: int) -> int:

@@ -12,7 +12,7 @@ from jax import lax
 from jax import numpy as jnp
 
 import graphc as gc
-from graphc.passes.cpu.row_conditions import computes_in_rows
+from graphc.passes.cpu.row_conditions import has_slow_rows
 from graphc.passes.cpu.xla_options import quicker_options
 from tests.compiling import optimised
 
@@ -42,7 +42,7 @@ def rows_before(x: Any) -> Any:
 )
 def test_slow_functions_in_whole_rows(function: Callable[[Any], Any], wanted: bool) -> None:
     made = gc.jit(function, options=gc.CompileOptions(cache=None)).compile(X)
-    assert computes_in_rows(made.program) is wanted
+    assert has_slow_rows(made.program) is wanted
 
 
 def test_such_programs_keep_the_default_of_xla(monkeypatch: pytest.MonkeyPatch) -> None:

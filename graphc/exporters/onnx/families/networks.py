@@ -144,13 +144,9 @@ def _channels_as_images(c: Call, x: Value, groups: int) -> Value:
     if groups == 1:
         return c.w.transpose(x, (last, *range(last)))
     shape = c.shape(0)
-    apart = _reshaped(c, x, (*shape[:-1], groups, shape[-1] // groups))
+    apart = c.reshape(x, (*shape[:-1], groups, shape[-1] // groups))
     moved = c.w.transpose(apart, (last + 1, last, *range(last)))
-    return _reshaped(c, moved, (shape[-1] // groups, shape[0] * groups, *shape[1:-1]))
-
-
-def _reshaped(c: Call, x: Value, shape: Sequence[Dim]) -> Value:
-    return c.w.op("Reshape", x, c.sizes.vector(shape), rank=len(shape))
+    return c.reshape(moved, (shape[-1] // groups, shape[0] * groups, *shape[1:-1]))
 
 
 # -- pooling -------------------------------------------------------------------------------------
