@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.extend
 import numpy as np
 import pytest
 from jax import numpy as jnp
@@ -293,3 +294,22 @@ def test_what_is_no_such_key_takes_another_program() -> None:
     key.delete()
     with pytest.raises(StateError, match="deleted"):
         jitted(key)
+
+
+def test_keys_of_another_generator_with_as_many_words_are_told_apart() -> None:
+    fry = jax.random.key(5)
+    words = jnp.zeros(2, jnp.uint32)
+    other = jax.extend.random.define_prng_impl(
+        key_shape=(2,),
+        seed=lambda seed: words,
+        split=lambda key, shape: jnp.zeros((*shape, 2), jnp.uint32),
+        random_bits=lambda key, width, shape: jnp.full(shape, 7, jnp.uint32),
+        fold_in=lambda key, data: words,
+        name="sevens",
+        tag="sev",
+    )
+    jitted = gc.jit(lambda key: jax.random.bits(key, (2,)))
+    want = jax.random.bits(fry, (2,)).tolist()
+    for _ in range(2):
+        assert jitted(fry).tolist() == want
+        assert jitted(jax.random.key(5, impl=other)).tolist() == [7, 7]
