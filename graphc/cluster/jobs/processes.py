@@ -12,6 +12,7 @@ import fcntl
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +33,8 @@ echo $code > "$folder/exit.new" && mv "$folder/exit.new" "$folder/exit-$number"
 """
 _CHILDREN: Final[list[subprocess.Popen[bytes]]] = []
 """The processes that this process has started. They go on when the objects of their runs do not."""
+_LOOKS: Final = 100
+_SECONDS_BETWEEN_LOOKS: Final = 0.001
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -134,15 +137,33 @@ def members(tokens: Iterable[str], having: str = TOKEN) -> dict[str, list[int]]:
     for number in os.listdir("/proc"):
         if not number.isdecimal():
             continue
-        try:
-            with open(f"/proc/{number}/environ", "rb") as file:
-                variables = file.read().split(b"\0")
-        except OSError:  # it has ended, or belongs to somebody else
-            continue
+        variables = _environment(f"/proc/{number}")
         for variable in wanted.keys() & set(variables):
             if any(each.startswith(beginning) for each in variables):
                 found[wanted[variable]].append(int(number))
     return found
+
+
+def _environment(process: str) -> list[bytes]:
+    """The variables of a process; none if it has ended or belongs to somebody else.
+
+    A process that starts a program has neither arguments nor variables for a moment. Its program
+    is then known; that of a process which has ended, or of a thread of the kernel, is not.
+    """
+    try:
+        for _ in range(_LOOKS):
+            with open(f"{process}/environ", "rb") as file:
+                text = file.read()
+            if text:
+                return text.split(b"\0")
+            with open(f"{process}/cmdline", "rb") as file:
+                if file.read():
+                    break
+            os.readlink(f"{process}/exe")
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+    except OSError:
+        pass
+    return []
 
 
 def kill(token: str) -> None:

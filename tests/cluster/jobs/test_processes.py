@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from graphc.cluster.jobs import processes
 from graphc.cluster.jobs.processes import RunProcess, kill, members, private_bytes
 from graphc.cluster.jobs.runs import TOKEN
 
@@ -42,6 +43,31 @@ def test_a_later_start_has_files_of_its_own(tmp_path: Path) -> None:
     assert second.is_alive() and second.exit_status() is None and not first.is_alive()
     kill(token)
     wait(lambda: not second.is_alive())
+
+
+def test_a_process_that_is_starting_its_program_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has neither arguments nor variables for a moment, and a run would not be found."""
+    for name in ("environ", "cmdline"):
+        (tmp_path / name).touch()
+    (tmp_path / "exe").symlink_to("/bin/sh")
+    monkeypatch.setattr(
+        processes.time, "sleep", lambda _: (tmp_path / "environ").write_bytes(b"A=1\0B=2\0")
+    )
+    assert processes._environment(str(tmp_path)) == [b"A=1", b"B=2", b""]
+
+
+@pytest.mark.parametrize("kind", ["no program", "no variables"])
+def test_a_process_without_variables_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    (tmp_path / "environ").touch()
+    (tmp_path / "cmdline").write_bytes(b"" if kind == "no program" else b"sleep\0")
+    if kind == "no variables":
+        (tmp_path / "exe").symlink_to("/bin/sh")
+    monkeypatch.setattr(processes.time, "sleep", lambda _: pytest.fail("waits for its variables"))
+    assert processes._environment(str(tmp_path)) == []
 
 
 def test_somebody_else_finds_it(tmp_path: Path) -> None:

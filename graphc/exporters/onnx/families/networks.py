@@ -124,10 +124,10 @@ def _kernel_gradient(c: Call) -> Value:
     spans = [(m - 1) * s + 1 for m, s in zip(counts, strides, strict=True)]
     rows = zip(window, sizes, spans, dilation, c.attrs["padding"], strict=True)
     pairs = [(low, (k - 1) * d + span - n - low) for k, n, span, d, (low, _) in rows]
-    x, pairs = _padded(c, x, pairs, spans, 0)
+    x, pairs = _padded(c, _groups_as_images(c, x, groups), pairs, spans, 0)
     y = w.op(
         "Conv",
-        _channels_as_images(c, x, groups),
+        w.transpose(x, (x.rank - 1, *range(x.rank - 1))),
         w.transpose(dy, (x.rank - 1, *range(x.rank - 1))),
         rank=x.rank,
         strides=list(dilation),
@@ -138,15 +138,14 @@ def _kernel_gradient(c: Call) -> Value:
     return w.transpose(y, (*range(2, 2 + spatial), 0, 1))
 
 
-def _channels_as_images(c: Call, x: Value, groups: int) -> Value:
-    """[batch, ..., channels] as [channels / groups, groups * batch, ...]."""
-    last = x.rank - 1
+def _groups_as_images(c: Call, x: Value, groups: int) -> Value:
+    """[batch, ..., channels] as [groups * batch, ..., channels / groups]."""
     if groups == 1:
-        return c.w.transpose(x, (last, *range(last)))
-    shape = c.shape(0)
-    apart = c.reshape(x, (*shape[:-1], groups, shape[-1] // groups))
-    moved = c.w.transpose(apart, (last + 1, last, *range(last)))
-    return c.reshape(moved, (shape[-1] // groups, shape[0] * groups, *shape[1:-1]))
+        return x
+    *rows, channels = c.shape(0)
+    apart = c.reshape(x, (*rows, groups, channels // groups))
+    moved = c.w.transpose(apart, (x.rank - 1, *range(x.rank - 1), x.rank))
+    return c.reshape(moved, (groups * rows[0], *rows[1:], channels // groups))
 
 
 # -- pooling -------------------------------------------------------------------------------------
