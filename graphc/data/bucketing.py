@@ -246,12 +246,7 @@ def _as_array(
 
 
 def _evened(
-    graph: Graph,
-    tensor: Tensor,
-    value: Any,
-    names: Mapping[str, str],
-    sizes: Sizes,
-    spec: FeedSpec,
+    graph: Graph, tensor: Tensor, value: Any, names: Mapping[str, str], sizes: Sizes, spec: FeedSpec
 ) -> Any:
     """Rows of different lengths as one padded array; anything else unchanged."""
     counts = np.array([_length(row) for row in value])

@@ -171,9 +171,7 @@ def from_images(
 
 
 @explained
-def from_generator(
-    function: Callable[[], Iterable[Record]] | Iterator[Record],
-) -> Pipeline:
+def from_generator(function: Callable[[], Iterable[Record]] | Iterator[Record]) -> Pipeline:
     """A pipeline of what a generator function yields.
 
     A position is restored by passing over items, unless the iterator has methods `state()` and

@@ -49,11 +49,7 @@ _BY_LIBRARIES: Final = frozenset({
 
 
 def to_iree(
-    session: Session,
-    path: str | os.PathLike[str],
-    signature: Signature,
-    *,
-    target: str = "host",
+    session: Session, path: str | os.PathLike[str], signature: Signature, *, target: str = "host"
 ) -> None:
     """Compiles a signature with IREE, with the values of its variables (extra `iree`).
 

@@ -17,11 +17,7 @@ from graphc.runtime.session import Session
 
 
 def to_stablehlo(
-    session: Session,
-    path: str | os.PathLike[str],
-    signature: Signature,
-    *,
-    text: bool = True,
+    session: Session, path: str | os.PathLike[str], signature: Signature, *, text: bool = True
 ) -> None:
     """Writes a signature as a StableHLO module for the CPU. Open sizes stay open.
 

@@ -14,10 +14,7 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def mlp(
-    x: Tensor,
-    outputs: int,
-    hidden: int | Sequence[int] = (100,),
-    activation: Activation = relu,
+    x: Tensor, outputs: int, hidden: int | Sequence[int] = (100,), activation: Activation = relu
 ) -> Tensor:
     """A multilayer perceptron: the network that estimators build by default.
 

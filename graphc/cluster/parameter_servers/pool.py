@@ -95,11 +95,7 @@ class Pool:
     # -- one run ----------------------------------------------------------------------------
 
     def run(
-        self,
-        fetches: Any,
-        batches: Any,
-        on_step: Callable[[WorkerStep], object] | None,
-        keep: bool,
+        self, fetches: Any, batches: Any, on_step: Callable[[WorkerStep], object] | None, keep: bool
     ) -> WorkersRun:
         """See `Session.run_workers`. Variables have the values after the last update when it
         returns, and also when it raises an error."""

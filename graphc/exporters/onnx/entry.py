@@ -103,10 +103,7 @@ def to_onnx(
 
 
 def _check(
-    signature: Signature,
-    opset: int,
-    names: Mapping[str, str] | None,
-    external_data: bool | None,
+    signature: Signature, opset: int, names: Mapping[str, str] | None, external_data: bool | None
 ) -> dict[str, str]:
     """Checks the arguments. Returns the name in the model of each input and output."""
     check_signature("to_onnx", "ONNX models", signature)

@@ -183,11 +183,7 @@ def _run(
 
 
 def _try(
-    file: File,
-    inputs: Sequence[TensorSpec],
-    held: Mapping[str, Any],
-    constants: Any,
-    words: _Found,
+    file: File, inputs: Sequence[TensorSpec], held: Mapping[str, Any], constants: Any, words: _Found
 ) -> None:
     """Imports the model into a graph that is thrown away, so that errors are raised now."""
     graph = Graph()

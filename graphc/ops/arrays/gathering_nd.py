@@ -94,13 +94,7 @@ GATHER_ND = OpDef(
 
 
 def gather_at(
-    x: Any,
-    indices: Any,
-    axes: Axes,
-    batch: int = 0,
-    mode: str = "clip",
-    *,
-    name: str | None = None,
+    x: Any, indices: Any, axes: Axes, batch: int = 0, mode: str = "clip", *, name: str | None = None
 ) -> Tensor:
     """The windows of `x` at index vectors along any `axes`; see `gather_nd` for the rest."""
     operands = (convert(x), convert(indices))

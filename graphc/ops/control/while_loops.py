@@ -48,12 +48,7 @@ _TRUTH = TensorType(BOOL, ())
 
 
 def _infer_while(
-    ctx: InferContext,
-    *types: TensorType,
-    consts: int,
-    carries: int,
-    length: Dim | None,
-    step: int,
+    ctx: InferContext, *types: TensorType, consts: int, carries: int, length: Dim | None, step: int
 ) -> tuple[TensorType, ...]:
     given = split(types, consts, carries)
     body, condition = ctx.regions
@@ -81,12 +76,7 @@ def _infer_while(
 
 
 def _lower_while(
-    ctx: LowerContext,
-    *operands: Any,
-    consts: int,
-    carries: int,
-    length: Dim | None,
-    step: int,
+    ctx: LowerContext, *operands: Any, consts: int, carries: int, length: Dim | None, step: int
 ) -> tuple[Any, ...]:
     body, condition = ctx.node.regions
     given = split(operands, consts, carries)

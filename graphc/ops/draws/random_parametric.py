@@ -77,13 +77,7 @@ def _infer_counts(
 
 
 def _infer_binomial(
-    ctx: InferContext,
-    key: TensorType,
-    n: TensorType,
-    p: TensorType,
-    *,
-    shape: Shape,
-    dtype: DType,
+    ctx: InferContext, key: TensorType, n: TensorType, p: TensorType, *, shape: Shape, dtype: DType
 ) -> TensorType:
     _infer_counts(ctx, key, n, p, shape)
     _check_parameter(ctx, key, "p", p, shape)
@@ -98,13 +92,7 @@ def _lower_binomial(
 
 
 def _infer_multinomial(
-    ctx: InferContext,
-    key: TensorType,
-    n: TensorType,
-    p: TensorType,
-    *,
-    shape: Shape,
-    dtype: DType,
+    ctx: InferContext, key: TensorType, n: TensorType, p: TensorType, *, shape: Shape, dtype: DType
 ) -> TensorType:
     ctx.require(p.rank > 0, "p must have an axis of classes, got a scalar")
     _infer_counts(ctx, key, n, p, shape)

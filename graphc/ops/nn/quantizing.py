@@ -152,12 +152,7 @@ QUANTIZE = OpDef(
 
 
 def _infer_dequantize(
-    ctx: InferContext,
-    q: TensorType,
-    scale: TensorType,
-    zero_point: TensorType,
-    *,
-    axis: int | None,
+    ctx: InferContext, q: TensorType, scale: TensorType, zero_point: TensorType, *, axis: int | None
 ) -> TensorType:
     ctx.require_dtype([q], lambda dtype: dtype.name in QUANTIZED, _WORDS)
     ctx.require(

@@ -158,9 +158,7 @@ def _infer_pair(ctx: InferContext, x: TensorType) -> tuple[TensorType, TensorTyp
     return result, result
 
 
-def _pair_gradient(
-    slopes: Callable[[Tensor], tuple[Tensor, Tensor]],
-) -> Callable[..., Adjoints]:
+def _pair_gradient(slopes: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Callable[..., Adjoints]:
     """The gradient rule of an operator with two results, whose derivatives are `slopes(x)`."""
 
     def gradient(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> Adjoints:

@@ -43,13 +43,7 @@ def _infer(
 
 
 def _lower(
-    ctx: LowerContext,
-    boxes: Any,
-    scores: Any,
-    *,
-    size: int,
-    overlap: float,
-    threshold: float,
+    ctx: LowerContext, boxes: Any, scores: Any, *, size: int, overlap: float, threshold: float
 ) -> tuple[Any, Any]:
     never = np.array(-np.inf, scores.dtype)
 

@@ -63,10 +63,7 @@ def fetch_name(graph: Graph) -> Any:
 
 
 def captured(
-    graph: Graph,
-    feeds: Sequence[Tensor],
-    fetches: Mapping[str, Fetch],
-    given: Mapping[Tensor, Any],
+    graph: Graph, feeds: Sequence[Tensor], fetches: Mapping[str, Fetch], given: Mapping[Tensor, Any]
 ) -> Program:
     """The functional program. Given values are constants, and statistics are replaced by their
     moving averages."""

@@ -177,12 +177,7 @@ class LiveState(Uncopied):
     def _all_made(self) -> list[Any]:
         return [self._made(number) for number in range(len(self.buffers))]
 
-    def move(
-        self,
-        layout: StateLayout,
-        homes: Homes,
-        then: Callable[[StateLayout], None],
-    ) -> None:
+    def move(self, layout: StateLayout, homes: Homes, then: Callable[[StateLayout], None]) -> None:
         """Puts the values into the buffers of another layout of the same variables.
 
         A large state is moved in portions. Each portion frees its old buffers before the next one
@@ -242,10 +237,7 @@ class LiveState(Uncopied):
         return _placed(self.buffers[number], home)
 
     def _have(
-        self,
-        layout: StateLayout,
-        buffers: list[Any],
-        homes: dict[Buffer, jax.sharding.Sharding],
+        self, layout: StateLayout, buffers: list[Any], homes: dict[Buffer, jax.sharding.Sharding]
     ) -> None:
         self.layout, self._homes = layout, homes
         self.buffers[:] = buffers

@@ -45,11 +45,7 @@ class Workers:
         state.shared = True  # some threads read it while others update it
 
     def run(
-        self,
-        fetches: Any,
-        batches: Any,
-        on_step: Callable[[WorkerStep], object] | None,
-        keep: bool,
+        self, fetches: Any, batches: Any, on_step: Callable[[WorkerStep], object] | None, keep: bool
     ) -> WorkersRun:
         """See `Session.run_workers`. The state must already have all variables of the graph."""
         if self._run is not None and self._run.is_going():

@@ -17,9 +17,7 @@ _DEFAULT = "/device:default:0"  # of nodes that request none
 
 
 def run_metadata(
-    picture: GraphPicture,
-    seconds: Mapping[Any, float],
-    memory: Mapping[Any, int] | None,
+    picture: GraphPicture, seconds: Mapping[Any, float], memory: Mapping[Any, int] | None
 ) -> Any:
     """The message with the figures of each node.
 

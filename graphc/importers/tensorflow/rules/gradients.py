@@ -118,7 +118,7 @@ def avg_pool_grad(call: Call, sizes: Sequence[Dim], dy: Tensor) -> Tensor:
 )  # fmt: skip
 def batch_norm_grad(
     call: Call, dy: Tensor, x: Tensor, scale: Tensor, mean: Tensor, variance: Tensor,
-    reserved: Value = None,
+    reserved: Value = None
 ) -> list[Value]:  # fmt: skip
     layout = Layout(call, x.ndim - 2)
     epsilon = call.attr("epsilon", 1e-4)
