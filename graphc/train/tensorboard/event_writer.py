@@ -6,7 +6,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from graphc.copying import Uncopied
@@ -101,12 +100,7 @@ class EventWriter(Helpful, Uncopied):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self.end(success=success_of(error))
         except Exception:
