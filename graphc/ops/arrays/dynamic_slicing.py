@@ -19,6 +19,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only, picks
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, replicated
 from graphc.typing import TensorLike
@@ -98,9 +99,8 @@ def _slice_layout(ctx: LayoutContext, node: Node, x: Layout, *starts: Layout) ->
     return replicated(ctx, node, x, *starts)
 
 
-DYNAMIC_SLICE = OpDef(
-    name="DynamicSlice",
-    signature="x, *starts -> y",
+DYNAMIC_SLICE = define(
+    "DynamicSlice(x, *starts) -> y",
     precision="follow",
     attrs={
         "sizes": Attr("dims"),
@@ -198,9 +198,8 @@ def _fold_update(x: Any, update: Any, *starts: Any) -> Any:
     return result
 
 
-DYNAMIC_UPDATE_SLICE = OpDef(
-    name="DynamicUpdateSlice",
-    signature="x, update, *starts -> y",
+DYNAMIC_UPDATE_SLICE = define(
+    "DynamicUpdateSlice(x, update, *starts) -> y",
     precision="follow",
     infer=_infer_update,
     lower=_lower_update,

@@ -19,6 +19,7 @@ from graphc.ops.core.axes import normalize_axes, normalize_axis
 from graphc.ops.core.broadcasting import unbroadcast
 from graphc.ops.core.checks import as_dims, insertion_axis, refuse
 from graphc.ops.core.cost_rules import free, moves_only
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import local_dims, moves
 from graphc.typing import ShapeLike, TensorLike
@@ -80,9 +81,8 @@ def _place_reshape(ctx: LayoutContext, node: Node, axis: int) -> Placed:
     return None
 
 
-RESHAPE = OpDef(
-    name="Reshape",
-    signature="x -> y",
+RESHAPE = define(
+    "Reshape(x) -> y",
     precision="follow",
     attrs={"shape": SHAPE},
     infer=_infer_reshape,
@@ -225,9 +225,8 @@ def _infer_transpose(ctx: InferContext, x: TensorType, *, perm: tuple[int, ...])
     return TensorType(x.dtype, tuple(x.shape[i] for i in perm))
 
 
-TRANSPOSE = OpDef(
-    name="Transpose",
-    signature="x -> y",
+TRANSPOSE = define(
+    "Transpose(x) -> y",
     precision="follow",
     attrs={"perm": Attr("ints")},
     infer=_infer_transpose,
@@ -352,9 +351,8 @@ def _broadcast_to_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list
     return [unbroadcast(ctx, dy, node.inputs[0])]
 
 
-BROADCAST_TO = OpDef(
-    name="BroadcastTo",
-    signature="x -> y",
+BROADCAST_TO = define(
+    "BroadcastTo(x) -> y",
     precision="follow",
     attrs={"shape": SHAPE},
     infer=_infer_broadcast_to,

@@ -18,6 +18,7 @@ from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import as_dims, is_static
 from graphc.ops.core.cost_rules import moves_only, picks
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import CONSTANT, convert, emit_one, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, moves, replicated
 from graphc.typing import TensorLike
@@ -94,9 +95,8 @@ def _place_slice(ctx: LayoutContext, node: Node, axis: int) -> Any:
     return axis, {"limits": local_dims(attrs["limits"], axis, ctx.replicas)}
 
 
-SLICE = OpDef(
-    name="Slice",
-    signature="x -> y",
+SLICE = define(
+    "Slice(x) -> y",
     precision="follow",
     attrs={"starts": Attr("dims"), "limits": Attr("dims"), "strides": Attr("ints")},
     infer=_infer_slice,
@@ -221,9 +221,8 @@ def _fold_pad(x: Any, value: Any, *, pads: tuple[Any, ...]) -> Any:
     return result
 
 
-PAD = OpDef(
-    name="Pad",
-    signature="x, value -> y",
+PAD = define(
+    "Pad(x, value) -> y",
     precision="follow",
     attrs={"pads": Attr("pairs", doc="(low, high, interior) for each axis")},
     infer=_infer_pad,
@@ -266,9 +265,8 @@ def _infer_reverse(ctx: InferContext, x: TensorType, *, axes: tuple[int, ...]) -
     return x
 
 
-REVERSE = OpDef(
-    name="Reverse",
-    signature="x -> y",
+REVERSE = define(
+    "Reverse(x) -> y",
     precision="follow",
     attrs={"axes": Attr("ints")},
     infer=_infer_reverse,

@@ -18,6 +18,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import inline, numbered, trace
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit_node, emit_one
 from graphc.ops.structure.state import same_layout
 
@@ -67,12 +68,11 @@ def _layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     return LayoutPlan(operands, operands[: node.attrs["count"]])
 
 
-CUSTOM_GRADIENT = OpDef(
-    name="CustomGradient",
-    signature="*operands -> *ys",
+CUSTOM_GRADIENT = define(
+    "CustomGradient(*operands) -> *ys",
     precision="follow",
     attrs={
-        "count": Attr("int", check=lambda v: v > 0, must="be positive", doc="how many ys"),
+        "count": at_least(1, "be positive", doc="how many ys"),
         "rule": Attr("function", default=None, doc="a `LateRule`, which builds the region"),
     },
     infer=_infer,
@@ -87,9 +87,8 @@ CUSTOM_GRADIENT = OpDef(
 )
 
 
-UNDIFFERENTIABLE = OpDef(
-    name="Undifferentiable",
-    signature="x -> y",
+UNDIFFERENTIABLE = define(
+    "Undifferentiable(x) -> y",
     precision="follow",
     attrs={"reason": Attr("str", doc="the text of the error that a gradient through it raises")},
     infer=lambda ctx, x, *, reason: x,

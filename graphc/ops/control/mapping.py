@@ -22,6 +22,7 @@ from graphc.ops.control.bodies import (
     stacked_type,
 )
 from graphc.ops.core.cost_rules import every_iteration
+from graphc.ops.core.defining import at_least, define
 
 
 def _infer_map(
@@ -104,15 +105,13 @@ def _elements(tensor: Tensor) -> int:
     return math.prod(shape)
 
 
-MAP = OpDef(
-    name="Map",
-    signature="*operands -> *results",
+MAP = define(
+    "Map(*operands) -> *results",
     precision="wide",
     attrs={
-        "mapped": Attr(
-            "int",
-            check=lambda count: count >= 0,
-            must="be the number of operands that are mapped over",
+        "mapped": at_least(
+            0,
+            "be the number of operands that are mapped over",
             doc="the mapped operands come first; the others are shared",
         ),
         "length": Attr("dim", doc="the leading size of the mapped operands"),

@@ -27,6 +27,7 @@ from graphc.ops.control.bodies import (
 from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread_loop
 from graphc.ops.control.scan_gradient import scan_gradient
 from graphc.ops.core.cost_rules import every_iteration
+from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit_node, graph_of
 from graphc.typing import TensorTree
 
@@ -68,20 +69,18 @@ def _lower_scan(
     return (*final, *stacked)
 
 
-SCAN = OpDef(
-    name="Scan",
-    signature="*operands -> *results",
+SCAN = define(
+    "Scan(*operands) -> *results",
     precision="wide",
     attrs={
         "consts": Attr("int", doc="how many operands are the same in each iteration"),
         "carries": Attr("int", doc="how many are carried to the next iteration"),
         "length": Attr("dim"),
         "reverse": Attr("bool", default=False),
-        "unroll": Attr(
-            "int",
+        "unroll": at_least(
+            1,
+            "be the number of iterations that the compiled loop makes at once, at least 1",
             default=1,
-            check=lambda turns: turns > 0,
-            must="be the number of iterations that the compiled loop makes at once, at least 1",
         ),
     },
     infer=_infer_scan,

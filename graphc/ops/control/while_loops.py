@@ -37,6 +37,7 @@ from graphc.ops.control.scan import scan
 from graphc.ops.control.scan_gradient import BackwardScan
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import every_iteration
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import constant, convert, dim_value, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.comparison import less, logical_and, not_equal
 from graphc.typing import TensorLike, TensorTree
@@ -161,9 +162,8 @@ class _BackwardWhile(BackwardScan):
         return emit_node(self.node.op, operands, regions=regions, **attrs).outputs[1:]
 
 
-WHILE = OpDef(
-    name="While",
-    signature="*operands -> *results",
+WHILE = define(
+    "While(*operands) -> *results",
     precision="wide",
     attrs={
         "consts": Attr("int", doc="how many operands are the same in each iteration"),

@@ -43,6 +43,7 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.cost_rules import free, moves_only
+from graphc.ops.core.defining import define
 from graphc.ops.core.layout_rules import SUM, elementwise, replicated
 from graphc.ops.core.weak_numbers import has_default, is_weak, scalar_kind
 from graphc.typing import DTypeLike, TensorLike
@@ -54,9 +55,8 @@ def _infer_constant(ctx: InferContext, *, value: np.ndarray[Any, Any]) -> Tensor
     return TensorType(as_dtype(value.dtype), value.shape)
 
 
-CONSTANT = OpDef(
-    name="Constant",
-    signature="-> y",
+CONSTANT = define(
+    "Constant() -> y",
     precision="wide",
     attrs={"value": Attr("array")},
     infer=_infer_constant,
@@ -105,9 +105,8 @@ def _fold_cast(x: np.ndarray[Any, Any], *, dtype: DType) -> np.ndarray[Any, Any]
     return x.astype(dtype)
 
 
-CAST = OpDef(
-    name="Cast",
-    signature="x -> y",
+CAST = define(
+    "Cast(x) -> y",
     precision="wide",
     attrs={"dtype": Attr("dtype")},
     infer=lambda ctx, x, *, dtype: TensorType(dtype, x.shape),
@@ -120,9 +119,8 @@ CAST = OpDef(
 )
 
 
-DIM_VALUE = OpDef(
-    name="DimValue",
-    signature="-> n",
+DIM_VALUE = define(
+    "DimValue() -> n",
     precision="wide",
     attrs={"dim": Attr("dim"), "dtype": Attr("dtype")},
     infer=lambda ctx, *, dim, dtype: TensorType(dtype, ()),

@@ -17,6 +17,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import CONSTANT, emit_one
 
 
@@ -49,9 +50,8 @@ def _holds(values: Any, low: tuple[Dim, ...], high: tuple[Dim, ...]) -> bool:
     return all(least <= first and last < end for first, last, least, end in found)
 
 
-IN_RANGE = OpDef(
-    name="InRange",
-    signature="x -> y",
+IN_RANGE = define(
+    "InRange(x) -> y",
     precision="wide",
     attrs={
         "low": Attr("dims", doc="the least allowed value, or one for each index of the last axis"),

@@ -25,6 +25,7 @@ from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only, times_result
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import constant, convert, emit_one, graph_of
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.weak_numbers import is_weak
@@ -114,22 +115,14 @@ def _lower_bits(ctx: LowerContext, key: Any, *, shape: Shape, dtype: DType) -> A
     return _each(lambda k: jax.random.bits(k, sizes, dtype), key)
 
 
-def random_operator(name: str, signature: str, **fields: Any) -> OpDef:
+def random_operator(schema: str, **fields: Any) -> OpDef:
     """An operator that derives its result from random keys. It has no gradient, and each replica
     computes the whole result."""
-    return OpDef(
-        name=name,
-        signature=signature,
-        precision="wide",
-        differentiable=False,
-        layout=replicated,
-        **fields,
-    )
+    return define(schema, precision="wide", differentiable=False, layout=replicated, **fields)
 
 
-RANDOM_KEY = OpDef(
-    name="RandomKey",
-    signature="seed -> key",
+RANDOM_KEY = define(
+    "RandomKey(seed) -> key",
     precision="wide",
     infer=_infer_random_key,
     lower=_not_lowered,
@@ -141,8 +134,7 @@ RANDOM_KEY = OpDef(
 )
 
 FOLD_IN = random_operator(
-    "FoldIn",
-    "key, data -> key",
+    "FoldIn(key, data) -> key",
     infer=_infer_fold_in,
     lower=_lower_fold_in,
     cost=times_result(HASH),
@@ -151,8 +143,7 @@ FOLD_IN = random_operator(
 )
 
 SPLIT_KEY = random_operator(
-    "SplitKey",
-    "key -> keys",
+    "SplitKey(key) -> keys",
     attrs={"shape": Attr("dims", doc="the shape of the array of new keys")},
     infer=_infer_split,
     lower=_lower_split,
@@ -161,8 +152,7 @@ SPLIT_KEY = random_operator(
 )
 
 RANDOM_BITS = random_operator(
-    "RandomBits",
-    "key -> x",
+    "RandomBits(key) -> x",
     attrs={
         "shape": Attr("dims", doc="the shape of the result for each key"),
         "dtype": Attr(

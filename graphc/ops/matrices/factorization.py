@@ -17,6 +17,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import known_alike, refuse
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import cast, emit, emit_one, promote_inexact
 from graphc.ops.matrices.matrix_checks import (
     adjoint,
@@ -43,9 +44,8 @@ _DTYPES = "float32, float64 and complex dtypes."
 # -- Cholesky -------------------------------------------------------------------------------
 
 
-CHOLESKY = OpDef(
-    name="Cholesky",
-    signature="a -> l",
+CHOLESKY = define(
+    "Cholesky(a) -> l",
     precision="wide",
     infer=infer_square,
     lower=lambda ctx, a: lax.linalg.cholesky(a, symmetrize_input=True),
@@ -90,9 +90,8 @@ def _qr_cost(ctx: CostContext, node: Node) -> int:
     return round(math.prod(stack) * (reflections(m, n, k) + explicit(m, columns, k)))
 
 
-QR = OpDef(
-    name="QR",
-    signature="a -> q, r",
+QR = define(
+    "QR(a) -> q, r",
     precision="wide",
     attrs={"full": Attr("bool", default=False, doc="q square")},
     infer=_infer_qr,
@@ -140,9 +139,8 @@ def _svd_cost(ctx: CostContext, node: Node) -> int:
     return round(math.prod(stack) * singular_vectors(m, n, k))
 
 
-SVD = OpDef(
-    name="SVD",
-    signature="a -> u, s, vh",
+SVD = define(
+    "SVD(a) -> u, s, vh",
     precision="wide",
     attrs={"full": Attr("bool", default=False, doc="u and vh square")},
     infer=_infer_svd,
@@ -154,9 +152,8 @@ SVD = OpDef(
     f"a = u diag(s) vh, of matrices [..., m, n]. {_DTYPES}",
 )
 
-SINGULAR_VALUES = OpDef(
-    name="SingularValues",
-    signature="a -> s",
+SINGULAR_VALUES = define(
+    "SingularValues(a) -> s",
     precision="wide",
     infer=_infer_singular_values,
     lower=lambda ctx, a: lax.linalg.svd(a, compute_uv=False),
@@ -201,9 +198,8 @@ def _eigh_gradient(
     return [0.5 * (da + adjoint(da))]
 
 
-EIGH = OpDef(
-    name="Eigh",
-    signature="a -> w, v",
+EIGH = define(
+    "Eigh(a) -> w, v",
     precision="wide",
     infer=_infer_eigh,
     lower=_lower_eigh,

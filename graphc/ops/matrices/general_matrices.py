@@ -18,6 +18,7 @@ from graphc.ops.arrays.diagonals import tril, triu
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.shape import expand_dims
 from graphc.ops.core.checks import no_gradient, refuse
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import cast, convert, emit, emit_one, promote_inexact, promote_operands
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.ranges import in_range
@@ -52,9 +53,8 @@ def _infer_lu(ctx: InferContext, a: TensorType) -> tuple[TensorType, ...]:
     )
 
 
-LU = OpDef(
-    name="LU",
-    signature="a -> lu, pivots, permutation",
+LU = define(
+    "LU(a) -> lu, pivots, permutation",
     precision="wide",
     infer=_infer_lu,
     lower=lambda ctx, a: tuple(lax.linalg.lu(a)),
@@ -80,9 +80,8 @@ def _lower_eig(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
     return values, vectors
 
 
-EIG = OpDef(
-    name="Eig",
-    signature="a -> w, v",
+EIG = define(
+    "Eig(a) -> w, v",
     precision="wide",
     infer=_infer_eig,
     lower=_lower_eig,
@@ -98,9 +97,8 @@ def _lower_schur(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
     return upper, vectors
 
 
-SCHUR = OpDef(
-    name="Schur",
-    signature="a -> t, z",
+SCHUR = define(
+    "Schur(a) -> t, z",
     precision="wide",
     cpu_only=True,
     infer=lambda ctx, a: (infer_square(ctx, a), a),
@@ -149,9 +147,8 @@ def _tridiagonal_cost(ctx: CostContext, node: Node) -> int:
     return 3 * size_of(node.inputs[1]) + 5 * size_of(node.outputs[0])
 
 
-TRIDIAGONAL_SOLVE = OpDef(
-    name="TridiagonalSolve",
-    signature="lower, main, upper, b -> x",
+TRIDIAGONAL_SOLVE = define(
+    "TridiagonalSolve(lower, main, upper, b) -> x",
     precision="wide",
     infer=_infer_tridiagonal,
     lower=lambda ctx, *operands: lax.linalg.tridiagonal_solve(*operands),

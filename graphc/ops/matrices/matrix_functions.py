@@ -18,6 +18,7 @@ from graphc.ops.core.declaring import (
     declared,
     operator,
 )
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit, promote_inexact
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.matrices.matrix_checks import (
@@ -71,9 +72,8 @@ def det(a: TensorLike, *, name: str | None = None) -> Given:
     return promote_inexact(a)
 
 
-LOG_DETERMINANT = OpDef(
-    name="LogDeterminant",
-    signature="a -> sign, logabs",
+LOG_DETERMINANT = define(
+    "LogDeterminant(a) -> sign, logabs",
     precision="wide",
     infer=_infer_slogdet,
     lower=lambda ctx, a: tuple(jnp.linalg.slogdet(a)),

@@ -16,6 +16,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_inexact, to_dtype
 from graphc.ops.elementwise.complex_parts import real
 from graphc.ops.matrices.batch_dims import check_stack, of_each
@@ -96,9 +97,8 @@ def _sylvester_cost(ctx: CostContext, node: Node) -> int:
     return math.prod(stack) * (SCHUR_FORM * (m**3 + n**3) + 5 * m * n * (m + n))
 
 
-SYLVESTER = OpDef(
-    name="Sylvester",
-    signature="a, b, c -> x",
+SYLVESTER = define(
+    "Sylvester(a, b, c) -> x",
     precision="wide",
     infer=_infer_sylvester,
     lower=lambda ctx, a, b, c: _sylvester(a, b, c),
@@ -143,9 +143,8 @@ def _root_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [da if own == da.dtype else to_dtype(real(da), own)]
 
 
-MATRIX_SQUARE_ROOT = OpDef(
-    name="MatrixSquareRoot",
-    signature="a -> y",
+MATRIX_SQUARE_ROOT = define(
+    "MatrixSquareRoot(a) -> y",
     precision="wide",
     cpu_only=True,
     infer=_infer_root,
@@ -212,9 +211,8 @@ def _polar_count(m: int, n: int, k: int) -> float:
     return singular_vectors(m, n, k) + 4 * m * n * k
 
 
-POLAR = OpDef(
-    name="Polar",
-    signature="a -> u, p",
+POLAR = define(
+    "Polar(a) -> u, p",
     precision="wide",
     attrs={
         "side": Attr(

@@ -14,6 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import no_gradient
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
@@ -31,9 +32,8 @@ def _lower_hessenberg(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
     return h, q
 
 
-HESSENBERG = OpDef(
-    name="Hessenberg",
-    signature="a -> h, q",
+HESSENBERG = define(
+    "Hessenberg(a) -> h, q",
     precision="wide",
     cpu_only=True,
     infer=lambda ctx, a: (infer_square(ctx, a), a),
@@ -86,9 +86,8 @@ def _product_cost(ctx: CostContext, node: Node) -> int:
     return round(math.prod(stack) * explicit(m, n, dims_of(taus)[-1]))
 
 
-HOUSEHOLDER_PRODUCT = OpDef(
-    name="HouseholderProduct",
-    signature="a, taus -> q",
+HOUSEHOLDER_PRODUCT = define(
+    "HouseholderProduct(a, taus) -> q",
     precision="wide",
     infer=_infer_product,
     lower=lambda ctx, a, taus: _reflected(a, taus),

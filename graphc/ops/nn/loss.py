@@ -21,6 +21,7 @@ from graphc.ops.core.declaring import (
     elementwise_operator,
     operator,
 )
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit, promote_operands
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import shifted, wide
@@ -251,9 +252,8 @@ def _lower_sparse_gradient(ctx: LowerContext, logits: Any, labels: Any, loss: An
     return lax.convert_element_type(result, logits.dtype).reshape(logits.shape)
 
 
-SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT = OpDef(
-    name="SparseSoftmaxCrossEntropyGradient",
-    signature="logits, labels, loss, dy -> dlogits",
+SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT = define(
+    "SparseSoftmaxCrossEntropyGradient(logits, labels, loss, dy) -> dlogits",
     precision="wide",
     infer=_infer_sparse_gradient,
     lower=_lower_sparse_gradient,

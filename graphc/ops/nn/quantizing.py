@@ -22,6 +22,7 @@ from graphc.ops.arrays.creation import ones_like
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.cost_rules import times_result
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed, wide
@@ -131,9 +132,8 @@ def _saturated(whole: Any, dtype: DType) -> Any:
     return jnp.where(whole > top, np.int32(limits.max), inside).astype(dtype)
 
 
-QUANTIZE = OpDef(
-    name="Quantize",
-    signature="x, scale, zero_point -> q",
+QUANTIZE = define(
+    "Quantize(x, scale, zero_point) -> q",
     precision="wide",
     attrs={
         "dtype": Attr("dtype", check=lambda d: d.name in QUANTIZED, must=f"be {_WORDS}"),
@@ -184,9 +184,8 @@ def _dequantize_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoin
     return [None, summed_along(ctx, dy * steps, axis, scale), None]
 
 
-DEQUANTIZE = OpDef(
-    name="Dequantize",
-    signature="q, scale, zero_point -> x",
+DEQUANTIZE = define(
+    "Dequantize(q, scale, zero_point) -> x",
     precision="wide",
     attrs={"axis": AXIS},
     infer=_infer_dequantize,

@@ -21,6 +21,7 @@ from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import infer_ordered, require_one_dtype
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import comparisons
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, promote_operands
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import in_wider
@@ -57,9 +58,8 @@ def _search_cost(ctx: CostContext, node: Node) -> int:
     return comparisons(size_of(node.inputs[1]), among)
 
 
-SEARCH_SORTED = OpDef(
-    name="SearchSorted",
-    signature="x, values -> y",
+SEARCH_SORTED = define(
+    "SearchSorted(x, values) -> y",
     precision="wide",
     attrs={
         "side": Attr(

@@ -26,6 +26,7 @@ from graphc.ops.core.broadcasting import (
     unbroadcast,
 )
 from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, promote_inexact
 from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import summed
@@ -181,9 +182,8 @@ def _sici_slopes(x: Tensor) -> tuple[Tensor, Tensor]:
     return where(zero, around_zero, sin(x) / where(zero, 1.0, x)), cos(x) / x
 
 
-FRESNEL = OpDef(
-    name="Fresnel",
-    signature="x -> s, c",
+FRESNEL = define(
+    "Fresnel(x) -> s, c",
     precision="wide",
     infer=_infer_pair,
     lower=summed(lambda ctx, x: tuple(jax.scipy.special.fresnel(x))),
@@ -192,9 +192,8 @@ FRESNEL = OpDef(
     doc="The integrals of sin(pi t^2 / 2) and of cos(pi t^2 / 2) from 0 to x. Floating dtypes.",
 )
 
-SICI = OpDef(
-    name="Sici",
-    signature="x -> si, ci",
+SICI = define(
+    "Sici(x) -> si, ci",
     precision="wide",
     infer=_infer_pair,
     lower=summed(lambda ctx, x: tuple(jax.scipy.special.sici(x))),

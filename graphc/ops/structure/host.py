@@ -21,6 +21,7 @@ from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.declared import ATTRS, declare, declared, structs
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_node
 from graphc.ops.structure.host_words import through_words
 from graphc.typing import TensorLike, TensorTree
@@ -77,9 +78,8 @@ _NO_GRADIENT = no_gradient(
 
 _CALLED = {"function": Attr("function", doc="(arrays) -> list of arrays"), **ATTRS}
 
-PY_CALLBACK = OpDef(
-    name="PyCallback",
-    signature="*operands -> *results",
+PY_CALLBACK = define(
+    "PyCallback(*operands) -> *results",
     precision="wide",
     attrs=_CALLED,
     infer=_infer_callback,
@@ -91,9 +91,8 @@ PY_CALLBACK = OpDef(
     "operands. All dtypes.",
 )
 
-PURE_CALLBACK = OpDef(
-    name="PureCallback",
-    signature="*operands -> *results",
+PURE_CALLBACK = define(
+    "PureCallback(*operands) -> *results",
     precision="wide",
     attrs=_CALLED,
     infer=_infer_callback,
@@ -112,9 +111,8 @@ def _lower_print(ctx: LowerContext, *operands: Any, template: str) -> tuple[Any,
     return _call_once(ctx, show, [], operands)
 
 
-PRINT = OpDef(
-    name="Print",
-    signature="*xs ->",
+PRINT = define(
+    "Print(*xs) -> ",
     precision="wide",
     attrs={"template": Attr("str", doc="of str.format")},
     infer=lambda ctx, *xs, template: (),

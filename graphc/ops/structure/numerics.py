@@ -18,6 +18,7 @@ from graphc.ir.dtypes import INT32, is_inexact, is_integer, scalar_of
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import times_operand
+from graphc.ops.core.defining import define
 from graphc.ops.core.precision import wide, wide_integer
 
 _NUMBER = TensorType(INT32, ())
@@ -44,9 +45,8 @@ def _lower_non_finite(ctx: LowerContext, x: Any) -> Any:
     return jnp.max(levels.astype(wider.dtype), initial=0).astype(INT32)
 
 
-NON_FINITE = OpDef(
-    name="NonFinite",
-    signature="x -> level",
+NON_FINITE = define(
+    "NonFinite(x) -> level",
     precision="wide",
     infer=_infer_non_finite,
     lower=_lower_non_finite,
@@ -86,9 +86,8 @@ def _lower_out_of_range(ctx: LowerContext, x: Any, *, low: Any, high: Any) -> An
     return jnp.stack([found, found * shown.astype(INT32)])
 
 
-OUT_OF_RANGE = OpDef(
-    name="OutOfRange",
-    signature="x -> found",
+OUT_OF_RANGE = define(
+    "OutOfRange(x) -> found",
     precision="wide",
     attrs={"low": Attr("dims"), "high": Attr("dims")},
     infer=_infer_out_of_range,
@@ -167,9 +166,8 @@ def _in_body(fault: Any, place: int, form: int, width: int) -> Any:
     return jnp.concatenate([inner, jnp.full(width - inner.shape[0], -1, INT32)])
 
 
-FIRST_FAULT = OpDef(
-    name="FirstFault",
-    signature="*operands -> fault",
+FIRST_FAULT = define(
+    "FirstFault(*operands) -> fault",
     precision="wide",
     attrs={
         "rows": Attr(
@@ -200,9 +198,8 @@ def _lower_keep(ctx: LowerContext, kept: Any, turn: Any, fault: Any) -> tuple[An
     return jnp.where(kept[0] > 0, kept, now), turn + 1
 
 
-KEEP_FAULT = OpDef(
-    name="KeepFault",
-    signature="kept, turn, fault -> kept, turn",
+KEEP_FAULT = define(
+    "KeepFault(kept, turn, fault) -> kept, turn",
     precision="wide",
     infer=_infer_keep,
     lower=_lower_keep,

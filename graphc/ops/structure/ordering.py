@@ -13,6 +13,7 @@ from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node
 from graphc.ir.opdef import Attr, LowerContext, OpDef
 from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import define
 from graphc.ops.core.layout_rules import moves
 
 
@@ -43,9 +44,8 @@ def _layout_after(ctx: LayoutContext, node: Node, x: Layout, *others: Layout) ->
     return LayoutPlan([x, *others], [x], fill={})
 
 
-AFTER = OpDef(
-    name="After",
-    signature="x, *others -> y",
+AFTER = define(
+    "After(x, *others) -> y",
     precision="follow",
     infer=lambda ctx, x, *others: x,
     lower=_lower_after,
@@ -63,9 +63,8 @@ def _lower_fence(ctx: LowerContext, x: Any, *, number: int) -> Any:
     return value
 
 
-FENCE = OpDef(
-    name="Fence",
-    signature="x -> y",
+FENCE = define(
+    "Fence(x) -> y",
     precision="follow",
     attrs={"number": Attr("int", doc="fences of one value with different numbers are not merged")},
     infer=lambda ctx, x, *, number: x,

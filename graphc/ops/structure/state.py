@@ -29,6 +29,7 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.checks import no_gradient, same_shape
 from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import (
     CAST,
     CONSTANT,
@@ -58,9 +59,8 @@ def same_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     return LayoutPlan([x], [x])
 
 
-PLACEHOLDER = OpDef(
-    name="Placeholder",
-    signature="-> x",
+PLACEHOLDER = define(
+    "Placeholder() -> x",
     precision="wide",
     attrs={
         "dtype": Attr("dtype"),
@@ -75,9 +75,8 @@ PLACEHOLDER = OpDef(
     doc="A value that the caller feeds.",
 )
 
-READ_VARIABLE = OpDef(
-    name="ReadVariable",
-    signature="-> value",
+READ_VARIABLE = define(
+    "ReadVariable() -> value",
     precision="wide",
     attrs={"variable": Attr("str"), "dtype": Attr("dtype"), "shape": Attr("ints")},
     infer=lambda ctx, *, variable, dtype, shape: TensorType(dtype, shape),
@@ -89,9 +88,8 @@ READ_VARIABLE = OpDef(
 )
 
 
-ASSIGN = OpDef(
-    name="Assign",
-    signature="value -> value",
+ASSIGN = define(
+    "Assign(value) -> value",
     precision="wide",
     attrs={"variable": Attr("str")},
     infer=lambda ctx, value, *, variable: value,
@@ -109,9 +107,8 @@ ASSIGN = OpDef(
 )
 
 
-GROUP = OpDef(
-    name="Group",
-    signature="->",
+GROUP = define(
+    "Group() -> ",
     precision="wide",
     infer=lambda ctx: (),
     lower=lambda ctx: (),
@@ -121,9 +118,8 @@ GROUP = OpDef(
     doc="Computes nothing; fetching it selects its control inputs.",
 )
 
-STOP_GRADIENT = OpDef(
-    name="StopGradient",
-    signature="x -> y",
+STOP_GRADIENT = define(
+    "StopGradient(x) -> y",
     precision="follow",
     infer=lambda ctx, x: x,
     lower=lambda ctx, x: x,
@@ -134,9 +130,8 @@ STOP_GRADIENT = OpDef(
     doc="The operand; its gradient is zero. All dtypes.",
 )
 
-IDENTITY = OpDef(
-    name="Identity",
-    signature="x -> y",
+IDENTITY = define(
+    "Identity(x) -> y",
     precision="follow",
     infer=lambda ctx, x: x,
     lower=lambda ctx, x: x,
@@ -199,9 +194,8 @@ def _vjp_cost(ctx: CostContext, node: Node) -> int:
     return 3 * ctx.of_node(forward).flops
 
 
-VJP = OpDef(
-    name="VJP",
-    signature="*operands -> *adjoints",
+VJP = define(
+    "VJP(*operands) -> *adjoints",
     precision="wide",
     attrs={
         "op": Attr("str"),

@@ -17,6 +17,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import require_one_dtype
+from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import emit, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed
@@ -95,12 +96,11 @@ def _cost(ctx: CostContext, node: Node) -> int:
     return 16 * int(node.attrs["size"]) * size_of(node.inputs[1])
 
 
-NON_MAX_SUPPRESSION = OpDef(
-    name="NonMaxSuppression",
-    signature="boxes, scores -> indices, count",
+NON_MAX_SUPPRESSION = define(
+    "NonMaxSuppression(boxes, scores) -> indices, count",
     precision="wide",
     attrs={
-        "size": Attr("int", check=lambda v: v > 0, must="be positive", doc="how many to choose"),
+        "size": at_least(1, "be positive", doc="how many to choose"),
         "overlap": Attr(
             "float",
             default=0.5,

@@ -1,0 +1,60 @@
+"""Records of operators that a module defines without a function for users, and common attributes.
+
+TAKE = define(
+    "Take(x, indices) -> y",
+    precision="follow",
+    infer=_infer_take,
+    lower=_lower_take,
+    doc="The elements of x at the indices.",
+)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+from graphc.ir.costs import CostRule
+from graphc.ir.layouts import LayoutRule
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import REQUIRED, Attr, Effects, OpDef
+
+
+class Fields(TypedDict, total=False):
+    """The optional fields of a record; see `OpDef`."""
+
+    attrs: Mapping[str, Attr]
+    gradient: Callable[..., Sequence[Tensor | None]] | None
+    differentiable: bool
+    layout: LayoutRule | None
+    cost: CostRule
+    effects: Effects
+    fold: Callable[..., Any] | None
+    commutative: bool
+    thread_state: Callable[..., Any] | None
+    prune_outputs: Callable[..., Node] | None
+    content: Callable[[Node], str | None] | None
+    cpu_only: bool
+
+
+def define(
+    schema: str,
+    *,
+    precision: str,
+    infer: Callable[..., Any],
+    lower: Callable[..., Any],
+    doc: str,
+    **fields: Unpack[Fields],
+) -> OpDef:
+    """The record of an operator. `schema` is "Name(operands) -> results"; the operands and results
+    are written as in `OpDef.signature`. The others are the fields of `OpDef`."""
+    name, _, rest = schema.partition("(")
+    operands, _, results = rest.partition(") -> ")
+    return OpDef(
+        name, f"{operands} -> {results}".strip(), infer, lower, doc, precision=precision, **fields
+    )
+
+
+def at_least(least: int, must: str, *, default: int | None = REQUIRED, doc: str = "") -> Attr:
+    """An attribute that is an int of at least `least`; `must` and the others as in `Attr`."""
+    return Attr("int", default, lambda value: value >= least, must, doc)
