@@ -24,10 +24,9 @@ from graphc.ops.control.bodies import (
     split,
     trace,
 )
-from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread_loop
+from graphc.ops.control.loops import infer_loop, loop_operator
 from graphc.ops.control.scan_gradient import scan_gradient
-from graphc.ops.core.cost_rules import every_iteration
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import at_least
 from graphc.ops.core.emit import convert, emit_node, graph_of
 from graphc.typing import TensorTree
 
@@ -69,12 +68,9 @@ def _lower_scan(
     return (*final, *stacked)
 
 
-SCAN = define(
+SCAN = loop_operator(
     "Scan(*operands) -> *results",
-    precision="wide",
     attrs={
-        "consts": Attr("int", doc="how many operands are the same in each iteration"),
-        "carries": Attr("int", doc="how many are carried to the next iteration"),
         "length": Attr("dim"),
         "reverse": Attr("bool", default=False),
         "unroll": at_least(
@@ -86,10 +82,6 @@ SCAN = define(
     infer=_infer_scan,
     lower=_lower_scan,
     gradient=scan_gradient,
-    layout=layout_loop,
-    thread_state=thread_loop,
-    prune_outputs=prune_loop,
-    cost=every_iteration,
     doc="A loop over the leading axis of the xs: the body takes (consts, carries, slices of the "
     "xs) and returns (carries, ys). The results are the final carries and the stacked ys.",
 )

@@ -32,12 +32,10 @@ from graphc.ops.control.bodies import (
     trace,
     united,
 )
-from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread_loop
+from graphc.ops.control.loops import infer_loop, loop_operator
 from graphc.ops.control.scan import scan
 from graphc.ops.control.scan_gradient import BackwardScan
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.cost_rules import every_iteration
-from graphc.ops.core.defining import define
 from graphc.ops.core.emit import constant, convert, dim_value, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.comparison import less, logical_and, not_equal
 from graphc.typing import TensorLike, TensorTree
@@ -162,12 +160,9 @@ class _BackwardWhile(BackwardScan):
         return emit_node(self.node.op, operands, regions=regions, **attrs).outputs[1:]
 
 
-WHILE = define(
+WHILE = loop_operator(
     "While(*operands) -> *results",
-    precision="wide",
     attrs={
-        "consts": Attr("int", doc="how many operands are the same in each iteration"),
-        "carries": Attr("int", doc="how many are carried to the next iteration"),
         "length": Attr("dim", default=None, doc="the leading size of xs and ys"),
         "step": Attr(
             "int",
@@ -180,10 +175,6 @@ WHILE = define(
     infer=_infer_while,
     lower=_lower_while,
     gradient=while_gradient,
-    layout=layout_loop,
-    thread_state=thread_loop,
-    prune_outputs=prune_loop,
-    cost=every_iteration,
     doc="A loop that continues while its condition, the second region, is true. The condition "
     "takes (consts, carries). The first region, the body, takes (consts, carries, slices of the "
     "xs) and returns (carries, ys). With a length, carry 0 is the index at which an iteration "

@@ -49,10 +49,9 @@ def define(
     """The record of an operator. `schema` is "Name(operands) -> results"; the operands and results
     are written as in `OpDef.signature`. The others are the fields of `OpDef`."""
     name, _, rest = schema.partition("(")
-    operands, _, results = rest.partition(") -> ")
-    return OpDef(
-        name, f"{operands} -> {results}".strip(), infer, lower, doc, precision=precision, **fields
-    )
+    operands, _, results = rest.partition(") ->")
+    signature = f"{operands} ->{results}".strip()
+    return OpDef(name, signature, infer, lower, doc, precision=precision, **fields)
 
 
 def at_least(least: int, must: str, *, default: int | None = REQUIRED, doc: str = "") -> Attr:

@@ -23,8 +23,8 @@ from graphc.ops.matrices.batch_dims import check_stack, of_each
 from graphc.ops.matrices.matrix_checks import (
     check_matrices,
     check_square,
+    matrix_operator,
     matrix_transpose,
-    of_each_matrix,
 )
 from graphc.ops.matrices.matrix_costs import SCHUR_FORM, of_matrices, singular_vectors
 from graphc.ops.matrices.matrix_product import matmul
@@ -143,14 +143,12 @@ def _root_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [da if own == da.dtype else to_dtype(real(da), own)]
 
 
-MATRIX_SQUARE_ROOT = define(
+MATRIX_SQUARE_ROOT = matrix_operator(
     "MatrixSquareRoot(a) -> y",
-    precision="wide",
     cpu_only=True,
     infer=_infer_root,
     lower=_lower_root,
     gradient=_root_gradient,
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 10 / 3) * n**3),  # Higham 1987
     doc="The principal square roots of matrices [..., n, n]: complex, because whether a root is "
     f"real depends on the values. On CPU. {_DTYPES} Source: Bjorck & Hammarling, A Schur method "
@@ -211,9 +209,8 @@ def _polar_count(m: int, n: int, k: int) -> float:
     return singular_vectors(m, n, k) + 4 * m * n * k
 
 
-POLAR = define(
+POLAR = matrix_operator(
     "Polar(a) -> u, p",
-    precision="wide",
     attrs={
         "side": Attr(
             "str",
@@ -225,7 +222,6 @@ POLAR = define(
     },
     infer=_infer_polar,
     lower=_lower_polar,
-    layout=of_each_matrix,
     cost=of_matrices(_polar_count),
     doc="u with orthonormal columns (rows, if these are fewer) and Hermitian p without negative "
     "eigenvalues such that a = u p, or a = p u for the left side, of matrices [..., m, n]. u is "

@@ -18,7 +18,11 @@ from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
-from graphc.ops.matrices.matrix_checks import check_matrices, infer_square, of_each_matrix
+from graphc.ops.matrices.matrix_checks import (
+    check_matrices,
+    infer_square,
+    matrix_operator,
+)
 from graphc.ops.matrices.matrix_costs import explicit, of_matrices
 from graphc.typing import TensorLike
 
@@ -32,9 +36,8 @@ def _lower_hessenberg(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
     return h, q
 
 
-HESSENBERG = define(
+HESSENBERG = matrix_operator(
     "Hessenberg(a) -> h, q",
-    precision="wide",
     cpu_only=True,
     infer=lambda ctx, a: (infer_square(ctx, a), a),
     lower=_lower_hessenberg,
@@ -42,7 +45,6 @@ HESSENBERG = define(
         lambda node: "Hessenberg: there is no gradient of a Hessenberg form",
         hint="gc.linalg.qr, gc.linalg.eig and gc.linalg.eigh have gradients",
     ),
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: 14 / 3 * n**3),  # with q; Golub & Van Loan 7.4.2
     doc="h, zero below the first subdiagonal, and unitary q such that a = q h q^H, of matrices "
     f"[..., n, n]. On CPU. {_DTYPES} Source: jax.scipy.linalg.hessenberg.",

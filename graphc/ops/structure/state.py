@@ -108,7 +108,7 @@ ASSIGN = define(
 
 
 GROUP = define(
-    "Group() -> ",
+    "Group() ->",
     precision="wide",
     infer=lambda ctx: (),
     lower=lambda ctx: (),
