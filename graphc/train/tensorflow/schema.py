@@ -14,20 +14,13 @@ from typing import Any
 from graphc.errors import MissingExtraError, ModelFileError
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, MappedFile, map_file
 from graphc.ir.source import current_source
-from graphc.store.proto_schema import message_classes
+from graphc.store.proto_schema import message_classes, tensor_proto
 from graphc.train.tensorflow.proto_cut import CUT, NotAMessage, field, without_large_fields
 
-SCHEMA = """
-message Dim { int64 size = 1; string name = 2; }
-message TensorShapeProto { repeated Dim dim = 2; bool unknown_rank = 3; }
-message TensorProto {
-  DataType dtype = 1; TensorShapeProto tensor_shape = 2; int32 version_number = 3;
-  bytes tensor_content = 4; repeated float float_val = 5; repeated double double_val = 6;
-  repeated int32 int_val = 7; repeated bytes string_val = 8; repeated float scomplex_val = 9;
-  repeated int64 int64_val = 10; repeated bool bool_val = 11; repeated double dcomplex_val = 12;
-  repeated int32 half_val = 13; repeated uint32 uint32_val = 16; repeated uint64 uint64_val = 17;
-  bytes float8_val = 18; int64 left_out_offset = 100001; int64 left_out_size = 100002;
-}
+_LEFT_OUT = "int64 left_out_offset = 100001; int64 left_out_size = 100002;"
+SCHEMA = (
+    tensor_proto("DataType", _LEFT_OUT)
+    + """
 message ListValue {
   repeated bytes s = 2; repeated int64 i = 3; repeated float f = 4; repeated bool b = 5;
   repeated DataType type = 6; repeated TensorShapeProto shape = 7; repeated TensorProto tensor = 8;
@@ -117,6 +110,7 @@ message SavedTensorSliceMeta { repeated SavedSliceMeta tensor = 1; VersionDef ve
 message SavedSlice { string name = 1; TensorSliceProto slice = 2; TensorProto data = 3; }
 message SavedTensorSlices { SavedTensorSliceMeta meta = 1; SavedSlice data = 2; }
 """
+)
 
 # Where a large file has the contents of tensors, which stay in it. The two fields of a TensorProto
 # with the numbers from 100001 on, which TensorFlow does not have, say where each was.

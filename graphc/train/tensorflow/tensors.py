@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
-from graphc.errors import ModelFileError
+from graphc.errors import ModelFileError, UnknownNameError, nearest
 from graphc.ir.mapped import MappedFile, array_in
 from graphc.ir.source import current_source
 
@@ -201,3 +202,12 @@ def _list(proto: Any, what: str, file: MappedFile | None) -> list[Any]:
     if proto.func:
         return [FunctionName(f.name) for f in proto.func]
     return [array_of(tensor, what, file) for tensor in proto.tensor]
+
+
+def no_key(checkpoint: str, key: str, keys: Iterable[str]) -> UnknownNameError:
+    """The error for a key that a checkpoint does not have."""
+    return UnknownNameError(
+        f"read_tf_checkpoint: {checkpoint} has no {key!r}",
+        source=current_source(),
+        hint=nearest(key, keys),
+    )
