@@ -9,9 +9,7 @@ and types are on the wire. Some types differ where the bytes are the same:
 
 from graphc.store.proto_schema import tensor_proto
 
-SCHEMA = (
-    tensor_proto("int32")
-    + """
+_OTHERS = """
 enum ModelType { MODEL_TYPE_UNSPECIFIED = 0; TENSORFLOW = 1; OTHER = 2; }
 
 message Int64Value { int64 value = 1; }
@@ -144,7 +142,7 @@ message PredictionLog {
   }
 }
 """
-)
+SCHEMA = tensor_proto("int32") + _OTHERS
 """The schema, in the part of the language of .proto files that `graphc.store.proto_schema` reads.
 `traffic` of a ModelConfig is our addition: label or version -> percent of the requests that name
 neither. So are `buckets` of BatchingParameters (open size -> the values that it is padded to) and

@@ -18,9 +18,7 @@ from graphc.store.proto_schema import message_classes, tensor_proto
 from graphc.train.tensorflow.proto_cut import CUT, NotAMessage, field, without_large_fields
 
 _LEFT_OUT = "int64 left_out_offset = 100001; int64 left_out_size = 100002;"
-SCHEMA = (
-    tensor_proto("DataType", _LEFT_OUT)
-    + """
+_OTHERS = """
 message ListValue {
   repeated bytes s = 2; repeated int64 i = 3; repeated float f = 4; repeated bool b = 5;
   repeated DataType type = 6; repeated TensorShapeProto shape = 7; repeated TensorProto tensor = 8;
@@ -110,7 +108,7 @@ message SavedTensorSliceMeta { repeated SavedSliceMeta tensor = 1; VersionDef ve
 message SavedSlice { string name = 1; TensorSliceProto slice = 2; TensorProto data = 3; }
 message SavedTensorSlices { SavedTensorSliceMeta meta = 1; SavedSlice data = 2; }
 """
-)
+SCHEMA = tensor_proto("DataType", _LEFT_OUT) + _OTHERS
 
 # Where a large file has the contents of tensors, which stay in it. The two fields of a TensorProto
 # with the numbers from 100001 on, which TensorFlow does not have, say where each was.
