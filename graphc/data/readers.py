@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from graphc.data.core.checks import check_count
 from graphc.data.core.cursor import Record
+from graphc.data.core.paths import Paths, existing_files
 from graphc.data.pipeline import Pipeline
 from graphc.data.sources import iterables
 from graphc.data.sources.arrays import Arrays, Indexed
-from graphc.data.sources.files import LineFile, Lines, Paths, checked_encoding, checked_paths
+from graphc.data.sources.files import LineFile, Lines, checked_encoding
 from graphc.data.sources.images import Images, checked_pixels, classes_in, import_pillow
 from graphc.data.sources.records import Records
 from graphc.data.sources.tables import Table, table_columns
@@ -65,7 +66,7 @@ def from_text(paths: Paths, *, encoding: str = "utf-8") -> Pipeline:
         ['one', 'two']
     """
     checked_encoding("from_text", encoding)
-    found = tuple(checked_paths("from_text", paths))
+    found = tuple(existing_files("from_text", paths))
     return Pipeline(Lines(current_source(), found, encoding))
 
 
@@ -112,7 +113,7 @@ def from_csv(
             f"from_csv: delimiter must be one character, got {delimiter!r}",
             source=current_source(),
         )
-    found = tuple(checked_paths("from_csv", paths))
+    found = tuple(existing_files("from_csv", paths))
     first = LineFile(found[0], encoding, current_source())
     try:
         made, width = table_columns(first, delimiter, header, columns, dict(missing or {}))
@@ -251,7 +252,7 @@ def from_records(records: Paths | Iterable[bytes]) -> Pipeline:
     """
     made_at = current_source()
     if isinstance(records, (str, os.PathLike)) or _are_paths(records):
-        return Pipeline(Records(made_at, tuple(checked_paths("from_records", records))))
+        return Pipeline(Records(made_at, tuple(existing_files("from_records", records))))
     hint = "pass the paths of TFRecord files, or an iterable of bytes"
     return _of_any("from_records", records, iterables.same, hint)
 

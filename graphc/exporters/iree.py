@@ -12,9 +12,10 @@ import jax
 from graphc.artifacts.exporting import program_of
 from graphc.artifacts.signature import Signature
 from graphc.config import CompileOptions
-from graphc.errors import AttributeValueError, MissingExtraError, ModelExportError
+from graphc.errors import AttributeValueError, ModelExportError
 from graphc.exporters.core.files import write
 from graphc.exporters.core.inference import check_effects, check_signature
+from graphc.ir.extras import Extra
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.program import Program
 from graphc.ir.source import current_source
@@ -97,14 +98,8 @@ def to_iree(
 
 
 def _compiler() -> Any:
-    try:
+    with Extra("to_iree: the compiler of IREE is not installed", "iree"):
         from iree import compiler
-    except ImportError:
-        raise MissingExtraError(
-            "to_iree: the compiler of IREE is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[iree]'",
-        ) from None
     return compiler
 
 

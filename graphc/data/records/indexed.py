@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from graphc.data.core.paths import Paths, existing_files
 from graphc.data.records.framing import (
     FRAME,
     HEAD,
@@ -22,7 +23,7 @@ from graphc.data.records.framing import (
     import_crc32c,
 )
 from graphc.data.records.offsets import Offsets, saved, stored
-from graphc.data.records.streams import Inflated, Paths, Plain, existing_files, opened
+from graphc.data.records.streams import Inflated, Plain, opened
 from graphc.errors import DataError
 from graphc.ir.source import Source, current_source
 

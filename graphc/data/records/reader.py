@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import jax
 
+from graphc.data.core.paths import Paths, existing_files
 from graphc.data.records.block import Block
 from graphc.data.records.framing import (
     FRAME,
@@ -23,10 +24,8 @@ from graphc.data.records.framing import (
 )
 from graphc.data.records.streams import (
     Compression,
-    Paths,
     Stream,
     checked_compression,
-    existing_files,
     opened,
 )
 from graphc.errors import AttributeValueError, StateError

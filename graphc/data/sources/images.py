@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.errors import AttributeValueError, DataError, MissingExtraError
+from graphc.errors import AttributeValueError, DataError
+from graphc.ir.extras import Extra
 from graphc.ir.source import Source, current_source
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
@@ -133,12 +134,6 @@ def import_pillow(name: str) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
+    with Extra(f"{name} needs Pillow, which is not installed", "images"):
         from PIL import Image
-    except ImportError:
-        raise MissingExtraError(
-            f"{name} needs Pillow, which is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[images]'",
-        ) from None
     return Image

@@ -13,12 +13,13 @@ from graphc._version import __version__
 from graphc.artifacts.exporting import SignatureProgram, program_of
 from graphc.artifacts.signature import Signature
 from graphc.config import CompileOptions
-from graphc.errors import AttributeValueError, MissingExtraError, ModelExportError
+from graphc.errors import AttributeValueError, ModelExportError
 from graphc.exporters.core.files import write
 from graphc.exporters.core.inference import check_effects, check_signature
 from graphc.exporters.onnx.aside import LARGEST, Aside
 from graphc.exporters.onnx.program import ProgramWriter
 from graphc.ir.dims import substitute
+from graphc.ir.extras import Extra
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
@@ -107,14 +108,8 @@ def _check(
 ) -> dict[str, str]:
     """Checks the arguments. Returns the name in the model of each input and output."""
     check_signature("to_onnx", "ONNX models", signature)
-    try:
+    with Extra("to_onnx: the package onnx is not installed", "onnx"):
         from onnx import defs
-    except ImportError:
-        raise MissingExtraError(
-            "to_onnx: the package onnx is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[onnx]'",
-        ) from None
     newest = defs.onnx_opset_version()
     if type(opset) is not int or not OLDEST <= opset <= newest:
         raise _wrong(

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from graphc.errors import MissingExtraError, ModelFileError
+from graphc.errors import ModelFileError
 from graphc.importers.onnx.call import Refused
 from graphc.importers.onnx.dtypes import STRING, dtype_of
+from graphc.ir.extras import Extra
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, array_in, map_file
 from graphc.ir.source import current_source
 
@@ -25,14 +26,8 @@ def onnx() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
+    with Extra("from_onnx: the package onnx is not installed", "onnx"):
         import onnx
-    except ImportError as error:
-        raise MissingExtraError(
-            "from_onnx: the package onnx is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[onnx]'",
-        ) from error
     return onnx
 
 

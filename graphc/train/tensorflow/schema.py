@@ -11,7 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from graphc.errors import MissingExtraError, ModelFileError
+from graphc.errors import ModelFileError
+from graphc.ir.extras import Extra
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, MappedFile, map_file
 from graphc.ir.source import current_source
 from graphc.store.proto_schema import message_classes, tensor_proto
@@ -145,14 +146,8 @@ def messages() -> SimpleNamespace:
     Raises:
         MissingExtraError: protobuf is not installed.
     """
-    try:
+    with Extra("TensorFlow's files need protobuf, which is not installed", "tensorflow"):
         return message_classes("graphc.tensorflow", _data_type() + SCHEMA)
-    except ImportError:
-        raise MissingExtraError(
-            "TensorFlow's files need protobuf, which is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[tensorflow]'",
-        ) from None
 
 
 def parse(name: str, data: bytes, what: str) -> Any:
