@@ -106,23 +106,25 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GraphEstima
         strategy: Strategy | None = None,
         options: CompileOptions | None = None,
     ) -> None:
-        self.build = build
+        super().__init__(
+            build,
+            parameters=parameters,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            epochs=epochs,
+            batch_size=batch_size,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            tolerance=tolerance,
+            loss=loss,
+            dtype=dtype,
+            random_state=random_state,
+            strategy=strategy,
+            options=options,
+        )
         self.n_components = n_components
         self.decode = decode
-        self.parameters = parameters
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.tolerance = tolerance
-        self.loss = loss
-        self.dtype = dtype
-        self.random_state = random_state
-        self.strategy = strategy
-        self.options = options
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Trains from new initial values.
