@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.errors import ClusterError, GraphcError
-from graphc.ir.extras import Extra
+from graphc.ir.extras import importing
 
 
 def ray(user: str) -> Any:
@@ -17,7 +17,7 @@ def ray(user: str) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    with Extra(f"{user}: the package ray is not installed", "ray"):
+    with importing(f"{user}: the package ray is not installed", "ray"):
         import ray
     return ray
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 from graphc.data.core.checks import check_count
 from graphc.data.core.cursor import Record
@@ -257,7 +258,7 @@ def from_records(records: Paths | Iterable[bytes]) -> Pipeline:
     return _of_any("from_records", records, iterables.same, hint)
 
 
-def _are_paths(records: object) -> bool:
+def _are_paths(records: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
     return (
         isinstance(records, (list, tuple))
         and bool(records)

@@ -15,7 +15,7 @@ from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError, ModelExportError
 from graphc.exporters.core.files import write
 from graphc.exporters.core.inference import check_effects, check_signature
-from graphc.ir.extras import Extra
+from graphc.ir.extras import importing
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.program import Program
 from graphc.ir.source import current_source
@@ -98,7 +98,7 @@ def to_iree(
 
 
 def _compiler() -> Any:
-    with Extra("to_iree: the compiler of IREE is not installed", "iree"):
+    with importing("to_iree: the compiler of IREE is not installed", "iree"):
         from iree import compiler
     return compiler
 

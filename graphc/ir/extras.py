@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from graphc.errors import MissingExtraError
 from graphc.ir.source import current_source
 
 
-class Extra:
+@contextmanager
+def importing(message: str, extra: str) -> Iterator[None]:
     """A context in which an optional package is imported.
 
     Args:
         message: what needs which package.
-        name: the extra that installs it.
+        extra: what installs it: the name of an extra of graphc.
 
     Raises:
-        MissingExtraError: at the end of the context: the package cannot be imported.
+        MissingExtraError: the package cannot be imported.
     """
-
-    # Not a generator with `contextmanager`: the error names the user's line, and finds it by
-    # leaving the functions of graphc.
-
-    __slots__ = ("_message", "_name")
-
-    def __init__(self, message: str, name: str) -> None:
-        self._message, self._name = message, name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ImportError):
-            raise MissingExtraError(
-                self._message,
-                source=current_source(),
-                hint=f"pip install 'graphc[{self._name}]'",
-            ) from error
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(
+            message, source=current_source(), hint=f"pip install 'graphc[{extra}]'"
+        ) from error

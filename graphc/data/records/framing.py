@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphc.errors import DataError
-from graphc.ir.extras import Extra
+from graphc.ir.extras import importing
 from graphc.ir.source import Source
 
 HEAD = 12  # bytes before a record
@@ -39,7 +39,7 @@ def import_crc32c(name: str, extra: str = "records") -> Checksum:
     Raises:
         MissingExtraError: it is not installed.
     """
-    with Extra(f"{name} needs google-crc32c, which is not installed", extra):
+    with importing(f"{name} needs google-crc32c, which is not installed", extra):
         import google_crc32c
     checksum: Checksum = google_crc32c.value
     return checksum

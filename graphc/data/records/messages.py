@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from graphc.ir.extras import Extra
+from graphc.ir.extras import importing
 
 _PACKAGE = "graphc.records"
 
@@ -44,7 +44,7 @@ def import_messages(name: str) -> Messages:
     Raises:
         MissingExtraError: protobuf is not installed.
     """
-    with Extra(f"{name} needs protobuf, which is not installed", "records"):
+    with importing(f"{name} needs protobuf, which is not installed", "records"):
         return _messages()
 
 

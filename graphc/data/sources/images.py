@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import AttributeValueError, DataError
-from graphc.ir.extras import Extra
+from graphc.ir.extras import importing
 from graphc.ir.source import Source, current_source
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
@@ -134,6 +134,6 @@ def import_pillow(name: str) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    with Extra(f"{name} needs Pillow, which is not installed", "images"):
+    with importing(f"{name} needs Pillow, which is not installed", "images"):
         from PIL import Image
     return Image

@@ -19,7 +19,7 @@ from graphc.exporters.core.inference import check_effects, check_signature
 from graphc.exporters.onnx.aside import LARGEST, Aside
 from graphc.exporters.onnx.program import ProgramWriter
 from graphc.ir.dims import substitute
-from graphc.ir.extras import Extra
+from graphc.ir.extras import importing
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
@@ -108,7 +108,7 @@ def _check(
 ) -> dict[str, str]:
     """Checks the arguments. Returns the name in the model of each input and output."""
     check_signature("to_onnx", "ONNX models", signature)
-    with Extra("to_onnx: the package onnx is not installed", "onnx"):
+    with importing("to_onnx: the package onnx is not installed", "onnx"):
         from onnx import defs
     newest = defs.onnx_opset_version()
     if type(opset) is not int or not OLDEST <= opset <= newest:

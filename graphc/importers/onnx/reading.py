@@ -13,7 +13,7 @@ import numpy as np
 from graphc.errors import ModelFileError
 from graphc.importers.onnx.call import Refused
 from graphc.importers.onnx.dtypes import STRING, dtype_of
-from graphc.ir.extras import Extra
+from graphc.ir.extras import importing
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, array_in, map_file
 from graphc.ir.source import current_source
 
@@ -26,7 +26,7 @@ def onnx() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    with Extra("from_onnx: the package onnx is not installed", "onnx"):
+    with importing("from_onnx: the package onnx is not installed", "onnx"):
         import onnx
     return onnx
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from graphc.importers.torch.call import Refused
-from graphc.ir.extras import Extra
+from graphc.ir.extras import importing
 
 
 def torch() -> Any:
@@ -18,7 +18,7 @@ def torch() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    with Extra("from_torch: the package torch is not installed", "torch"):
+    with importing("from_torch: the package torch is not installed", "torch"):
         import torch
     return torch
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from graphc.errors import ModelFileError
-from graphc.ir.extras import Extra
+from graphc.ir.extras import importing
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, MappedFile, map_file
 from graphc.ir.source import current_source
 from graphc.store.proto_schema import message_classes, tensor_proto
@@ -146,7 +146,7 @@ def messages() -> SimpleNamespace:
     Raises:
         MissingExtraError: protobuf is not installed.
     """
-    with Extra("TensorFlow's files need protobuf, which is not installed", "tensorflow"):
+    with importing("TensorFlow's files need protobuf, which is not installed", "tensorflow"):
         return message_classes("graphc.tensorflow", _data_type() + SCHEMA)
 
 
