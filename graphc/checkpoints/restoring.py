@@ -16,7 +16,6 @@ from graphc.checkpoints.weight_files.gguf import read_gguf
 from graphc.checkpoints.weight_files.safetensors import read_safetensors
 from graphc.errors import CheckpointError
 from graphc.ir.calls import explained
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.session import Session
 
@@ -114,18 +113,16 @@ def _one(path: Path) -> Path:
     if (path / MANIFEST).is_file():
         return path
     if path.is_file():
-        raise CheckpointError(
+        raise CheckpointError.here(
             f"{str(path)!r} is a file; a checkpoint is a folder",
-            source=current_source(),
             hint="gc.load(path) opens an artifact",
         )
     found = folders.found(path)
     if not found:
-        raise CheckpointError(
+        raise CheckpointError.here(
             f"{str(path)!r} has no checkpoint"
             if path.is_dir()
             else f"the folder {str(path)!r} does not exist",
-            source=current_source(),
             hint="give a folder that gc.train.Checkpointer or gc.save wrote",
         )
     return found[-1].path

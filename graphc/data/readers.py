@@ -8,8 +8,8 @@ from typing import TypeGuard
 
 from graphc.data.core.checks import check_count
 from graphc.data.core.cursor import Record
-from graphc.data.core.paths import Paths, existing_files
 from graphc.data.pipeline import Pipeline
+from graphc.data.records.paths import Paths, existing_files
 from graphc.data.sources import iterables
 from graphc.data.sources.arrays import Arrays, Indexed
 from graphc.data.sources.files import LineFile, Lines, checked_encoding
@@ -110,9 +110,8 @@ def from_csv(
     """
     checked_encoding("from_csv", encoding)
     if type(delimiter) is not str or len(delimiter) != 1:
-        raise AttributeValueError(
-            f"from_csv: delimiter must be one character, got {delimiter!r}",
-            source=current_source(),
+        raise AttributeValueError.here(
+            f"from_csv: delimiter must be one character, got {delimiter!r}"
         )
     found = tuple(existing_files("from_csv", paths))
     first = LineFile(found[0], encoding, current_source())
@@ -196,9 +195,8 @@ def from_generator(function: Callable[[], Iterable[Record]] | Iterator[Record]) 
     if isinstance(function, Iterator):
         return _once("from_generator", function, iterables.same)
     if not callable(function):
-        raise FeedError(
+        raise FeedError.here(
             f"from_generator: takes a generator function, got {type(function).__name__}",
-            source=current_source(),
             hint="gc.data.from_iterable takes lists and other iterables",
         )
     made_at = current_source()

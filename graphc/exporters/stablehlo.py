@@ -12,7 +12,6 @@ from graphc.artifacts.stablehlo import deserialize
 from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError
 from graphc.exporters.core.files import write
-from graphc.ir.source import current_source
 from graphc.runtime.session import Session
 
 
@@ -49,9 +48,8 @@ def to_stablehlo(
         // results: "double"
     """
     if not isinstance(signature, Signature):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"to_stablehlo: signature must be a gc.Signature, got {type(signature).__name__}",
-            source=current_source(),
             hint='gc.Signature({"x": x}, {"y": y})',
         )
     found = export(session, "main", signature, ("cpu",), False, None, CompileOptions())

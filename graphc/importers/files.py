@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from graphc.errors import AttributeValueError, ModelFileError
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable
-from graphc.ir.source import current_source
 
 _BYTECODE = b"ML\xefR"
 _LITE = b"TFL3"
@@ -135,9 +134,8 @@ def import_model(
     given = {key: value for key, value in options.items() if value is not None}
     wrong = [key for key in given if key not in found.options]
     if wrong:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"import_model: {found.function} has no option {wrong[0]!r}",
-            source=current_source(),
             hint=f"it has {', '.join(sorted(found.options))}",
         )
     importer: Callable[..., ImportedModel] = getattr(import_module(found.module), found.function)
@@ -185,4 +183,4 @@ def is_model_file(path: str | os.PathLike[str]) -> bool:
 
 
 def _refused(file: Path, why: str, hint: str) -> ModelFileError:
-    return ModelFileError(f"import: {str(file)!r} {why}", source=current_source(), hint=hint)
+    return ModelFileError.here(f"import: {str(file)!r} {why}", hint=hint)

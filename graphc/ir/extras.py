@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from graphc.errors import MissingExtraError
-from graphc.ir.source import current_source
 
 
 @contextmanager
@@ -23,6 +22,4 @@ def importing(message: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise MissingExtraError(
-            message, source=current_source(), hint=f"pip install 'graphc[{extra}]'"
-        ) from error
+        raise MissingExtraError.here(message, hint=f"pip install 'graphc[{extra}]'") from error

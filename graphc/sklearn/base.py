@@ -16,7 +16,6 @@ from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.sklearn.apart import with_devices
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.carried import carry, uncarry
@@ -130,15 +129,13 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     def _weights(self, sample_weight: ArrayLike | None, x: Array) -> Array:
         weights: Array = _check_sample_weight(sample_weight, x, dtype=x.dtype)
         if (weights < 0).any():
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{type(self).__name__}: sample_weight contains negative weights",
-                source=current_source(),
                 hint="a weight of 0 leaves a row out",
             )
         if not weights.any():
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{type(self).__name__}: all weights in sample_weight are zero",
-                source=current_source(),
                 hint="give at least one row a positive weight",
             )
         return weights
@@ -192,10 +189,9 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if not taken.any():  # few rows, in classes of few rows
             taken[order[0]] = True
         if taken.all():
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{type(self).__name__}: early_stopping takes all {count} rows for validation, and "
                 "none is left to train on",
-                source=current_source(),
                 hint="pass more rows, or early_stopping=False",
             )
         training, validation = [

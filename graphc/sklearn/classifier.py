@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.nn.functional.losses import sparse_softmax_cross_entropy
 from graphc.sklearn.base import Array, GraphEstimator
 from graphc.sklearn.blueprint import Blueprint
@@ -177,9 +176,8 @@ class Classifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         check_classification_targets(labels)
         kind = type_of_target(labels)
         if kind.startswith("multilabel") or kind.endswith("multioutput"):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Classifier: y must give one class for each row, got {kind} targets",
-                source=current_source(),
                 hint="wrap it: sklearn.multioutput.MultiOutputClassifier(Classifier(...))",
             )
         return x, column_or_1d(labels, warn=True)
@@ -187,10 +185,9 @@ class Classifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     def _numbers(self, labels: Array) -> Array:
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Classifier: y contains classes that are not among `classes`: "
                 f"{unknown[:5].tolist()}",
-                source=current_source(),
                 hint="pass all classes in the first call: partial_fit(X, y, classes=...)",
             )
         return np.searchsorted(self.classes_, labels).astype(np.int32)

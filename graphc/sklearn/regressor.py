@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ops.elementwise.powers import square
 from graphc.ops.reductions.reduction import reduce_mean
 from graphc.sklearn.base import Array, GraphEstimator
@@ -139,18 +138,16 @@ class Regressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             self._y_columns = columns
             self._y_dtype = np.dtype(np.float32 if targets.dtype == np.float32 else np.float64)
         elif columns != self._y_columns:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Regressor: y has {columns or 'no'} columns, before it had "
                 f"{self._y_columns or 'none'}",
-                source=current_source(),
                 hint="pass targets of the same form in each call of partial_fit",
             )
         with np.errstate(over="ignore"):  # the error below says more than the warning
             narrow = targets.astype(self._dtype).reshape(len(targets), -1)
         if not np.isfinite(narrow).all():
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Regressor: y contains a value too large for {self._dtype}",
-                source=current_source(),
                 hint="scale the targets: sklearn.compose.TransformedTargetRegressor",
             )
         return self._learn(x, narrow, weights, anew=anew)

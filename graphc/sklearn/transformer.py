@@ -13,7 +13,6 @@ from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, ShapeError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ops.elementwise.powers import square
 from graphc.ops.reductions.reduction import reduce_mean
 from graphc.sklearn.apart import with_devices
@@ -189,17 +188,15 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GraphEstima
         """
         check_is_fitted(self)
         if self.decode is None:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "Transformer: inverse_transform needs a decoder, and decode is None",
-                source=current_source(),
                 hint="pass decode=, a function (encoding, outputs) that gives the features",
             )
         codes: Array = check_array(X, dtype=self._dtypes(reset=False), order="C")
         if codes.shape[1] != self._n_features_out:
-            raise ShapeError(
+            raise ShapeError.here(
                 f"Transformer: the encodings have {codes.shape[1]} columns, expected "
                 f"{self._n_features_out}",
-                source=current_source(),
                 hint="pass what transform returned",
             )
         return self._applied(codes, ENCODING, OUTPUTS)
@@ -233,14 +230,12 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GraphEstima
     def _check_own(self) -> None:
         count: object = self.n_components
         if not is_count(count):
-            raise AttributeValueError(
-                f"Transformer: n_components must be an int of at least 1, got {count!r}",
-                source=current_source(),
+            raise AttributeValueError.here(
+                f"Transformer: n_components must be an int of at least 1, got {count!r}"
             )
         if self.decode is None and self.loss is None:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "Transformer: without decode there is nothing to compare the features with",
-                source=current_source(),
                 hint="pass loss=, a function (encoding, features) that gives one loss for each row",
             )
 

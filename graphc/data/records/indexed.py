@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from graphc.data.core.paths import Paths, existing_files
 from graphc.data.records.framing import (
     FRAME,
     HEAD,
@@ -23,6 +22,7 @@ from graphc.data.records.framing import (
     import_crc32c,
 )
 from graphc.data.records.offsets import Offsets, saved, stored
+from graphc.data.records.paths import Paths, existing_files
 from graphc.data.records.streams import Inflated, Plain, opened
 from graphc.errors import DataError
 from graphc.ir.source import Source, current_source

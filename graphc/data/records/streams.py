@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 from graphc.data.records.framing import CUT, DAMAGED, FRAME, HEAD, Frames
 from graphc.data.records.inflating import inflating
 from graphc.errors import AttributeValueError, DataError
-from graphc.ir.source import Source, current_source
+from graphc.ir.source import Source
 
 Compression: TypeAlias = Literal["", "gzip", "zlib"]
 
@@ -25,9 +25,8 @@ def checked_compression(name: str, compression: str | None, none: str) -> None:
     """
     if compression in (None, "", *WINDOW_BITS):
         return
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"{name}: there is no compression {compression!r}",
-        source=current_source(),
         hint=f'"gzip", "zlib", "" for none, or None: {none}',
     )
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 from graphc.data.core.cursor import Cursor, Items, State
 from graphc.data.core.node import Node, Run
 from graphc.errors import AttributeValueError, DataError
-from graphc.ir.source import Source, current_source
+from graphc.ir.source import Source
 
 _COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
@@ -29,10 +29,8 @@ def checked_encoding(name: str, encoding: Any) -> None:
     try:
         "".encode(encoding)
     except (LookupError, TypeError) as error:
-        raise AttributeValueError(
-            f"{name}: there is no encoding {encoding!r}",
-            source=current_source(),
-            hint='"utf-8", "latin-1", "utf-16", ...',
+        raise AttributeValueError.here(
+            f"{name}: there is no encoding {encoding!r}", hint='"utf-8", "latin-1", "utf-16", ...'
         ) from error
 
 

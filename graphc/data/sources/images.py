@@ -11,7 +11,7 @@ import numpy as np
 
 from graphc.errors import AttributeValueError, DataError
 from graphc.ir.extras import importing
-from graphc.ir.source import Source, current_source
+from graphc.ir.source import Source
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
@@ -101,7 +101,7 @@ def classes_in(folder: str) -> list[str]:
         DataError: there is no such folder.
     """
     if not os.path.isdir(folder):
-        raise DataError(f"from_images: there is no folder {folder}", source=current_source())
+        raise DataError.here(f"from_images: there is no folder {folder}")
     return sorted(each.name for each in os.scandir(folder) if each.is_dir())
 
 
@@ -117,14 +117,10 @@ def checked_pixels(size: Any, mode: Any) -> None:
         and all(type(n) is int and n > 0 for n in size)
     )
     if not numbers:
-        raise AttributeValueError(
-            f"from_images: size must be (height, width), got {size!r}", source=current_source()
-        )
+        raise AttributeValueError.here(f"from_images: size must be (height, width), got {size!r}")
     if mode not in MODES:
-        raise AttributeValueError(
-            f"from_images: no mode {mode!r}",
-            source=current_source(),
-            hint=f"the modes of Pillow: {', '.join(MODES)}",
+        raise AttributeValueError.here(
+            f"from_images: no mode {mode!r}", hint=f"the modes of Pillow: {', '.join(MODES)}"
         )
 
 

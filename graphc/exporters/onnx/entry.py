@@ -24,7 +24,6 @@ from graphc.ir.fingerprint import calls_back
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import map_dims
-from graphc.ir.source import current_source
 from graphc.runtime.feeds.fetches import resolve_feed
 from graphc.runtime.session import Session
 from graphc.runtime.targets.prepare import UnusedFeedError
@@ -84,9 +83,8 @@ def to_onnx(
     model = _model(session, signature, opset, renamed, aside)
     size = model.ByteSize()
     if not aside.is_used and size > LARGEST:
-        raise ModelExportError(
+        raise ModelExportError.here(
             f"to_onnx: the model has {size} bytes, and the format holds at most 2 GiB",
-            source=current_source(),
             hint="external_data=True",
         )
     _checked(aside.as_inputs(model))
@@ -142,7 +140,7 @@ def _names(signature: Signature, names: object) -> dict[str, str]:
 
 
 def _wrong(what: str, hint: str) -> AttributeValueError:
-    return AttributeValueError(f"to_onnx: {what}", source=current_source(), hint=hint)
+    return AttributeValueError.here(f"to_onnx: {what}", hint=hint)
 
 
 def _model(
@@ -200,9 +198,8 @@ def _check_effects(program: Program) -> None:
     state = [port.name for port in program.ports("state")]
     check_effects("to_onnx", state, [port.name for port in program.new_state()])
     if calls_back(program):
-        raise ModelExportError(
+        raise ModelExportError.here(
             "to_onnx: the program prints or calls a Python function, which no file can hold",
-            source=current_source(),
             hint="give the signature outputs that do not depend on it",
         )
 
@@ -214,9 +211,8 @@ def _checked(model: Any) -> None:
     try:
         checker.check_model(model, full_check=True)
     except Exception as error:
-        raise ModelExportError(
+        raise ModelExportError.here(
             "to_onnx: ONNX's checker refuses the model, which is a fault of graphc",
             details=[str(error).strip()],
-            source=current_source(),
             hint="please report it with your graph",
         ) from error

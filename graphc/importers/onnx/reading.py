@@ -15,7 +15,6 @@ from graphc.importers.onnx.call import Refused
 from graphc.importers.onnx.dtypes import STRING, dtype_of
 from graphc.ir.extras import importing
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, array_in, map_file
-from graphc.ir.source import current_source
 
 _DEEPEST: Final = 50  # subgraphs inside each other
 
@@ -48,7 +47,7 @@ class File:
 
 def broken(what: str, hint: str = "export the model again") -> ModelFileError:
     """The error for a file that is not a valid model."""
-    return ModelFileError(f"from_onnx: {what}", source=current_source(), hint=hint)
+    return ModelFileError.here(f"from_onnx: {what}", hint=hint)
 
 
 def read(model: Any) -> File:

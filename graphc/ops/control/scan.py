@@ -13,7 +13,6 @@ from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.scopes import building
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import (
     check_body,
@@ -169,15 +168,13 @@ def _emit_scan(
 def _scan_length(xs: Sequence[Tensor], length: Dim | None) -> Dim:
     for x in xs:
         if x.ndim == 0:
-            raise ShapeError(
+            raise ShapeError.here(
                 "scan: xs need a leading axis to scan over, got a scalar",
-                source=current_source(),
                 hint="gc.expand_dims(x, 0) makes one slice of it; constants need not be in xs",
             )
     if length is None and not xs:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "scan: without xs, give length=",
-            source=current_source(),
             hint="gc.scan(f, init, length=10) calls f with None for x",
         )
     return length if length is not None else xs[0].shape[0]
@@ -185,17 +182,15 @@ def _scan_length(xs: Sequence[Tensor], length: Dim | None) -> Dim:
 
 def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
     if not isinstance(out, tuple) or len(out) != 2:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"scan: the body must return (carry, y), got {type(out).__name__}",
-            source=current_source(),
             hint="if there is no y, return carry, None",
         )
     leaves, tree = jax.tree.flatten(out[0])
     if tree != init_tree:
-        raise GraphcError(
+        raise GraphcError.here(
             f"scan: the carry is {shown_nest(init_tree)} before the body and {shown_nest(tree)} "
             "after it",
-            source=current_source(),
             hint="return a carry of the same nest as init",
         )
     y_leaves, y_tree = jax.tree.flatten(out[1])

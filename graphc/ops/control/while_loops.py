@@ -17,7 +17,6 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, Effects, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.program import effects_of, region
 from graphc.ir.scopes import building
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import arange
 from graphc.ops.control.bodies import (
@@ -280,10 +279,9 @@ def _check_trips(count: Any) -> None:
 
 def _check_nest(before: Any, after: Any) -> None:
     if before != after:
-        raise GraphcError(
+        raise GraphcError.here(
             f"while_loop: the carry is {shown_nest(before)} before the body and "
             f"{shown_nest(after)} after it",
-            source=current_source(),
             hint="return a carry of the same nest as init",
         )
 

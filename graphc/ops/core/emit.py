@@ -190,10 +190,8 @@ def constant(
         Array([1., 2.], dtype=float32)
     """
     if isinstance(value, Operand):
-        raise GraphError(
-            f"{value!r} is a tensor already",
-            source=current_source(),
-            hint="use it as it is; gc.cast changes its dtype",
+        raise GraphError.here(
+            f"{value!r} is a tensor already", hint="use it as it is; gc.cast changes its dtype"
         )
     array = np.array(as_array(value, None if dtype is None else as_dtype(dtype)))
     array.flags.writeable = False
@@ -259,7 +257,7 @@ def promote_types(*values: Any) -> DType:
         if kind is not None:
             result = SCALAR_DEFAULTS[kind] if result is None else promote_scalar(result, kind)
     if result is None:
-        raise GraphError("no operands", source=current_source())
+        raise GraphError.here("no operands")
     return result
 
 

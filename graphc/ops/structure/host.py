@@ -191,15 +191,13 @@ def _check_function(fn: Any, pure: bool, results: Sequence[Any], source: Source 
 
 def _declared_type(spec: Any) -> TensorType:
     if not hasattr(spec, "shape") or not hasattr(spec, "dtype"):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"py_callback: {spec!r} has no shape and dtype",
-            source=current_source(),
             hint='declare results as gc.TensorSpec((2, 3), "float32")',
         )
     if any(dim is None for dim in spec.shape):
-        raise ShapeError(
+        raise ShapeError.here(
             f"py_callback: the sizes of a result must be known, got {spec!r}",
-            source=current_source(),
             hint='write ints or named sizes of the operands: gc.TensorSpec(("batch", 3))',
         )
     return TensorType(as_dtype(spec.dtype), tuple(spec.shape))
@@ -276,9 +274,8 @@ def print(template: str | TensorLike, *args: TensorTree, name: str | None = None
     try:
         template.format(*[_AnyFormat()] * len(args))
     except (IndexError, KeyError, ValueError) as error:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"print: {template!r} does not fit {len(args)} values: {error}",
-            source=current_source(),
             hint="write one {} for each value, and {{ and }} for braces",
         ) from error
     return emit_node(PRINT, [convert(arg) for arg in args], name=name, template=template)

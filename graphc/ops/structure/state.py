@@ -313,9 +313,8 @@ def node_names(items: Any) -> tuple[str, ...]:
     if isinstance(items, Tensor):
         _check_visible(items)
         return (items.node.name,)
-    raise FetchError(
+    raise FetchError.here(
         f"{items!r} is neither a tensor nor a node",
-        source=current_source(),
         hint="pass what gc.* functions, v.assign or gc.minimize returned",
     )
 

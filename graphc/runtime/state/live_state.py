@@ -14,7 +14,6 @@ from graphc.copying import Uncopied
 from graphc.errors import StateError, UnknownNameError, nearest
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.buffers.layout import OWN, Buffer, Slot, StateLayout, public_names
 from graphc.runtime.buffers.packing import (
@@ -348,9 +347,8 @@ class LiveState(Uncopied):
     def _slot(self, name: str | Variable) -> tuple[str, Slot]:
         found: Any = name.name if isinstance(name, Variable) else name
         if found not in self.layout.types:
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"no variable {found!r} in graph {self._graph.name!r}",
-                source=current_source(),
                 hint="a tensor is computed: session.run(x) gives its value, a feed replaces it"
                 if isinstance(found, Tensor)
                 else nearest(found, public_names(self.layout.types), "graph.variables"),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphc.errors import AttributeValueError
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.feeds.batches import checked_count
 from graphc.train.callbacks.learning_rate import found_rate
@@ -63,9 +62,8 @@ class ReduceOnPlateau(Watching):
     ) -> None:
         given: Any = factor
         if not (isinstance(given, (int, float)) and 0 < given < 1):
-            raise AttributeValueError(
-                f"ReduceOnPlateau: factor must be above 0 and below 1, got {factor!r}",
-                source=current_source(),
+            raise AttributeValueError.here(
+                f"ReduceOnPlateau: factor must be above 0 and below 1, got {factor!r}"
             )
         self._watched = Watched("ReduceOnPlateau", metric, mode, min_change)
         self._variable, self._factor, self._minimum = variable, factor, minimum

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphc.errors import AttributeValueError, UnknownNameError, nearest
-from graphc.ir.source import current_source
 from graphc.train.callbacks.base import Callback
 
 if TYPE_CHECKING:
@@ -28,13 +27,10 @@ class Watched:
 
     def __init__(self, who: str, metric: str, mode: str, min_change: float = 0.0) -> None:
         if mode not in ("min", "max"):
-            raise AttributeValueError(
-                f'{who}: mode must be "min" or "max", got {mode!r}', source=current_source()
-            )
+            raise AttributeValueError.here(f'{who}: mode must be "min" or "max", got {mode!r}')
         if not isinstance(metric, str):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{who}: metric must be a name, got {metric!r:.80}",
-                source=current_source(),
                 hint='"validation/loss", or "loss" for the metric of the job',
             )
         self._who, self.metric, self._mode = who, metric, mode

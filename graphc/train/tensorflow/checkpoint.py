@@ -15,7 +15,6 @@ import numpy as np
 from graphc.data.records.framing import import_crc32c
 from graphc.errors import ModelFileError
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, array_in, map_file
-from graphc.ir.source import current_source
 from graphc.train.tensorflow.schema import messages, parse
 from graphc.train.tensorflow.single_file import SingleFile
 from graphc.train.tensorflow.slices import extent_of, joined
@@ -83,9 +82,8 @@ class Bundle:
         try:
             data = index.read_bytes()
         except OSError:
-            raise ModelFileError(
+            raise ModelFileError.here(
                 f"read_tf_checkpoint: there is no checkpoint {path.name!r}",
-                source=current_source(),
                 hint='the prefix is the path without ".index"',
             ) from None
         self._entries: dict[bytes, Any] = {}
@@ -259,9 +257,8 @@ def _latest(folder: Path) -> Path:
     try:
         text = (folder / "checkpoint").read_text("utf-8")
     except (OSError, UnicodeDecodeError):
-        raise ModelFileError(
+        raise ModelFileError.here(
             f"read_tf_checkpoint: the folder {folder.name!r} has no file 'checkpoint'",
-            source=current_source(),
             hint='give the prefix: the path of the checkpoint without ".index"',
         ) from None
     found = _STATE.search(text)

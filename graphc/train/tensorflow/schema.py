@@ -14,7 +14,6 @@ from typing import Any
 from graphc.errors import ModelFileError
 from graphc.ir.extras import importing
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, MappedFile, map_file
-from graphc.ir.source import current_source
 from graphc.store.proto_schema import message_classes, tensor_proto
 from graphc.train.tensorflow.proto_cut import CUT, NotAMessage, field, without_large_fields
 
@@ -165,10 +164,9 @@ def parse(name: str, data: bytes, what: str) -> Any:
     try:
         return kind.FromString(data)
     except (DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ModelFileError(
+        raise ModelFileError.here(
             f"{what} is not a {name}: it is truncated or altered, or a file of another kind",
             details=[str(error)[:200]],
-            source=current_source(),
         ) from None
 
 
@@ -225,8 +223,6 @@ def parse_text(name: str, text: str, what: str) -> Any:
     try:
         return text_format.Parse(text, kind(), allow_unknown_field=True)
     except (text_format.ParseError, UnicodeError, RecursionError, ValueError) as error:
-        raise ModelFileError(
-            f"{what} is not the text form of a {name}",
-            details=[str(error)[:200]],
-            source=current_source(),
+        raise ModelFileError.here(
+            f"{what} is not the text form of a {name}", details=[str(error)[:200]]
         ) from None

@@ -11,7 +11,6 @@ import numpy as np
 
 from graphc.errors import ModelFileError, UnknownNameError, nearest
 from graphc.ir.mapped import MappedFile, array_in
-from graphc.ir.source import current_source
 
 Array = np.ndarray[Any, Any]
 
@@ -54,7 +53,7 @@ def dtype_of(number: int, what: str) -> np.dtype[Any]:
 
 def broken(text: str, *details: str) -> ModelFileError:
     """The error of a file that TensorFlow cannot have written."""
-    return ModelFileError(text, details=details, source=current_source())
+    return ModelFileError.here(text, details=details)
 
 
 def shape_of(proto: Any) -> tuple[int | None, ...] | None:
@@ -206,8 +205,6 @@ def _list(proto: Any, what: str, file: MappedFile | None) -> list[Any]:
 
 def no_key(checkpoint: str, key: str, keys: Iterable[str]) -> UnknownNameError:
     """The error for a key that a checkpoint does not have."""
-    return UnknownNameError(
-        f"read_tf_checkpoint: {checkpoint} has no {key!r}",
-        source=current_source(),
-        hint=nearest(key, keys),
+    return UnknownNameError.here(
+        f"read_tf_checkpoint: {checkpoint} has no {key!r}", hint=nearest(key, keys)
     )

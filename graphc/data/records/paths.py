@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from graphc.errors import DataError, nearest
-from graphc.ir.source import current_source
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -21,15 +20,14 @@ def existing_files(name: str, paths: Paths) -> list[str]:
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found = [os.fspath(path) for path in given]
     if not found:
-        raise DataError(f"{name}: no files", source=current_source(), hint="pass at least one path")
+        raise DataError.here(f"{name}: no files", hint="pass at least one path")
     for path in found:
         if not os.path.isfile(path):
             there = "no regular file" if os.path.exists(path) else "no file"
             folder, last = os.path.split(path)
             names = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
-            raise DataError(
+            raise DataError.here(
                 f"{name}: there is {there} {path}",
-                source=current_source(),
                 hint=nearest(last, names) if 0 < len(names) <= 1000 else None,
             )
     return found
