@@ -16,12 +16,7 @@ from graphc.cluster.parameter_servers.actors import Actors
 from graphc.cluster.parameter_servers.rows import pull_rows, push_rows
 from graphc.cluster.parameter_servers.splitting import Assignment, ShardHalf, marks_apart
 from graphc.cluster.parameter_servers.worker import Task
-from graphc.cluster.remote_programs import (
-    bytes_of,
-    remote_options,
-    send,
-    state_as_feeds,
-)
+from graphc.cluster.remote_programs import bytes_of, remote_options, send, state_as_feeds
 from graphc.config import CompileOptions
 from graphc.devices.step_halves import Halves, step_halves
 from graphc.errors import AttributeValueError, StateError

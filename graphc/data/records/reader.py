@@ -22,12 +22,7 @@ from graphc.data.records.framing import (
     import_crc32c,
 )
 from graphc.data.records.paths import Paths, existing_files
-from graphc.data.records.streams import (
-    Compression,
-    Stream,
-    checked_compression,
-    opened,
-)
+from graphc.data.records.streams import Compression, Stream, checked_compression, opened
 from graphc.errors import AttributeValueError, StateError
 from graphc.ir.calls import explained
 from graphc.ir.source import Source, current_source

@@ -10,14 +10,7 @@ from jax import lax
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import is_integer
-from graphc.ir.layouts import (
-    REPLICATED,
-    Layout,
-    LayoutContext,
-    LayoutPlan,
-    Replicated,
-    Sharded,
-)
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType

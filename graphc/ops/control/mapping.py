@@ -14,13 +14,7 @@ from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Par
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.control.bodies import (
-    check_taken,
-    prune_regions,
-    shifted,
-    slice_type,
-    stacked_type,
-)
+from graphc.ops.control.bodies import check_taken, prune_regions, shifted, slice_type, stacked_type
 from graphc.ops.core.cost_rules import every_iteration
 from graphc.ops.core.defining import at_least, define
 

@@ -27,12 +27,7 @@ from graphc.ops.matrices.matrix_checks import (
     matrix_operator,
     on_diagonal,
 )
-from graphc.ops.matrices.matrix_costs import (
-    explicit,
-    of_matrices,
-    reflections,
-    singular_vectors,
-)
+from graphc.ops.matrices.matrix_costs import explicit, of_matrices, reflections, singular_vectors
 from graphc.typing import TensorLike, TensorTree
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]

@@ -13,11 +13,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import zeros_like
 from graphc.ops.arrays.diagonals import diagonal
 from graphc.ops.core.checks import refuse, same_shape
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    operator,
-)
+from graphc.ops.core.declaring import Given, declared, operator
 from graphc.ops.core.emit import convert, emit, promote_inexact
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.matrices.matrix_checks import (

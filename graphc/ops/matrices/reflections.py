@@ -18,11 +18,7 @@ from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
-from graphc.ops.matrices.matrix_checks import (
-    check_matrices,
-    infer_square,
-    matrix_operator,
-)
+from graphc.ops.matrices.matrix_checks import check_matrices, infer_square, matrix_operator
 from graphc.ops.matrices.matrix_costs import explicit, of_matrices
 from graphc.typing import TensorLike
 

@@ -14,12 +14,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import expand_dims, squeeze
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
-from graphc.ops.core.declaring import (
-    Given,
-    Operands,
-    declared,
-    operator,
-)
+from graphc.ops.core.declaring import Given, Operands, declared, operator
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_inexact
 from graphc.ops.matrices.matrix_checks import (

@@ -32,17 +32,8 @@ from graphc.ops.nn.depthwise import (
     is_by_taps,
     kernel_gradient_by_taps,
 )
-from graphc.ops.nn.plain_conv import (
-    dimension_numbers,
-    plain_input_gradient,
-    plain_kernel_gradient,
-)
-from graphc.ops.nn.windows import (
-    PADDING,
-    positive_ints,
-    taps_inside,
-    window_sizes,
-)
+from graphc.ops.nn.plain_conv import dimension_numbers, plain_input_gradient, plain_kernel_gradient
+from graphc.ops.nn.windows import PADDING, positive_ints, taps_inside, window_sizes
 from graphc.ops.nn.winograd import MOST_PLACES
 from graphc.ops.nn.winograd_conv import (
     winograd_conv,

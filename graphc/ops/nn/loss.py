@@ -15,12 +15,7 @@ from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, infer_floating, require_one_dtype, unbroadcast
 from graphc.ops.core.cost_rules import times_operand
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    elementwise_operator,
-    operator,
-)
+from graphc.ops.core.declaring import Given, declared, elementwise_operator, operator
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit, promote_operands
 from graphc.ops.core.layout_rules import replicated

@@ -15,13 +15,7 @@ from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node, Tensor, describe_tensors
-from graphc.ir.opdef import (
-    Attr,
-    Effects,
-    InferContext,
-    LowerContext,
-    OpDef,
-)
+from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT, absolute_scope, control_inputs
 from graphc.ir.source import current_source

@@ -17,12 +17,7 @@ from graphc.serving.protocol.config_text import models_of
 from graphc.serving.protocol.examples import read_input
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.metadata import METADATA_TYPE, signature_message, status_message
-from graphc.serving.protocol.responses import (
-    fill_classes,
-    fill_spec,
-    fill_values,
-    packed_response,
-)
+from graphc.serving.protocol.responses import fill_classes, fill_spec, fill_values, packed_response
 from graphc.serving.protocol.results import CLASSIFY, REGRESS, classes_of, values_of
 from graphc.serving.protocol.tensors import decode_all
 from graphc.web.access import Access

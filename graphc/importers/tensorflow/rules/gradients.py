@@ -10,12 +10,7 @@ from collections.abc import Callable, Sequence
 from graphc import ops
 from graphc.autodiff import gradients
 from graphc.importers.tensorflow.registry import Call, Family
-from graphc.importers.tensorflow.rules.networks import (
-    Layout,
-    convolved,
-    depthwise,
-    pooled,
-)
+from graphc.importers.tensorflow.rules.networks import Layout, convolved, depthwise, pooled
 from graphc.importers.tensorflow.values import NOTHING, Value
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
