@@ -90,15 +90,18 @@ def add_platforms(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_size(parser: argparse._ActionsContainer) -> None:
-    """`--size` of imported models."""
+def add_size(
+    parser: argparse._ActionsContainer,
+    help: str = "the value of a named size of the model; may be repeated",
+) -> None:
+    """`--size`, by default of imported models."""
     parser.add_argument(
         "--size",
         action="append",
         default=[],
         type=size,
         metavar="NAME=N",
-        help="the value of a named size of the model; may be repeated",
+        help=help,
     )
 
 
