@@ -7,8 +7,7 @@ dict; a nested one, such as other programs write, is read with "/" between the k
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +16,16 @@ import jax
 import numpy as np
 
 from graphc.checkpoints.arguments import checked_path
-from graphc.checkpoints.selection import RestoreReport, Selection, check_session, put
+from graphc.checkpoints.selection import (
+    Patterns,
+    Renaming,
+    RestoreReport,
+    Selection,
+    check_session,
+    put,
+)
 from graphc.errors import CheckpointError, MissingExtraError
 from graphc.ir.calls import explained
-from graphc.ir.variable import Variable
 from graphc.runtime.session import Session
 from graphc.runtime.state.initial import hidden_types
 
@@ -72,17 +77,9 @@ def restore_orbax(
     session: Session,
     path: str | os.PathLike[str],
     *,
-    include: str
-    | re.Pattern[str]
-    | Variable
-    | Iterable[str | re.Pattern[str] | Variable]
-    | None = None,
-    exclude: str
-    | re.Pattern[str]
-    | Variable
-    | Iterable[str | re.Pattern[str] | Variable]
-    | None = None,
-    rename: Mapping[str, str] | Callable[[str], str] | None = None,
+    include: Patterns = None,
+    exclude: Patterns = None,
+    rename: Renaming = None,
     strict: bool = True,
 ) -> RestoreReport:
     """Gives variables of a session the values of an Orbax checkpoint, by name.

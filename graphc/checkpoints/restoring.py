@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from graphc.checkpoints import folder as folders
 from graphc.checkpoints.arguments import checked_path
 from graphc.checkpoints.contents import Saved
 from graphc.checkpoints.manifest import MANIFEST
-from graphc.checkpoints.selection import RestoreReport, Selection, Source, check_session, put
+from graphc.checkpoints.selection import (
+    Patterns,
+    Renaming,
+    RestoreReport,
+    Selection,
+    Source,
+    check_session,
+    put,
+)
 from graphc.checkpoints.weight_files.gguf import read_gguf
 from graphc.checkpoints.weight_files.safetensors import read_safetensors
 from graphc.errors import CheckpointError
 from graphc.ir.calls import explained
-from graphc.ir.variable import Variable
 from graphc.runtime.session import Session
 
 
@@ -25,17 +30,9 @@ def restore(
     session: Session,
     path: str | os.PathLike[str],
     *,
-    include: str
-    | re.Pattern[str]
-    | Variable
-    | Iterable[str | re.Pattern[str] | Variable]
-    | None = None,
-    exclude: str
-    | re.Pattern[str]
-    | Variable
-    | Iterable[str | re.Pattern[str] | Variable]
-    | None = None,
-    rename: Mapping[str, str] | Callable[[str], str] | None = None,
+    include: Patterns = None,
+    exclude: Patterns = None,
+    rename: Renaming = None,
     strict: bool = True,
 ) -> RestoreReport:
     """Gives variables of a session the values that a checkpoint or a file of weights has, by name.
