@@ -96,12 +96,7 @@ def config_of(options: argparse.Namespace) -> ServerConfig:
     return ServerConfig(
         _models(options),
         batching=_batching(options),
-        sessions=SessionConfig(
-            max_sessions=options.max_sessions,
-            max_bytes=options.max_session_bytes,
-            idle_seconds=options.session_idle_seconds,
-            max_seconds=options.max_session_seconds,
-        ),
+        sessions=_sessions(options),
         rest_port=options.rest_api_port,
         poll_seconds=options.file_system_poll_wait_seconds,
         threads=threads,
@@ -152,6 +147,15 @@ def _artifact(path: str, sizes: Mapping[str, int]) -> str:
 
     print(f"reading {path}", file=sys.stderr, flush=True)
     return str(cached_artifact(path, sizes))
+
+
+def _sessions(options: argparse.Namespace) -> SessionConfig:
+    return SessionConfig(
+        max_sessions=options.max_sessions,
+        max_bytes=options.max_session_bytes,
+        idle_seconds=options.session_idle_seconds,
+        max_seconds=options.max_session_seconds,
+    )
 
 
 def _batching(options: argparse.Namespace) -> BatchingConfig | None:
