@@ -350,3 +350,8 @@ LOG_SUM_EXP = define(
     cost=times_operand(4),
     doc="log(sum(exp(x))) over `axes`, without overflow. Floating dtypes.",
 )
+
+# The operators that NumPy has too: all but LogSumExp.
+PLAIN_REDUCTIONS = frozenset(
+    [REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MEAN, REDUCE_MIN, REDUCE_PROD, REDUCE_SUM]
+)
