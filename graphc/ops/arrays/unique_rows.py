@@ -18,7 +18,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.gathering import fold_indices, gather_indices
 from graphc.ops.core.cost_rules import comparisons
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import at_least, without_gradient
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import replicated
 
@@ -184,9 +184,8 @@ def _cost(ctx: CostContext, node: Node) -> int:
     return 2 * comparisons(count, count)
 
 
-UNIQUE_ROWS = define(
+UNIQUE_ROWS = without_gradient(
     "UniqueRows(*indices) -> rows, *places",
-    precision="wide",
     attrs={
         "size": Attr("dim", doc="the number of rows of the table"),
         "clipped": at_least(
@@ -205,7 +204,6 @@ UNIQUE_ROWS = define(
     },
     infer=_infer,
     lower=_lower,
-    differentiable=False,
     layout=replicated,
     fold=_fold,
     cost=_cost,

@@ -54,6 +54,20 @@ def define(
     return OpDef(name, signature, infer, lower, doc, precision=precision, **fields)
 
 
+def without_gradient(
+    schema: str,
+    *,
+    infer: Callable[..., Any],
+    lower: Callable[..., Any],
+    doc: str,
+    **fields: Unpack[Fields],
+) -> OpDef:
+    """The record of an operator whose derivative is zero or undefined everywhere, and whose
+    operands stay as they are in mixed precision. The arguments are those of `define`."""
+    fields["differentiable"] = False
+    return define(schema, precision="wide", infer=infer, lower=lower, doc=doc, **fields)
+
+
 def at_least(least: int, must: str, *, default: int | None = REQUIRED, doc: str = "") -> Attr:
     """An attribute that is an int of at least `least`; `must` and the others as in `Attr`."""
     return Attr("int", default, lambda value: value >= least, must, doc)

@@ -43,7 +43,7 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.cost_rules import free, moves_only
-from graphc.ops.core.defining import define
+from graphc.ops.core.defining import define, without_gradient
 from graphc.ops.core.layout_rules import SUM, elementwise, replicated
 from graphc.ops.core.weak_numbers import has_default, is_weak, scalar_kind
 from graphc.typing import DTypeLike, TensorLike
@@ -55,13 +55,11 @@ def _infer_constant(ctx: InferContext, *, value: np.ndarray[Any, Any]) -> Tensor
     return TensorType(as_dtype(value.dtype), value.shape)
 
 
-CONSTANT = define(
+CONSTANT = without_gradient(
     "Constant() -> y",
-    precision="wide",
     attrs={"value": Attr("array")},
     infer=_infer_constant,
     lower=lambda ctx, *, value: value,
-    differentiable=False,
     layout=replicated,
     fold=lambda *, value: value,
     cost=free,
@@ -119,13 +117,11 @@ CAST = define(
 )
 
 
-DIM_VALUE = define(
+DIM_VALUE = without_gradient(
     "DimValue() -> n",
-    precision="wide",
     attrs={"dim": Attr("dim"), "dtype": Attr("dtype")},
     infer=lambda ctx, *, dim, dtype: TensorType(dtype, ()),
     lower=lambda ctx, *, dim, dtype: jnp.asarray(ctx.dim(dim), dtype),
-    differentiable=False,
     layout=replicated,
     fold=lambda *, dim, dtype: np.asarray(dim, dtype) if isinstance(dim, int) else None,
     cost=free,

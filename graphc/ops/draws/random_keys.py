@@ -25,7 +25,7 @@ from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only, times_result
-from graphc.ops.core.defining import define
+from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import constant, convert, emit_one, graph_of
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.weak_numbers import is_weak
@@ -118,15 +118,13 @@ def _lower_bits(ctx: LowerContext, key: Any, *, shape: Shape, dtype: DType) -> A
 def random_operator(schema: str, **fields: Any) -> OpDef:
     """An operator that derives its result from random keys. It has no gradient, and each replica
     computes the whole result."""
-    return define(schema, precision="wide", differentiable=False, layout=replicated, **fields)
+    return without_gradient(schema, layout=replicated, **fields)
 
 
-RANDOM_KEY = define(
+RANDOM_KEY = without_gradient(
     "RandomKey(seed) -> key",
-    precision="wide",
     infer=_infer_random_key,
     lower=_not_lowered,
-    differentiable=False,
     effects=Effects.RANDOM,
     cost=moves_only,
     doc="The run's random key with `seed` (int32 scalar) folded in: u32[2]. It differs in every "

@@ -352,6 +352,12 @@ LOG_SUM_EXP = define(
 )
 
 # The operators that NumPy has too: all but LogSumExp.
-PLAIN_REDUCTIONS = frozenset(
-    [REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MEAN, REDUCE_MIN, REDUCE_PROD, REDUCE_SUM]
+PLAIN_REDUCTIONS = (
+    REDUCE_SUM,
+    REDUCE_MEAN,
+    REDUCE_PROD,
+    REDUCE_MAX,
+    REDUCE_MIN,
+    REDUCE_ANY,
+    REDUCE_ALL,
 )

@@ -21,7 +21,7 @@ from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.declared import ATTRS, declare, declared, structs
-from graphc.ops.core.defining import define
+from graphc.ops.core.defining import define, without_gradient
 from graphc.ops.core.emit import convert, emit_node
 from graphc.ops.structure.host_words import through_words
 from graphc.typing import TensorLike, TensorTree
@@ -111,13 +111,11 @@ def _lower_print(ctx: LowerContext, *operands: Any, template: str) -> tuple[Any,
     return _call_once(ctx, show, [], operands)
 
 
-PRINT = define(
+PRINT = without_gradient(
     "Print(*xs) -> ",
-    precision="wide",
     attrs={"template": Attr("str", doc="of str.format")},
     infer=lambda ctx, *xs, template: (),
     lower=_lower_print,
-    differentiable=False,
     effects=Effects.HOST,
     doc="Prints `template`, with the values of `xs` in its braces, in each run that selects the "
     "node. All dtypes.",

@@ -23,7 +23,7 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.checks import no_gradient, same_shape
 from graphc.ops.core.cost_rules import free
-from graphc.ops.core.defining import define
+from graphc.ops.core.defining import define, without_gradient
 from graphc.ops.core.emit import (
     CAST,
     CONSTANT,
@@ -53,9 +53,8 @@ def same_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     return LayoutPlan([x], [x])
 
 
-PLACEHOLDER = define(
+PLACEHOLDER = without_gradient(
     "Placeholder() -> x",
-    precision="wide",
     attrs={
         "dtype": Attr("dtype"),
         "shape": Attr("dims"),
@@ -64,19 +63,16 @@ PLACEHOLDER = define(
     infer=lambda ctx, *, dtype, shape, batch_axis: TensorType(dtype, shape),
     lower=_not_lowered,
     effects=Effects.FEED,
-    differentiable=False,
     cost=free,
     doc="A value that the caller feeds.",
 )
 
-READ_VARIABLE = define(
+READ_VARIABLE = without_gradient(
     "ReadVariable() -> value",
-    precision="wide",
     attrs={"variable": Attr("str"), "dtype": Attr("dtype"), "shape": Attr("ints")},
     infer=lambda ctx, *, variable, dtype, shape: TensorType(dtype, shape),
     lower=_not_lowered,
     effects=Effects.READ,
-    differentiable=False,
     cost=free,
     doc="The value of the variable after the last selected assignment that precedes the read.",
 )
@@ -101,12 +97,10 @@ ASSIGN = define(
 )
 
 
-GROUP = define(
+GROUP = without_gradient(
     "Group() ->",
-    precision="wide",
     infer=lambda ctx: (),
     lower=lambda ctx: (),
-    differentiable=False,
     layout=replicated,
     cost=free,
     doc="Computes nothing; fetching it selects its control inputs.",

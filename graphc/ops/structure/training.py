@@ -13,7 +13,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import free
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import at_least, define, without_gradient
 from graphc.ops.core.emit import emit_node, emit_one
 from graphc.ops.structure.state import same_layout
 
@@ -24,13 +24,11 @@ def _each_as_it_lies(ctx: LayoutContext, node: Node, *operands: Layout) -> Layou
     return LayoutPlan(operands, operands, fill={})
 
 
-LOSS_ADJOINT = define(
+LOSS_ADJOINT = without_gradient(
     "LossAdjoint(one) -> adjoint",
-    precision="wide",
     attrs={"step": _STEP},
     infer=lambda ctx, one, *, step: one,
     lower=lambda ctx, one, *, step: one,
-    differentiable=False,
     layout=same_layout,
     cost=free,
     doc="The operand, which is the adjoint of the loss of a training step. Floating.",

@@ -18,7 +18,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.cost_rules import comparisons
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import at_least, without_gradient
 from graphc.ops.core.emit import convert, dim_value, emit, promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.core.ranges import in_range
@@ -151,9 +151,8 @@ def _cost(ctx: CostContext, node: Node) -> int:
     return batch * time * (longer + beams**2 * time)
 
 
-CTC_BEAM_SEARCH = define(
+CTC_BEAM_SEARCH = without_gradient(
     "CTCBeamSearch(logits, lengths) -> labels, label_lengths, log_probability",
-    precision="wide",
     attrs={
         "beams": at_least(1, "be positive", doc="how many prefixes are kept at each step"),
         "paths": at_least(1, "be positive", doc="how many of them are returned"),
@@ -161,7 +160,6 @@ CTC_BEAM_SEARCH = define(
     },
     infer=_infer,
     lower=summed(_lower),
-    differentiable=False,
     layout=_layout,
     cost=_cost,
     doc="The likeliest labels of logits [batch, time, classes], of which the first `lengths` "

@@ -17,7 +17,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import require_one_dtype
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import at_least, without_gradient
 from graphc.ops.core.emit import emit, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed
@@ -96,9 +96,8 @@ def _cost(ctx: CostContext, node: Node) -> int:
     return 16 * int(node.attrs["size"]) * size_of(node.inputs[1])
 
 
-NON_MAX_SUPPRESSION = define(
+NON_MAX_SUPPRESSION = without_gradient(
     "NonMaxSuppression(boxes, scores) -> indices, count",
-    precision="wide",
     attrs={
         "size": at_least(1, "be positive", doc="how many to choose"),
         "overlap": Attr(
@@ -118,7 +117,6 @@ NON_MAX_SUPPRESSION = define(
     },
     infer=_infer,
     lower=summed(_lower),
-    differentiable=False,
     layout=_layout,
     cost=_cost,
     doc="The indices (int32) of the boxes [..., n, 4] with the highest scores [..., n], without "
