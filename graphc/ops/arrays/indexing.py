@@ -33,7 +33,7 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import picks, times_operand
-from graphc.ops.core.defining import define
+from graphc.ops.core.defining import define, rearrangement
 from graphc.ops.core.emit import convert, dim_value, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide, wide_integer
@@ -113,9 +113,8 @@ def _fold_take(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
     return np.where(inside, taken, fill_value_of(x.dtype, mode))
 
 
-TAKE = define(
+TAKE = rearrangement(
     "Take(x, indices) -> y",
-    precision="follow",
     attrs={"axis": AXIS, "mode": MODE},
     infer=_infer_take,
     lower=_lower_take,

@@ -20,8 +20,8 @@ from graphc.ops.arrays.shape import ravel
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import as_dims, refuse
-from graphc.ops.core.cost_rules import moves_only, picks
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.cost_rules import picks
+from graphc.ops.core.defining import at_least, rearrangement
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 from graphc.typing import TensorLike
@@ -76,16 +76,14 @@ def _concatenate_layout(ctx: LayoutContext, node: Node, *xs: Layout) -> LayoutPl
     return replicated(ctx, node, *xs)
 
 
-CONCATENATE = define(
+CONCATENATE = rearrangement(
     "Concatenate(*xs) -> y",
-    precision="follow",
     attrs={"axis": NON_NEGATIVE},
     infer=_infer_concatenate,
     lower=lambda ctx, *xs, axis: lax.concatenate(xs, axis),
     gradient=_concatenate_gradient,
     layout=_concatenate_layout,
     fold=lambda *xs, axis: np.concatenate(xs, axis),
-    cost=moves_only,
     doc="The operands joined along `axis`; their other sizes are equal. All dtypes. "
     "Source: numpy.concatenate.",
 )
@@ -131,9 +129,8 @@ SIZES = Attr(
     must="be sizes, one or more, none negative",
 )
 
-SPLIT = define(
+SPLIT = rearrangement(
     "Split(x) -> *ys",
-    precision="follow",
     attrs={"axis": NON_NEGATIVE, "sizes": SIZES},
     infer=_infer_split,
     lower=lambda ctx, x, *, axis, sizes: tuple(lax.split(x, ctx.shape(sizes), axis)),

@@ -15,8 +15,7 @@ from graphc.ops.arrays.joining import several
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import insertion_axis
-from graphc.ops.core.cost_rules import moves_only
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import at_least, rearrangement
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 from graphc.typing import TensorLike
@@ -61,16 +60,14 @@ def _stack_layout(ctx: LayoutContext, node: Node, *xs: Layout) -> LayoutPlan:
     return replicated(ctx, node, *xs)
 
 
-STACK = define(
+STACK = rearrangement(
     "Stack(*xs) -> y",
-    precision="follow",
     attrs={"axis": AXIS},
     infer=_infer_stack,
     lower=lambda ctx, *xs, axis: lax.concatenate([lax.expand_dims(x, (axis,)) for x in xs], axis),
     gradient=_stack_gradient,
     layout=_stack_layout,
     fold=lambda *xs, axis: np.stack(xs, axis),
-    cost=moves_only,
     doc="The operands, of one type, stacked along a new axis. All dtypes. Source: numpy.stack.",
 )
 
@@ -103,9 +100,8 @@ def _unstacked_axis(ctx: LayoutContext, node: Node, axis: int) -> tuple[int, Non
     return None if axis == own else (axis - (axis > own), None)
 
 
-UNSTACK = define(
+UNSTACK = rearrangement(
     "Unstack(x) -> *ys",
-    precision="follow",
     attrs={"axis": AXIS},
     infer=_infer_unstack,
     lower=lambda ctx, x, *, axis: tuple(
@@ -114,7 +110,6 @@ UNSTACK = define(
     gradient=_unstack_gradient,
     layout=moves(_unstacked_axis),
     fold=lambda x, *, axis: tuple(np.moveaxis(x, axis, 0)),
-    cost=moves_only,
     doc="The slices of x along `axis`, whose size is known, without that axis: one result for "
     "each index. All dtypes. Source: numpy.unstack.",
 )

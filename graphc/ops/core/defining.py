@@ -18,6 +18,7 @@ from graphc.ir.costs import CostRule
 from graphc.ir.layouts import LayoutRule
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import REQUIRED, Attr, Effects, OpDef
+from graphc.ops.core.cost_rules import moves_only
 
 
 class Fields(TypedDict, total=False):
@@ -66,6 +67,21 @@ def without_gradient(
     operands stay as they are in mixed precision. The arguments are those of `define`."""
     fields["differentiable"] = False
     return define(schema, precision="wide", infer=infer, lower=lower, doc=doc, **fields)
+
+
+def rearrangement(
+    schema: str,
+    *,
+    infer: Callable[..., Any],
+    lower: Callable[..., Any],
+    doc: str,
+    **fields: Unpack[Fields],
+) -> OpDef:
+    """The record of an operator that moves or copies elements and computes none, so that it works
+    in the dtype of its operands. By default it reads all of them and writes its results. The
+    arguments are those of `define`."""
+    fields.setdefault("cost", moves_only)
+    return define(schema, precision="follow", infer=infer, lower=lower, doc=doc, **fields)
 
 
 def at_least(least: int, must: str, *, default: int | None = REQUIRED, doc: str = "") -> Attr:
