@@ -18,7 +18,7 @@ from graphc.ir.costs import CostRule
 from graphc.ir.layouts import LayoutRule
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import REQUIRED, Attr, Effects, OpDef
-from graphc.ops.core.cost_rules import moves_only
+from graphc.ops.core.cost_rules import free, moves_only
 
 
 class Fields(TypedDict, total=False):
@@ -82,6 +82,19 @@ def rearrangement(
     arguments are those of `define`."""
     fields.setdefault("cost", moves_only)
     return define(schema, precision="follow", infer=infer, lower=lower, doc=doc, **fields)
+
+
+def _first(ctx: object, x: Any, *others: object, **attrs: object) -> Any:
+    return x
+
+
+def marker(
+    schema: str, *, doc: str, lower: Callable[..., Any] = _first, **fields: Unpack[Fields]
+) -> OpDef:
+    """The record of an operator whose result is its first operand: it is there for passes or for
+    XLA, and costs nothing. The arguments are those of `define`."""
+    fields["cost"] = free
+    return define(schema, precision="follow", infer=_first, lower=lower, doc=doc, **fields)
 
 
 def at_least(least: int, must: str, *, default: int | None = REQUIRED, doc: str = "") -> Attr:

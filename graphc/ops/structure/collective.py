@@ -23,7 +23,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.axes import AXIS
 from graphc.ops.core.cost_rules import free, moves_only, picks
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import at_least, define, marker
 from graphc.ops.core.emit import emit_one
 
 # Arrays up to this size in bytes are packed into one flat array for an all-reduce. On XLA:CPU each
@@ -232,14 +232,10 @@ def _layout_whole(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     return LayoutPlan([REPLICATED], [REPLICATED], fill={})
 
 
-WHOLE = define(
+WHOLE = marker(
     "Whole(x) -> y",
-    precision="follow",
-    infer=lambda ctx, x: x,
-    lower=lambda ctx, x: x,
     differentiable=False,
     layout=_layout_whole,
-    cost=free,
     doc="The operand, whole on each replica. The pass `GatherParameters` adds it where a parameter "
     "that is stored in pieces is used. All dtypes and shapes.",
 )

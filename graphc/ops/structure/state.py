@@ -23,7 +23,7 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.checks import no_gradient, same_shape
 from graphc.ops.core.cost_rules import free
-from graphc.ops.core.defining import define, without_gradient
+from graphc.ops.core.defining import define, marker, without_gradient
 from graphc.ops.core.emit import (
     CAST,
     CONSTANT,
@@ -106,27 +106,19 @@ GROUP = without_gradient(
     doc="Computes nothing; fetching it selects its control inputs.",
 )
 
-STOP_GRADIENT = define(
+STOP_GRADIENT = marker(
     "StopGradient(x) -> y",
-    precision="follow",
-    infer=lambda ctx, x: x,
-    lower=lambda ctx, x: x,
     differentiable=False,
     layout=same_layout,
     fold=lambda x: x,
-    cost=free,
     doc="The operand; its gradient is zero. All dtypes.",
 )
 
-IDENTITY = define(
+IDENTITY = marker(
     "Identity(x) -> y",
-    precision="follow",
-    infer=lambda ctx, x: x,
-    lower=lambda ctx, x: x,
     gradient=lambda ctx, node, dy: [dy],
     layout=same_layout,
     fold=lambda x: x,
-    cost=free,
     doc="The operand, under its own name. All dtypes.",
 )
 
