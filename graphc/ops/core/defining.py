@@ -1,12 +1,15 @@
 """Records of operators that a module defines without a function for users, and common attributes.
 
-TAKE = define(
-    "Take(x, indices) -> y",
-    precision="follow",
-    infer=_infer_take,
-    lower=_lower_take,
-    doc="The elements of x at the indices.",
-)
+    TAKE = define(
+        "Take(x, indices) -> y",
+        precision="follow",
+        infer=_infer_take,
+        lower=_lower_take,
+        doc="The elements of x at the indices.",
+    )
+
+The schema reads as a call. `without_gradient`, `rearrangement` and `marker` are for operators that
+have more in common.
 """
 
 from __future__ import annotations

@@ -97,6 +97,9 @@ def assign_reference(call: Call, target: Value, value: Tensor) -> Value:
     return assigned(call, variable, _CHANGES[kind](variable.read() if kind else None, value))
 
 
+Scatter = Callable[[Tensor, Tensor, str], Tensor]  # (old value, updates, how to combine them)
+
+
 def _scattered(call: Call, target: Value, updates: Tensor, prefix: str, scatter: Scatter) -> Value:
     variable = variable_of(call, target)
     kind = call.node.op.removeprefix("Resource").removeprefix(prefix)
@@ -105,7 +108,6 @@ def _scattered(call: Call, target: Value, updates: Tensor, prefix: str, scatter:
     return assigned(call, variable, scatter(variable.read(), updates, _SCATTERS[kind]))
 
 
-Scatter = Callable[[Tensor, Tensor, str], Tensor]
 _SCATTERS = {"Update": "set", "Add": "add", "Max": "max", "Min": "min", "Mul": "mul"}
 
 
