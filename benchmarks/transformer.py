@@ -170,10 +170,7 @@ def jax_flash(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def jax_block(
-    size: Size,
-    x: jax.Array,
-    p: dict[str, jax.Array],
-    attention: Attention = jax_attention,
+    size: Size, x: jax.Array, p: dict[str, jax.Array], attention: Attention = jax_attention
 ) -> jax.Array:
     """A block that computes in the dtype of `x`, with its norms in float32."""
     heads = (size.batch, size.sequence, size.heads, size.width // size.heads)
@@ -209,11 +206,7 @@ def jax_loss(
 
 
 def jax_step(
-    size: Size,
-    *,
-    scan: bool,
-    dtype: Any = jnp.float32,
-    attention: Attention = jax_attention,
+    size: Size, *, scan: bool, dtype: Any = jnp.float32, attention: Attention = jax_attention
 ) -> Callable[..., Any]:
     """The step `(params, opt_state, tokens) -> (params, opt_state, loss)`, unrolled or with a scan,
     in `dtype` with float32 parameters."""

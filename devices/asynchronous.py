@@ -14,7 +14,6 @@ from graphc.devices.discovery import find_devices, name_of, no_such_device
 from graphc.devices.strategy import check_processes, checked_devices
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import parse_device
-from graphc.ir.source import current_source
 
 
 @dataclass(frozen=True)
@@ -63,17 +62,15 @@ class AsyncDataParallel:
         if isinstance(self.server, str):
             parse_device(self.server)
         elif not isinstance(self.server, jax.Device):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"AsyncDataParallel: server must be a device, got {self.server!r}",
-                source=current_source(),
                 hint='name one: server="/cpu:0"',
             )
         bound: object = self.staleness
         if bound is not None and (type(bound) is not int or bound < 0):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "AsyncDataParallel: staleness must be an int of at least 0, or None for no bound, "
                 f"got {bound!r}",
-                source=current_source(),
                 hint="pass how many updates by other workers a worker may miss: staleness=3",
             )
 
@@ -100,10 +97,9 @@ class AsyncDataParallel:
         """
         found = _devices(self.server)
         if len(found) > 1:
-            raise DeviceError(
+            raise DeviceError.here(
                 f"AsyncDataParallel: the server must be one device, but {self.server!r} matches "
                 f"{', '.join(map(name_of, found))}",
-                source=current_source(),
                 hint=f'name one of them: server="{name_of(found[0])}"',
             )
         return found[0]

@@ -208,17 +208,15 @@ def no_such_device(name: str, why: str = "", known: Iterable[str] | None = None)
     spec = parse_device(name)
     here = jax.process_index()
     if known is not None and any(parse_device(other).job for other in known):
-        return DeviceError(
+        return DeviceError.here(
             f"no device {name!r}{why} in the cluster",
             details=[", ".join(known)],
-            source=current_source(),
             hint="name one of its tasks, or add tasks to the strategy",
         )
     if spec.task not in (None, here):
-        return DeviceError(
+        return DeviceError.here(
             f"no device {name!r}{why}: this process is task {here}",
             details=[", ".join(available())],
-            source=current_source(),
             hint=f"omit the task, or write /task:{here}",
         )
     kind = (spec.kind or jax.local_devices()[0].platform).lower()
@@ -244,9 +242,6 @@ def _missing(
             f"XLA_FLAGS=--xla_force_host_platform_device_count={count}, or "
             f'jax.config.update("jax_num_cpu_devices", {count})'
         )
-    return DeviceError(
-        f"{what}, {len(names)} available",
-        details=[", ".join(names)],
-        source=current_source(),
-        hint=hint,
+    return DeviceError.here(
+        f"{what}, {len(names)} available", details=[", ".join(names)], hint=hint
     )

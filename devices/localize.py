@@ -12,15 +12,7 @@ from graphc.devices.layout_flow import LayoutFlow
 from graphc.devices.plan_writer import PlanWriter
 from graphc.devices.uneven import is_uneven, piece_type
 from graphc.ir.builder import Builder
-from graphc.ir.layouts import (
-    REPLICATED,
-    Fill,
-    Layout,
-    LayoutPlan,
-    Partial,
-    Replicated,
-    Sharded,
-)
+from graphc.ir.layouts import REPLICATED, Fill, Layout, LayoutPlan, Partial, Replicated, Sharded
 from graphc.ir.node import Node, Tensor, same_items
 from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from graphc.errors import AttributeValueError, nearest
-from graphc.ir.source import current_source
 
 _MODELS = Path(__file__).with_name("machines.toml")
 _COUNTED = re.compile(r"(\d{1,6})\s*x\s*(\S.*)", re.ASCII | re.IGNORECASE)
@@ -360,9 +359,8 @@ def _quoted(text: str) -> str:
 
 
 def _refusal(what: str, hint: str | None = None, details: Any = ()) -> AttributeValueError:
-    return AttributeValueError(
+    return AttributeValueError.here(
         f"Machine: {what}",
         details=details,
-        source=current_source(),
         hint=hint or 'Machine("h100", 8), or "8xh100", or a file of graphc devices --describe',
     )

@@ -159,13 +159,12 @@ class Mesh:
         for axis in self.axes:
             parts = self._parts(found, axis)
             if len(set(map(len, parts))) > 1 or sum(map(len, set(parts))) > self.axes[axis]:
-                raise DeviceError(
+                raise DeviceError.here(
                     f"Mesh: the processes divide the axis {axis!r} unevenly",
                     details=[
                         f"process {process} holds {', '.join(map(str, sorted(part)))}"
                         for process, part in enumerate(parts)
                     ],
-                    source=current_source(),
                     hint="give the devices in the order of jax.devices(), with the axes that stay "
                     "inside a process last",
                 )

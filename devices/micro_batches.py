@@ -7,14 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphc.errors import GraphcError, LayoutError
-from graphc.ir.layouts import (
-    REPLICATED,
-    Layout,
-    LayoutContext,
-    LayoutPlan,
-    Partial,
-    Replicated,
-)
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Replicated
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE
 from graphc.ir.program import Program

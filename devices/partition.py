@@ -139,9 +139,7 @@ def partition(
 
 
 def _clusters(
-    program: Program,
-    groups: Sequence[Sequence[Node]],
-    keys: Mapping[Node, Key],
+    program: Program, groups: Sequence[Sequence[Node]], keys: Mapping[Node, Key]
 ) -> Iterator[Cluster]:
     """The clusters of groups of nodes. Nodes without a device are computed in each cluster that
     uses them."""

@@ -9,7 +9,6 @@ from typing import Any, Final
 import jax
 
 from graphc.errors import AttributeValueError
-from graphc.ir.source import current_source
 
 SCHEDULES: Final = ("1f1b", "gpipe")
 
@@ -51,15 +50,13 @@ class PipelineParallel:
 
     def __post_init__(self) -> None:
         if type(self.schedule) is not str or self.schedule not in SCHEDULES:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"PipelineParallel: schedule must be '1f1b' or 'gpipe', got {self.schedule!r}",
-                source=current_source(),
                 hint='gc.devices.PipelineParallel(schedule="1f1b")',
             )
         if type(self.recompute) is not bool:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"PipelineParallel: recompute must be a bool, got {self.recompute!r}",
-                source=current_source(),
                 hint="pass True or False",
             )
 

@@ -18,7 +18,6 @@ from graphc.devices.discovery import find_devices, first_devices, name_of, no_su
 from graphc.devices.topology import is_here
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import parse_device
-from graphc.ir.source import current_source
 
 
 @dataclass(frozen=True)
@@ -66,16 +65,14 @@ class DataParallel:
     def __post_init__(self) -> None:
         size = self.bucket_bytes
         if size not in (None, DEFAULT) and (type(size) is not int or size < 0):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"DataParallel: bucket_bytes must be a number of bytes, got {size!r}",
-                source=current_source(),
                 hint="pass an int, such as 25 * 2**20, or None for no buckets",
             )
         for name in ("shard_optimizer", "shard_parameters"):
             if type(getattr(self, name)) is not bool:
-                raise AttributeValueError(
+                raise AttributeValueError.here(
                     f"DataParallel: {name} must be a bool, got {getattr(self, name)!r}",
-                    source=current_source(),
                     hint="pass True or False",
                 )
         object.__setattr__(self, "devices", checked_devices(self.devices, "DataParallel"))
@@ -129,17 +126,15 @@ def checked_devices(
     """
     if type(given) is int:
         if given < 1:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{what}: needs at least one {each}, got {given}",
-                source=current_source(),
                 hint="pass a number of 1 or more, or a list of devices",
             )
         return given
     items = tuple(given) if isinstance(given, (list, tuple)) else ()
     if not items or not all(isinstance(item, (str, jax.Device)) for item in items):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{what}: {given!r} is neither a number of {each}s nor a list of devices",
-            source=current_source(),
             hint='pass 4, ["/gpu:0", "/gpu:1"] or jax.devices()',
         )
     for item in items:

@@ -96,12 +96,7 @@ def synchronous(graph: gc.Graph, data: Feeds, batches: Sequence[Feeds], devices:
 
 
 def asynchronous(
-    name: str,
-    graph: gc.Graph,
-    data: Feeds,
-    batches: Sequence[Feeds],
-    strategy: Any,
-    workers: int,
+    name: str, graph: gc.Graph, data: Feeds, batches: Sequence[Feeds], strategy: Any, workers: int
 ) -> Curve:
     """Makes an update for each piece of a batch."""
     session = gc.Session(graph, strategy=strategy)

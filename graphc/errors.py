@@ -9,7 +9,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "ArgumentError",
@@ -59,6 +62,17 @@ def __dir__() -> list[str]:
     return __all__
 
 
+def _find_line() -> object | None:
+    """The user's current line, once `graphc.ir` is loaded, which knows whose a line is."""
+    return None
+
+
+def find_line_by(function: Callable[[], object | None]) -> None:
+    """Sets what finds the user's line for `GraphcError.here`. `graphc.ir.source` calls it."""
+    global _find_line
+    _find_line = function
+
+
 class GraphcError(Exception):
     """Base of every error that graphc raises for a user's mistake.
 
@@ -82,6 +96,11 @@ class GraphcError(Exception):
         self.source = source
         self.hint = hint
         super().__init__(what)
+
+    @classmethod
+    def here(cls, what: str, *, details: Sequence[str] = (), hint: str | None = None) -> Self:
+        """The error whose source is the user's current line: `raise ShapeError.here(...)`."""
+        return cls(what, details=details, source=_find_line(), hint=hint)
 
     def __reduce__(self) -> Any:
         """Pickles all attributes. Unpickling does not call `__init__`, whose parameters differ from

@@ -11,14 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import IO, Any
 
 from graphc.artifacts.directory import Extent, OpenFile, extents, no_artifact
 from graphc.errors import ArtifactCorruptError, ArtifactError, ArtifactVersionError
+from graphc.store.whole_files import replacing
 
 FORMAT = "graphc-artifact"
 VERSION = 2
@@ -49,18 +48,9 @@ def write(
     Raises:
         ArtifactError: the folder does not exist or cannot be written, or the disk is full.
     """
-    target = Path(path)
-    aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        try:
-            with open(aside, "xb") as file:
-                _write_archive(file, members, manifest)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, target)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            _write_archive(file, members, manifest)
     except OSError as error:
         raise ArtifactError(
             f"cannot write {str(path)!r}: {error.strerror or error}",

@@ -64,11 +64,7 @@ class EntryPoint(Uncopied):
     instead = "send the path of the file: gc.load(path).signatures[name]"
 
     def __init__(
-        self,
-        source: Source,
-        saved: Saved,
-        *,
-        lacking: Callable[[], DeviceError] | None = None,
+        self, source: Source, saved: Saved, *, lacking: Callable[[], DeviceError] | None = None
     ) -> None:
         entry = source.entry
         self.name = source.name

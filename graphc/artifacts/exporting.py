@@ -12,12 +12,7 @@ import jax
 from graphc.artifacts import graphs, stablehlo
 from graphc.artifacts.buckets import proved
 from graphc.artifacts.examples import packed
-from graphc.artifacts.lowering import (
-    Function,
-    compiled_within,
-    for_one,
-    for_replicas,
-)
+from graphc.artifacts.lowering import Function, compiled_within, for_one, for_replicas
 from graphc.artifacts.manifest import Entry, Native, Output, Value
 from graphc.artifacts.native_code import compiled_for, limit_of, native_code_of, native_devices
 from graphc.artifacts.open_sizes import fixed_sizes, how_to_fix, symbolic_sizes

@@ -32,7 +32,6 @@ from graphc.errors import (
     nearest,
 )
 from graphc.ir.members import Helpful
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.runtime.buffers.layout import public_names
 from graphc.runtime.core.across import refuse_processes
@@ -48,9 +47,8 @@ class Signatures(Mapping[str, EntryPoint]):
     def __getitem__(self, name: str) -> EntryPoint:
         found = self._entries.get(name)
         if found is None:
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"no signature {name!r} in the artifact",
-                source=current_source(),
                 hint=nearest(str(name), self._entries, "loaded.signatures"),
             )
         return found
@@ -98,11 +96,7 @@ class Model(Helpful, Uncopied):
             hint = f"loaded.signatures[{named!r}](x=values), with the inputs by name"
             if self.manifest.call is not None:
                 hint = "gc.load_function(path) gives the function that gc.jit(f).save(path) wrote"
-            raise ArgumentError(
-                "a model is not a function: it has entry points",
-                source=current_source(),
-                hint=hint,
-            )
+            raise ArgumentError.here("a model is not a function: it has entry points", hint=hint)
 
     def state(self) -> ModelState:
         """A new state with the saved values, from which training can start."""

@@ -19,7 +19,6 @@ from graphc.config import CompileOptions
 from graphc.devices.machine import Machine
 from graphc.errors import AttributeValueError
 from graphc.ir.names import check_length
-from graphc.ir.source import current_source
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
 from graphc.runtime.core.forking import FORKING
@@ -96,9 +95,8 @@ def save(
     if signatures is None:
         _check_session(session)
         if native or machine is not None or options is not None:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "save: `native`, `machine` and `options` are for artifacts, which have signatures",
-                source=current_source(),
                 hint="pass signatures={...}, or leave these arguments out to write a checkpoint",
             )
         with Checkpointer(path, keep=1) as saver:

@@ -10,7 +10,6 @@ from graphc.artifacts.vocabulary import Vocabulary
 from graphc.errors import AttributeValueError
 from graphc.ir.names import check_length
 from graphc.ir.node import Node, Tensor
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.typing import ArrayTree, Feeds
 
@@ -147,4 +146,4 @@ def _check_vocabularies(vocabularies: Any) -> None:
 
 
 def _refuse(what: str, hint: str | None = None) -> NoReturn:
-    raise AttributeValueError(f"Signature: {what}", source=current_source(), hint=hint)
+    raise AttributeValueError.here(f"Signature: {what}", hint=hint)

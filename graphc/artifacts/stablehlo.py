@@ -20,12 +20,7 @@ from graphc.ir.types import TensorType
 from graphc.jax_internals import LOCATIONS, SHARDY, all_settings, changed_setting
 from graphc.untrusted.findings import findings
 from graphc.untrusted.kernel_contracts import CHANGING
-from graphc.untrusted.rules import (
-    NotAllowedError,
-    check_rules,
-    check_targets,
-    mlir_name,
-)
+from graphc.untrusted.rules import NotAllowedError, check_rules, check_targets, mlir_name
 from graphc.untrusted.safe_reading import UnreadableError
 
 _ALLOWED = [jax.export.DisabledSafetyCheck.custom_call(target) for target in CHANGING]

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from graphc.errors import AttributeValueError, ExecutionError, FeedError
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -126,9 +125,8 @@ class Vocabulary:
         """
         array = np.asarray(ids)
         if array.dtype.kind not in "iu":
-            raise FeedError(
+            raise FeedError.here(
                 f"{where}: numbers of words must be integers, got {array.dtype.name}",
-                source=current_source(),
                 hint="gc.cast(x, 'int32')",
             )
         wide = array.astype(np.int64)
@@ -197,4 +195,4 @@ def _unknown(where: str, word: Any, known: bytes | None, count: int) -> FeedErro
 
 
 def _wrong(what: str, hint: str | None = None) -> AttributeValueError:
-    return AttributeValueError(f"Vocabulary: {what}", source=current_source(), hint=hint)
+    return AttributeValueError.here(f"Vocabulary: {what}", hint=hint)

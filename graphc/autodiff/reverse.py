@@ -125,9 +125,8 @@ def gradients(
 
 def _check_unconnected(unconnected: object) -> None:
     if unconnected not in ("error", "zero", "none"):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f'unconnected must be "error", "zero" or "none", got {unconnected!r}',
-            source=current_source(),
             hint='"zero" gives zeros where no path leads to a variable, "none" gives None',
         )
 
@@ -158,10 +157,8 @@ def _gradients(
 
 def _padded(seeds: list[Any], ys: list[Tensor]) -> list[Any]:
     if len(seeds) != len(ys):
-        raise GradientError(
-            f"{len(ys)} ys but {len(seeds)} grad_ys",
-            source=current_source(),
-            hint="give one adjoint, or None, for each y",
+        raise GradientError.here(
+            f"{len(ys)} ys but {len(seeds)} grad_ys", hint="give one adjoint, or None, for each y"
         )
     return seeds
 
@@ -173,16 +170,14 @@ def _as_list(items: Any) -> list[Any]:
 def _check_inexact(what: str, items: Sequence[Any]) -> None:
     for item in items:
         if not isinstance(item, (Tensor, Variable)):
-            raise GradientError(
+            raise GradientError.here(
                 f"{what} must be a tensor or a variable, got {item!r}",
-                source=current_source(),
                 hint=_differentiable_hint(item),
             )
         if not is_inexact(item.dtype):
-            raise GradientError(
+            raise GradientError.here(
                 f"{item.name!r} is {item.dtype.name}: only floating and complex tensors have "
                 "gradients",
-                source=current_source(),
                 hint="gc.cast it to float32 first, where a derivative makes sense",
             )
 
@@ -200,9 +195,8 @@ def _differentiable_hint(item: Any) -> str:
 def _check_graph(graph: Graph, xs: Sequence[Tensor | Variable]) -> None:
     for x in xs:
         if x.graph is None or x.graph.root is not graph.root:
-            raise GraphError(
+            raise GraphError.here(
                 f"{x.name!r} belongs to another graph than the ys",
-                source=current_source(),
                 hint="differentiate in the graph that both were built in",
             )
 
@@ -212,10 +206,9 @@ def _checked_seed(y: Tensor, seed: Any) -> Tensor | None:
         return None
     tensor = convert(seed, y.dtype)
     if tensor.dtype != y.dtype or not same_shape(tensor.shape, y.shape, y):
-        raise GradientError(
+        raise GradientError.here(
             f"the adjoint of {y.name!r} must be {y.type}, got {tensor.type}",
             details=describe_tensors({"y": y, "grad_y": tensor}),
-            source=current_source(),
             hint="grad_ys has the shape and the dtype of ys",
         )
     return tensor

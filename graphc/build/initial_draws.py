@@ -8,7 +8,6 @@ import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dtypes import is_floating
-from graphc.ir.source import current_source
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -18,7 +17,7 @@ DType = np.dtype[Any]
 def require(initializer: object, condition: bool, what: str) -> None:
     """Raises `AttributeValueError` unless the condition holds."""
     if not condition:
-        raise AttributeValueError(f"{initializer}: {what}", source=current_source())
+        raise AttributeValueError.here(f"{initializer}: {what}")
 
 
 def working_dtype(initializer: object, dtype: DType) -> Any:

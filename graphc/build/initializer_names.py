@@ -12,7 +12,6 @@ from graphc.build.scaled_initializers import GlorotNormal, GlorotUniform, HeNorm
 from graphc.errors import AttributeValueError, nearest
 from graphc.ir.operand import Operand
 from graphc.ir.operand_types import SupportsArray
-from graphc.ir.source import current_source
 from graphc.ir.variable import Initializer
 
 
@@ -52,9 +51,8 @@ def as_initializer(value: Any, of: str) -> Any:
     if isinstance(value, str):
         known = NAMES.get(value) or NAMES.get(_snake(value))
         if known is None:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{of}: unknown initializer {value!r}",
-                source=current_source(),
                 hint="write the number itself: kernel_initializer=0.5"
                 if value.lower() == "constant"
                 else nearest(
@@ -63,17 +61,14 @@ def as_initializer(value: Any, of: str) -> Any:
             )
         return known
     if isinstance(value, type):
-        raise AttributeValueError(
-            f"{of}: {value.__name__} is a class",
-            source=current_source(),
-            hint=f"create an instance: {value.__name__}(...)",
+        raise AttributeValueError.here(
+            f"{of}: {value.__name__} is a class", hint=f"create an instance: {value.__name__}(...)"
         )
     if isinstance(value, int | float | complex | np.number):
         return Constant(value.item() if isinstance(value, np.number) else value)
     if callable(value) or isinstance(value, (Operand, np.ndarray)) or hasattr(value, "__array__"):
         return value
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"{of}: an initializer must be a function, a name, a number or an array, got {value!r}",
-        source=current_source(),
         hint='gc.nn.initializers.HeNormal(), or its name "he_normal"',
     )

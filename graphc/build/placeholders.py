@@ -17,7 +17,6 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import current_graph
-from graphc.ir.source import current_source
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.structure.state import PLACEHOLDER
 from graphc.typing import DTypeLike, TensorTree
@@ -57,9 +56,8 @@ def placeholder(
     """
     graph = current_graph()
     if graph.parent is not None:
-        raise GraphError(
+        raise GraphError.here(
             "placeholder: the body of an operator such as scan takes its values as arguments",
-            source=current_source(),
             hint="create the placeholder before the body; the body may use it",
         )
     if isinstance(shape, TensorSpec):
@@ -88,9 +86,8 @@ def _refuse_dtype_first(shape: Any, dtype: Any) -> None:
         return
     name = shape if isinstance(shape, str) else np.dtype(shape).name
     given = tuple(dtype) if isinstance(dtype, tuple | list) else (None, 4)
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"placeholder: {name!r} is a dtype, where the shape is expected",
-        source=current_source(),
         hint=f'the shape comes first: gc.placeholder({given}, "{name}")',
     )
 
@@ -99,10 +96,9 @@ def _as_batch_axis(axis: Any, dims: Shape) -> int | None:
     if axis is None:
         return None
     if type(axis) is not int or not -len(dims) <= axis < len(dims):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"placeholder: batch_axis must be an axis of ({', '.join(map(str, dims))}) or None, "
             f"got {axis!r}",
-            source=current_source(),
             hint="it is the axis that data parallelism divides, often 0",
         )
     return axis % len(dims)
@@ -137,9 +133,8 @@ def trace(
         ([<Tensor x:0 f32[x_0]>], [<Tensor Add:0 f32[x_0]>])
     """
     if isinstance(fn, Operand):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "trace: takes a Python function of tensors, got a tensor",
-            source=current_source(),
             hint="gc.linalg.trace(x) is the sum of a diagonal",
         )
     graph = Graph(seed=seed, name=name or getattr(fn, "__name__", "traced").strip("<>"))
@@ -152,10 +147,8 @@ def trace(
         for output in outputs:
             graph.add_to_collection("outputs", _as_output(output, graph))
     if not outputs:
-        raise GraphError(
-            f"trace: {graph.name} returned nothing",
-            source=current_source(),
-            hint="return the tensors that are its results",
+        raise GraphError.here(
+            f"trace: {graph.name} returned nothing", hint="return the tensors that are its results"
         )
     return graph
 
@@ -164,10 +157,9 @@ def _as_output(output: Any, graph: Graph) -> Tensor:
     try:
         return graph.adopt(convert(output))
     except GraphcError as error:
-        raise GraphError(
+        raise GraphError.here(
             f"trace: {graph.name} returned {output!r}, which is not a tensor of this graph",
             details=[error.what],
-            source=current_source(),
             hint="return tensors computed from the arguments, alone or nested",
         ) from error
 

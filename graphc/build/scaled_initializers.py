@@ -8,13 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from graphc.build.initial_draws import (
-    Array,
-    DType,
-    Shape,
-    truncated,
-    uniform,
-)
+from graphc.build.initial_draws import Array, DType, Shape, truncated, uniform
 
 __all__ = [
     "GlorotNormal",

@@ -13,7 +13,6 @@ from graphc.ir.dims import Dim, DimExpr, Shape
 from graphc.ir.dtypes import DType, as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.operand import Operand
-from graphc.ir.source import current_source
 from graphc.typing import DTypeLike
 
 SpecShape: TypeAlias = Dim | str | Sequence[Dim | str | None]
@@ -48,15 +47,13 @@ def as_dim(dim: Any, what: str) -> Dim | None:
     try:
         parsed = parse_dim(dim) if isinstance(dim, str) else index(dim)
     except (TextError, TypeError) as error:
-        raise ShapeError(
+        raise ShapeError.here(
             f"{what}: {dim!r} is not a dim",
-            source=current_source(),
             hint='write a size, None, or a name such as "batch" or "2*batch"',
         ) from error
     if isinstance(dim, bool) or (isinstance(parsed, int) and parsed < 0):
-        raise ShapeError(
+        raise ShapeError.here(
             f"{what}: {dim!r} is not a size",
-            source=current_source(),
             hint="sizes are 0 or more; write None for a size that is known only when fed",
         )
     return parsed
@@ -69,9 +66,8 @@ def as_dims(shape: Any, what: str) -> tuple[Dim | None, ...]:
         ShapeError: `shape` does not consist of dims.
     """
     if shape is None:
-        raise ShapeError(
+        raise ShapeError.here(
             f"{what}: the rank must be known",
-            source=current_source(),
             hint="write one None for each size that is not known: (None, None)",
         )
     bare = isinstance(shape, (str, DimExpr)) or not isinstance(shape, Sequence)
@@ -87,9 +83,8 @@ def as_static_shape(shape: Any, what: str) -> tuple[int, ...]:
     dims = as_dims(shape, what)
     sizes = tuple(dim for dim in dims if isinstance(dim, int))
     if len(sizes) != len(dims):
-        raise ShapeError(
+        raise ShapeError.here(
             f"{what}: every size must be known, got ({', '.join(map(str, dims))})",
-            source=current_source(),
             hint="write ints",
         )
     return sizes
@@ -148,9 +143,8 @@ class TensorSpec:
             return value
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             return cls(value.shape, value.dtype)
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{value!r} is not a spec",
-            source=current_source(),
             hint='pass gc.TensorSpec((None, 784), "float32"), or an array of the same shape and '
             "dtype",
         )
@@ -167,11 +161,7 @@ def check_name(name: Any, what: str) -> str:
         parts = name.split("/")
         if all(parts):
             return name
-    raise AttributeValueError(
-        f"{what}: {name!r} is not a name",
-        source=current_source(),
-        hint=_name_hint(name, what),
-    )
+    raise AttributeValueError.here(f"{what}: {name!r} is not a name", hint=_name_hint(name, what))
 
 
 def _name_hint(name: Any, what: str) -> str:

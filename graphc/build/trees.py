@@ -11,7 +11,6 @@ from jax.tree_util import keystr
 from graphc.build.variable_definition import variable
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Node
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.structure.state import group
 from graphc.typing import ArrayTree, TensorTree, VariableTree
@@ -74,19 +73,17 @@ def assign(tree: VariableTree, new: TensorTree) -> Node:
     targets, structure = jax.tree.flatten(tree)
     other = [target for target in targets if not isinstance(target, Variable)]
     if other or not targets:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"assign: {other[0]!r} is not a variable" if other else "assign: no variables",
-            source=current_source(),
             hint="a variable comes first: gc.assign(v, value); v.read().at[index].set(values) is a "
             "value with another part",
         )
     try:
         values = structure.flatten_up_to(new)
     except (TypeError, ValueError) as error:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"assign: the new values are not in the nest of the variables, {structure}",
             details=[str(error).splitlines()[0]],
-            source=current_source(),
             hint="pass one value for each variable, in the same nest",
         ) from error
     # All values are read before one is assigned, so that values may be swapped.

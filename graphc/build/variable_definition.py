@@ -307,9 +307,8 @@ def trainable_variables(scope: str | None = None) -> list[Variable]:
         [<Variable weights f32[2]>]
     """
     if scope is not None and not isinstance(scope, str):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"trainable_variables: {scope!r} is not a name scope",
-            source=current_source(),
             hint='write the name, such as "generator"; a layer has trainable_variables of its own',
         )
     prefix = "" if scope is None else scope.rstrip("/") + "/"

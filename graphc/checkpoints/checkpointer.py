@@ -27,7 +27,6 @@ from graphc.copying import Uncopied
 from graphc.errors import CheckpointCorruptError, CheckpointError, CheckpointWarning
 from graphc.ir.calls import explained
 from graphc.ir.members import Helpful
-from graphc.ir.source import current_source
 from graphc.runtime.session import Session
 from graphc.typing import StateTree
 
@@ -265,11 +264,10 @@ class Checkpointer(Helpful, Uncopied):
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise CheckpointError("the Checkpointer is closed", source=current_source())
+            raise CheckpointError.here("the Checkpointer is closed")
         if self._process != os.getpid():
-            raise CheckpointError(
+            raise CheckpointError.here(
                 "the Checkpointer belongs to the process from which this one was forked",
-                source=current_source(),
                 hint="make another one, of another folder, after the fork",
             )
 
@@ -361,10 +359,9 @@ class Checkpointer(Helpful, Uncopied):
     def _no_such(self, step: int) -> CheckpointError:
         steps = self.steps()
         shown = ", ".join(map(str, steps[-10:])) or "none"
-        return CheckpointError(
+        return CheckpointError.here(
             f"{str(self.folder)!r} has no checkpoint of step {step!r}",
             details=[f"it has those of steps: {shown}"],
-            source=current_source(),
         )
 
     def __repr__(self) -> str:

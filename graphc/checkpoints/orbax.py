@@ -7,8 +7,7 @@ dict; a nested one, such as other programs write, is read with "/" between the k
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +16,16 @@ import jax
 import numpy as np
 
 from graphc.checkpoints.arguments import checked_path
-from graphc.checkpoints.selection import RestoreReport, Selection, check_session, put
+from graphc.checkpoints.selection import (
+    Patterns,
+    Renaming,
+    RestoreReport,
+    Selection,
+    check_session,
+    put,
+)
 from graphc.errors import CheckpointError, MissingExtraError
 from graphc.ir.calls import explained
-from graphc.ir.source import current_source
-from graphc.ir.variable import Variable
 from graphc.runtime.session import Session
 from graphc.runtime.state.initial import hidden_types
 
@@ -55,9 +59,8 @@ def save_orbax(session: Session, path: str | os.PathLike[str]) -> None:
     values = session.values([*session.graph.variables, *hidden_types()])
     empty = [name for name, value in values.items() if not value.size]
     if empty:
-        raise CheckpointError(
+        raise CheckpointError.here(
             f"save_orbax: Orbax cannot store {empty[0]!r}, which has no elements",
-            source=current_source(),
             hint="gc.save(session, path) stores it",
         )
     with closing(orbax.PyTreeCheckpointer()) as checkpointer:
@@ -74,17 +77,9 @@ def restore_orbax(
     session: Session,
     path: str | os.PathLike[str],
     *,
-    include: str
-    | re.Pattern[str]
-    | Variable
-    | Iterable[str | re.Pattern[str] | Variable]
-    | None = None,
-    exclude: str
-    | re.Pattern[str]
-    | Variable
-    | Iterable[str | re.Pattern[str] | Variable]
-    | None = None,
-    rename: Mapping[str, str] | Callable[[str], str] | None = None,
+    include: Patterns = None,
+    exclude: Patterns = None,
+    rename: Renaming = None,
     strict: bool = True,
 ) -> RestoreReport:
     """Gives variables of a session the values of an Orbax checkpoint, by name.
@@ -172,9 +167,7 @@ def _read(path: Path) -> dict[str, Array]:
     """All arrays of a checkpoint, on the host."""
     orbax = _orbax()
     if not path.is_dir():
-        raise CheckpointError(
-            f"restore_orbax: the folder {str(path)!r} does not exist", source=current_source()
-        )
+        raise CheckpointError.here(f"restore_orbax: the folder {str(path)!r} does not exist")
     try:
         with closing(orbax.PyTreeCheckpointer()) as checkpointer:
             found = checkpointer.metadata(path.absolute())
@@ -182,10 +175,9 @@ def _read(path: Path) -> dict[str, Array]:
             as_arrays = jax.tree.map(lambda _: orbax.RestoreArgs(restore_type=np.ndarray), tree)
             restored = checkpointer.restore(path.absolute(), restore_args=as_arrays)
     except Exception as error:  # Orbax and its store raise errors of many kinds
-        raise CheckpointError(
+        raise CheckpointError.here(
             f"restore_orbax: {str(path)!r} is not an Orbax checkpoint, or is damaged",
             details=[_first_line(error)],
-            source=current_source(),
         ) from error
     leaves, _ = jax.tree.flatten_with_path(restored)
     return {"/".join(map(_key, keys)): np.asarray(leaf) for keys, leaf in leaves}

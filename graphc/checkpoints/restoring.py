@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from graphc.checkpoints import folder as folders
 from graphc.checkpoints.arguments import checked_path
 from graphc.checkpoints.contents import Saved
 from graphc.checkpoints.manifest import MANIFEST
-from graphc.checkpoints.selection import RestoreReport, Selection, Source, check_session, put
+from graphc.checkpoints.selection import (
+    Patterns,
+    Renaming,
+    RestoreReport,
+    Selection,
+    Source,
+    check_session,
+    put,
+)
 from graphc.checkpoints.weight_files.gguf import read_gguf
 from graphc.checkpoints.weight_files.safetensors import read_safetensors
 from graphc.errors import CheckpointError
 from graphc.ir.calls import explained
-from graphc.ir.source import current_source
-from graphc.ir.variable import Variable
 from graphc.runtime.session import Session
 
 
@@ -26,17 +30,9 @@ def restore(
     session: Session,
     path: str | os.PathLike[str],
     *,
-    include: str
-    | re.Pattern[str]
-    | Variable
-    | Iterable[str | re.Pattern[str] | Variable]
-    | None = None,
-    exclude: str
-    | re.Pattern[str]
-    | Variable
-    | Iterable[str | re.Pattern[str] | Variable]
-    | None = None,
-    rename: Mapping[str, str] | Callable[[str], str] | None = None,
+    include: Patterns = None,
+    exclude: Patterns = None,
+    rename: Renaming = None,
     strict: bool = True,
 ) -> RestoreReport:
     """Gives variables of a session the values that a checkpoint or a file of weights has, by name.
@@ -114,18 +110,16 @@ def _one(path: Path) -> Path:
     if (path / MANIFEST).is_file():
         return path
     if path.is_file():
-        raise CheckpointError(
+        raise CheckpointError.here(
             f"{str(path)!r} is a file; a checkpoint is a folder",
-            source=current_source(),
             hint="gc.load(path) opens an artifact",
         )
     found = folders.found(path)
     if not found:
-        raise CheckpointError(
+        raise CheckpointError.here(
             f"{str(path)!r} has no checkpoint"
             if path.is_dir()
             else f"the folder {str(path)!r} does not exist",
-            source=current_source(),
             hint="give a folder that gc.train.Checkpointer or gc.save wrote",
         )
     return found[-1].path

@@ -13,7 +13,6 @@ import numpy as np
 
 from graphc.errors import AttributeValueError, CheckpointError, nearest
 from graphc.ir.dtypes import kind_of, short_name
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.runtime.session import Session
@@ -174,10 +173,9 @@ class Selection:
         details += [f"{n!r}: {why}" for n, why in list(report.mismatched.items())[:_SHOWN]]
         details += [f"{name!r} is only in the checkpoint" for name in extra[:_SHOWN]]
         left = len(report.missing) + len(report.mismatched) + len(extra) - len(details)
-        raise CheckpointError(
+        raise CheckpointError.here(
             f"the checkpoint {str(saved.folder)!r} does not fit the graph",
             details=[*details, *([f"and {left} more"] if left > 0 else [])],
-            source=current_source(),
             hint="gc.train.restore(session, folder, include=..., rename=..., strict=False) takes "
             "what fits",
         )
@@ -200,9 +198,8 @@ def put(session: Session, selection: Selection, saved: Source, *, hidden: bool) 
 def check_session(session: object, function: str) -> None:
     """Raises AttributeValueError for what is no session."""
     if not isinstance(session, Session):
-        raise AttributeValueError(
-            f"{function}: the first argument must be a session, got {type(session).__name__}",
-            source=current_source(),
+        raise AttributeValueError.here(
+            f"{function}: the first argument must be a session, got {type(session).__name__}"
         )
 
 
@@ -235,9 +232,8 @@ def _matching(types: Mapping[str, Any], patterns: Patterns, where: str) -> list[
         found = [name for name in types if _matches(name, pattern, where)]
         if not found:
             shown = pattern.pattern if isinstance(pattern, re.Pattern) else str(pattern)
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"restore: {where}={shown!r} matches no variable of the graph",
-                source=current_source(),
                 hint=nearest(shown, types, "graph.variables"),
             )
         matched.update(found)
@@ -255,9 +251,8 @@ def _matches(name: str, pattern: object, where: str) -> bool:
 
 
 def _no_pattern(where: str, got: object) -> AttributeValueError:
-    return AttributeValueError(
+    return AttributeValueError.here(
         f"restore: {where} must be names, patterns or variables, got {type(got).__name__}",
-        source=current_source(),
         hint='include="encoder/*", or include=["embedding", re.compile("layer_[0-3]/")]',
     )
 
@@ -270,24 +265,21 @@ def _renamed(saved: Source, rename: Renaming) -> dict[str, str]:
         else (rename or (lambda name: name))
     )
     if not callable(new):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"restore: rename must be a dict or a function, got {type(rename).__name__}",
-            source=current_source(),
             hint='rename={"encoder/*": "backbone/*"}',
         )
     found: dict[str, str] = {}
     for old in saved.variables:
         name = new(old)
         if not isinstance(name, str):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"restore: rename must return a name, got {name!r:.80} for {old!r}",
-                source=current_source(),
                 hint="return the old name where it stays",
             )
         if name in found:
-            raise AttributeValueError(
-                f"restore: rename gives {found[name]!r} and {old!r} the same name {name!r}",
-                source=current_source(),
+            raise AttributeValueError.here(
+                f"restore: rename gives {found[name]!r} and {old!r} the same name {name!r}"
             )
         found[name] = old
     return found
@@ -300,18 +292,16 @@ def _by_mapping(rename: Mapping[str, str], saved: Source) -> Callable[[str], str
         pair: tuple[object, object] = old, new
         texts = all(isinstance(name, str) for name in pair)
         if not texts or old.count("*") > 1 or old.count("*") != new.count("*"):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"restore: rename={{{old!r}: {new!r}}} is no pair of names, or of patterns with "
                 "one * each",
-                source=current_source(),
                 hint='rename={"encoder/*": "backbone/*"}: old name -> new name',
             )
         before, star, after = old.partition("*")
         rule = re.compile(re.escape(before) + ("(.*)" if star else "()") + re.escape(after), re.S)
         if not any(rule.fullmatch(name) for name in saved.variables):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"restore: rename={old!r} matches no name in the checkpoint",
-                source=current_source(),
                 hint=nearest(old, saved.variables, "the checkpoint"),
             )
         rules.append((rule, new))

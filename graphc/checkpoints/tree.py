@@ -15,7 +15,6 @@ from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dtypes import SHORT
-from graphc.ir.source import current_source
 
 Array = np.ndarray[Any, Any]
 
@@ -39,9 +38,7 @@ def encode(tree: Any, where: str) -> tuple[Any, list[Array]]:
 
 def _encoded(value: Any, where: str, arrays: list[Array], depth: int) -> Any:
     if depth > _DEEPEST:
-        raise AttributeValueError(
-            f"{where[:200]}: nested more than {_DEEPEST} levels deep", source=current_source()
-        )
+        raise AttributeValueError.here(f"{where[:200]}: nested more than {_DEEPEST} levels deep")
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, Mapping):
@@ -54,9 +51,8 @@ def _encoded(value: Any, where: str, arrays: list[Array], depth: int) -> Any:
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         arrays.append(_array(value, where))
         return {_ARRAY: len(arrays) - 1}
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"{where} is of type {type(value).__name__}, which a checkpoint cannot store",
-        source=current_source(),
         hint="use dicts with str keys, lists, str, int, float, bool, None and arrays",
     )
 
@@ -64,9 +60,8 @@ def _encoded(value: Any, where: str, arrays: list[Array], depth: int) -> Any:
 def _array(value: Any, where: str) -> Array:
     typed_key = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
     if typed_key or np.dtype(value.dtype) not in SHORT:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{where} is an array of {value.dtype}, which a checkpoint cannot store",
-            source=current_source(),
             hint="store jax.random.key_data(key)" if typed_key else "store numbers",
         )
     return np.array(value)  # a copy: the user may change theirs while a thread writes
@@ -74,8 +69,8 @@ def _array(value: Any, where: str) -> Array:
 
 def _key(key: Any, where: str) -> str:
     if not isinstance(key, str):
-        raise AttributeValueError(
-            f"{where}: the key {key!r} is not a str", source=current_source(), hint="use str(key)"
+        raise AttributeValueError.here(
+            f"{where}: the key {key!r} is not a str", hint="use str(key)"
         )
     return _ESCAPE + key if key.startswith(_ESCAPE) else key
 

@@ -25,11 +25,11 @@ from graphc.cli.shared_arguments import (
     add_pipeline,
     add_platforms,
     add_progress,
+    add_size,
     add_tolerance,
     pair,
     positive,
     seconds,
-    size,
     takes_script,
 )
 from graphc.config import PIPELINES
@@ -339,13 +339,9 @@ def _opt(parser: Parser) -> None:
         default="any",
         help="the device for which passes optimise (default: any)",
     )
-    parser.add_argument(
-        "--size",
-        action="append",
-        default=[],
-        type=size,
-        metavar="NAME=N",
-        help="the value of a named size; may be repeated. --passes run after that; passes of a "
+    add_size(
+        parser,
+        "the value of a named size; may be repeated. --passes run after that; passes of a "
         "pipeline that need all sizes run only if all are given",
     )
     parser.add_argument(

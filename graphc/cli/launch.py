@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from graphc.cli.shared_arguments import chosen
 from graphc.cluster.detection import VARIABLE, text_of
 from graphc.cluster.launching import launch
 from graphc.cluster.spec import ClusterSpec
@@ -29,12 +30,7 @@ def run(options: argparse.Namespace) -> None:
     status = launch(
         command,
         options.processes,
-        devices=options.devices,
-        restarts=options.restarts,
-        grace=options.grace,
-        silence=options.silence,
-        least=options.least,
-        size_file=options.size_file,
+        **chosen(options, "devices", "restarts", "grace", "silence", "least", "size_file"),
     )
     if status:
         raise SystemExit(status)

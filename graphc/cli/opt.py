@@ -132,10 +132,7 @@ def _phases(options: argparse.Namespace) -> list[_Phase]:
 
 
 def _carry_out(
-    program: Program,
-    phases: Sequence[_Phase],
-    sizes: dict[str, int],
-    options: argparse.Namespace,
+    program: Program, phases: Sequence[_Phase], sizes: dict[str, int], options: argparse.Namespace
 ) -> Program:
     """The program after the passes. With `--passes`, sizes are bound first. With a pipeline, they
     are bound at the same point as in `gc.compile`."""

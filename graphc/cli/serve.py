@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jax
 
+from graphc.cli.shared_arguments import chosen
 from graphc.errors import AttributeValueError, GraphcError
 from graphc.serving.config import (
     BatchingConfig,
@@ -86,41 +87,30 @@ def config_of(options: argparse.Namespace) -> ServerConfig:
         AttributeValueError: flags contradict each other, or a file has an invalid value.
         GraphcError: a file cannot be read.
     """
+    same = chosen(
+        options, "host", "port", "devices", "max_body_bytes", "max_request_bytes",
+        "max_concurrent", "drain_seconds", "access_log", "tls_certificate", "tls_key",
+        "tls_client_ca", "status_page",
+    )  # fmt: skip
     threads = max(options.grpc_max_threads or 0, options.rest_api_num_threads or 0) or 4
     return ServerConfig(
         _models(options),
         batching=_batching(options),
-        sessions=SessionConfig(
-            max_sessions=options.max_sessions,
-            max_bytes=options.max_session_bytes,
-            idle_seconds=options.session_idle_seconds,
-            max_seconds=options.max_session_seconds,
-        ),
-        host=options.host,
-        port=options.port,
+        sessions=_sessions(options),
         rest_port=options.rest_api_port,
         poll_seconds=options.file_system_poll_wait_seconds,
-        devices=options.devices,
         threads=threads,
         warm_up=options.enable_model_warmup,
         load_threads=max(options.num_load_threads, 1),
         unload_threads=max(options.num_unload_threads, 1),
         load_retries=options.max_num_load_retries,
         load_retry_seconds=max(options.load_retry_interval_micros, 0) / 1e6,
-        max_body_bytes=options.max_body_bytes,
-        max_request_bytes=options.max_request_bytes,
-        max_concurrent=options.max_concurrent,
         request_seconds=options.rest_api_timeout_in_ms / 1000,
-        drain_seconds=options.drain_seconds,
         metrics_path=_metrics_path(options),
-        access_log=options.access_log,
         tokens=_tokens(options),
-        tls_certificate=options.tls_certificate,
-        tls_key=options.tls_key,
-        tls_client_ca=options.tls_client_ca,
         grpc_tls=_grpc_tls(options),
         cors_origins=_origins(options),
-        status_page=options.status_page,
+        **same,
     )
 
 
@@ -157,6 +147,15 @@ def _artifact(path: str, sizes: Mapping[str, int]) -> str:
 
     print(f"reading {path}", file=sys.stderr, flush=True)
     return str(cached_artifact(path, sizes))
+
+
+def _sessions(options: argparse.Namespace) -> SessionConfig:
+    return SessionConfig(
+        max_sessions=options.max_sessions,
+        max_bytes=options.max_session_bytes,
+        idle_seconds=options.session_idle_seconds,
+        max_seconds=options.max_session_seconds,
+    )
 
 
 def _batching(options: argparse.Namespace) -> BatchingConfig | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from typing import Any
 
 from graphc.config import PIPELINES
 from graphc.errors import nearest
@@ -89,15 +90,18 @@ def add_platforms(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_size(parser: argparse._ActionsContainer) -> None:
-    """`--size` of imported models."""
+def add_size(
+    parser: argparse._ActionsContainer,
+    help: str = "the value of a named size of the model; may be repeated",
+) -> None:
+    """`--size`, by default of imported models."""
     parser.add_argument(
         "--size",
         action="append",
         default=[],
         type=size,
         metavar="NAME=N",
-        help="the value of a named size of the model; may be repeated",
+        help=help,
     )
 
 
@@ -140,6 +144,11 @@ def add_progress(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
     parser.add_argument("--json", action="store_true", help="print JSON for other programs")
+
+
+def chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The options of these names, as keyword arguments of the function that takes them."""
+    return {name: getattr(options, name) for name in names}
 
 
 def action(text: str) -> str:

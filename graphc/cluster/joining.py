@@ -16,7 +16,6 @@ from graphc.cluster.detection import LAUNCHER, detected
 from graphc.cluster.spec import ClusterSpec, Member
 from graphc.errors import ClusterError
 from graphc.ir.calls import explained
-from graphc.ir.source import current_source
 
 _ALONE = ClusterSpec({"worker": [None]}).member("worker", 0)
 _TURN = 1.0  # seconds between two looks at the launcher
@@ -66,9 +65,8 @@ def join(
     with _LOCK:
         member = _member(spec, job, index)
         if _joined is not None and _joined != member:
-            raise ClusterError(
+            raise ClusterError.here(
                 f"this process has joined as {_joined}, and cannot join as {member}",
-                source=current_source(),
                 hint="call gc.cluster.join once",
             )
         if _joined is None:
@@ -82,16 +80,14 @@ def join(
 def _member(spec: Any, job: str | None, index: int | None) -> Member:
     if spec is None:
         if job is not None or index is not None:
-            raise ClusterError(
+            raise ClusterError.here(
                 "join: a job and an index need the specification of the cluster",
-                source=current_source(),
                 hint='gc.cluster.join("cluster.json", "worker", 1)',
             )
         return detected(os.environ) or _ALONE
     if job is None or index is None:
-        raise ClusterError(
+        raise ClusterError.here(
             "join: which process of the cluster is this one?",
-            source=current_source(),
             hint='gc.cluster.join("cluster.json", "worker", 1)',
         )
     return ClusterSpec.of(spec).member(job, index)
@@ -149,9 +145,8 @@ def _connect(member: Member, timeout: float, heartbeat: float) -> None:
         _end_at_once_after_an_error()
     except RuntimeError as error:  # JaxRuntimeError is one
         late = "before any JAX" in str(error) or "must be called before" in str(error)
-        raise ClusterError(
+        raise ClusterError.here(
             f"{member!r} cannot join the cluster at {address}: {str(error).splitlines()[0]}",
-            source=current_source(),
             hint="call gc.cluster.join at the top of the script, before anything uses JAX's devices"
             if late
             else f"all {member.size} processes must run, and reach that address; each must have "

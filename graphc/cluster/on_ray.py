@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.errors import ClusterError, GraphcError, MissingExtraError
-from graphc.ir.source import current_source
+from graphc.errors import ClusterError, GraphcError
+from graphc.ir.extras import importing
 
 
 def ray(user: str) -> Any:
@@ -17,14 +17,8 @@ def ray(user: str) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
+    with importing(f"{user}: the package ray is not installed", "ray"):
         import ray
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{user}: the package ray is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[ray]'",
-        ) from error
     return ray
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from graphc.errors import ClusterError, UnknownNameError, nearest
-from graphc.ir.source import current_source
 
 COMPUTING: Final = ("chief", "worker")
 """The jobs whose processes run steps together, in the order of their ranks."""
@@ -141,9 +140,8 @@ class ClusterSpec:
         """
         if not 0 <= index < self.count(job):
             known = [f"/job:{job}/task:{i}" for job in self.jobs for i in range(self.count(job))]
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"the cluster has no task /job:{job}/task:{index}",
-                source=current_source(),
                 hint=f"it has {', '.join(known[:8])}{', ...' if len(known) > 8 else ''}",
             )
         return Member(self, job, index)
@@ -230,9 +228,8 @@ def _read(path: Path) -> Any:
         text = path.read_text(encoding="utf-8")
         return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (OSError, ValueError) as error:  # also errors of JSON, TOML and UTF-8
-        raise ClusterError(
+        raise ClusterError.here(
             f"the cluster specification {str(path)!r} cannot be read: {error}",
-            source=current_source(),
             hint='a JSON file holds {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}',
         ) from None
 
@@ -240,6 +237,4 @@ def _read(path: Path) -> Any:
 def _invalid(
     what: str, hint: str | None = 'ClusterSpec({"worker": ["10.0.0.1:2222"]})'
 ) -> ClusterError:
-    return ClusterError(
-        f"the cluster specification is not valid: {what}", source=current_source(), hint=hint
-    )
+    return ClusterError.here(f"the cluster specification is not valid: {what}", hint=hint)

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from graphc.errors import AttributeValueError, DTypeError, FeedError, StateError
 from graphc.ir.calls import explained
 from graphc.ir.host_values import read
-from graphc.ir.source import current_source
 
 
 class Batches:
@@ -44,25 +43,22 @@ class Batches:
     def __init__(self, arrays: Mapping[str, ArrayLike], size: int, *, seed: int = 0) -> None:
         given: Any = arrays
         if not isinstance(given, Mapping) or not given:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Batches: takes arrays by the names of their feeds, got {type(arrays).__name__}",
-                source=current_source(),
                 hint='gc.data.Batches({"x": x, "t": t}, 32)',
             )
         self.arrays = {name: _as_array(name, array) for name, array in arrays.items()}
         lengths = {name: len(array) for name, array in self.arrays.items()}
         if len(set(lengths.values())) != 1:
-            raise FeedError(
+            raise FeedError.here(
                 "the arrays must have one length",
                 details=[f"{name}: {length}" for name, length in lengths.items()],
-                source=current_source(),
                 hint="the first axis of each array counts the examples",
             )
         self.examples = next(iter(lengths.values()))
         if not 0 < size <= self.examples:
-            raise FeedError(
+            raise FeedError.here(
                 f"a batch of {size} out of {self.examples} examples",
-                source=current_source(),
                 hint=f"a size from 1 to {self.examples}",
             )
         self.size = size
@@ -136,17 +132,15 @@ class BatchesIterator(Iterator[dict[str, np.ndarray[Any, Any]]]):
         given: Any = tree
         own = self.state()
         if not isinstance(given, Mapping) or set(given) != set(own):
-            raise StateError(
+            raise StateError.here(
                 "restore: this is not the state of an iterator of gc.data.Batches",
-                source=current_source(),
                 hint="pass what state() of the iterator returned",
             )
         other = [name for name in ("examples", "size", "seed") if given[name] != own[name]]
         if other:
-            raise StateError(
+            raise StateError.here(
                 "restore: the state belongs to other batches",
                 details=[f"{name}: {given[name]} in the state, {own[name]} here" for name in other],
-                source=current_source(),
                 hint="restore it into batches of the same arrays, size and seed",
             )
         state, inc, has_uint32, uinteger = [int(word, 16) for word in given["rng"]]
@@ -174,9 +168,6 @@ def _as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
     try:
         return read(value)
     except DTypeError as error:
-        raise FeedError(
-            f"Batches: {name!r}: {error.what}",
-            details=error.details,
-            source=current_source(),
-            hint=error.hint,
+        raise FeedError.here(
+            f"Batches: {name!r}: {error.what}", details=error.details, hint=error.hint
         ) from error.__cause__

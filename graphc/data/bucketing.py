@@ -16,7 +16,6 @@ from graphc.ir.capture import Fetch, choose
 from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_of
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import resolve_feeds, resolve_fetch
 from graphc.runtime.session import Session
@@ -36,9 +35,8 @@ class Sizes(NamedTuple):
 def _checked_sizes(name: str, row: Sequence[Any]) -> list[int]:
     """The sizes of a bucket in ascending order, without duplicates."""
     if len(row) == 0 or any(not isinstance(n, (int, np.integer)) or n < 1 for n in row):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"Bucketing: the sizes of {name!r} must be ints of 1 or more, got {row}",
-            source=current_source(),
             hint='Bucketing({"time": [16, 32, 64]})',
         )
     return sorted({int(n) for n in row})
@@ -77,9 +75,8 @@ class Bucketing:
 
     def __init__(self, sizes: Mapping[str, Sequence[int]]) -> None:
         if not isinstance(sizes, Mapping):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Bucketing: takes the lengths by the name of the size, got {sizes!r}",
-                source=current_source(),
                 hint='gc.Bucketing({"time": [8, 16]}), for gc.placeholder(("batch", "time"))',
             )
         self.sizes = {name: _checked_sizes(name, row) for name, row in sizes.items()}
@@ -112,9 +109,8 @@ class Bucketing:
         """
         unknown = [name for name in names if name not in self.sizes]
         if unknown or not names:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Bucketing: mask takes names of sizes, got {', '.join(map(repr, names))}",
-                source=current_source(),
                 hint=f"the sizes with buckets are {', '.join(self.sizes)}",
             )
         mask = placeholder(names, "bool", name="_".join(("mask", *names)))
@@ -217,9 +213,8 @@ class Bucketing:
         row = self.sizes[name]
         place = bisect_left(row, size)
         if place == len(row):
-            raise FeedError(
+            raise FeedError.here(
                 f"{name} is {size}, but its largest bucket is {row[-1]}",
-                source=current_source(),
                 hint="add a larger bucket, or feed less at once",
             )
         return row[place]
@@ -246,12 +241,7 @@ def _as_array(
 
 
 def _evened(
-    graph: Graph,
-    tensor: Tensor,
-    value: Any,
-    names: Mapping[str, str],
-    sizes: Sizes,
-    spec: FeedSpec,
+    graph: Graph, tensor: Tensor, value: Any, names: Mapping[str, str], sizes: Sizes, spec: FeedSpec
 ) -> Any:
     """Rows of different lengths as one padded array; anything else unchanged."""
     counts = np.array([_length(row) for row in value])

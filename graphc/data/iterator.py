@@ -14,7 +14,6 @@ from graphc.data.core.cursor import Cursor, Mark, Marked, State
 from graphc.data.core.node import Node, Run
 from graphc.data.stages.reading import open_records
 from graphc.errors import StateError
-from graphc.ir.source import current_source
 from graphc.runtime.core.interrupts import uninterrupted
 
 _FORM = 1
@@ -148,22 +147,19 @@ class PipelineIterator(Iterator[Any], Uncopied):
         own = _stages(self._node)
         keys = {"form", "stages", "count", "ended", "at"}
         if not isinstance(tree, Mapping) or not keys <= tree.keys():
-            raise StateError(
+            raise StateError.here(
                 "restore: this is not the state of a pipeline's iterator",
                 details=[f"got {type(tree).__name__}"],
-                source=current_source(),
                 hint="pass what state() of the iterator returned",
             )
         if tree["form"] != _FORM:
-            raise StateError(
-                f"restore: the state has form {tree['form']}, this graphc reads form {_FORM}",
-                source=current_source(),
+            raise StateError.here(
+                f"restore: the state has form {tree['form']}, this graphc reads form {_FORM}"
             )
         if not _continues(list(tree["stages"]), own):
-            raise StateError(
+            raise StateError.here(
                 "restore: the state belongs to another pipeline",
                 details=[f"the state: {' . '.join(tree['stages'])}", f"this: {' . '.join(own)}"],
-                source=current_source(),
                 hint="restore it into an iterator of the same source and stages; with another "
                 "number of shards, all together must give as many items at a time",
             )

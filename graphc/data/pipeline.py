@@ -49,9 +49,8 @@ class Pipeline(Helpful):
 
     def __init__(self, node: Node) -> None:
         if not isinstance(node, Node):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Pipeline: {type(node).__name__} is not a source of a pipeline",
-                source=current_source(),
                 hint="gc.data.from_arrays({'x': x}) and the other from_ functions make one",
             )
         self._node = node
@@ -110,9 +109,8 @@ class Pipeline(Helpful):
         if buffer is not None:
             check_count("shuffle: buffer", buffer, 1)
         elif self._node.endless:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "shuffle: the pipeline has no end, so its items cannot all be read",
-                source=current_source(),
                 hint="shuffle before repeat(), or with a buffer: .shuffle(10_000)",
             )
         check_count("shuffle: seed", seed, 0)
@@ -187,9 +185,8 @@ class Pipeline(Helpful):
             [np.int64(1), np.int64(3)]
         """
         if (index is None) != (count is None):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"shard: takes both index and count or none, got {index} and {count}",
-                source=current_source(),
                 hint=".shard(0, 4), or .shard() for the processes of jax.distributed",
             )
         own = jax.process_index() if index is None else index
@@ -197,10 +194,8 @@ class Pipeline(Helpful):
         check_count("shard: count", total, 1)
         check_count("shard: index", own, 0)
         if own >= total:
-            raise AttributeValueError(
-                f"shard: index {own} of {total} shards",
-                source=current_source(),
-                hint=f"an index from 0 to {total - 1}",
+            raise AttributeValueError.here(
+                f"shard: index {own} of {total} shards", hint=f"an index from 0 to {total - 1}"
             )
         return Pipeline(Shard(current_source(), self._node, own, total))
 
@@ -244,9 +239,8 @@ class Pipeline(Helpful):
         if seed is not None:
             check_count("map: seed", seed, 0)
         if processes and not workers:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "map: processes=True without workers",
-                source=current_source(),
                 hint=".map(function, workers=2, processes=True)",
             )
         call, made_at = Call(function, seed), current_source()

@@ -94,9 +94,8 @@ def checked_place(
         return _placer(to), count
     n = checked_count(steps, "prefetch: steps")
     if not isinstance(to, Session):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"prefetch: steps are stacked for a session, got to={to!r}",
-            source=current_source(),
             hint="prefetch(batches, session, steps=n), or stack the arrays yourself",
         )
     session = to
@@ -197,9 +196,8 @@ class Prefetch(Iterator[Any], Uncopied):
             raise self._no_position()
         self._stop()
         if not self._pump.join():
-            raise StateError(
+            raise StateError.here(
                 "prefetch: its thread still waits for the next batch of the source",
-                source=current_source(),
                 hint="restore a new iterator of the source, and prefetch that",
             )
         self._items.restore(tree)
@@ -207,9 +205,8 @@ class Prefetch(Iterator[Any], Uncopied):
         self._start(self._items)
 
     def _no_position(self) -> StateError:
-        return StateError(
+        return StateError.here(
             "prefetch: the batches come from an iterable without positions",
-            source=current_source(),
             hint="make them by a gc.data.Pipeline or gc.data.Batches, or give the iterator the "
             "methods state() and restore(tree)",
         )
@@ -245,9 +242,8 @@ class Prefetch(Iterator[Any], Uncopied):
 
 def _check_iterable(batches: Any) -> None:
     if not isinstance(batches, Iterable) or isinstance(batches, (str, bytes, Mapping)):
-        raise FeedError(
+        raise FeedError.here(
             f"prefetch: batches must be an iterable of batches, got {type(batches).__name__}",
-            source=current_source(),
             hint="pass a list of them, a generator, or a gc.data.Batches",
         )
 
@@ -308,9 +304,8 @@ def _placer(to: Destination | None) -> Callable[[Any], Any]:
             raise no_such_device(to)
         to = devices[0]
     if to is not None and not isinstance(to, (jax.Device, jax.sharding.Sharding)):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"prefetch: takes a session, an executable or a device to copy to, got {to!r}",
-            source=current_source(),
             hint='prefetch(batches, session), or prefetch(batches, "/gpu:0")',
         )
     return lambda nest: _put_nest(nest, to)

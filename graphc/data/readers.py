@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 from graphc.data.core.checks import check_count
 from graphc.data.core.cursor import Record
 from graphc.data.pipeline import Pipeline
+from graphc.data.records.paths import Paths, existing_files
 from graphc.data.sources import iterables
 from graphc.data.sources.arrays import Arrays, Indexed
-from graphc.data.sources.files import LineFile, Lines, Paths, checked_encoding, checked_paths
+from graphc.data.sources.files import LineFile, Lines, checked_encoding
 from graphc.data.sources.images import Images, checked_pixels, classes_in, import_pillow
 from graphc.data.sources.records import Records
 from graphc.data.sources.tables import Table, table_columns
@@ -65,7 +67,7 @@ def from_text(paths: Paths, *, encoding: str = "utf-8") -> Pipeline:
         ['one', 'two']
     """
     checked_encoding("from_text", encoding)
-    found = tuple(checked_paths("from_text", paths))
+    found = tuple(existing_files("from_text", paths))
     return Pipeline(Lines(current_source(), found, encoding))
 
 
@@ -108,11 +110,10 @@ def from_csv(
     """
     checked_encoding("from_csv", encoding)
     if type(delimiter) is not str or len(delimiter) != 1:
-        raise AttributeValueError(
-            f"from_csv: delimiter must be one character, got {delimiter!r}",
-            source=current_source(),
+        raise AttributeValueError.here(
+            f"from_csv: delimiter must be one character, got {delimiter!r}"
         )
-    found = tuple(checked_paths("from_csv", paths))
+    found = tuple(existing_files("from_csv", paths))
     first = LineFile(found[0], encoding, current_source())
     try:
         made, width = table_columns(first, delimiter, header, columns, dict(missing or {}))
@@ -171,9 +172,7 @@ def from_images(
 
 
 @explained
-def from_generator(
-    function: Callable[[], Iterable[Record]] | Iterator[Record],
-) -> Pipeline:
+def from_generator(function: Callable[[], Iterable[Record]] | Iterator[Record]) -> Pipeline:
     """A pipeline of what a generator function yields.
 
     A position is restored by passing over items, unless the iterator has methods `state()` and
@@ -196,9 +195,8 @@ def from_generator(
     if isinstance(function, Iterator):
         return _once("from_generator", function, iterables.same)
     if not callable(function):
-        raise FeedError(
+        raise FeedError.here(
             f"from_generator: takes a generator function, got {type(function).__name__}",
-            source=current_source(),
             hint="gc.data.from_iterable takes lists and other iterables",
         )
     made_at = current_source()
@@ -253,12 +251,12 @@ def from_records(records: Paths | Iterable[bytes]) -> Pipeline:
     """
     made_at = current_source()
     if isinstance(records, (str, os.PathLike)) or _are_paths(records):
-        return Pipeline(Records(made_at, tuple(checked_paths("from_records", records))))
+        return Pipeline(Records(made_at, tuple(existing_files("from_records", records))))
     hint = "pass the paths of TFRecord files, or an iterable of bytes"
     return _of_any("from_records", records, iterables.same, hint)
 
 
-def _are_paths(records: object) -> bool:
+def _are_paths(records: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
     return (
         isinstance(records, (list, tuple))
         and bool(records)

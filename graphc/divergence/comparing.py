@@ -194,11 +194,7 @@ def _compared(
 
 
 def _located(
-    definition: Definition,
-    seen: Seen,
-    row: Divergence,
-    ran: Sequence[Ran | None],
-    find_pass: bool,
+    definition: Definition, seen: Seen, row: Divergence, ran: Sequence[Ran | None], find_pass: bool
 ) -> Divergence:
     """The fault of a value: inside loops, and with the pass that made it."""
     number = max(range(len(ran)), key=lambda i: seen.local[i].ratio)

@@ -12,12 +12,12 @@ import jax
 from graphc.artifacts.exporting import program_of
 from graphc.artifacts.signature import Signature
 from graphc.config import CompileOptions
-from graphc.errors import AttributeValueError, MissingExtraError, ModelExportError
+from graphc.errors import AttributeValueError, ModelExportError
 from graphc.exporters.core.files import write
 from graphc.exporters.core.inference import check_effects, check_signature
+from graphc.ir.extras import importing
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.program import Program
-from graphc.ir.source import current_source
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.runtime.session import Session
 
@@ -49,11 +49,7 @@ _BY_LIBRARIES: Final = frozenset({
 
 
 def to_iree(
-    session: Session,
-    path: str | os.PathLike[str],
-    signature: Signature,
-    *,
-    target: str = "host",
+    session: Session, path: str | os.PathLike[str], signature: Signature, *, target: str = "host"
 ) -> None:
     """Compiles a signature with IREE, with the values of its variables (extra `iree`).
 
@@ -80,10 +76,8 @@ def to_iree(
     """
     check_signature("to_iree", "IREE modules", signature)
     if target not in _TARGETS:
-        raise AttributeValueError(
-            f"to_iree: there is no target {target!r}",
-            source=current_source(),
-            hint=f"one of {', '.join(_TARGETS)}",
+        raise AttributeValueError.here(
+            f"to_iree: there is no target {target!r}", hint=f"one of {', '.join(_TARGETS)}"
         )
     compiler = _compiler()
     text = _module(session, signature)
@@ -91,24 +85,17 @@ def to_iree(
     try:
         code = compiler.compile_str(text, input_type="stablehlo", extra_args=flags)
     except Exception as error:  # CompilerToolError, with the compiler's whole output
-        raise ModelExportError(
+        raise ModelExportError.here(
             "to_iree: IREE cannot compile the program",
             details=_errors(str(error)),
-            source=current_source(),
             hint="gc.to_stablehlo writes the program that it was given",
         ) from error
     write(path, code)
 
 
 def _compiler() -> Any:
-    try:
+    with importing("to_iree: the compiler of IREE is not installed", "iree"):
         from iree import compiler
-    except ImportError:
-        raise MissingExtraError(
-            "to_iree: the compiler of IREE is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[iree]'",
-        ) from None
     return compiler
 
 
@@ -152,15 +139,13 @@ def _module(session: Session, signature: Signature) -> str:
 def _check(program: Program) -> None:
     if program.symbols():
         names = ", ".join(program.symbols())
-        raise ModelExportError(
+        raise ModelExportError.here(
             f"to_iree: the sizes {names} are open, and IREE compiles fixed sizes",
-            source=current_source(),
             hint=f"gc.Signature(..., sizes={{{program.symbols()[0]!r}: 1}})",
         )
     if calls_back(program):
-        raise ModelExportError(
+        raise ModelExportError.here(
             "to_iree: the program prints or calls a Python function, which no file can hold",
-            source=current_source(),
             hint="give the signature outputs that do not depend on it",
         )
 
@@ -168,9 +153,8 @@ def _check(program: Program) -> None:
 def _refused(program: Program, operations: Sequence[str]) -> ModelExportError:
     nodes = [node for node in program.walk() if node.op.name in _BY_LIBRARIES]
     named = [f"{node.op.name} {node.name!r}  {node.source or ''}".rstrip() for node in nodes]
-    return ModelExportError(
+    return ModelExportError.here(
         f"to_iree: IREE does not compile {', '.join(operations)}",
         details=named,
-        source=current_source(),
         hint="give the signature outputs that do not depend on these nodes",
     )

@@ -12,7 +12,6 @@ from safetensors.numpy import save
 
 from graphc.errors import AttributeValueError, ModelExportError
 from graphc.exporters.core.files import write
-from graphc.ir.source import current_source
 from graphc.runtime.session import Session
 
 _INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
@@ -55,9 +54,8 @@ def to_safetensors(
     """
     renamed = _renamed(names)
     if not isinstance(session, Session):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"to_safetensors: takes a session, got {type(session).__name__}",
-            source=current_source(),
             hint="gc.to_safetensors(session, path); safetensors.numpy.save_file writes arrays",
         )
     values = session.values(None if renamed is None else list(renamed))
@@ -83,19 +81,16 @@ def _renamed(names: Iterable[str] | Mapping[str, str] | None) -> dict[str, str] 
 
 
 def _bad_names(what: str) -> AttributeValueError:
-    return AttributeValueError(
-        f"to_safetensors: {what}",
-        source=current_source(),
-        hint='write names={"dense/w": "dense.weight"}',
+    return AttributeValueError.here(
+        f"to_safetensors: {what}", hint='write names={"dense/w": "dense.weight"}'
     )
 
 
 def _refuse_dtypes(values: Mapping[str, np.ndarray[Any, Any]]) -> None:
     refused = [f"{n!r} is {v.dtype.name}" for n, v in values.items() if v.dtype.name not in _DTYPES]
     if refused:
-        raise ModelExportError(
+        raise ModelExportError.here(
             "to_safetensors: safetensors cannot express the dtypes of some variables",
             details=refused,
-            source=current_source(),
             hint="write the others only: names=[...]",
         )

@@ -12,16 +12,11 @@ from graphc.artifacts.stablehlo import deserialize
 from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError
 from graphc.exporters.core.files import write
-from graphc.ir.source import current_source
 from graphc.runtime.session import Session
 
 
 def to_stablehlo(
-    session: Session,
-    path: str | os.PathLike[str],
-    signature: Signature,
-    *,
-    text: bool = True,
+    session: Session, path: str | os.PathLike[str], signature: Signature, *, text: bool = True
 ) -> None:
     """Writes a signature as a StableHLO module for the CPU. Open sizes stay open.
 
@@ -53,9 +48,8 @@ def to_stablehlo(
         // results: "double"
     """
     if not isinstance(signature, Signature):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"to_stablehlo: signature must be a gc.Signature, got {type(signature).__name__}",
-            source=current_source(),
             hint='gc.Signature({"x": x}, {"y": y})',
         )
     found = export(session, "main", signature, ("cpu",), False, None, CompileOptions())

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from graphc.errors import AttributeValueError, ModelFileError
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.core.weights import Trainable
-from graphc.ir.source import current_source
 
 _BYTECODE = b"ML\xefR"
 _LITE = b"TFL3"
@@ -33,42 +32,25 @@ class Format(NamedTuple):
     options: frozenset[str]
 
 
-ONNX: Final = Format(
-    "ONNX", "graphc.importers.onnx.entry", "from_onnx", frozenset({"trainable", "sizes", "name"})
+def _format(name: str, module: str, function: str, options: str) -> Format:
+    return Format(name, f"graphc.importers.{module}", function, frozenset(options.split()))
+
+
+ONNX: Final = _format("ONNX", "onnx.entry", "from_onnx", "trainable sizes name")
+GRAPHDEF: Final = _format(
+    "GraphDef", "tensorflow.frozen", "from_graphdef", "trainable name outputs"
 )
-GRAPHDEF: Final = Format(
-    "GraphDef",
-    "graphc.importers.tensorflow.frozen",
-    "from_graphdef",
-    frozenset({"trainable", "name", "outputs"}),
+META_GRAPH: Final = _format(
+    "MetaGraph", "tensorflow.saved_model", "from_meta_graph", "trainable name outputs"
 )
-META_GRAPH: Final = Format(
-    "MetaGraph",
-    "graphc.importers.tensorflow.saved_model",
-    "from_meta_graph",
-    frozenset({"trainable", "name", "outputs"}),
+SAVED_MODEL: Final = _format(
+    "SavedModel", "tensorflow.saved_model", "from_saved_model", "trainable sizes name signature"
 )
-SAVED_MODEL: Final = Format(
-    "SavedModel",
-    "graphc.importers.tensorflow.saved_model",
-    "from_saved_model",
-    frozenset({"trainable", "sizes", "name", "signature"}),
+STABLEHLO: Final = _format("StableHLO", "stablehlo.model", "from_stablehlo", "trainable sizes name")
+TFLITE: Final = _format(
+    "TensorFlow Lite", "tflite.entry", "from_tflite", "trainable sizes name signature"
 )
-STABLEHLO: Final = Format(
-    "StableHLO",
-    "graphc.importers.stablehlo.model",
-    "from_stablehlo",
-    frozenset({"trainable", "sizes", "name"}),
-)
-TFLITE: Final = Format(
-    "TensorFlow Lite",
-    "graphc.importers.tflite.entry",
-    "from_tflite",
-    frozenset({"trainable", "sizes", "name", "signature"}),
-)
-TORCH: Final = Format(
-    "torch.export", "graphc.importers.torch.entry", "from_torch", frozenset({"trainable", "name"})
-)
+TORCH: Final = _format("torch.export", "torch.entry", "from_torch", "trainable name")
 
 _SUFFIXES: Final[Mapping[str, Format]] = {
     ".jax": STABLEHLO,
@@ -152,9 +134,8 @@ def import_model(
     given = {key: value for key, value in options.items() if value is not None}
     wrong = [key for key in given if key not in found.options]
     if wrong:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"import_model: {found.function} has no option {wrong[0]!r}",
-            source=current_source(),
             hint=f"it has {', '.join(sorted(found.options))}",
         )
     importer: Callable[..., ImportedModel] = getattr(import_module(found.module), found.function)
@@ -202,4 +183,4 @@ def is_model_file(path: str | os.PathLike[str]) -> bool:
 
 
 def _refused(file: Path, why: str, hint: str) -> ModelFileError:
-    return ModelFileError(f"import: {str(file)!r} {why}", source=current_source(), hint=hint)
+    return ModelFileError.here(f"import: {str(file)!r} {why}", hint=hint)

@@ -17,7 +17,6 @@ from graphc.importers.core.model_graph import ModelGraph
 from graphc.importers.files import ONNX, format_of
 from graphc.importers.torch.recording import recorded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.source import current_source
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -62,9 +61,8 @@ def original_values(
         return recorded(original, model, inputs)
     path = original
     if format_of(path) != ONNX:
-        raise ModelImportError(
+        raise ModelImportError.here(
             "original_values: values are recorded for ONNX files and modules of PyTorch only",
-            source=current_source(),
             hint="pass a dict of values by the names of nodes to gc.compare",
         )
     made_at = _last_nodes(model, Path(path).name)

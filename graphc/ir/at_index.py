@@ -8,7 +8,6 @@ from graphc.errors import ArgumentError
 from graphc.ir.calls import explain_methods
 from graphc.ir.members import Helpful
 from graphc.ir.operators import METHODS
-from graphc.ir.source import current_source
 
 if TYPE_CHECKING:
     from graphc.ir.node import Tensor
@@ -70,10 +69,8 @@ class At(Helpful):
     if not TYPE_CHECKING:  # type checkers reject such a call
 
         def __call__(self, *index: IndexLike) -> NoReturn:
-            raise ArgumentError(
-                f"{self._x!r}: at is not a function",
-                source=current_source(),
-                hint="write brackets: x.at[index].set(values)",
+            raise ArgumentError.here(
+                f"{self._x!r}: at is not a function", hint="write brackets: x.at[index].set(values)"
             )
 
 

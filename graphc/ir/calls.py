@@ -98,11 +98,8 @@ def _misuse(
     elif hint is None:
         own = args[1:] if "self" in signature.parameters else args
         hint = _form(name, parameters, own, too_many="too many" in what)
-    return ArgumentError(
-        f"{name}: {what}",
-        details=[f"it takes {_signature(signature)}"],
-        source=current_source(),
-        hint=hint,
+    return ArgumentError.here(
+        f"{name}: {what}", details=[f"it takes {_signature(signature)}"], hint=hint
     )
 
 

@@ -10,7 +10,6 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects, OpDef
 from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import map_dims
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 
 Fetch = Tensor | Node | Variable
@@ -102,17 +101,15 @@ def _check_owners(graph: Graph, fetches: Sequence[Fetch], feeds: Sequence[Tensor
     for fetch in fetches:
         mine = graph.has_node(fetch) if isinstance(fetch, Node) else fetch.graph is graph
         if not mine:
-            raise FetchError(
+            raise FetchError.here(
                 f"fetch {fetch.name!r} is not of graph {graph.name!r}",
-                source=current_source(),
                 hint="fetch tensors of the session's own graph; a body's tensors must be "
                 "returned from it",
             )
     for tensor in feeds:
         if tensor.graph is not graph:
-            raise FeedError(
+            raise FeedError.here(
                 f"feed {tensor.name!r} is not of graph {graph.name!r}",
-                source=current_source(),
                 hint="feed tensors of the session's own graph",
             )
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from graphc.errors import AttributeValueError, GraphcError, UnknownNameError, nearest
 from graphc.ir.opdef import OpDef
-from graphc.ir.source import current_source
 
 
 class Catalogue(Mapping[str, OpDef]):
@@ -35,9 +34,8 @@ class Catalogue(Mapping[str, OpDef]):
             AttributeValueError: an operator with this name exists.
         """
         if op.name in self._ops:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"an operator named {op.name!r} already exists",
-                source=current_source(),
                 hint="choose another name; existing nodes refer to the operator by its name",
             )
         self._ops[op.name] = op

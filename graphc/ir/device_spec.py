@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any
 
 from graphc.errors import DeviceError
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 
 _PART = re.compile(
@@ -97,9 +96,8 @@ def parse_device(name: str) -> DeviceSpec:
     while position < len(name):
         match = _PART.match(name, position)
         if match is None:
-            raise DeviceError(
+            raise DeviceError.here(
                 f"{name!r} is not a device name",
-                source=current_source(),
                 hint='write "/gpu:0" or "/job:worker/replica:0/task:1/device:GPU:0"',
             )
         job_key, job, number_key, number, kind, index = match.groups()

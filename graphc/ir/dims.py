@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from graphc.errors import ArgumentError, ShapeError, UnknownAttributeError
-from graphc.ir.source import current_source
 
 
 class FloorDiv(NamedTuple):
@@ -151,9 +150,8 @@ class DimExpr:
     __rmul__ = __mul__
 
     def _refuse_number(self, *_: object) -> NoReturn:
-        raise ArgumentError(
+        raise ArgumentError.here(
             f"the size {self} is a number only when values are fed",
-            source=current_source(),
             hint="use it in shapes and in arithmetic with tensors, gc.cond(n > 2, ...) with "
             "n = gc.size(x, axis), or fix it: gc.placeholder((32, 4))",
         )
@@ -164,9 +162,8 @@ class DimExpr:
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
                 raise AttributeError(name, name=name, obj=self)
-            raise UnknownAttributeError(
+            raise UnknownAttributeError.here(
                 f"the size {self} has no attribute {name!r}",
-                source=current_source(),
                 hint="a size is used as it is: x.shape[0] + 1, gc.zeros((x.shape[0], 4))",
             )
 
@@ -177,10 +174,9 @@ class DimExpr:
             result = getattr(self, name)(args[0])
             if result is not NotImplemented:  # as for arrays
                 return result
-        raise ArgumentError(
+        raise ArgumentError.here(
             f"numpy.{function.__name__} of the size {self}, which is a number only when values "
             "are fed",
-            source=current_source(),
             hint=f"the functions of gc take sizes, as gc.{function.__name__} does",
         )
 

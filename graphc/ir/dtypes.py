@@ -16,7 +16,6 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import DTypeError, nearest
-from graphc.ir.source import current_source
 
 DType = np.dtype
 
@@ -77,9 +76,8 @@ def _as_dtype(value: Any) -> DType:
         return SCALAR_DEFAULTS[value]
     if isinstance(value, str):
         if value in _AMBIGUOUS:
-            raise DTypeError(
+            raise DTypeError.here(
                 f"{value!r} counts bits in the texts of graphc and bytes in NumPy",
-                source=current_source(),
                 hint=f"write {BY_SHORT[value].name!r} or {np.dtype(value).name!r}",
             )
         found = BY_SHORT.get(value) or _BY_LONG.get(value)
@@ -95,10 +93,9 @@ def _as_dtype(value: Any) -> DType:
 
 
 def _no_dtype(value: Any) -> DTypeError:
-    return DTypeError(
+    return DTypeError.here(
         f"{value!r} is not a dtype of graphc",
         details=[f"dtypes: {', '.join(sorted(_BY_LONG))}"],
-        source=current_source(),
         hint=_dtype_hint(value),
     )
 

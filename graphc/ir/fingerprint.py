@@ -45,11 +45,7 @@ def names_digest(program: Program) -> str:
 
 
 def cache_key(
-    program: Program,
-    *,
-    bindings: Mapping[str, int],
-    options: Any,
-    extra: Mapping[str, str],
+    program: Program, *, bindings: Mapping[str, int], options: Any, extra: Mapping[str, str]
 ) -> str | None:
     """The key of an executable. None if it must not be cached, because the program calls back to
     Python or has an operator whose content is unknown.

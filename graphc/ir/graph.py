@@ -347,10 +347,8 @@ class Graph(Lookups):
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str):
-        raise AttributeValueError(
-            f"Graph: name must be a str, got {name!r}",
-            source=current_source(),
-            hint='gc.Graph(seed=1, name="model")',
+        raise AttributeValueError.here(
+            f"Graph: name must be a str, got {name!r}", hint='gc.Graph(seed=1, name="model")'
         )
     check_length(name, "name of a graph")
     return name
@@ -359,8 +357,7 @@ def _checked_name(name: object) -> str:
 def _checked_seed(seed: object) -> int:
     if isinstance(seed, SupportsIndex):
         return index(seed)
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"Graph: seed must be an int, got {seed!r}",
-        source=current_source(),
         hint=f"gc.Graph(name={seed!r})" if isinstance(seed, str) else "gc.Graph(seed=1)",
     )

@@ -120,10 +120,7 @@ class LayoutContext(Protocol):
         """
 
     def replicate_region(
-        self,
-        region: Program,
-        inputs: Sequence[Layout],
-        required: Sequence[Layout | None],
+        self, region: Program, inputs: Sequence[Layout], required: Sequence[Layout | None]
     ) -> tuple[Program, list[Layout]]:
         """The local region for inputs with these layouts, and the layouts of its outputs.
 

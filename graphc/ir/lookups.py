@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.errors import GraphError, UnknownNameError, nearest
 from graphc.ir.names import check_length, look_up
-from graphc.ir.source import current_source
 
 if TYPE_CHECKING:
     from graphc.ir.node import Node, Tensor
@@ -103,9 +102,8 @@ class Lookups:
         node = self.node(node_name)
         position = int(index) if index.isdigit() else (0 if not index else -1)
         if not 0 <= position < len(node.outputs):
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"no tensor {name!r}: {node.op.name} {node_name!r} has {len(node.outputs)} results",
-                source=current_source(),
                 hint=nearest(name, [t.name for t in node.outputs]),
             )
         return node.outputs[position]

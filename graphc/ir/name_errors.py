@@ -13,7 +13,6 @@ from graphc.ir.foreign_arguments import KEYWORDS, REMARKS
 from graphc.ir.foreign_members import MEMBERS
 from graphc.ir.foreign_names import ASSIGNMENTS, ATTRIBUTES, FUNCTIONS
 from graphc.ir.other_libraries import counterpart
-from graphc.ir.source import current_source
 
 # The public modules in which a name is looked for that is missing elsewhere.
 _MODULES: Final = (
@@ -35,10 +34,8 @@ def no_attribute(owner: Any, name: str) -> AttributeError:
     kind = type(owner).__name__
     if name.startswith("_"):
         return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=owner)
-    return UnknownAttributeError(
-        f"{owner!r} has no attribute {name!r}",
-        source=current_source(),
-        hint=_tensor_advice(name, dir(type(owner))),
+    return UnknownAttributeError.here(
+        f"{owner!r} has no attribute {name!r}", hint=_tensor_advice(name, dir(type(owner)))
     )
 
 
@@ -46,9 +43,8 @@ def no_assignment(owner: object, name: str) -> AttributeError:
     """The error for `owner.name = value` if the owner is a tensor, a variable or a layer."""
     if name.startswith("_"):
         return AttributeError(f"{owner!r} has no attribute {name!r} to set", name=name, obj=owner)
-    return UnknownAttributeError(
+    return UnknownAttributeError.here(
         f"{owner!r}: its {name!r} cannot be set",
-        source=current_source(),
         hint=ASSIGNMENTS.get(
             name, "a tensor never changes; a dict can map tensors to what you add"
         ),
@@ -66,10 +62,8 @@ def no_member(owner: object, kinds: Iterable[str | type], name: str) -> Attribut
     own = type(owner).__name__
     if name.startswith("_"):
         return AttributeError(f"{own!r} object has no attribute {name!r}", name=name, obj=owner)
-    return UnknownAttributeError(
-        f"{own} has no attribute {name!r}",
-        source=current_source(),
-        hint=_member_advice(name, kind, dir(type(owner))),
+    return UnknownAttributeError.here(
+        f"{own} has no attribute {name!r}", hint=_member_advice(name, kind, dir(type(owner)))
     )
 
 
@@ -77,10 +71,8 @@ def no_function(module: str, name: str, known: Iterable[str]) -> AttributeError:
     """The error for a name that a public module does not have."""
     if name.startswith("_"):
         return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-    return UnknownAttributeError(
-        f"module {module!r} has no attribute {name!r}",
-        source=current_source(),
-        hint=function_hint(module, name, known),
+    return UnknownAttributeError.here(
+        f"module {module!r} has no attribute {name!r}", hint=function_hint(module, name, known)
     )
 
 

@@ -47,7 +47,7 @@ def look_up(table: Mapping[str, T], name: str, missing: str, listing: str) -> T:
     """
     found = table.get(name)
     if found is None:
-        raise UnknownNameError(missing, source=current_source(), hint=nearest(name, table, listing))
+        raise UnknownNameError.here(missing, hint=nearest(name, table, listing))
     return found
 
 

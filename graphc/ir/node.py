@@ -16,7 +16,7 @@ from graphc.errors import GraphError
 from graphc.ir.foreign_members import MEMBERS
 from graphc.ir.members import Missing
 from graphc.ir.operand import Operand
-from graphc.ir.source import Source, current_source
+from graphc.ir.source import Source
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -58,9 +58,8 @@ class Tensor(Operand):
     def __init__(self, type: TensorType, name: str = "", graph: Graph | None = None) -> None:
         given: Any = type
         if given.__class__ is not TensorType:
-            raise GraphError(
+            raise GraphError.here(
                 f"a tensor is made by a function, not of {given!r}",
-                source=current_source(),
                 hint="gc.constant(value) holds a value, gc.placeholder(shape) is fed",
             )
         _set_type(self, type)  # the class's own method rejects changes of a name, and is slower

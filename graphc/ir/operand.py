@@ -13,7 +13,6 @@ from graphc.ir.dims import Dim, Shape, product
 from graphc.ir.dtypes import DType
 from graphc.ir.name_errors import no_assignment, no_attribute
 from graphc.ir.operators import CAPTURE, METHODS
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jax_internals import ARRAY_OPERATOR
 
@@ -107,15 +106,13 @@ class Operand(ArrayMethods):
         if shape and isinstance(shape[0], int):
             return shape[0]
         if not shape:
-            raise DTypeError(
+            raise DTypeError.here(
                 f"{self!r} is a scalar and has no length",
-                source=current_source(),
                 hint="gc.size(x) is the number of its elements, 1",
             )
-        raise GraphError(
+        raise GraphError.here(
             f"len() of {self!r}: its first axis has the size {shape[0]}, which is known only when "
             "the graph runs",
-            source=current_source(),
             hint="use x.shape[0]: it works in shapes and in arithmetic with tensors",
         )
 
@@ -126,9 +123,8 @@ class Operand(ArrayMethods):
             slices: Any = METHODS["unstack"](self)
             return iter(slices)
         what = f"its first axis has the size {shape[0]}" if shape else "it is a scalar"
-        raise GraphError(
+        raise GraphError.here(
             f"{self!r} cannot be iterated over while the graph is built: {what}",
-            source=current_source(),
             hint="gc.scan and gc.map_fn iterate over the first axis when the graph runs"
             if shape
             else "a tensor with a first axis of known size gives its slices",
@@ -140,30 +136,26 @@ class Operand(ArrayMethods):
     def __format__(self, spec: str) -> str:
         if not spec:
             return repr(self)
-        raise GraphError(
+        raise GraphError.here(
             f"{self!r} has no value to format as {spec!r} while the graph is built",
-            source=current_source(),
             hint="format what session.run returns, or use gc.print in the graph",
         )
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise GraphError(
+        raise GraphError.here(
             f"{self!r}: a tensor never changes",
-            source=current_source(),
             hint="x.at[index].set(value) is a changed copy, v.assign(...) changes a variable",
         )
 
     def __delitem__(self, index: Any) -> NoReturn:
-        raise GraphError(
+        raise GraphError.here(
             f"{self!r}: a tensor never changes",
-            source=current_source(),
             hint="gc.delete(x, places, axis) is a copy without them",
         )
 
     def __bool__(self) -> bool:
-        raise GraphError(
+        raise GraphError.here(
             f"{self!r} has no truth value while the graph is built",
-            source=current_source(),
             hint="gc.cond(condition, f, g) chooses when the graph runs, gc.where(condition, a, b) "
             "chooses elements, gc.maximum(a, b) is the greater one, `&` and `|` combine "
             "conditions. `==` compares elements: to ask whether two are the same tensor use "
@@ -192,10 +184,9 @@ class Operand(ArrayMethods):
             return lambda: capture(self)
         if sys._getframe(1).f_code.co_name.startswith(ARRAY_OPERATOR):
             raise AttributeError("__jax_array__", name="__jax_array__", obj=self)
-        raise GraphError(
+        raise GraphError.here(
             f"a function of JAX is called with {self!r}, which has no value while the graph is "
             "built",
-            source=current_source(),
             hint="most functions of jax.numpy have the same name in gc; "
             "gc.from_jax(function)(x) makes nodes of any function",
         )
@@ -213,18 +204,16 @@ class Operand(ArrayMethods):
 
         def __index__(self) -> NoReturn:
             # A `TypeError`, like Python's own error for objects without `__index__`.
-            raise ArgumentError(
+            raise ArgumentError.here(
                 f"{self!r} is used where Python needs an int, but it has no value while the graph "
                 "is built",
-                source=current_source(),
                 hint="gc.fori_loop(0, n, body, init) repeats n times, gc.take(xs, i) takes one of "
                 "a stack, gc.switch(i, branches) chooses; sizes are numbers or those of x.shape",
             )
 
     def _refuse_value(self) -> NoReturn:
-        raise GraphError(
+        raise GraphError.here(
             f"{self!r} has no value while the graph is built",
-            source=current_source(),
             hint="run it: session.run(tensor). In the graph, gc.exp and so on stand for functions "
             "of math, and gc.stack makes one tensor of a list",
         )

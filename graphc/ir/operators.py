@@ -47,30 +47,17 @@ def capturing(capture: Callable[[Operand], Any]) -> Iterator[None]:
         CAPTURE.reset(token)
 
 
-def _binary(name: str) -> Callable[[Any, Any], Tensor]:
-    """The method of a binary operator, such as `__add__`."""
+def _binary(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Tensor]:
+    """The method of a binary operator, such as `__add__`; with `reflected`, that whose left
+    operand is the other one, such as `__radd__`."""
 
     def method(self: Any, other: Any) -> Any:
         try:
-            return METHODS[name](self, other)
+            return METHODS[name](other, self) if reflected else METHODS[name](self, other)
         except JaxValueError:
             if CAPTURE.get() is None:
                 raise
             return NotImplemented  # JAX's own operator then uses `__jax_array__`
-
-    return method
-
-
-def _reflected(name: str) -> Callable[[Any, Any], Tensor]:
-    """The method of a binary operator whose left operand is the other one, such as `__radd__`."""
-
-    def method(self: Any, other: Any) -> Any:
-        try:
-            return METHODS[name](other, self)
-        except JaxValueError:
-            if CAPTURE.get() is None:
-                raise
-            return NotImplemented
 
     return method
 
@@ -120,31 +107,31 @@ class Operators(Uncopied):
     __array_priority__ = 1000  # with a NumPy array on the left, NumPy calls the methods here
 
     __add__ = _binary("add")
-    __radd__ = _reflected("add")
+    __radd__ = _binary("add", reflected=True)
     __sub__ = _binary("subtract")
-    __rsub__ = _reflected("subtract")
+    __rsub__ = _binary("subtract", reflected=True)
     __mul__ = _binary("multiply")
-    __rmul__ = _reflected("multiply")
+    __rmul__ = _binary("multiply", reflected=True)
     __truediv__ = _binary("divide")
-    __rtruediv__ = _reflected("divide")
+    __rtruediv__ = _binary("divide", reflected=True)
     __floordiv__ = _binary("floor_divide")
-    __rfloordiv__ = _reflected("floor_divide")
+    __rfloordiv__ = _binary("floor_divide", reflected=True)
     __mod__ = _binary("remainder")
-    __rmod__ = _reflected("remainder")
+    __rmod__ = _binary("remainder", reflected=True)
     __pow__ = _binary("power")
-    __rpow__ = _reflected("power")
+    __rpow__ = _binary("power", reflected=True)
     __matmul__ = _binary("matmul")
-    __rmatmul__ = _reflected("matmul")
+    __rmatmul__ = _binary("matmul", reflected=True)
     __and__ = _binary("logical_and")
-    __rand__ = _reflected("logical_and")
+    __rand__ = _binary("logical_and", reflected=True)
     __or__ = _binary("logical_or")
-    __ror__ = _reflected("logical_or")
+    __ror__ = _binary("logical_or", reflected=True)
     __xor__ = _binary("logical_xor")
-    __rxor__ = _reflected("logical_xor")
+    __rxor__ = _binary("logical_xor", reflected=True)
     __lshift__ = _binary("left_shift")
-    __rlshift__ = _reflected("left_shift")
+    __rlshift__ = _binary("left_shift", reflected=True)
     __rshift__ = _binary("right_shift")
-    __rrshift__ = _reflected("right_shift")
+    __rrshift__ = _binary("right_shift", reflected=True)
     __lt__ = _binary("less")
     __le__ = _binary("less_equal")
     __gt__ = _binary("greater")

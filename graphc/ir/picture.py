@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphc.errors import AttributeValueError, GraphcError
-from graphc.ir.source import current_source
 
 if TYPE_CHECKING:
     from graphc.ir.graph import Graph
@@ -73,18 +72,16 @@ class Picture:
         """
         ending = Path(path).suffix.lower()
         if ending not in (".svg", ".html"):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"a picture of a graph is .svg or .html, got {str(path)!r}",
-                source=current_source(),
                 hint='write picture.save("graph.svg")',
             )
         try:
             text = self.svg if ending == ".svg" else self.html()
             Path(path).write_text(text, encoding="utf-8")
         except OSError as error:
-            raise GraphcError(
+            raise GraphcError.here(
                 f"cannot write {str(path)!r}: {error.strerror or error}",
-                source=current_source(),
                 hint="give a file in a folder that exists",
             ) from error
 
@@ -120,10 +117,8 @@ def _instead(depth: object) -> str:
 def picture(graph: Graph, depth: int) -> Picture:
     """The picture of `graph`; see `Graph.show`."""
     if type(depth) is not int or depth < 0:
-        raise AttributeValueError(
-            f"Graph.show: depth must be an int of at least 0, got {depth!r}",
-            source=current_source(),
-            hint=_instead(depth),
+        raise AttributeValueError.here(
+            f"Graph.show: depth must be an int of at least 0, got {depth!r}", hint=_instead(depth)
         )
     boxes = _boxes(graph, depth)
     left_out = len(boxes) - _MOST_BOXES

@@ -325,9 +325,7 @@ def sort_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def used_from(
-    nodes: Sequence[Node],
-    outputs: Iterable[Tensor],
-    keep: Callable[[Node], bool] | None = None,
+    nodes: Sequence[Node], outputs: Iterable[Tensor], keep: Callable[[Node], bool] | None = None
 ) -> tuple[Node, ...]:
     """The nodes on which `outputs` depend through operands, in their order.
 

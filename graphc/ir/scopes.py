@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from graphc.errors import AttributeValueError, DeviceError, GraphError
 from graphc.ir.device_spec import DeviceFunction, DeviceRequest, DeviceSpec, parse_device
 from graphc.ir.names import check_length
-from graphc.ir.source import Source, current_source
+from graphc.ir.source import Source
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -42,11 +42,7 @@ def current_graph() -> Graph:
         GraphError: there is none.
     """
     if not AMBIENT.graphs:
-        raise GraphError(
-            "no graph is being built here",
-            source=current_source(),
-            hint="build inside `with graph:`",
-        )
+        raise GraphError.here("no graph is being built here", hint="build inside `with graph:`")
     return AMBIENT.graphs[-1]
 
 
@@ -113,10 +109,8 @@ def name_scope(name: str) -> Iterator[str]:
         or name.startswith("/")
         or any(c in name for c in " :,()=")
     ):
-        raise AttributeValueError(
-            f"{name!r} is not a name scope",
-            source=current_source(),
-            hint='use letters, digits and "_", such as "hidden"',
+        raise AttributeValueError.here(
+            f"{name!r} is not a name scope", hint='use letters, digits and "_", such as "hidden"'
         )
     check_length(AMBIENT.name_scope + name, "name scope")
     full = f"{AMBIENT.name_scope}{name.rstrip('/')}/"
@@ -165,9 +159,8 @@ def device(name: str | DeviceSpec | DeviceFunction | None) -> Iterator[None]:
 def _spec(given: object) -> DeviceSpec:
     if isinstance(given, DeviceSpec):
         return given
-    raise DeviceError(
+    raise DeviceError.here(
         f"{given!r} is not a device name",
-        source=current_source(),
         hint='pass "/gpu:0", a function of a gc.devices.DeviceRequest, or None',
     )
 

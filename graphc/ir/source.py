@@ -13,6 +13,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from graphc.errors import find_line_by
+
 # Frames in these folders do not belong to the user. The user's line is the first one outside them.
 # (`passes` and `devices` are reached through symlinks, so their real folders count too. Frames of
 # JAX, NumPy and Optax occur in between: they call functions of the user, and methods of tensors.)
@@ -83,3 +85,6 @@ def current_source() -> Source | None:
     while frame is not None and (is_own(frame.f_code.co_filename) or _is_generated(frame)):
         frame = frame.f_back
     return None if frame is None else _line(frame.f_code.co_filename, frame.f_lineno)
+
+
+find_line_by(current_source)

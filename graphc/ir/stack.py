@@ -8,7 +8,6 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from graphc.errors import ExecutionError, GraphcError
-from graphc.ir.source import current_source
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,10 +24,9 @@ def within_stack(function: Callable[P, T]) -> Callable[P, T]:
         except (RecursionError, GraphcError) as error:
             if not _ran_out(error):
                 raise
-            raise ExecutionError(
+            raise ExecutionError.here(
                 "Python's stack is too small to compile the program",
                 details=[f"its limit is {sys.getrecursionlimit():,} nested calls"],
-                source=current_source(),
                 hint="call graphc from fewer nested functions, nest fewer bodies of gc.cond, "
                 "gc.scan and the like in each other, or raise sys.setrecursionlimit",
             ) from error

@@ -80,9 +80,8 @@ def from_jax(
         ((x_0, 2), Array([[0.5, 0.5]], dtype=float32))
     """
     if not callable(fn):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"from_jax: {fn!r} is not a function",
-            source=current_source(),
             hint="pass the function itself: gc.from_jax(jax.nn.silu)",
         )
     label = name or re.sub(r"\W+", "_", getattr(fn, "__name__", type(fn).__name__).strip("<>"))
@@ -154,9 +153,8 @@ def _check_call(label: str, specs: Sequence[TensorSpec], tree: Any, args: tuple[
     """Raises an error unless the arguments match the specs of `from_jax`."""
     leaves, got_tree = jax.tree.flatten(args)
     if got_tree != tree:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{label}: called with {got_tree}, its specs are {tree}",
-            source=current_source(),
             hint="pass one argument for each spec, in the same nest",
         )
     for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):

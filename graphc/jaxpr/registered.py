@@ -21,7 +21,6 @@ from graphc.ir.dtypes import is_inexact
 from graphc.ir.layouts import LayoutRule
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.values import write_value
 from graphc.jaxpr.callbacks import RULES as CALLBACKS
@@ -86,16 +85,13 @@ def register_op(
         ('Swish2', Array([ 0., 10.], dtype=float32))
     """
     if not _NAME.match(str(name)):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"register_op: {name!r} is not a name for an operator",
-            source=current_source(),
             hint="use CamelCase: letters and digits, starting with a capital letter",
         )
     if not callable(fn):
-        raise AttributeValueError(
-            f"register_op: {fn!r} is not a function",
-            source=current_source(),
-            hint="pass a function of JAX arrays",
+        raise AttributeValueError.here(
+            f"register_op: {fn!r} is not a function", hint="pass a function of JAX arrays"
         )
     own = _Registered(name, fn, infer, has_gradient=gradient is not None)
     op = OpDef(
@@ -124,9 +120,8 @@ def _checked(op: OpDef, options: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             write_value(value)
         except TextError as error:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{op.name}: option {key} is a {type(value).__name__}, which no text can hold",
-                source=current_source(),
                 hint=error.hint,
             ) from error
     return options

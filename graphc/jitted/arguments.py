@@ -13,7 +13,6 @@ from jax import numpy as jnp
 from jax.tree_util import keystr, tree_flatten
 
 from graphc.errors import AttributeValueError
-from graphc.ir.source import current_source
 from graphc.jitted.packed import packing_of
 from graphc.runtime.feeds.feeds import FeedSpec
 
@@ -66,9 +65,8 @@ class Roles:
         self._donated = frozenset(self.labels("donate", donated))
         both = [label for label in self._static if label in self._donated]
         if both:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"jit: argument {both[0]!r} is static and donated",
-                source=current_source(),
                 hint="donate only arguments that hold arrays",
             )
 
@@ -114,10 +112,9 @@ class Roles:
         try:
             hash(value)
         except TypeError:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"jit: the static argument {self.name(label)!r} must be hashable, "
                 f"got {type(value).__name__}",
-                source=current_source(),
                 hint="pass a tuple instead of a list, or do not make the argument static",
             ) from None
         return value
@@ -170,18 +167,16 @@ def _listed(given: Any, kind: type, what: str) -> list[Any]:
     fits = isinstance(listed, Iterable) and not isinstance(listed, str)
     listed = list(listed) if fits else [listed]
     if not all(isinstance(each, kind) and not isinstance(each, bool) for each in listed):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"jit: {what} must be {'positions' if kind is int else 'names'}, got {given!r}",
-            source=current_source(),
             hint=f"pass {what}={'0' if kind is int else repr('params')}, or a tuple of them",
         )
     return listed
 
 
 def _refuse(what: str, given: Any, known: Sequence[str]) -> None:
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"jit: {what} has {given!r}, which is not an argument of the function",
-        source=current_source(),
         hint=f"its arguments are {', '.join(known) or 'none'}",
     )
 
@@ -255,9 +250,8 @@ def _abstract(leaf: Any, tree: Any, number: int, name: str) -> Any:
         return jax.typeof(leaf)
     except TypeError as error:
         path = Form(tree, [], []).paths(name)[number]
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"jit: argument {path!r} is not an array: {leaf!r}",
-            source=current_source(),
             hint="pass it as a static argument: gc.jit(f, static_argnames=...)",
         ) from error
 

@@ -12,7 +12,6 @@ import jax
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError
-from graphc.ir.source import current_source
 from graphc.jitted.arguments import Roles
 from graphc.jitted.function import JittedFunction
 from graphc.runtime.core.across import refuse_processes
@@ -147,14 +146,11 @@ def jit(
 
 def _check(function: object, cache_key: object) -> None:
     if not callable(function):
-        raise AttributeValueError(
-            f"jit: {function!r} is not a function",
-            source=current_source(),
-            hint="pass the function itself: gc.jit(step)",
+        raise AttributeValueError.here(
+            f"jit: {function!r} is not a function", hint="pass the function itself: gc.jit(step)"
         )
     if cache_key is not None and (type(cache_key) is not str or not cache_key):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"jit: cache_key must be a text, got {cache_key!r}",
-            source=current_source(),
             hint='pass cache_key="my model, version 3"',
         )

@@ -16,7 +16,6 @@ from graphc.config import CompileOptions
 from graphc.copying import Uncopied
 from graphc.devices.mesh import Strategy
 from graphc.errors import DTypeError, GraphError, JaxImportError, SerialError
-from graphc.ir.source import current_source
 from graphc.jitted.arguments import Call, Form, Roles, form_of
 from graphc.jitted.direct import BY_JAX, OTHER
 from graphc.jitted.importing import import_function
@@ -198,9 +197,8 @@ class JittedFunction(Uncopied):
         call = self._roles.call(args, kwargs)
         program = self._program(call)
         if program is None:
-            raise GraphError(
+            raise GraphError.here(
                 f"jit: {self._name} runs by jax.jit: {'; '.join(self.notes)}",
-                source=current_source(),
                 hint="use its lower(...).compile(), which is JAX's",
             )
         return program.executable
@@ -225,9 +223,8 @@ class JittedFunction(Uncopied):
         last = self._remembered.last
         if last is None:
             why = "; ".join(self.notes) or "it was not called yet"
-            raise GraphError(
+            raise GraphError.here(
                 f"jit: {self._name} has no compiled program: {why}",
-                source=current_source(),
                 hint="call it, or compile(...) it, first",
             )
         return last

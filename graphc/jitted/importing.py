@@ -20,7 +20,6 @@ from graphc.ir.dtypes import UINT32, as_dtype
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT, building
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.jaxpr.keys import is_key
@@ -264,12 +263,11 @@ def _batch_axes(
     }
     if len(set(sizes.values())) != 1:
         rows = {roles.name(call.labels[leaf.argument]): size for leaf, size in sizes.items()}
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "jit: the arguments have different first sizes, so it is not clear which hold the batch"
             if sizes
             else "jit: no argument holds a batch",
             details=[f"{name}: {size}" for name, size in rows.items()],
-            source=current_source(),
             hint="name them: gc.jit(..., batch_argnums=(2, 3))",
         )
     return dict.fromkeys(sizes, 0)

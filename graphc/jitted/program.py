@@ -13,7 +13,6 @@ from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import StateError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Form, array_type, converted
 from graphc.jitted.direct import DirectCall, is_direct
@@ -229,24 +228,21 @@ def _state_of(value: Given, names: list[str]) -> State | None:
 
 
 def _given_twice() -> StateError:
-    return StateError(
+    return StateError.here(
         "jit: one packed tree was passed as two donated arguments",
-        source=current_source(),
         hint="copy it for one of them: jax.tree.map(jnp.copy, tree)",
     )
 
 
 def _deleted_outside(array: Any) -> StateError:
-    return StateError(
+    return StateError.here(
         f"jit: an array that the function holds was deleted: {array.dtype}{list(array.shape)}",
-        source=current_source(),
         hint="pass it as an argument, or do not donate it to another function",
     )
 
 
 def _deleted(name: str) -> StateError:
-    return StateError(
+    return StateError.here(
         f"jit: argument {name!r} was deleted: it was donated to an earlier call",
-        source=current_source(),
         hint="pass what that call returned in its place, or do not donate the argument",
     )

@@ -21,7 +21,6 @@ from graphc.devices.mesh import Strategy
 from graphc.devices.strategy import DataParallel
 from graphc.errors import ArtifactError, AttributeValueError, SerialError
 from graphc.ir.dtypes import UINT32
-from graphc.ir.source import current_source
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Call, Form, Roles
 from graphc.jitted.importing import import_function
@@ -60,9 +59,8 @@ def save_function(
     """
     strategy = callee.strategy
     if strategy is not None and not isinstance(strategy, DataParallel):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"save: a function under {type(strategy).__name__} cannot be saved",
-            source=current_source(),
             hint="save it without the strategy",
         )
     imported = import_function(
@@ -166,11 +164,10 @@ class SavedFunction(Uncopied):
         for name, wanted, value in zip(self._names, self._call["arguments"], values, strict=True):
             found, tree = jax.tree.flatten(unpack(value))
             if described(tree) != wanted:
-                raise AttributeValueError(
+                raise AttributeValueError.here(
                     f"{self._point.name}: argument {name!r} has another structure than the one "
                     "that was saved",
                     details=[f"given {tree}", f"saved {wanted}"],
-                    source=current_source(),
                     hint="pass a pytree of the same structure",
                 )
             trees.append(tree)
@@ -190,10 +187,9 @@ class SavedFunction(Uncopied):
         named = [label for label in self._labels if isinstance(label, str)]
         if len(args) != len(self._positional) or kwargs.keys() != set(named):
             given = f"{len(args)} by position, {sorted(kwargs) or 'none'} by name"
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{self._point.name}: the saved function takes {', '.join(self._names)}",
                 details=[f"given {given}"],
-                source=current_source(),
                 hint="pass arguments by position or by name as in the call that was saved; static "
                 "arguments are left out",
             )

@@ -13,7 +13,6 @@ from graphc.ir.node import Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, effects_of
 from graphc.ir.scopes import building
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.function import from_jax
 from graphc.lowering.emit_jax import to_function
@@ -68,9 +67,8 @@ def vmap(
     """
 
     if not callable(f):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"vmap: the first argument must be a function of tensors, got {f!r}",
-            source=current_source(),
             hint="gc.vmap(lambda x: ...)(xs)",
         )
 
@@ -116,9 +114,8 @@ def _axes_of_leaves(
 ) -> Iterator[int | None]:
     """The mapped axis of each tensor, counted from 0."""
     if in_axes is not None and not isinstance(in_axes, int) and len(in_axes) != len(args):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"vmap: {len(in_axes)} axes in in_axes for {len(args)} arguments",
-            source=current_source(),
             hint="one axis for all arguments, or one for each; None for one that is not mapped",
         )
     tensors = iter(outer)
@@ -131,9 +128,8 @@ def _axes_of_leaves(
             elif -tensor.ndim <= axis < tensor.ndim:
                 yield axis % tensor.ndim
             else:
-                raise ShapeError(
+                raise ShapeError.here(
                     f"vmap: {tensor!r} has no axis {axis}",
-                    source=current_source(),
                     hint="in_axes=None for an argument that is the same for all slices",
                 )
 
@@ -141,17 +137,14 @@ def _axes_of_leaves(
 def _check_lengths(outer: Sequence[Tensor], axes: Sequence[int | None]) -> None:
     mapped = [t.shape[axis] for t, axis in zip(outer, axes, strict=True) if axis is not None]
     if not mapped:
-        raise AttributeValueError(
-            "vmap: no argument is mapped",
-            source=current_source(),
-            hint="in_axes must name an axis of one argument at least",
+        raise AttributeValueError.here(
+            "vmap: no argument is mapped", hint="in_axes must name an axis of one argument at least"
         )
     constraints = graph_of(outer).constraints
     for length in mapped[1:]:
         if not constraints.unify(mapped[0], length):
-            raise ShapeError(
-                f"vmap: the mapped axes have different sizes, {mapped[0]} and {length}",
-                source=current_source(),
+            raise ShapeError.here(
+                f"vmap: the mapped axes have different sizes, {mapped[0]} and {length}"
             )
 
 

@@ -12,7 +12,6 @@ from graphc.ir.dtypes import as_dtype, is_complex, is_floating
 from graphc.ir.members import Helpful
 from graphc.ir.node import Node, Tensor
 from graphc.ir.scopes import absolute_scope, current_graph
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.arrays.creation import ones_like
 from graphc.ops.core.emit import cast, constant, convert
@@ -113,10 +112,8 @@ def weighting(weights: TensorLike | None, like: Tensor, what: str) -> Tensor:
         return ones_like(like, COUNT)
     given = convert(weights)
     if is_complex(given.dtype):
-        raise DTypeError(
-            f"{what}: weights must be real, got {given.type}",
-            source=current_source(),
-            hint="give bools, integers or floats",
+        raise DTypeError.here(
+            f"{what}: weights must be real, got {given.type}", hint="give bools, integers or floats"
         )
     same_shape(given, like, f"{what}: weights")
     return cast(given, SUM if is_floating(given.dtype) else COUNT)
@@ -131,8 +128,7 @@ def same_shape(given: Tensor, like: Tensor, what: str) -> None:
     pairs = zip(given.shape, like.shape, strict=False)
     unequal = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)
     if len(given.shape) != len(like.shape) or unequal:
-        raise ShapeError(
+        raise ShapeError.here(
             f"{what} must have the shape of {like.type}, got {given.type}",
-            source=current_source(),
             hint="give one value for each example, or reshape it",
         )

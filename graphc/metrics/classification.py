@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.metrics.base import COUNT, Metric, ratio, same_shape, weighting
 from graphc.ops.arrays.along_axis import take_along_axis
 from graphc.ops.arrays.creation import arange
@@ -105,9 +104,8 @@ class TopK(Metric):
         name: str = "top_k",
     ) -> None:
         if type(k) is not int or k < 1:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"TopK: k must be a positive int, got {k!r}",
-                source=current_source(),
                 hint="pass the number of classes that count, such as 5",
             )
         true, scores = classes(convert(labels), "TopK"), convert(predictions)
@@ -131,9 +129,8 @@ def classes(labels: Tensor, what: str) -> Tensor:
         DTypeError: they are floating or complex.
     """
     if is_inexact(labels.dtype):
-        raise DTypeError(
+        raise DTypeError.here(
             f"{what}: labels must be integers, got {labels.type}",
-            source=current_source(),
             hint='convert them: gc.cast(labels, "int32")',
         )
     return labels

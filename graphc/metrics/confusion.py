@@ -7,7 +7,6 @@ from typing import Literal
 from graphc.errors import AttributeValueError
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.metrics.base import SUM, Metric, ratio, same_shape, weighting
 from graphc.metrics.classification import classes
 from graphc.ops.arrays.along_axis import one_hot
@@ -39,9 +38,8 @@ class _FromConfusion(Metric):
     ) -> None:
         what = type(self).__name__
         if type(num_classes) is not int or num_classes < 2:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{what}: num_classes must be an int of at least 2, got {num_classes!r}",
-                source=current_source(),
                 hint="pass the number of classes, such as 10",
             )
         true, predicted = classes(convert(labels), what), convert(predictions)
@@ -138,9 +136,8 @@ class _Averaged(_FromConfusion):
     ) -> None:
         what = type(self).__name__
         if average not in AVERAGES or (average == "binary" and num_classes != 2):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{what}: average {average!r} does not go with {num_classes} classes",
-                source=current_source(),
                 hint='pass average="macro", "micro" or "weighted"',
             )
         self._average = average

@@ -9,7 +9,6 @@ import numpy as np
 
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.metrics.base import SUM, Metric, ratio, same_shape, weighting
 from graphc.ops.arrays.joining import concat
 from graphc.ops.arrays.shape import expand_dims, reshape
@@ -58,9 +57,8 @@ class AUC(Metric):
         name: str = "auc",
     ) -> None:
         if curve not in ("ROC", "PR") or type(thresholds) is not int or thresholds < 2:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"AUC: no curve {curve!r} with {thresholds!r} thresholds",
-                source=current_source(),
                 hint='pass curve="ROC" or "PR", and at least 2 thresholds',
             )
         true, scores = convert(labels), cast(predictions, "float32")

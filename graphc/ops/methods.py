@@ -11,7 +11,6 @@ from graphc.errors import GraphError
 from graphc.ir.dims import bind_arithmetic
 from graphc.ir.name_errors import function_hint
 from graphc.ir.operators import bind_methods, is_comparable
-from graphc.ir.source import current_source
 from graphc.ops.arrays.subscript import getitem
 from graphc.ops.arrays.updating import update
 from graphc.ops.structure.state import assign, assign_add, assign_sub, read
@@ -112,9 +111,8 @@ def _of_ufunc(
     if name in ("equal", "not_equal") and not all(map(is_comparable, map(_scalar, args))):
         return name == "not_equal"  # a date, for example, is not equal to any tensor
     if method != "__call__":
-        raise GraphError(
+        raise GraphError.here(
             f"numpy.{name}.{method} does not take a tensor of a graph",
-            source=current_source(),
             hint="use gc.sum, gc.cumsum or x.at[i].add instead",
         )
     return _called(functions, "numpy", _UFUNCS.get(name, name), args, kwargs)
@@ -142,9 +140,8 @@ def _called(
     kwargs: Mapping[str, Any],
 ) -> Any:
     if kwargs.get("out") is not None:
-        raise GraphError(
+        raise GraphError.here(
             f"numpy.{name} cannot write a tensor of a graph into an array (out=, or `array += x`)",
-            source=current_source(),
             hint="write `y = array + x`: the result is a tensor",
         )
     home: Any = functions
@@ -152,10 +149,9 @@ def _called(
         home = vars(functions[module.removeprefix("numpy.")])
     function = home.get(name)
     if function is None:
-        raise GraphError(
+        raise GraphError.here(
             f"{module}.{name} does not take a tensor of a graph, and graphc has no function of "
             "that name",
-            source=current_source(),
             hint=function_hint(module.replace("numpy", "graphc"), name, home),
         )
     return function(*args, **{k: v for k, v in kwargs.items() if k != "out"})

@@ -75,10 +75,9 @@ class MovingAverages:
         found = self._averages.get(variable)
         if found is None:
             name = getattr(variable, "name", variable)
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"no moving average is kept of {name!r}",
                 details=[v.name for v in self.variables],
-                source=current_source(),
                 hint="average one of these, or pass it to gc.train.moving_averages",
             )
         return found
@@ -163,9 +162,8 @@ def moving_averages(
         [Array(8., dtype=float32), None, Array(2., dtype=float32)]
     """
     if variables is not None and not isinstance(variables, Iterable):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"moving_averages: variables must be a list of variables, got {variables!r}",
-            source=current_source(),
             hint="pass a decay by its name: moving_averages(decay=0.99)",
         )
     chosen = list(dict.fromkeys(_trainable() if variables is None else variables))

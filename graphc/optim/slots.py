@@ -16,10 +16,7 @@ from graphc.optim.recipe import Slot
 
 
 def make_slots(
-    slots: Sequence[Slot],
-    computed: Sequence[Tensor],
-    parameters: Sequence[Variable],
-    name: str,
+    slots: Sequence[Slot], computed: Sequence[Tensor], parameters: Sequence[Variable], name: str
 ) -> list[Variable]:
     """A variable for each leaf of the state.
 

@@ -200,9 +200,8 @@ def _gradients(
             )
         given = list(dict.fromkeys(variables))
         if not given:
-            raise GradientError(
+            raise GradientError.here(
                 "minimize: no variables are given",
-                source=current_source(),
                 hint="a layer has variables once it is called; without variables= all are trained",
             )
         return dict(zip(given, gradients(loss, given, one), strict=True))

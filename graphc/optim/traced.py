@@ -175,10 +175,7 @@ def _check_state(
 
 
 def _recorded(
-    traced: Traced,
-    types: Sequence[TensorType],
-    scope: str,
-    used: Sequence[bool] | None = None,
+    traced: Traced, types: Sequence[TensorType], scope: str, used: Sequence[bool] | None = None
 ) -> Program:
     """The nodes of a traced function. Nodes without a line in the user's code get the current
     line."""

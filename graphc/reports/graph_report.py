@@ -12,7 +12,6 @@ from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError
 from graphc.ir.graph import Graph
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.reports.graph_data import Compiled, data_of, data_of_graph
 from graphc.reports.graph_page import page
@@ -71,9 +70,8 @@ def report(
         '<!doctype html>'
     """
     if fetches is None and feeds is not None:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "report: feeds were given without fetches",
-            source=current_source(),
             hint="gc.report(graph, path, fetches, feeds)",
         )
     write_report(path, page(_data(target, fetches, feeds, strategy, options)))
@@ -93,23 +91,19 @@ def _data(
         compilation = _compilation(target, fetches, feeds, strategy, options)
         return data_of(_compiled(compilation, state_types(target)))
     if strategy is not None or options is not None:
-        raise AttributeValueError(
-            "report: strategy and options are for a graph; a session and an executable have theirs",
-            source=current_source(),
+        raise AttributeValueError.here(
+            "report: strategy and options are for a graph; a session and an executable have theirs"
         )
     if isinstance(target, Session):
         return data_of(_of_executable(_of_session(target, fetches, feeds)))
     if not isinstance(target, Executable):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "report: the first argument must be a graph, a session or an executable, "
             f"got {type(target).__name__}",
-            source=current_source(),
             hint=_hint(target),
         )
     if fetches is not None:
-        raise AttributeValueError(
-            "report: an executable has its fetches already", source=current_source()
-        )
+        raise AttributeValueError.here("report: an executable has its fetches already")
     return data_of(_of_executable(target))
 
 
@@ -126,9 +120,8 @@ def _refuse_without_fetches(strategy: Strategy | None, options: CompileOptions |
     """Rejects a strategy or options without fetches: then nothing is compiled."""
     for name, value in (("strategy", strategy), ("options", options)):
         if value is not None:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"report: {name} was given without fetches",
-                source=current_source(),
                 hint=f"gc.report(graph, path, fetches, feeds, {name}=...)",
             )
 
@@ -137,9 +130,8 @@ def _of_session(session: Session, fetches: Fetches | None, feeds: Feeds | None) 
     if fetches is not None:
         return session.compile(fetches, feeds)
     if not session.executables:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "report: the session has not compiled anything, or was closed",
-            source=current_source(),
             hint="give fetches: gc.report(session, path, fetches, feeds)",
         )
     return session.executables[-1]

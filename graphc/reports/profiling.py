@@ -14,7 +14,6 @@ from jax.profiler import TraceAnnotation
 from graphc.artifacts.entry_point import EntryPoint
 from graphc.errors import AttributeValueError, FeedError, GraphError
 from graphc.ir.graph import Graph
-from graphc.ir.source import current_source
 from graphc.reports.evaluation import Program, evaluated
 from graphc.reports.profile import Profile
 from graphc.reports.xplane import MARK, recording
@@ -58,9 +57,8 @@ def profile(
         (['MatMul'], 5)
     """
     if not isinstance(session, Session):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"profile: the first argument must be a session, got {type(session).__name__}",
-            source=current_source(),
             hint="gc.profile(gc.Session(graph), fetches, feeds); for a function of gc.jit or an "
             "entry point of an artifact: gc.profile_call(function, arguments...)",
         )
@@ -118,9 +116,8 @@ def profile_call(
         ['MatMul']
     """
     if not callable(function):
-        raise AttributeValueError(
-            f"profile_call: the first argument must be a function, got {type(function).__name__}",
-            source=current_source(),
+        raise AttributeValueError.here(
+            f"profile_call: the first argument must be a function, got {type(function).__name__}"
         )
 
     def step(number: int) -> None:
@@ -163,8 +160,8 @@ def _executable_of(function: object) -> Executable | None:
 
 def _checked_steps(steps: object) -> int:
     if type(steps) is not int or steps < 1:
-        raise AttributeValueError(
-            f"profile: steps must be an int of at least 1, got {steps!r}", source=current_source()
+        raise AttributeValueError.here(
+            f"profile: steps must be an int of at least 1, got {steps!r}"
         )
     return steps
 
@@ -179,9 +176,8 @@ def _batches(feeds: Any, steps: int) -> list[Feeds]:
     wrong = next((batch for batch in batches if not isinstance(batch, Mapping)), None)
     if not batches or wrong is not None:
         got = "no batch" if not batches else type(wrong).__name__
-        raise FeedError(
+        raise FeedError.here(
             f"profile: feeds must be a mapping or an iterable of mappings, got {got}",
-            source=current_source(),
             hint="gc.profile(session, fetches, {x: batch})",
         )
     return batches

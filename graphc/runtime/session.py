@@ -20,7 +20,6 @@ from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
 from graphc.ir.name_errors import no_member
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.profiled import HasProfile
@@ -321,8 +320,7 @@ def _check(graph: object, unused_feeds: object) -> None:
             hint="gc.Session(graph)",
         )
     if unused_feeds not in ("warn", "ignore", "error"):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f'Session: unused_feeds must be "warn", "ignore" or "error", got {unused_feeds!r}',
-            source=current_source(),
             hint='"warn" gives one warning for each set of feeds, "error" refuses them',
         )

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from functools import partial
 from itertools import count
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -184,12 +183,7 @@ class ModelSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
@@ -253,12 +247,7 @@ class AsyncModelSession:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
 

@@ -16,12 +16,12 @@ from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.sklearn.apart import with_devices
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.carried import carry, uncarry
 from graphc.sklearn.learning import LEAST_ROWS, Course, Fitted, Placement, Rows, apply, train
 from graphc.sklearn.networks import networks
+from graphc.sklearn.perceptrons import mlp
 from graphc.sklearn.settings import accepted_dtypes, check_settings, transformation
 
 Array = np.ndarray[Any, Any]
@@ -37,25 +37,45 @@ _LARGEST_AUTO = 200  # rows of a batch, as scikit-learn's own networks have it
 
 
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Base class of the estimators. The subclasses list the parameters."""
+    """Base class of the estimators. The subclasses describe the parameters."""
 
-    build: Build
-    parameters: Mapping[str, object] | None
-    optimizer: Optimizer
-    learning_rate: float
-    epochs: int
-    batch_size: int | str
-    early_stopping: bool
-    validation_fraction: float
-    patience: int
-    tolerance: float
-    loss: Loss | None
-    dtype: str | None
-    random_state: RandomState
-    strategy: Strategy | None
-    options: CompileOptions | None
     _fitted: Fitted
     _dtype: np.dtype[Any]  # that of the features
+
+    def __init__(
+        self,
+        build: Build = mlp,
+        *,
+        parameters: Mapping[str, object] | None = None,
+        optimizer: Optimizer = "adam",
+        learning_rate: float = 0.001,
+        epochs: int = 200,
+        batch_size: int | str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 10,
+        tolerance: float = 1e-4,
+        loss: Loss | None = None,
+        dtype: str | None = None,
+        random_state: RandomState = None,
+        strategy: Strategy | None = None,
+        options: CompileOptions | None = None,
+    ) -> None:
+        self.build = build
+        self.parameters = parameters
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.tolerance = tolerance
+        self.loss = loss
+        self.dtype = dtype
+        self.random_state = random_state
+        self.strategy = strategy
+        self.options = options
 
     # -- what subclasses say ------------------------------------------------------------------
 
@@ -109,15 +129,13 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     def _weights(self, sample_weight: ArrayLike | None, x: Array) -> Array:
         weights: Array = _check_sample_weight(sample_weight, x, dtype=x.dtype)
         if (weights < 0).any():
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{type(self).__name__}: sample_weight contains negative weights",
-                source=current_source(),
                 hint="a weight of 0 leaves a row out",
             )
         if not weights.any():
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{type(self).__name__}: all weights in sample_weight are zero",
-                source=current_source(),
                 hint="give at least one row a positive weight",
             )
         return weights
@@ -171,10 +189,9 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if not taken.any():  # few rows, in classes of few rows
             taken[order[0]] = True
         if taken.all():
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{type(self).__name__}: early_stopping takes all {count} rows for validation, and "
                 "none is left to train on",
-                source=current_source(),
                 hint="pass more rows, or early_stopping=False",
             )
         training, validation = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
@@ -15,16 +14,12 @@ from sklearn.utils.multiclass import (
 )
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from graphc.config import CompileOptions
-from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.nn.functional.losses import sparse_softmax_cross_entropy
-from graphc.sklearn.base import Array, Build, GraphEstimator, Loss, Optimizer, RandomState
+from graphc.sklearn.base import Array, GraphEstimator
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.networks import FEATURES, OUTPUTS
-from graphc.sklearn.perceptrons import mlp
 
 
 class Classifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
@@ -80,41 +75,6 @@ class Classifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         >>> model.predict_proba(X[:2]).shape
         (2, 3)
     """
-
-    def __init__(
-        self,
-        build: Build = mlp,
-        *,
-        parameters: Mapping[str, object] | None = None,
-        optimizer: Optimizer = "adam",
-        learning_rate: float = 0.001,
-        epochs: int = 200,
-        batch_size: int | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 10,
-        tolerance: float = 1e-4,
-        loss: Loss | None = None,
-        dtype: str | None = None,
-        random_state: RandomState = None,
-        strategy: Strategy | None = None,
-        options: CompileOptions | None = None,
-    ) -> None:
-        self.build = build
-        self.parameters = parameters
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.tolerance = tolerance
-        self.loss = loss
-        self.dtype = dtype
-        self.random_state = random_state
-        self.strategy = strategy
-        self.options = options
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains from new initial values.
@@ -216,9 +176,8 @@ class Classifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         check_classification_targets(labels)
         kind = type_of_target(labels)
         if kind.startswith("multilabel") or kind.endswith("multioutput"):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Classifier: y must give one class for each row, got {kind} targets",
-                source=current_source(),
                 hint="wrap it: sklearn.multioutput.MultiOutputClassifier(Classifier(...))",
             )
         return x, column_or_1d(labels, warn=True)
@@ -226,10 +185,9 @@ class Classifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     def _numbers(self, labels: Array) -> Array:
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Classifier: y contains classes that are not among `classes`: "
                 f"{unknown[:5].tolist()}",
-                source=current_source(),
                 hint="pass all classes in the first call: partial_fit(X, y, classes=...)",
             )
         return np.searchsorted(self.classes_, labels).astype(np.int32)

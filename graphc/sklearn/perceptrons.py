@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.nn.layers.linear import Dense
 from graphc.ops.elementwise.activation import relu
 
@@ -14,10 +13,7 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def mlp(
-    x: Tensor,
-    outputs: int,
-    hidden: int | Sequence[int] = (100,),
-    activation: Activation = relu,
+    x: Tensor, outputs: int, hidden: int | Sequence[int] = (100,), activation: Activation = relu
 ) -> Tensor:
     """A multilayer perceptron: the network that estimators build by default.
 
@@ -56,9 +52,8 @@ def _widths(hidden: int | Sequence[int]) -> tuple[int, ...]:
     given = [hidden] if isinstance(hidden, int) else list(hidden)
     widths = tuple(int(width) for width in given)
     if any(width < 1 or width != old for width, old in zip(widths, given, strict=True)):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"mlp: hidden must be positive numbers of units, got {hidden!r}",
-            source=current_source(),
             hint="pass one width for each hidden layer, such as hidden=(100, 50)",
         )
     return widths

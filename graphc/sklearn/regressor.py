@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -10,17 +9,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from graphc.config import CompileOptions
-from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ops.elementwise.powers import square
 from graphc.ops.reductions.reduction import reduce_mean
-from graphc.sklearn.base import Array, Build, GraphEstimator, Loss, Optimizer, RandomState
+from graphc.sklearn.base import Array, GraphEstimator
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.networks import FEATURES, OUTPUTS
-from graphc.sklearn.perceptrons import mlp
 
 
 class Regressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
@@ -75,41 +70,6 @@ class Regressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         >>> model.score(X, X[:, 0] ** 2) > 0.9
         True
     """
-
-    def __init__(
-        self,
-        build: Build = mlp,
-        *,
-        parameters: Mapping[str, object] | None = None,
-        optimizer: Optimizer = "adam",
-        learning_rate: float = 0.001,
-        epochs: int = 200,
-        batch_size: int | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 10,
-        tolerance: float = 1e-4,
-        loss: Loss | None = None,
-        dtype: str | None = None,
-        random_state: RandomState = None,
-        strategy: Strategy | None = None,
-        options: CompileOptions | None = None,
-    ) -> None:
-        self.build = build
-        self.parameters = parameters
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.tolerance = tolerance
-        self.loss = loss
-        self.dtype = dtype
-        self.random_state = random_state
-        self.strategy = strategy
-        self.options = options
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Trains from new initial values.
@@ -178,18 +138,16 @@ class Regressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             self._y_columns = columns
             self._y_dtype = np.dtype(np.float32 if targets.dtype == np.float32 else np.float64)
         elif columns != self._y_columns:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Regressor: y has {columns or 'no'} columns, before it had "
                 f"{self._y_columns or 'none'}",
-                source=current_source(),
                 hint="pass targets of the same form in each call of partial_fit",
             )
         with np.errstate(over="ignore"):  # the error below says more than the warning
             narrow = targets.astype(self._dtype).reshape(len(targets), -1)
         if not np.isfinite(narrow).all():
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Regressor: y contains a value too large for {self._dtype}",
-                source=current_source(),
                 hint="scale the targets: sklearn.compose.TransformedTargetRegressor",
             )
         return self._learn(x, narrow, weights, anew=anew)

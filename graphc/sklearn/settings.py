@@ -11,7 +11,6 @@ import numpy as np
 import optax
 
 from graphc.errors import AttributeValueError
-from graphc.ir.source import current_source
 from graphc.runtime.step.compiler import check_strategy, checked_options, refuse_workers
 from graphc.sklearn.carried import Missing
 
@@ -78,10 +77,9 @@ def _check_parameters(estimator: Any) -> None:
 
 def _require(estimator: Any, name: str, holds: bool, expected: str, example: str = "") -> None:
     if not holds:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{type(estimator).__name__}: {name} must be {expected}, got "
             f"{getattr(estimator, name)!r}",
-            source=current_source(),
             hint=f"such as {example}" if example else None,
         )
 
@@ -111,11 +109,10 @@ def transformation(optimizer: object, learning_rate: float) -> optax.GradientTra
         except TypeError as error:  # it takes other arguments
             made, reason = None, error
     if not isinstance(made, optax.GradientTransformation):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"optimizer must be the name of an optimizer of optax, a function of the learning "
             f"rate, or an optax transformation, got {optimizer!r}",
             details=[] if reason is None else [str(reason)],
-            source=current_source(),
             hint='optimizer="adam", optax.adamw, or optax.chain(...), which ignores learning_rate',
         ) from reason
     return made

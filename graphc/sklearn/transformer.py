@@ -13,7 +13,6 @@ from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, ShapeError
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ops.elementwise.powers import square
 from graphc.ops.reductions.reduction import reduce_mean
 from graphc.sklearn.apart import with_devices
@@ -106,23 +105,25 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GraphEstima
         strategy: Strategy | None = None,
         options: CompileOptions | None = None,
     ) -> None:
-        self.build = build
+        super().__init__(
+            build,
+            parameters=parameters,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            epochs=epochs,
+            batch_size=batch_size,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            tolerance=tolerance,
+            loss=loss,
+            dtype=dtype,
+            random_state=random_state,
+            strategy=strategy,
+            options=options,
+        )
         self.n_components = n_components
         self.decode = decode
-        self.parameters = parameters
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.tolerance = tolerance
-        self.loss = loss
-        self.dtype = dtype
-        self.random_state = random_state
-        self.strategy = strategy
-        self.options = options
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Trains from new initial values.
@@ -187,17 +188,15 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GraphEstima
         """
         check_is_fitted(self)
         if self.decode is None:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "Transformer: inverse_transform needs a decoder, and decode is None",
-                source=current_source(),
                 hint="pass decode=, a function (encoding, outputs) that gives the features",
             )
         codes: Array = check_array(X, dtype=self._dtypes(reset=False), order="C")
         if codes.shape[1] != self._n_features_out:
-            raise ShapeError(
+            raise ShapeError.here(
                 f"Transformer: the encodings have {codes.shape[1]} columns, expected "
                 f"{self._n_features_out}",
-                source=current_source(),
                 hint="pass what transform returned",
             )
         return self._applied(codes, ENCODING, OUTPUTS)
@@ -231,14 +230,12 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GraphEstima
     def _check_own(self) -> None:
         count: object = self.n_components
         if not is_count(count):
-            raise AttributeValueError(
-                f"Transformer: n_components must be an int of at least 1, got {count!r}",
-                source=current_source(),
+            raise AttributeValueError.here(
+                f"Transformer: n_components must be an int of at least 1, got {count!r}"
             )
         if self.decode is None and self.loss is None:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "Transformer: without decode there is nothing to compare the features with",
-                source=current_source(),
                 hint="pass loss=, a function (encoding, features) that gives one loss for each row",
             )
 

@@ -103,3 +103,23 @@ class _Reader:
         field.type = self._field.TYPE_ENUM if kind in self._enums else self._field.TYPE_MESSAGE
         field.type_name = f".{self._package}.{kind}"
         return field
+
+
+def tensor_proto(dtype: str, more: str = "") -> str:
+    """The schema of TensorFlow's TensorProto, with the messages that it refers to.
+
+    Args:
+        dtype: the type of the field `dtype`: an enum, or int32.
+        more: further fields.
+    """
+    return f"""
+message Dim {{ int64 size = 1; string name = 2; }}
+message TensorShapeProto {{ repeated Dim dim = 2; bool unknown_rank = 3; }}
+message TensorProto {{
+  {dtype} dtype = 1; TensorShapeProto tensor_shape = 2; int32 version_number = 3;
+  bytes tensor_content = 4; repeated float float_val = 5; repeated double double_val = 6;
+  repeated int32 int_val = 7; repeated bytes string_val = 8; repeated float scomplex_val = 9;
+  repeated int64 int64_val = 10; repeated bool bool_val = 11; repeated double dcomplex_val = 12;
+  repeated int32 half_val = 13; repeated uint32 uint32_val = 16; repeated uint64 uint64_val = 17;
+  bytes float8_val = 18; {more}
+}}"""

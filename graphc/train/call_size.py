@@ -13,7 +13,6 @@ import numpy as np
 from graphc.errors import AttributeValueError, FeedError
 from graphc.ir.opdef import Effects
 from graphc.ir.program import effects_of
-from graphc.ir.source import current_source
 from graphc.runtime.session import Session
 from graphc.runtime.state.initial import state_types
 from graphc.train.stepping import Stepper
@@ -146,9 +145,8 @@ def checked_setting(setting: Any) -> int:
     if setting == "auto":
         return 1
     if type(setting) is not int or setting < 1:
-        raise AttributeValueError(
-            f'fit: steps_per_call must be "auto" or an int of at least 1, got {setting!r}',
-            source=current_source(),
+        raise AttributeValueError.here(
+            f'fit: steps_per_call must be "auto" or an int of at least 1, got {setting!r}'
         )
     return setting
 

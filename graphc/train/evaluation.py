@@ -14,7 +14,6 @@ from graphc.errors import AttributeValueError, FeedError
 from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.feeds.batches import checked_count
 from graphc.runtime.feeds.fetches import resolve_feeds
@@ -73,9 +72,8 @@ class Validation:
         for name in ("every_steps", "every_epochs", "steps"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
-                raise AttributeValueError(
-                    f"Validation: {name} must be an int of at least 1, got {value!r}",
-                    source=current_source(),
+                raise AttributeValueError.here(
+                    f"Validation: {name} must be an int of at least 1, got {value!r}"
                 )
 
     def is_due_at(self, step: int) -> bool:
@@ -149,10 +147,8 @@ def evaluate(
         {'mean': 3.0}
     """
     if not isinstance(metrics, Mapping):
-        raise AttributeValueError(
-            f"evaluate: metrics must be a dict, got {type(metrics).__name__}",
-            source=current_source(),
-            hint='{"loss": loss}',
+        raise AttributeValueError.here(
+            f"evaluate: metrics must be a dict, got {type(metrics).__name__}", hint='{"loss": loss}'
         )
     plain = {name: m for name, m in metrics.items() if not is_streaming(m)}
     streaming = {name: m for name, m in metrics.items() if is_streaming(m)}
@@ -168,7 +164,7 @@ def evaluate(
             sums += examples * np.array(numbers)
             total += examples
     if not total:
-        raise FeedError("evaluate: the batches have no examples", source=current_source())
+        raise FeedError.here("evaluate: the batches have no examples")
     found = dict(zip(plain, (sums / total).tolist(), strict=True))
     if streaming:
         finals = session.run([metric.value for metric in streaming.values()])
@@ -209,9 +205,8 @@ def predict(
 
 def _taken(batches: Any, steps: int | None, who: str) -> Iterator[Feeds]:
     if not isinstance(batches, Iterable) or isinstance(batches, Mapping):
-        raise FeedError(
+        raise FeedError.here(
             f"{who}: batches must be an iterable of feeds, got {type(batches).__name__}",
-            source=current_source(),
             hint="a pipeline, or a list: [{x: features}]",
         )
     if steps is not None:
@@ -220,9 +215,8 @@ def _taken(batches: Any, steps: int | None, who: str) -> Iterator[Feeds]:
     for feeds in islice(batches, steps):
         yield feeds
     if feeds is None:
-        raise FeedError(
+        raise FeedError.here(
             f"{who}: there are no batches",
-            source=current_source(),
             hint="an iterator can be read once; pass a list or a pipeline",
         )
 
@@ -238,9 +232,8 @@ def _examples(graph: Graph, feeds: Feeds) -> int:
 
 def _number(name: str, value: Any) -> float:
     if np.size(value) != 1:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"evaluate: metric {name!r} must be a scalar, got shape {tuple(value.shape)}",
-            source=current_source(),
             hint="gc.reduce_mean(...) of it",
         )
     return float(np.asarray(value).reshape(()))

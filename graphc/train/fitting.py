@@ -11,7 +11,6 @@ from graphc.checkpoints.checkpointer import Checkpointer
 from graphc.data.batches import Batches
 from graphc.errors import AttributeValueError
 from graphc.ir.calls import explained
-from graphc.ir.source import current_source
 from graphc.runtime.feeds.batches import checked_count
 from graphc.runtime.session import Session
 from graphc.train.call_size import checked_setting
@@ -88,9 +87,8 @@ def fit(
         {'w': array([4., 2., 1.])}
     """
     if not isinstance(job, Job):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"fit: takes a job, got {type(job).__name__}",
-            source=current_source(),
             hint='gc.train.Job(graph, train, batches, steps=1000, metrics={"loss": loss})',
         )
     limits = _limits(job, steps, epochs)
@@ -123,9 +121,8 @@ def fit(
 def _refuse_clocks(callbacks: Sequence[Callback]) -> None:
     """Raises `AttributeValueError` for a callback that would end processes at different steps."""
     if any(isinstance(each, TimeLimit) for each in callbacks):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "fit: with TimeLimit, the processes of a cluster would end after different steps",
-            source=current_source(),
             hint="give a number of steps",
         )
 
@@ -134,22 +131,18 @@ def _limits(job: Job, steps: Any, epochs: Any) -> tuple[int | None, int | None]:
     if steps is None and epochs is None:
         steps, epochs = job.steps, job.epochs
     if steps is None and epochs is None:
-        raise AttributeValueError(
-            "fit: neither steps nor epochs are given",
-            source=current_source(),
-            hint="gc.train.Job(..., steps=1000)",
+        raise AttributeValueError.here(
+            "fit: neither steps nor epochs are given", hint="gc.train.Job(..., steps=1000)"
         )
     for name, value in (("steps", steps), ("epochs", epochs)):
         if value is not None and (type(value) is not int or value < 1):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"fit: {name} must be an int of at least 1, got {value!r}",
-                source=current_source(),
                 hint=f"gc.train.Job(..., {name}=1000)",
             )
     if steps is None and isinstance(job.batches, Batches):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "fit: gc.data.Batches has no end, so its epochs cannot be counted",
-            source=current_source(),
             hint="give steps; or gc.data.from_arrays(...).shuffle(seed=0).batch(n), with epochs",
         )
     return steps, epochs
@@ -157,36 +150,32 @@ def _limits(job: Job, steps: Any, epochs: Any) -> tuple[int | None, int | None]:
 
 def _checked_callbacks(callbacks: Any) -> list[Callback]:
     if not isinstance(callbacks, Iterable):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"fit: callbacks must be a list, got {callbacks!r:.80}",
-            source=current_source(),
             hint="callbacks=[gc.train.StopOnNaN()]",
         )
     found: list[Any] = list(callbacks)
     for each in found:
         if not isinstance(each, Callback):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"fit: a callback must be a gc.train.Callback, got {each!r:.80}",
-                source=current_source(),
                 hint="derive your class from gc.train.Callback, and pass an object of it",
             )
         for name in ("session_every", "fetch_every"):
             value = getattr(each, name)
             optional = name == "session_every" and value is None
             if not optional and (type(value) is not int or value < 1):
-                raise AttributeValueError(
+                raise AttributeValueError.here(
                     f"fit: {name} of {type(each).__name__} must be an int of at least 1, "
-                    f"got {value!r}",
-                    source=current_source(),
+                    f"got {value!r}"
                 )
     return found
 
 
 def _checked_validation(validation: Any) -> Validation | None:
     if validation is not None and not isinstance(validation, Validation):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"fit: validation must be a gc.train.Validation, got {type(validation).__name__}",
-            source=current_source(),
             hint='gc.train.Validation(batches, {"loss": loss}, every_steps=100)',
         )
     return validation
@@ -199,25 +188,21 @@ def _saves(checkpoint: Any, steps: Any, seconds: Any) -> Saves:
         AttributeValueError: an argument is invalid.
     """
     if steps is not None and (type(steps) is not int or steps < 1):
-        raise AttributeValueError(
-            f"fit: checkpoint_steps must be an int of at least 1, got {steps!r}",
-            source=current_source(),
+        raise AttributeValueError.here(
+            f"fit: checkpoint_steps must be an int of at least 1, got {steps!r}"
         )
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
-        raise AttributeValueError(
-            f"fit: checkpoint_seconds must be a number above 0, got {seconds!r}",
-            source=current_source(),
+        raise AttributeValueError.here(
+            f"fit: checkpoint_seconds must be a number above 0, got {seconds!r}"
         )
     if checkpoint is None and not (steps is None and seconds is None):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "fit: checkpoint_steps and checkpoint_seconds need a checkpoint",
-            source=current_source(),
             hint='fit(..., checkpoint="folder", checkpoint_steps=1000)',
         )
     named = isinstance(checkpoint, (str, os.PathLike))
     if checkpoint is not None and not named and not hasattr(checkpoint, "save"):
-        raise AttributeValueError(
-            f"fit: checkpoint must be a folder or a gc.train.Checkpointer, got {checkpoint!r:.80}",
-            source=current_source(),
+        raise AttributeValueError.here(
+            f"fit: checkpoint must be a folder or a gc.train.Checkpointer, got {checkpoint!r:.80}"
         )
     return Saves(checkpoint, steps, seconds)

@@ -12,7 +12,6 @@ import numpy as np
 
 from graphc.errors import GraphcError, UnknownAttributeError, UnknownNameError, nearest
 from graphc.ir.members import Helpful
-from graphc.ir.source import current_source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,9 +72,8 @@ class History(Helpful):
         __iter__ = None  # Python would count up for `[]`
 
         def __getitem__(self, name: str) -> NoReturn:
-            raise UnknownAttributeError(
+            raise UnknownAttributeError.here(
                 "a history is not a dict: it has metrics, validation and recorded",
-                source=current_source(),
                 hint=f"history.metrics[{name!r}]",
             )
 
@@ -95,17 +93,15 @@ class History(Helpful):
         """
         for name in names:
             if name not in self.metrics:
-                raise UnknownNameError(
+                raise UnknownNameError.here(
                     f"History.plot: no metric {name!r}; it has {', '.join(self.metrics) or 'none'}",
-                    source=current_source(),
                     hint=nearest(name, self.metrics),
                 )
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            raise GraphcError(
+            raise GraphcError.here(
                 "History.plot needs Matplotlib, which is not installed",
-                source=current_source(),
                 hint="pip install 'graphc[plot]'",
             ) from None
         figure = Figure(figsize=(6, 4), layout="constrained")

@@ -9,7 +9,6 @@ from typing import Any
 import jax
 
 from graphc.errors import FeedError, GraphcError
-from graphc.ir.source import current_source
 from graphc.runtime.session import Session
 from graphc.runtime.state.initial import hidden_types
 from graphc.train.appointments import Appointments
@@ -322,9 +321,8 @@ class Loop:
         run, validation = self.run, self._validation
         self._writer.for_callbacks(self.run)
         if self._ended and run.epochs is None:
-            raise FeedError(
+            raise FeedError.here(
                 f"fit: the batches ended after {run.step} of {run.steps} steps",
-                source=current_source(),
                 hint="fit(epochs=n) goes through them n times; so does pipeline.repeat(n)",
             )
         by_steps = validation is not None and validation.is_due_at(run.step)
@@ -334,9 +332,8 @@ class Loop:
             self._feeder.open(run.step)
             self._ended = self._feeder.is_at_end(run.step)
         if self._ended and not self._feeder.used(run.step):
-            raise FeedError(
+            raise FeedError.here(
                 f"fit: epoch {run.epoch} has no batches",
-                source=current_source(),
                 hint="an iterator can be read once; pass a list or a pipeline",
             )
         ends = self._ended and validation is not None and validation.is_due_in(run.epoch + 1)

@@ -13,13 +13,17 @@ from graphc.web.http import HttpError, Scope, header
 
 @cache
 def page(package: str, name: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """A page, and the headers of its response. The page has one script and one style element.
+    """A page, and the headers of its response. The page has one script and one style element. In
+    each a comment, such as `/* graphc/web/page.css */`, stands for what all pages have.
 
     Args:
         package: the package whose file it is.
         name: of the file.
     """
     text = files(package).joinpath(name).read_text("utf-8")
+    for common in ("page.css", "page.js"):
+        content = files("graphc.web").joinpath(common).read_text("utf-8").rstrip()
+        text = text.replace(f"/* graphc/web/{common} */", content)
     script, style = (_hash(text, tag) for tag in ("script", "style"))
     policy = (
         f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; "

@@ -12,9 +12,7 @@ Tensors = tuple[Tensor, ...]
 
 
 def align(
-    found: Sequence[Recurrence],
-    state: set[Tensor],
-    is_worth_it: Callable[[Recurrence], bool],
+    found: Sequence[Recurrence], state: set[Tensor], is_worth_it: Callable[[Recurrence], bool]
 ) -> list[Recurrence]:
     """The recurrences, cut so that those over the same variables have the same number of
     iterations.

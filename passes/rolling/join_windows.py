@@ -16,14 +16,7 @@ from graphc.ops.arrays.stacking import stack
 from graphc.ops.elementwise.arithmetic import ADD
 from graphc.passes.core.base import Pass, PassResult, run_all_bodies
 from graphc.passes.rolling.pieces import Joined, cut, joined, without_unit_axes
-from graphc.passes.rolling.windows import (
-    Piece,
-    Window,
-    placed_by,
-    read_by,
-    runs_of,
-    written_by,
-)
+from graphc.passes.rolling.windows import Piece, Window, placed_by, read_by, runs_of, written_by
 
 
 @dataclass(frozen=True)

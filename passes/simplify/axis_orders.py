@@ -18,15 +18,7 @@ from graphc.ops.arrays.shape import BROADCAST_TO
 from graphc.ops.arrays.slicing import PAD, REVERSE, SLICE
 from graphc.ops.elementwise.activation import LOG_SOFTMAX, SOFTMAX
 from graphc.ops.nn.normalization import VARIANCE
-from graphc.ops.reductions.reduction_rules import (
-    REDUCE_ALL,
-    REDUCE_ANY,
-    REDUCE_MAX,
-    REDUCE_MEAN,
-    REDUCE_MIN,
-    REDUCE_PROD,
-    REDUCE_SUM,
-)
+from graphc.ops.reductions.reduction_rules import PLAIN_REDUCTIONS
 
 Order: TypeAlias = tuple[int, ...]
 Attrs: TypeAlias = dict[str, Any]
@@ -87,7 +79,7 @@ def by_operand(node: Node, position: int, order: Order) -> Reordered | None:
 
 def by_result(node: Node, order: Order) -> Reordered | None:
     """The node if its first result is stored in `order`; None if it has no such form."""
-    if node.op in _REDUCTIONS or (node.op not in _RULES and len(node.outputs) != 1):
+    if node.op in PLAIN_REDUCTIONS or (node.op not in _RULES and len(node.outputs) != 1):
         return None
     return _RULES.get(node.op, _elementwise)(node, order)
 
@@ -141,11 +133,8 @@ def _broadcast_to(node: Node, order: Order) -> Reordered:
     return Reordered((operand,), (order,), {"shape": shape})
 
 
-_REDUCTIONS: Final = frozenset(
-    [REDUCE_ALL, REDUCE_ANY, REDUCE_MAX, REDUCE_MEAN, REDUCE_MIN, REDUCE_PROD, REDUCE_SUM]
-)
 _RULES: Final[Mapping[OpDef, Callable[[Node, Order], Reordered | None]]] = {
-    **dict.fromkeys(_REDUCTIONS, _reduction),
+    **dict.fromkeys(PLAIN_REDUCTIONS, _reduction),
     VARIANCE: lambda node, order: _alike(node, order, axes=_axes(node, order)),
     SOFTMAX: _softmax,
     LOG_SOFTMAX: _softmax,

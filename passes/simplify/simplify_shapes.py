@@ -13,15 +13,7 @@ from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, TRANSPOSE
 from graphc.ops.arrays.slicing import PAD, REVERSE, SLICE
 from graphc.ops.core.emit import CAST
 from graphc.ops.matrices.matrix_product import MATMUL
-from graphc.ops.reductions.reduction import (
-    REDUCE_ALL,
-    REDUCE_ANY,
-    REDUCE_MAX,
-    REDUCE_MEAN,
-    REDUCE_MIN,
-    REDUCE_PROD,
-    REDUCE_SUM,
-)
+from graphc.ops.reductions.reduction_rules import PLAIN_REDUCTIONS
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, Rule, change, simplify
 
@@ -219,7 +211,6 @@ RULES: Final[dict[OpDef, Rule]] = {
     REVERSE: _reverse,
     CONCATENATE: _concatenate,
     SPLIT: _split,
-    **dict.fromkeys((REDUCE_SUM, REDUCE_MEAN, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN), _reduce),
-    **dict.fromkeys((REDUCE_ANY, REDUCE_ALL), _reduce),
+    **dict.fromkeys(PLAIN_REDUCTIONS, _reduce),
     MATMUL: _matmul,
 }

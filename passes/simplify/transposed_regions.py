@@ -160,11 +160,7 @@ class Search:
         return [moved for moved in moves if moved]
 
     def _add_users(
-        self,
-        tensor: Tensor,
-        held: Region,
-        region: Region,
-        needed: dict[tuple[Tensor, Order], None],
+        self, tensor: Tensor, held: Region, region: Region, needed: dict[tuple[Tensor, Order], None]
     ) -> None:
         """Adds what the users of a result outside of the region need."""
         for user in self._users.get(tensor, ()):
@@ -176,11 +172,7 @@ class Search:
             needed[tensor, tuple(range(tensor.type.rank))] = None
 
     def _add_kept(
-        self,
-        tensor: Tensor,
-        held: Region,
-        region: Region,
-        needed: dict[tuple[Tensor, Order], None],
+        self, tensor: Tensor, held: Region, region: Region, needed: dict[tuple[Tensor, Order], None]
     ) -> None:
         """Adds the transpose that makes an operand, if something else needs it too."""
         maker = self._made.get(tensor)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import platformdirs
 
+from graphc.cluster.jobs.locks import is_locked
 from graphc.cluster.jobs.logs import part_of
 from graphc.cluster.jobs.records import STATES
 from graphc.cluster.jobs.runs import RunFolder
@@ -125,17 +126,7 @@ class LocalQueue(Queue):
 
     def is_served(self) -> bool:
         """Whether a service runs the jobs of the queue."""
-        try:
-            lock = os.open(self._folder / "service.lock", os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return is_locked(self._folder / "service.lock", fcntl.LOCK_SH)
 
 
 class RemoteQueue(Queue):

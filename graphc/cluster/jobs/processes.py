@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from graphc.cluster.jobs.locks import is_locked
 from graphc.cluster.jobs.runs import TOKEN
 
 # It survives SIGTERM, which its group gets, to write the exit status of the command; `trap :` is
@@ -85,17 +86,7 @@ class RunProcess:
         """Whether a process of the run holds the lock."""
         # Frees the entries of what has ended in the table of processes.
         _CHILDREN[:] = [child for child in _CHILDREN if child.poll() is None]
-        try:
-            lock = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return is_locked(self._lock)
 
     def exit_status(self) -> int | None:
         """The exit status of the command, once it has ended by itself or by a signal."""

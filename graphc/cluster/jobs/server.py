@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from graphc.cluster.jobs.endpoint import JobsApplication
@@ -132,12 +131,7 @@ class JobsServer:
             raise ClusterError("the service of jobs did not start within 30 s")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._stop()
         if self._thread is not None:
             self._thread.join()

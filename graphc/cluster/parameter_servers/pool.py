@@ -16,18 +16,12 @@ from graphc.cluster.parameter_servers.actors import Actors
 from graphc.cluster.parameter_servers.rows import pull_rows, push_rows
 from graphc.cluster.parameter_servers.splitting import Assignment, ShardHalf, marks_apart
 from graphc.cluster.parameter_servers.worker import Task
-from graphc.cluster.remote_programs import (
-    bytes_of,
-    remote_options,
-    send,
-    state_as_feeds,
-)
+from graphc.cluster.remote_programs import bytes_of, remote_options, send, state_as_feeds
 from graphc.config import CompileOptions
 from graphc.devices.step_halves import Halves, step_halves
 from graphc.errors import AttributeValueError, StateError
 from graphc.ir.graph import Graph
 from graphc.ir.rewrite import bind_sizes
-from graphc.ir.source import current_source
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.feeds.fetches import FetchNest
 from graphc.runtime.state.initial import hidden_types
@@ -95,18 +89,13 @@ class Pool:
     # -- one run ----------------------------------------------------------------------------
 
     def run(
-        self,
-        fetches: Any,
-        batches: Any,
-        on_step: Callable[[WorkerStep], object] | None,
-        keep: bool,
+        self, fetches: Any, batches: Any, on_step: Callable[[WorkerStep], object] | None, keep: bool
     ) -> WorkersRun:
         """See `Session.run_workers`. Variables have the values after the last update when it
         returns, and also when it raises an error."""
         if self._run is not None and self._run.is_going():
-            raise StateError(
+            raise StateError.here(
                 "run_workers: workers of this session are running already",
-                source=current_source(),
                 hint="wait until the first call has returned, or open another session",
             )
         FetchNest(self._graph, fetches)  # raises now if a value cannot be fetched
@@ -270,9 +259,8 @@ class RemoteRun(WorkerThreads):
     def resize(self, count: int) -> None:
         """Lets workers join or leave, so that there are `count`."""
         if not self._source.is_shared:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "resize_workers: each worker of this run has an iterable of batches of its own",
-                source=current_source(),
                 hint="pass one iterable that the workers share",
             )
         active = self.active

@@ -11,7 +11,6 @@ from graphc.config import CompileOptions
 from graphc.devices.remote_workers import RemoteWorkers
 from graphc.errors import AttributeValueError
 from graphc.ir.graph import Graph
-from graphc.ir.source import current_source
 from graphc.runtime.state.live_state import LiveState
 
 
@@ -66,17 +65,15 @@ class ParameterServers(RemoteWorkers):
         for name in ("workers", "shards", "checkpoint_every"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise AttributeValueError(
+                raise AttributeValueError.here(
                     f"ParameterServers: {name} must be an int of 1 or more, got {value!r}",
-                    source=current_source(),
                     hint="gc.cluster.ParameterServers(4, staleness=3, shards=2)",
                 )
         bound: object = self.staleness
         if bound is not None and (type(bound) is not int or bound < 0):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"ParameterServers: staleness must be an int of at least 0, or None for no bound, "
                 f"got {bound!r}",
-                source=current_source(),
                 hint="pass how many updates by other workers a worker may miss: staleness=3",
             )
 

@@ -11,7 +11,6 @@ from graphc.config import CompileOptions
 from graphc.devices.remote_session import RemoteSession
 from graphc.errors import AttributeValueError
 from graphc.ir.graph import Graph
-from graphc.ir.source import current_source
 from graphc.runtime.state.live_state import LiveState
 
 
@@ -89,8 +88,7 @@ def _is_count(count: object) -> bool:
 
 
 def _refuse(what: str) -> None:
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"RemoteTasks: {what}",
-        source=current_source(),
         hint='gc.cluster.RemoteTasks({"worker": 2, "ps": 1}, {"worker": {"num_gpus": 1}})',
     )

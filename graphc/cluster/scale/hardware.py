@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from graphc.devices.machine import Machine
 from graphc.errors import AttributeValueError, nearest
-from graphc.ir.source import current_source
 
 # The part of the peak FLOP/s that products of large matrices reach in training. Megatron-LM reports
 # 44 to 52 % of the peak of A100s for whole steps (Narayanan et al., SC 2021, table 1), MaxText 46
@@ -209,8 +208,7 @@ def _is_number(value: Any, zero: bool = False) -> bool:
 
 
 def _refusal(what: str) -> AttributeValueError:
-    return AttributeValueError(
+    return AttributeValueError.here(
         f"Hardware: {what}",
-        source=current_source(),
         hint='give "8xh100", or a file of Hardware.to_json() or of graphc devices --describe',
     )

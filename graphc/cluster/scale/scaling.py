@@ -16,7 +16,6 @@ from graphc.config import CompileOptions
 from graphc.devices.machine import Machine
 from graphc.errors import AttributeValueError
 from graphc.ir.graph import Graph
-from graphc.ir.source import current_source
 from graphc.typing import Feeds, Fetches
 
 _SHARDED: tuple[Sharded, ...] = ("nothing", "optimizer", "parameters")
@@ -229,8 +228,6 @@ def _hardware(given: Hardware | str | os.PathLike[str]) -> Hardware:
 
 
 def _refusal(what: str) -> AttributeValueError:
-    return AttributeValueError(
-        f"scaling: {what}",
-        source=current_source(),
-        hint='gc.cluster.scaling(graph, train, shapes, "8xh100", [8, 64, 512])',
+    return AttributeValueError.here(
+        f"scaling: {what}", hint='gc.cluster.scaling(graph, train, shapes, "8xh100", [8, 64, 512])'
     )

@@ -15,7 +15,6 @@ from graphc.errors import DTypeError, FeedError
 from graphc.ir.calls import explained
 from graphc.ir.dtypes import is_integer
 from graphc.ir.host_values import read
-from graphc.ir.source import current_source
 
 FeatureValue: TypeAlias = bytes | str | Numbers | Sequence[bytes] | Sequence[str] | None
 """What a feature may be made of."""
@@ -71,10 +70,9 @@ def sequence_example(
     lists = []
     for key, steps in _checked(name, sequences):
         if steps is None or isinstance(steps, (bytes, str)) or not hasattr(steps, "__iter__"):
-            raise DTypeError(
+            raise DTypeError.here(
                 f"{name}: the sequence {key!r} is {type(steps).__name__}, expected one value for "
                 "each step",
-                source=current_source(),
                 hint=_LIST_OF_FEATURES,
             )
         body = [
@@ -99,16 +97,12 @@ def _named(key: str, value: bytes) -> bytes:
 
 def _checked(name: str, values: Any) -> Iterable[tuple[str, Any]]:
     if not isinstance(values, Mapping):
-        raise FeedError(
-            f"{name}: takes a dict of names and values, got {type(values).__name__}",
-            source=current_source(),
+        raise FeedError.here(
+            f"{name}: takes a dict of names and values, got {type(values).__name__}"
         )
     for key in values:
         if not isinstance(key, str):
-            raise DTypeError(
-                f"{name}: the name {key!r} is {type(key).__name__}, expected str",
-                source=current_source(),
-            )
+            raise DTypeError.here(f"{name}: the name {key!r} is {type(key).__name__}, expected str")
         _element(name, "a name", key)
     return values.items()
 
@@ -159,23 +153,20 @@ def _element(name: str, where: str, value: Any) -> bytes:
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise DTypeError(
-                f"{name}: {where}: {value!r:.80} cannot be encoded as UTF-8 ({error.reason})",
-                source=current_source(),
+            raise DTypeError.here(
+                f"{name}: {where}: {value!r:.80} cannot be encoded as UTF-8 ({error.reason})"
             ) from None
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise DTypeError(
-        f"{name}: {where}: the elements are not all bytes or text: {type(value).__name__}",
-        source=current_source(),
+    raise DTypeError.here(
+        f"{name}: {where}: the elements are not all bytes or text: {type(value).__name__}"
     )
 
 
 def _int64(name: str, where: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise DTypeError(
+        raise DTypeError.here(
             f"{name}: {where}: {int(array.max())} does not fit int64",
-            source=current_source(),
             hint="array.view(np.int64) keeps the bits",
         )
     return array.astype(np.int64)
@@ -188,17 +179,15 @@ def _float32(name: str, where: str, array: np.ndarray[Any, Any]) -> np.ndarray[A
         found = array.astype("<f4")
     lost = np.isinf(found) & np.isfinite(array)
     if lost.any():
-        raise DTypeError(
+        raise DTypeError.here(
             f"{name}: {where}: {array[lost][0]} does not fit float32",
-            source=current_source(),
             hint="write array.tobytes(), and read it by gc.data.Raw",
         )
     return found
 
 
 def _no_feature(name: str, where: str, value: Any) -> DTypeError:
-    return DTypeError(
+    return DTypeError.here(
         f"{name}: {where}: no feature can be made of {type(value).__name__}: {value!r:.80}",
-        source=current_source(),
         hint="bytes, text, integers, floats, or lists and arrays of one of these",
     )

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.errors import DataError, MissingExtraError
-from graphc.ir.source import Source, current_source
+from graphc.errors import DataError
+from graphc.ir.extras import importing
+from graphc.ir.source import Source
 
 HEAD = 12  # bytes before a record
 FRAME = 16  # bytes around a record
@@ -38,14 +39,8 @@ def import_crc32c(name: str, extra: str = "records") -> Checksum:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
+    with importing(f"{name} needs google-crc32c, which is not installed", extra):
         import google_crc32c
-    except ImportError:
-        raise MissingExtraError(
-            f"{name} needs google-crc32c, which is not installed",
-            source=current_source(),
-            hint=f"pip install 'graphc[{extra}]'",
-        ) from None
     checksum: Checksum = google_crc32c.value
     return checksum
 

@@ -22,7 +22,8 @@ from graphc.data.records.framing import (
     import_crc32c,
 )
 from graphc.data.records.offsets import Offsets, saved, stored
-from graphc.data.records.streams import Inflated, Paths, Plain, existing_files, opened
+from graphc.data.records.paths import Paths, existing_files
+from graphc.data.records.streams import Inflated, Plain, opened
 from graphc.errors import DataError
 from graphc.ir.source import Source, current_source
 

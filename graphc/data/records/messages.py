@@ -19,8 +19,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from graphc.errors import MissingExtraError
-from graphc.ir.source import current_source
+from graphc.ir.extras import importing
 
 _PACKAGE = "graphc.records"
 
@@ -45,14 +44,8 @@ def import_messages(name: str) -> Messages:
     Raises:
         MissingExtraError: protobuf is not installed.
     """
-    try:
+    with importing(f"{name} needs protobuf, which is not installed", "records"):
         return _messages()
-    except ImportError:
-        raise MissingExtraError(
-            f"{name} needs protobuf, which is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[records]'",
-        ) from None
 
 
 @lru_cache(maxsize=1)

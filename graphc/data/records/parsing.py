@@ -15,7 +15,6 @@ from graphc.data.records.specs import FixedLen, RaggedArray, Raw, Spec, VarLen, 
 from graphc.data.records.values import Features, Lists, Wrong
 from graphc.errors import DataError, DTypeError, FeedError, nearest
 from graphc.ir.calls import explained
-from graphc.ir.source import current_source
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Serialized: TypeAlias = Sequence[bytes] | Array
@@ -160,17 +159,15 @@ def name_of(name: str | bytes) -> str:
 
 def _checked_specs(name: str, specs: Any, argument: str) -> dict[str, Spec]:
     if not isinstance(specs, Mapping):
-        raise FeedError(
+        raise FeedError.here(
             f"{name}: {argument} must be a dict of names and specs, got {type(specs).__name__}",
-            source=current_source(),
             hint='{"label": gc.data.FixedLen((), np.int64)}',
         )
     for key, spec in specs.items():
         named = isinstance(key, str) and key.encode(errors="ignore").decode() == key
         if not named or not isinstance(spec, (FixedLen, VarLen, Raw)):
-            raise FeedError(
+            raise FeedError.here(
                 f"{name}: the spec of {key!r} is {spec!r:.80}",
-                source=current_source(),
                 hint="gc.data.FixedLen(shape, dtype), VarLen(dtype) or Raw(shape, dtype)",
             )
     return dict(specs)
@@ -179,17 +176,15 @@ def _checked_specs(name: str, specs: Any, argument: str) -> dict[str, Spec]:
 def _records(name: str, serialized: Any) -> list[bytes]:
     """The messages of a batch."""
     if isinstance(serialized, (bytes, bytearray, str)):
-        raise FeedError(
+        raise FeedError.here(
             f"{name}: takes a batch of messages, got one of {type(serialized).__name__}",
-            source=current_source(),
             hint="[record] for a batch of one; gc.data.parse_example for a single Example",
         )
     if isinstance(serialized, np.ndarray):
         if serialized.dtype != object or serialized.ndim != 1:
-            raise FeedError(
+            raise FeedError.here(
                 f"{name}: takes a list of bytes, got an array of {serialized.dtype} with shape "
                 f"{serialized.shape}",
-                source=current_source(),
                 hint="NumPy's arrays of bytes lose zeros at the end: use a list, or an array of "
                 "objects [batch]",
             )
@@ -200,9 +195,8 @@ def _records(name: str, serialized: Any) -> list[bytes]:
     for number, record in enumerate(records):
         if type(record) is not bytes:
             if not isinstance(record, (bytes, bytearray, memoryview)):
-                raise DTypeError(
-                    f"{name}: record {number} is {type(record).__name__}, expected bytes",
-                    source=current_source(),
+                raise DTypeError.here(
+                    f"{name}: record {number} is {type(record).__name__}, expected bytes"
                 )
             records[number] = bytes(record)
     return records
@@ -267,19 +261,15 @@ def _error(name: str, key: str, where: str, wrong: Wrong, known: list[str]) -> D
         details.append(f"the record has: {', '.join(known[:20]) or 'no features'}")
         near = nearest(key, known) or ""
         hint = near if near.startswith("did you mean") else hint
-    return DataError(
-        f"{name}: feature {key!r} of {where} {wrong.found}",
-        details=details,
-        source=current_source(),
-        hint=hint,
+    return DataError.here(
+        f"{name}: feature {key!r} of {where} {wrong.found}", details=details, hint=hint
     )
 
 
 def _no_message(name: str, number: int, kind: str, record: bytes, error: Exception) -> DataError:
-    return DataError(
+    return DataError.here(
         f"{name}: record {number} is not a tf.train.{kind}",
         details=[f"{len(record)} bytes that begin with {record[:16]!r}", str(error)[:200]],
-        source=current_source(),
         hint=f"records must be serialized {kind} messages, as gc.data."
         f"{'example' if kind == 'Example' else 'sequence_example'} makes them",
     )

@@ -21,14 +21,8 @@ from graphc.data.records.framing import (
     cut_record,
     import_crc32c,
 )
-from graphc.data.records.streams import (
-    Compression,
-    Paths,
-    Stream,
-    checked_compression,
-    existing_files,
-    opened,
-)
+from graphc.data.records.paths import Paths, existing_files
+from graphc.data.records.streams import Compression, Stream, checked_compression, opened
 from graphc.errors import AttributeValueError, StateError
 from graphc.ir.calls import explained
 from graphc.ir.source import Source, current_source
@@ -96,9 +90,8 @@ def _checked_shard(shard: Any) -> tuple[int, int]:
         and 0 <= shard[0] < shard[1]
     ):
         return shard[0], shard[1]
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"read_tfrecords: shard must be (index, count) or 'process', got {shard!r}",
-        source=current_source(),
         hint="shard=(0, 4), with an index from 0 to count - 1",
     )
 
@@ -215,9 +208,7 @@ class RecordIterator:
             ([b'one', b'two'], [b'three'], [])
         """
         if type(n) is not int or n < 1:
-            raise AttributeValueError(
-                f"read_some: n must be an int of at least 1, got {n!r}", source=current_source()
-            )
+            raise AttributeValueError.here(f"read_some: n must be an int of at least 1, got {n!r}")
         while True:
             block = self._block
             records = list(islice(block.own, n))
@@ -241,15 +232,13 @@ class RecordIterator:
         if not isinstance(given, Mapping) or not all(
             isinstance(given.get(key), int) and given[key] >= 0 for key in keys
         ):
-            raise StateError(
+            raise StateError.here(
                 f"restore: this is not the state of a reader of records: {tree!r:.200}",
-                source=current_source(),
                 hint="pass what state() of the iterator returned",
             )
         if tree["file"] > len(self._plan.paths):
-            raise StateError(
+            raise StateError.here(
                 f"restore: the position is in file {tree['file']} of {len(self._plan.paths)} files",
-                source=current_source(),
                 hint="restore it into a reader of the same files",
             )
         with self._lock:

@@ -14,7 +14,6 @@ from graphc.data.records.values import Features, Wrong
 from graphc.data.records.wire import Malformed, elements, fields, list_of
 from graphc.errors import DataError
 from graphc.ir.calls import explained
-from graphc.ir.source import current_source
 
 Value: TypeAlias = np.ndarray[Any, Any] | np.generic | bytes | str | list[bytes] | None
 
@@ -79,8 +78,5 @@ def _value(name: str, feature: bytes) -> Value:
             return elements(feature)
         values: np.ndarray[Any, Any] = column(VarLen(_DTYPES[kind]), Features([feature])).values
     except (Malformed, Wrong) as error:
-        raise DataError(
-            f"parse_example: feature {name!r} is damaged: {error}",
-            source=current_source(),
-        ) from None
+        raise DataError.here(f"parse_example: feature {name!r} is damaged: {error}") from None
     return values

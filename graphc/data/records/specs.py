@@ -86,9 +86,8 @@ class VarLen:
         object.__setattr__(self, "shape", _checked_shape("VarLen", self.shape))
         object.__setattr__(self, "dtype", _checked_type("VarLen", self.dtype))
         if 0 in self.shape:
-            raise AttributeValueError(
-                f"VarLen: rows of shape {self.shape} have no values to count",
-                source=current_source(),
+            raise AttributeValueError.here(
+                f"VarLen: rows of shape {self.shape} have no values to count"
             )
         if self.pad is not None:
             one = FixedLen((), self.dtype, self.pad)
@@ -96,9 +95,8 @@ class VarLen:
         if self.length is not None and (
             self.pad is None or type(self.length) is not int or self.length < 0
         ):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"VarLen: length={self.length!r} with pad={self.pad!r}",
-                source=current_source(),
                 hint="VarLen(np.int64, pad=0, length=16)",
             )
 
@@ -132,7 +130,7 @@ class Raw:
         ordered = isinstance(given, np.dtype) or (isinstance(given, str) and given[:1] in "<>")
         dtype = np.dtype(given) if ordered and given else as_dtype(given)
         if dtype.hasobject or dtype.itemsize == 0 or dtype.names or dtype.subdtype:
-            raise DTypeError(f"Raw: no numbers have the dtype {dtype}", source=current_source())
+            raise DTypeError.here(f"Raw: no numbers have the dtype {dtype}")
         object.__setattr__(self, "dtype", dtype)
         if self.default is not None:
             one = FixedLen(self.shape, dtype.newbyteorder("="), self.default)
@@ -200,9 +198,8 @@ class RaggedArray(NamedTuple):
             inner = inner.padded(value)
         longest = int(self.lengths.max(initial=0))
         if length is not None and longest > length:
-            raise AttributeValueError(
-                f"padded: row {int(self.lengths.argmax())} is longer than {length}: {longest}",
-                source=current_source(),
+            raise AttributeValueError.here(
+                f"padded: row {int(self.lengths.argmax())} is longer than {length}: {longest}"
             )
         width = longest if length is None else length
         found = np.full((len(self.lengths), width, *inner.shape[1:]), value, inner.dtype)
@@ -225,9 +222,8 @@ def _checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     except TypeError:
         sizes = (-1,)
     if any(size < 0 for size in sizes):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{name}: shape must be a tuple of sizes, got {shape!r}",
-            source=current_source(),
             hint="(28, 28), or () for a scalar; VarLen for sizes that differ between records",
         )
     return sizes
@@ -238,9 +234,8 @@ def _checked_type(name: str, dtype: Any) -> Any:
         return dtype
     found = as_dtype(dtype)
     if not is_real(found):
-        raise DTypeError(
+        raise DTypeError.here(
             f"{name}: a feature has bytes, integers or floats, not {found}",
-            source=current_source(),
             hint="gc.data.Raw(shape, dtype) reads the bytes of arrays of any dtype",
         )
     return found
@@ -259,14 +254,13 @@ def _checked_default(spec: FixedLen) -> Any:
     dtype: Any = np.dtype(spec.dtype)
     array = read(given)
     if array.shape not in ((), spec.shape):
-        raise AttributeValueError(
-            f"FixedLen: the default has shape {array.shape}, expected {spec.shape} or a scalar",
-            source=current_source(),
+        raise AttributeValueError.here(
+            f"FixedLen: the default has shape {array.shape}, expected {spec.shape} or a scalar"
         )
     try:
         return np.broadcast_to(converted(array, dtype), spec.shape)
     except Unfit as error:
-        raise DTypeError(f"FixedLen: the default {error}", source=current_source()) from None
+        raise DTypeError.here(f"FixedLen: the default {error}") from None
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:

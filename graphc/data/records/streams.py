@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from graphc.data.records.framing import CUT, DAMAGED, FRAME, HEAD, Frames
 from graphc.data.records.inflating import inflating
-from graphc.errors import AttributeValueError, DataError, nearest
-from graphc.ir.source import Source, current_source
+from graphc.errors import AttributeValueError, DataError
+from graphc.ir.source import Source
 
 Compression: TypeAlias = Literal["", "gzip", "zlib"]
-Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _CHUNK = 1 << 18  # bytes read from a compressed file at once
 _STEP = 1 << 24  # bytes requested at once: a forged length must not allocate more than there is
@@ -27,34 +25,10 @@ def checked_compression(name: str, compression: str | None, none: str) -> None:
     """
     if compression in (None, "", *WINDOW_BITS):
         return
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"{name}: there is no compression {compression!r}",
-        source=current_source(),
         hint=f'"gzip", "zlib", "" for none, or None: {none}',
     )
-
-
-def existing_files(name: str, paths: Paths) -> list[str]:
-    """The paths of files that exist.
-
-    Raises:
-        DataError: one does not, or it is no regular file.
-    """
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found = [os.fspath(path) for path in given]
-    if not found:
-        raise DataError(f"{name}: no files", source=current_source(), hint="pass at least one path")
-    for path in found:
-        if not os.path.isfile(path):
-            there = "no regular file" if os.path.exists(path) else "no file"
-            folder, last = os.path.split(path)
-            names = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
-            raise DataError(
-                f"{name}: there is {there} {path}",
-                source=current_source(),
-                hint=nearest(last, names) if 0 < len(names) <= 1000 else None,
-            )
-    return found
 
 
 class Stream(Protocol):

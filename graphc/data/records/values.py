@@ -6,14 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from graphc.data.records.wire import (
-    PREFIXES,
-    Malformed,
-    OtherKind,
-    elements,
-    packed,
-    usual_prefix,
-)
+from graphc.data.records.wire import PREFIXES, Malformed, OtherKind, elements, packed, usual_prefix
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

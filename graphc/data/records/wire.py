@@ -194,6 +194,15 @@ def _content(size: int) -> int | None:
     return None
 
 
+def _list_of_kind(feature: bytes, kind: str) -> bytes | None:
+    found, data = list_of(feature)
+    if found is None:
+        return None
+    if found != kind:
+        raise OtherKind(found)
+    return data
+
+
 def packed(kind: str, feature: bytes) -> bytes | None:
     """The numbers of a feature as one packed list; None if it has no list.
 
@@ -201,11 +210,9 @@ def packed(kind: str, feature: bytes) -> bytes | None:
         Malformed: the feature is not in the wire format.
         OtherKind: it has another kind of list.
     """
-    found, data = list_of(feature)
-    if found is None:
+    data = _list_of_kind(feature, kind)
+    if data is None:
         return None
-    if found != kind:
-        raise OtherKind(found)
     alone = _FIXED32 if kind == "float_list" else _VARINT
     return b"".join(
         each.value for each in fields(data) if each.number == 1 and each.wire in (_BYTES, alone)
@@ -219,9 +226,7 @@ def elements(feature: bytes) -> list[bytes] | None:
         Malformed: the feature is not in the wire format.
         OtherKind: it has another kind of list.
     """
-    kind, data = list_of(feature)
-    if kind is None:
+    data = _list_of_kind(feature, "bytes_list")
+    if data is None:
         return None
-    if kind != "bytes_list":
-        raise OtherKind(kind)
     return [each.value for each in fields(data) if each.number == 1 and each.wire == _BYTES]

@@ -12,7 +12,6 @@ from graphc.data.records.framing import Frames, import_crc32c
 from graphc.data.records.streams import WINDOW_BITS, Compression, checked_compression
 from graphc.errors import CopyError, DataError, DTypeError, StateError
 from graphc.ir.calls import explain_methods
-from graphc.ir.source import current_source
 from graphc.runtime.core.interrupts import uninterrupted
 
 _BUFFER = 1 << 20  # bytes written at once
@@ -155,20 +154,16 @@ class TFRecordWriter:
             self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise CopyError(
+        raise CopyError.here(
             "a TFRecordWriter cannot be pickled or copied: it writes to an open file",
-            source=current_source(),
             hint="make a writer in each process, for a file of its own",
         )
 
     def _unusable(self) -> StateError:
         if self._failed:
-            return StateError(
-                f"TFRecordWriter: writing {self._path} failed before", source=current_source()
-            )
-        return StateError(
+            return StateError.here(f"TFRecordWriter: writing {self._path} failed before")
+        return StateError.here(
             f"TFRecordWriter: {self._path} is closed",
-            source=current_source(),
             hint="write inside the `with`, before close()",
         )
 
@@ -201,10 +196,9 @@ class TFRecordWriter:
             if self._engine is None:
                 with suppress(OSError):  # a device; its reader finds the cut
                     self._file.truncate(self._written)
-            raise DataError(
+            raise DataError.here(
                 f"TFRecordWriter: cannot write {self._path}: {error.strerror}",
                 details=[f"{self._written} bytes were written before"],
-                source=current_source(),
             ) from error
         self._written += len(data)
 
@@ -215,8 +209,7 @@ explain_methods(TFRecordWriter)
 def _as_bytes(record: object) -> bytes:
     if isinstance(record, (bytes, bytearray, memoryview)):
         return bytes(record)
-    raise DTypeError(
+    raise DTypeError.here(
         f"TFRecordWriter.write: a record is bytes, got {type(record).__name__}",
-        source=current_source(),
         hint='text.encode("utf-8") for text; gc.data.example({...}) for named values',
     )

@@ -13,7 +13,6 @@ from graphc.data.core.cursor import Cursor, Items, State
 from graphc.data.core.node import Node, RandomAccess, Run
 from graphc.errors import DTypeError, FeedError
 from graphc.ir.host_values import read
-from graphc.ir.source import current_source
 
 Array = np.ndarray[Any, Any]
 
@@ -88,18 +87,16 @@ class Arrays:
         names = [jax.tree_util.keystr(path) or "the array" for path, _ in paths]
         self._arrays = [_checked(n, v) for n, v in zip(names, given, strict=True)]
         if not self._arrays:
-            raise FeedError(
+            raise FeedError.here(
                 f"from_arrays: takes arrays, got {type(arrays).__name__} without any",
-                source=current_source(),
                 hint='gc.data.from_arrays({"x": x, "y": y})',
             )
         lengths = [len(array) for array in self._arrays]
         if len(set(lengths)) != 1:
             rows = zip(names, lengths, strict=True)
-            raise FeedError(
+            raise FeedError.here(
                 "from_arrays: the arrays must have one length",
                 details=[f"{name}: {length}" for name, length in rows],
-                source=current_source(),
                 hint="the first axis of each array counts the records",
             )
         self._length = lengths[0]
@@ -135,16 +132,12 @@ def _checked(name: str, value: Any) -> Array:
     try:
         array = read(value)
     except DTypeError as error:
-        raise FeedError(
-            f"from_arrays: {name}: {error.what}",
-            details=error.details,
-            source=current_source(),
-            hint=error.hint,
+        raise FeedError.here(
+            f"from_arrays: {name}: {error.what}", details=error.details, hint=error.hint
         ) from error.__cause__
     if array.ndim == 0:
-        raise FeedError(
+        raise FeedError.here(
             f"from_arrays: {name} is {type(value).__name__}, not an array with a leading axis",
-            source=current_source(),
             hint='gc.data.from_arrays({"x": x, "y": y}), with arrays [records, ...]',
         )
     return array

@@ -6,43 +6,18 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any
 
 from graphc.data.core.cursor import Cursor, Items, State
 from graphc.data.core.node import Node, Run
-from graphc.errors import AttributeValueError, DataError, nearest
-from graphc.ir.source import Source, current_source
-
-Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+from graphc.errors import AttributeValueError, DataError
+from graphc.ir.source import Source
 
 _COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-
-
-def checked_paths(name: str, paths: Any) -> list[str]:
-    """The paths of files that exist.
-
-    Raises:
-        DataError: one does not.
-    """
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found = [os.fspath(path) for path in given]
-    if not found:
-        raise DataError(f"{name}: no files", source=current_source(), hint="pass at least one path")
-    for path in found:
-        if not os.path.isfile(path):
-            here = Path(path).parent
-            names = [p.name for p in here.iterdir()] if here.is_dir() else []
-            raise DataError(
-                f"{name}: there is no file {path}",
-                source=current_source(),
-                hint=nearest(Path(path).name, names) if 0 < len(names) <= 1000 else None,
-            )
-    return found
 
 
 def checked_encoding(name: str, encoding: Any) -> None:
@@ -54,10 +29,8 @@ def checked_encoding(name: str, encoding: Any) -> None:
     try:
         "".encode(encoding)
     except (LookupError, TypeError) as error:
-        raise AttributeValueError(
-            f"{name}: there is no encoding {encoding!r}",
-            source=current_source(),
-            hint='"utf-8", "latin-1", "utf-16", ...',
+        raise AttributeValueError.here(
+            f"{name}: there is no encoding {encoding!r}", hint='"utf-8", "latin-1", "utf-16", ...'
         ) from error
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc.errors import AttributeValueError, DataError, MissingExtraError
-from graphc.ir.source import Source, current_source
+from graphc.errors import AttributeValueError, DataError
+from graphc.ir.extras import importing
+from graphc.ir.source import Source
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
@@ -100,7 +101,7 @@ def classes_in(folder: str) -> list[str]:
         DataError: there is no such folder.
     """
     if not os.path.isdir(folder):
-        raise DataError(f"from_images: there is no folder {folder}", source=current_source())
+        raise DataError.here(f"from_images: there is no folder {folder}")
     return sorted(each.name for each in os.scandir(folder) if each.is_dir())
 
 
@@ -116,14 +117,10 @@ def checked_pixels(size: Any, mode: Any) -> None:
         and all(type(n) is int and n > 0 for n in size)
     )
     if not numbers:
-        raise AttributeValueError(
-            f"from_images: size must be (height, width), got {size!r}", source=current_source()
-        )
+        raise AttributeValueError.here(f"from_images: size must be (height, width), got {size!r}")
     if mode not in MODES:
-        raise AttributeValueError(
-            f"from_images: no mode {mode!r}",
-            source=current_source(),
-            hint=f"the modes of Pillow: {', '.join(MODES)}",
+        raise AttributeValueError.here(
+            f"from_images: no mode {mode!r}", hint=f"the modes of Pillow: {', '.join(MODES)}"
         )
 
 
@@ -133,12 +130,6 @@ def import_pillow(name: str) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
+    with importing(f"{name} needs Pillow, which is not installed", "images"):
         from PIL import Image
-    except ImportError:
-        raise MissingExtraError(
-            f"{name} needs Pillow, which is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[images]'",
-        ) from None
     return Image

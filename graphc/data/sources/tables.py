@@ -15,7 +15,6 @@ from graphc.data.core.node import Node, Run
 from graphc.data.sources.files import FileCursor, LineFile
 from graphc.errors import DataError, DTypeError, nearest
 from graphc.ir.dtypes import as_dtype, is_floating, is_integer
-from graphc.ir.source import current_source
 
 _SAMPLE = 1000  # rows from which dtypes are found
 _TRUE = {"true", "1", "yes", "t"}
@@ -178,22 +177,19 @@ def table_columns(
     try:
         rows = [row for row in islice(rows_of(first, delimiter), _SAMPLE + 1) if row]
     except csv.Error as error:
-        raise DataError(
-            f"{first.path}, line {first.line}: {error}", source=current_source()
-        ) from error
+        raise DataError.here(f"{first.path}, line {first.line}: {error}") from error
     names = (rows[0] if rows else []) if isinstance(header, bool) else list(header)
     if header is False:
         names = [str(number) for number in range(len(names))]
     if not names:
-        raise DataError(f"from_csv: {first.path} is empty", source=current_source())
+        raise DataError.here(f"from_csv: {first.path} is empty")
     sample = rows[1:] if header is True else rows
     kinds = dict(dtypes) if dtypes is not None else _found(names, sample)
     for name in (*kinds, *missing):
         if name not in names:
-            raise DataError(
+            raise DataError.here(
                 f"from_csv: {first.path} has no column {name!r}",
                 details=[f"its columns are {', '.join(map(repr, names))}"],
-                source=current_source(),
                 hint=nearest(name, names),
             )
     columns = [_column(name, names.index(name), kinds[name], missing) for name in kinds]
@@ -207,9 +203,8 @@ def _column(name: str, place: int, kind: Any, missing: Mapping[str, Any]) -> Col
         try:
             value = dtype.type(value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise DTypeError(
-                f"from_csv: missing value {value!r} of column {name!r} is not {dtype.name}",
-                source=current_source(),
+            raise DTypeError.here(
+                f"from_csv: missing value {value!r} of column {name!r} is not {dtype.name}"
             ) from error
     return Column(name, place, dtype, value)
 

@@ -90,9 +90,8 @@ def _graph_of(fetches: Any) -> Graph:
         graph = getattr(leaf, "graph", None)
         if isinstance(graph, Graph):
             return graph
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         "pad: with a Bucketing, fetches= must have a tensor or a node of the graph",
-        source=current_source(),
         hint=".pad(buckets, fetches=[train, loss])",
     )
 
@@ -102,7 +101,7 @@ def _lengths(name: str, values: Iterable[Any]) -> tuple[int, ...]:
     for value in found:
         check_count(name, value, 1)
     if not found:
-        raise AttributeValueError(f"{name}: no lengths", source=current_source())
+        raise AttributeValueError.here(f"{name}: no lengths")
     return tuple(sorted(set(found)))
 
 
@@ -117,9 +116,8 @@ def bucket_node(
     """The node of `Pipeline.bucket`."""
     if isinstance(bounds, Bucketing):
         if axis not in bounds.sizes:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"bucket: the Bucketing has no sizes of {axis!r}",
-                source=current_source(),
                 hint=nearest(axis, bounds.sizes) or "axis= is the name of the size",
             )
         bounds = bounds.sizes[axis]
@@ -128,9 +126,8 @@ def bucket_node(
     for each in sizes:
         check_count("bucket: size", each, 1)
     if len(sizes) != len(sorted_bounds):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"bucket: {len(sizes)} sizes for {len(sorted_bounds)} buckets",
-            source=current_source(),
             hint="one size for all buckets, or one for each",
         )
     function = _LengthOf(length) if isinstance(length, str) else length

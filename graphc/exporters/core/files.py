@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable
-from pathlib import Path
 
 from graphc.errors import ModelExportError
 from graphc.ir.source import current_source
+from graphc.store.whole_files import replacing
 
 
 def write(path: str | os.PathLike[str], data: bytes | Iterable[bytes | memoryview]) -> None:
@@ -21,18 +20,9 @@ def write(path: str | os.PathLike[str], data: bytes | Iterable[bytes | memoryvie
         ModelExportError: the folder does not exist or cannot be written, or the disk is full.
     """
     try:
-        target = Path(path)
-        aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-        try:
-            with open(aside, "xb") as file:
-                for piece in [data] if isinstance(data, bytes) else data:
-                    file.write(piece)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, target)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            for piece in [data] if isinstance(data, bytes) else data:
+                file.write(piece)
     except (OSError, ValueError, TypeError) as error:  # ValueError: the name has a null character
         raise ModelExportError(
             f"cannot write {path!r}: {getattr(error, 'strerror', None) or error}",

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from graphc.artifacts.signature import Signature
 from graphc.errors import AttributeValueError, ModelExportError
-from graphc.ir.source import current_source
 from graphc.passes.simplify.functionalize import RNG_KEY
 
 
@@ -18,15 +17,13 @@ def check_signature(function: str, kind: str, signature: object) -> None:
         kind: what is written, such as "ONNX models".
     """
     if not isinstance(signature, Signature):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{function}: signature must be a gc.Signature, got {type(signature).__name__}",
-            source=current_source(),
             hint='gc.Signature({"x": x}, {"y": y})',
         )
     if signature.updates:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{function}: the signature has updates, and {kind} have no state",
-            source=current_source(),
             hint="leave them out, or save it with gc.save",
         )
 
@@ -39,14 +36,12 @@ def check_effects(function: str, state: Iterable[str], assigned: Iterable[str]) 
         assigned: the names of the state that it assigns.
     """
     if RNG_KEY in state:
-        raise ModelExportError(
+        raise ModelExportError.here(
             f"{function}: the outputs depend on random numbers",
-            source=current_source(),
             hint="gc.Signature(..., freeze=True, given={training: False}) removes dropout",
         )
     for name in assigned:
-        raise ModelExportError(
+        raise ModelExportError.here(
             f"{function}: the outputs assign the variable {name!r}",
-            source=current_source(),
             hint="give the signature outputs that assign nothing, or freeze=True",
         )

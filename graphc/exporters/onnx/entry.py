@@ -13,17 +13,17 @@ from graphc._version import __version__
 from graphc.artifacts.exporting import SignatureProgram, program_of
 from graphc.artifacts.signature import Signature
 from graphc.config import CompileOptions
-from graphc.errors import AttributeValueError, MissingExtraError, ModelExportError
+from graphc.errors import AttributeValueError, ModelExportError
 from graphc.exporters.core.files import write
 from graphc.exporters.core.inference import check_effects, check_signature
 from graphc.exporters.onnx.aside import LARGEST, Aside
 from graphc.exporters.onnx.program import ProgramWriter
 from graphc.ir.dims import substitute
+from graphc.ir.extras import importing
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.ir.rewrite import map_dims
-from graphc.ir.source import current_source
 from graphc.runtime.feeds.fetches import resolve_feed
 from graphc.runtime.session import Session
 from graphc.runtime.targets.prepare import UnusedFeedError
@@ -83,9 +83,8 @@ def to_onnx(
     model = _model(session, signature, opset, renamed, aside)
     size = model.ByteSize()
     if not aside.is_used and size > LARGEST:
-        raise ModelExportError(
+        raise ModelExportError.here(
             f"to_onnx: the model has {size} bytes, and the format holds at most 2 GiB",
-            source=current_source(),
             hint="external_data=True",
         )
     _checked(aside.as_inputs(model))
@@ -103,21 +102,12 @@ def to_onnx(
 
 
 def _check(
-    signature: Signature,
-    opset: int,
-    names: Mapping[str, str] | None,
-    external_data: bool | None,
+    signature: Signature, opset: int, names: Mapping[str, str] | None, external_data: bool | None
 ) -> dict[str, str]:
     """Checks the arguments. Returns the name in the model of each input and output."""
     check_signature("to_onnx", "ONNX models", signature)
-    try:
+    with importing("to_onnx: the package onnx is not installed", "onnx"):
         from onnx import defs
-    except ImportError:
-        raise MissingExtraError(
-            "to_onnx: the package onnx is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[onnx]'",
-        ) from None
     newest = defs.onnx_opset_version()
     if type(opset) is not int or not OLDEST <= opset <= newest:
         raise _wrong(
@@ -150,7 +140,7 @@ def _names(signature: Signature, names: object) -> dict[str, str]:
 
 
 def _wrong(what: str, hint: str) -> AttributeValueError:
-    return AttributeValueError(f"to_onnx: {what}", source=current_source(), hint=hint)
+    return AttributeValueError.here(f"to_onnx: {what}", hint=hint)
 
 
 def _model(
@@ -208,9 +198,8 @@ def _check_effects(program: Program) -> None:
     state = [port.name for port in program.ports("state")]
     check_effects("to_onnx", state, [port.name for port in program.new_state()])
     if calls_back(program):
-        raise ModelExportError(
+        raise ModelExportError.here(
             "to_onnx: the program prints or calls a Python function, which no file can hold",
-            source=current_source(),
             hint="give the signature outputs that do not depend on it",
         )
 
@@ -222,9 +211,8 @@ def _checked(model: Any) -> None:
     try:
         checker.check_model(model, full_check=True)
     except Exception as error:
-        raise ModelExportError(
+        raise ModelExportError.here(
             "to_onnx: ONNX's checker refuses the model, which is a fault of graphc",
             details=[str(error).strip()],
-            source=current_source(),
             hint="please report it with your graph",
         ) from error

@@ -20,7 +20,6 @@ from graphc.exporters.onnx.writer import Shared, Writer
 from graphc.ir.dims import as_multiple
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
-from graphc.ir.source import current_source
 
 Array = np.ndarray[Any, Any]
 
@@ -91,10 +90,9 @@ class ProgramWriter:
         """
         self._body(self._root, self._program.nodes, self._values)
         if self._refused:
-            raise ModelExportError(
+            raise ModelExportError.here(
                 "to_onnx: ONNX cannot express some nodes",
                 details=self._refused,
-                source=current_source(),
                 hint="give the signature outputs that do not depend on them",
             )
         results = [self._result(name, self._values[tensor]) for name, tensor in outputs]

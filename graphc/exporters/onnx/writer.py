@@ -115,11 +115,7 @@ class Writer:
         return values
 
     def ops(
-        self,
-        op: str,
-        *inputs: Value | None,
-        results: Sequence[tuple[Any, int]],
-        **attrs: Any,
+        self, op: str, *inputs: Value | None, results: Sequence[tuple[Any, int]], **attrs: Any
     ) -> list[Value]:
         """As `op`, for several results."""
         return self.shared.schemas.legal(self, op, inputs, results, attrs)

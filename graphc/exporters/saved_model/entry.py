@@ -19,7 +19,6 @@ from graphc.exporters.core.files import write
 from graphc.exporters.core.inference import check_effects, check_signature
 from graphc.exporters.saved_model.nodes import SAVED_UNDER, model_of, number_of
 from graphc.exporters.saved_model.tensor_bundle import write_bundle
-from graphc.ir.source import current_source
 from graphc.runtime.session import Session
 from graphc.train.tensorflow.schema import parse
 
@@ -93,16 +92,15 @@ def to_saved_model(
             return
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ModelExportError(
-            f"cannot make the folder {str(folder)!r}: {error.strerror}", source=current_source()
+        raise ModelExportError.here(
+            f"cannot make the folder {str(folder)!r}: {error.strerror}"
         ) from error
     write(folder / _FILE, data)
 
 
 def _too_large(size: int, hint: str) -> ModelExportError:
-    return ModelExportError(
+    return ModelExportError.here(
         f"to_saved_model: {_FILE} would have {size} bytes, and the format holds at most 2 GiB",
-        source=current_source(),
         hint=hint,
     )
 
@@ -147,15 +145,12 @@ def _swap(made: Path, folder: Path) -> None:
 
 def _check_names(signature_name: object, platforms: object, variables: object) -> None:
     if variables is not None and type(variables) is not bool:
-        raise AttributeValueError(
-            f"to_saved_model: variables must be a bool, got {variables!r}",
-            source=current_source(),
-            hint="True or False",
+        raise AttributeValueError.here(
+            f"to_saved_model: variables must be a bool, got {variables!r}", hint="True or False"
         )
     if not isinstance(signature_name, str) or not signature_name:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"to_saved_model: signature_name must be a string, got {signature_name!r}",
-            source=current_source(),
             hint='signature_name="serving_default"',
         )
     known = ("cpu", "cuda", "tpu")
@@ -165,9 +160,8 @@ def _check_names(signature_name: object, platforms: object, variables: object) -
         or not platforms
         or any(each not in known for each in platforms)
     ):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"to_saved_model: platforms must be among {', '.join(known)}, got {platforms!r}",
-            source=current_source(),
             hint='platforms=["cpu", "cuda"]',
         )
 
@@ -180,9 +174,8 @@ def _folder(path: str | os.PathLike[str]) -> Path:
         others = []
     if others or (folder.exists() and not folder.is_dir()):
         what = f"holds {others[0]!r}" if others else "is a file"
-        raise ModelExportError(
+        raise ModelExportError.here(
             f"to_saved_model: {str(folder)!r} {what}",
-            source=current_source(),
             hint="give a new folder, so that models do not mix",
         )
     return folder

@@ -15,7 +15,6 @@ from graphc.artifacts.manifest import Value
 from graphc.artifacts.stablehlo import deserialize
 from graphc.errors import ModelExportError
 from graphc.ir.names import Names
-from graphc.ir.source import current_source
 from graphc.train.tensorflow.schema import messages
 from graphc.train.tensorflow.tensors import DTYPES
 
@@ -80,9 +79,8 @@ def number_of(dtype: np.dtype[Any]) -> int:
     """
     found = _NUMBERS.get(dtype)
     if found is None:
-        raise ModelExportError(
+        raise ModelExportError.here(
             f"to_saved_model: TensorFlow has no dtype {dtype.name}",
-            source=current_source(),
             hint="gc.cast inputs and outputs to another dtype",
         )
     return found

@@ -19,7 +19,6 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT, current_graph
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.nn.layers.layer import Layer
 from graphc.nn.layers.normalization import UPDATES
@@ -150,9 +149,8 @@ class ImportedModel(Layer):
             return self._own[name]
         weight = self._source.weights.get(name)
         if weight is None:
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"{self}: it has no weight {name!r}",
-                source=current_source(),
                 hint=nearest(name, self._source.weights, "list(model.weights)"),
             )
         made = variable(weight.array, trainable=weight.trainable, name=variable_name(name))
@@ -177,10 +175,9 @@ class ImportedModel(Layer):
         missing = [name for name in names if name not in given and name not in kwargs]
         if wrong or missing or len(args) > len(names):
             got = f"{len(args)} arguments" + "".join(f", {name}=" for name in kwargs)
-            raise ArgumentError(
+            raise ArgumentError.here(
                 f"{self}: its inputs are {', '.join(names) or 'none'}; got {got}",
                 details=[f"{name}  {spec}" for name, spec in self.inputs.items()],
-                source=current_source(),
                 hint="pass each input once, in this order or by its name",
             )
         return [given[name] if name in given else kwargs[name] for name in names]
@@ -190,10 +187,9 @@ class ImportedModel(Layer):
         known = isinstance(value, Operand)
         tensor = convert(value) if known else convert(value, dtype=spec.dtype)
         if tensor.dtype != spec.dtype:
-            raise DTypeError(
+            raise DTypeError.here(
                 f"{self}: the input {name!r} is {spec.dtype.name}, got {tensor.dtype.name}",
                 details=[f"{name}  {tensor.type}"],
-                source=current_source(),
                 hint=f'convert it: gc.cast(x, "{spec.dtype.name}")',
             )
         sizes = zip(tensor.shape, spec.shape, strict=False)
@@ -202,10 +198,9 @@ class ImportedModel(Layer):
             for size, wanted in sizes
         ):
             wanted = ", ".join("?" if d is None else str(d) for d in spec.shape)
-            raise ShapeError(
+            raise ShapeError.here(
                 f"{self}: the input {name!r} has the shape ({wanted})",
                 details=[f"{name}  {tensor.type}"],
-                source=current_source(),
                 hint="import the model with a named size where sizes may differ",
             )
         for axis, (size, wanted_size) in enumerate(zip(tensor.shape, spec.shape, strict=True)):
@@ -220,10 +215,9 @@ class ImportedModel(Layer):
             return
         whole = multiple[1] * floor_division(size, multiple[1])
         if not current_graph().constraints.unify(size, whole):
-            raise ShapeError(
+            raise ShapeError.here(
                 f"{self}: {where}: the size must be a multiple of {multiple[1]}, got {size}",
                 details=[f"{tensor.name}  {tensor.type}"],
-                source=current_source(),
                 hint=f"the input has the size {wanted} there",
             )
 

@@ -24,7 +24,6 @@ from graphc.importers.onnx.reading import File, array_of, broken, read
 from graphc.importers.onnx.values import is_strings
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.typing import ArrayTree
 
 if TYPE_CHECKING:
@@ -183,11 +182,7 @@ def _run(
 
 
 def _try(
-    file: File,
-    inputs: Sequence[TensorSpec],
-    held: Mapping[str, Any],
-    constants: Any,
-    words: _Found,
+    file: File, inputs: Sequence[TensorSpec], held: Mapping[str, Any], constants: Any, words: _Found
 ) -> None:
     """Imports the model into a graph that is thrown away, so that errors are raised now."""
     graph = Graph()
@@ -220,8 +215,8 @@ def _array(tensor: Any, file: File) -> Any:
     try:
         return array_of(tensor, file.folder)
     except Refused as refused:
-        raise ModelImportError(
-            f"from_onnx: the initializer {tensor.name!r} {refused.why}", source=current_source()
+        raise ModelImportError.here(
+            f"from_onnx: the initializer {tensor.name!r} {refused.why}"
         ) from refused
 
 
@@ -246,9 +241,8 @@ def _spec(port: Any, sizes: Mapping[str, int | str], file: File) -> TensorSpec:
         kind = port.type.optional_type.elem_type.WhichOneof("value")
     if kind != "tensor_type":
         what = str(kind).split("_")[0]
-        raise ModelImportError(
+        raise ModelImportError.here(
             f"from_onnx: the input {port.name!r} of {file.name} is a {what}, not a tensor",
-            source=current_source(),
             hint="gc.from_onnx(path, fixed={name: value}) gives it a value",
         )
     type = port.type.tensor_type
@@ -256,8 +250,8 @@ def _spec(port: Any, sizes: Mapping[str, int | str], file: File) -> TensorSpec:
         dtype = dtype_of(type.elem_type)
         dtype = NUMBERS if dtype.kind == "O" else dtype
     except Refused as refused:
-        raise ModelImportError(
-            f"from_onnx: the input {port.name!r} {refused.why}", source=current_source()
+        raise ModelImportError.here(
+            f"from_onnx: the input {port.name!r} {refused.why}"
         ) from refused
     dims = [_dim(dim, i, port.name, sizes) for i, dim in enumerate(type.shape.dim)]
     return TensorSpec(dims, dtype, port.name)
@@ -291,8 +285,7 @@ def _dims(proto: Any) -> list[str]:
 def _check_names(what: str, given: Mapping[str, Any], known: Sequence[Any]) -> None:
     for name in given:
         if name not in known:
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"from_onnx: {what} has {name!r}, which the model does not have",
-                source=current_source(),
                 hint=nearest(name, [str(n) for n in known]),
             )

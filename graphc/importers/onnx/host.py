@@ -6,13 +6,13 @@ computed by the reference implementation of the package onnx, so strings and seq
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from graphc.importers.onnx.call import Call, Refused
-from graphc.importers.onnx.values import Array, Value, is_dims, is_known, plain
+from graphc.importers.onnx.values import Array, Value, flattened, is_dims, is_known, plain
 from graphc.ir.dim_limits import divided
 from graphc.ir.dims import DimExpr, floor_division
 
@@ -29,16 +29,8 @@ _LARGEST: Final = 1 << 22  # elements of a result
 
 def can_compute(call: Call) -> bool:
     """Whether all inputs are known values, and there is at least one."""
-    flat = list(_flat(call.inputs))
+    flat = list(flattened(call.inputs))
     return bool(flat) and call.op not in _NEVER and all(v is None or is_known(v) for v in flat)
-
-
-def _flat(values: Sequence[Value]) -> Any:
-    for value in values:
-        if isinstance(value, list):
-            yield from _flat(value)
-        else:
-            yield value
 
 
 def compute(call: Call, node: Any, domain: str) -> list[Value] | None:

@@ -15,7 +15,7 @@ from graphc.importers.onnx.choices import check_choices
 from graphc.importers.onnx.reading import File, array_of, attributes, broken
 from graphc.importers.onnx.strings import results_of_strings
 from graphc.importers.onnx.table import DOMAINS, find_rule
-from graphc.importers.onnx.values import Value, WeightRef
+from graphc.importers.onnx.values import Value, WeightRef, flattened
 from graphc.ir.scopes import at_source
 from graphc.ir.source import Source
 
@@ -113,7 +113,7 @@ class Importer:
                     "computes before it"
                 )
             given.append(values[name] if name else None)
-        if any(value is UNKNOWN for value in _flat(given)):
+        if any(value is UNKNOWN for value in flattened(given)):
             return unknown
         named = node.name or next(iter(node.output), "")
         where = f"{self._file.name}:{self._line}, node {named!r}"
@@ -223,14 +223,6 @@ class Importer:
             reasons = "; ".join(f"{refusal.what} {refusal.why}" for refusal in inside)
             raise Refused(f"has a body in which {reasons}", needs=True)
         return results
-
-
-def _flat(values: Sequence[Value]) -> Any:
-    for value in values:
-        if isinstance(value, list):
-            yield from _flat(value)
-        else:
-            yield value
 
 
 def _domain(name: str) -> str:

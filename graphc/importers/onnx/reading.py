@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from graphc.errors import MissingExtraError, ModelFileError
+from graphc.errors import ModelFileError
 from graphc.importers.onnx.call import Refused
 from graphc.importers.onnx.dtypes import STRING, dtype_of
+from graphc.ir.extras import importing
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, array_in, map_file
-from graphc.ir.source import current_source
 
 _DEEPEST: Final = 50  # subgraphs inside each other
 
@@ -25,14 +25,8 @@ def onnx() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
+    with importing("from_onnx: the package onnx is not installed", "onnx"):
         import onnx
-    except ImportError as error:
-        raise MissingExtraError(
-            "from_onnx: the package onnx is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[onnx]'",
-        ) from error
     return onnx
 
 
@@ -53,7 +47,7 @@ class File:
 
 def broken(what: str, hint: str = "export the model again") -> ModelFileError:
     """The error for a file that is not a valid model."""
-    return ModelFileError(f"from_onnx: {what}", source=current_source(), hint=hint)
+    return ModelFileError.here(f"from_onnx: {what}", hint=hint)
 
 
 def read(model: Any) -> File:

@@ -11,7 +11,7 @@ A value is one of:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -119,3 +119,12 @@ def tensor_of_array(array: Array) -> Tensor:
     if is_dims(array):
         return tensor_of_dims(array)
     return constant(array)
+
+
+def flattened(values: Sequence[Value]) -> Iterator[Value]:
+    """The values, with the elements of sequences in their places."""
+    for value in values:
+        if isinstance(value, list):
+            yield from flattened(value)
+        else:
+            yield value

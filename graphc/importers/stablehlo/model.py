@@ -22,7 +22,6 @@ from graphc.importers.stablehlo.evaluate import Module
 from graphc.importers.stablehlo.operation import NotKnownError
 from graphc.importers.stablehlo.reading import Read, read
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.function import from_jax
 from graphc.ops.core.declared import declare
@@ -78,9 +77,8 @@ def from_stablehlo(
     try:
         module = Module(found.module)
     except NotKnownError as error:
-        raise ModelImportError(
-            f"from_stablehlo: {found.name} has {error}, which graphc does not have",
-            source=current_source(),
+        raise ModelImportError.here(
+            f"from_stablehlo: {found.name} has {error}, which graphc does not have"
         ) from None
     refusals = [] if opaque else _refusals(module, found)
     if refusals and opaque is False:

@@ -22,7 +22,6 @@ from graphc.artifacts.stablehlo import check_convention
 from graphc.errors import ArtifactCorruptError, ModelFileError, ModelImportError
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import substitute
-from graphc.ir.source import current_source
 from graphc.jax_internals import SHARDY, all_settings
 from graphc.untrusted.findings import findings
 from graphc.untrusted.reader import parse_module
@@ -68,9 +67,8 @@ def read(source: Any, sizes: Mapping[str, int]) -> Read:
             found = findings(mlir.deserialize_portable_artifact(exported.mlir_module_serialized))
     if exported is None:
         if found["open"]:
-            raise ModelImportError(
+            raise ModelImportError.here(
                 f"from_stablehlo: {name} has open sizes",
-                source=current_source(),
                 hint="write it with fixed sizes, or pass what jax.export serialises",
             )
         module = parse_module(data)
@@ -97,10 +95,9 @@ def read_call(data: bytes, shapes: Sequence[Sequence[int]], platform: int | None
         try:
             module = _specialised(module, shapes, platform)
         except Exception as error:  # it has no main function, or one of another form
-            raise ModelImportError(
+            raise ModelImportError.here(
                 f"from_stablehlo: {name} does not take arguments of {[*map(list, shapes)]}",
                 details=[str(error)[:300]],
-                source=current_source(),
             ) from None
         module = _refined(module)
         found = findings(module)
@@ -149,9 +146,8 @@ def _data_of(source: Any) -> tuple[str, bytes, Any]:
     if isinstance(source, str) and "\n" in source:
         return "the program", source.encode(), None
     if not isinstance(source, str | os.PathLike):
-        raise ModelFileError(
+        raise ModelFileError.here(
             f"from_stablehlo: {type(source).__name__} is not a program",
-            source=current_source(),
             hint="pass a path, the text or bytes of a program, or a jax.export.Exported",
         )
     path = Path(source)
@@ -159,10 +155,8 @@ def _data_of(source: Any) -> tuple[str, bytes, Any]:
         size = path.stat().st_size
         data = path.read_bytes() if size <= _MOST_BYTES else b""
     except OSError as error:
-        raise ModelFileError(
-            f"from_stablehlo: {str(path)!r} cannot be read: {error.strerror}",
-            source=current_source(),
-            hint="check the path",
+        raise ModelFileError.here(
+            f"from_stablehlo: {str(path)!r} cannot be read: {error.strerror}", hint="check the path"
         ) from None
     return path.name, data, None
 
@@ -180,16 +174,14 @@ def _findings(name: str, data: bytes) -> dict[str, Any]:
     try:
         return read_program(data, hashlib.sha256(data).hexdigest(), written=True)
     except UnreadableError as error:
-        raise ModelFileError(
+        raise ModelFileError.here(
             f"from_stablehlo: {name} is not a program that this version of JAX reads",
             details=[str(error)[:300]],
-            source=current_source(),
             hint="pass StableHLO as text or portable bytecode, or what jax.export serialises",
         ) from None
     except ArtifactCorruptError as error:
-        raise ModelImportError(
+        raise ModelImportError.here(
             f"from_stablehlo: {name}: {error.what}",
-            source=current_source(),
             hint="only operations of XLA and its own libraries may be called",
         ) from None
 
@@ -200,19 +192,17 @@ def _deserialized(name: str, data: bytes) -> Any:
         check_convention(exported.calling_convention_version)
         return exported
     except Exception as error:  # the parser of another version may raise any error
-        raise ModelFileError(
+        raise ModelFileError.here(
             f"from_stablehlo: {name} is not a program that this version of JAX reads",
             details=[f"{type(error).__name__}: {error}"[:300]],
-            source=current_source(),
         ) from None
 
 
 def _module_of(name: str, exported: Any, sizes: Mapping[str, int]) -> Any:
     """The module of an exported program, for the CPU and with values for its named sizes."""
     if exported.nr_devices != 1:
-        raise ModelImportError(
+        raise ModelImportError.here(
             f"from_stablehlo: {name} is for {exported.nr_devices} devices",
-            source=current_source(),
             hint="export it for one device",
         )
     is_open = any(not isinstance(dim, int) for aval in exported.in_avals for dim in aval.shape)
@@ -228,9 +218,8 @@ def _value(dim: Any, sizes: Mapping[str, int]) -> int:
         return dim
     found = substitute(parse_dim(str(dim)), sizes)
     if not isinstance(found, int):
-        raise ModelImportError(
+        raise ModelImportError.here(
             f"from_stablehlo: the size {dim} is not known",
-            source=current_source(),
             hint=f"give it: sizes={{{str(found)!r}: 8}}",
         )
     return found
@@ -264,10 +253,8 @@ def _refined(module: Any) -> Any:
             enable_shardy=bool(all_settings().get(SHARDY, True)),
         )
     except Exception as error:  # MLIR raises errors of many kinds
-        raise ModelImportError(
-            "from_stablehlo: the program does not fit these sizes",
-            details=[str(error)[:300]],
-            source=current_source(),
+        raise ModelImportError.here(
+            "from_stablehlo: the program does not fit these sizes", details=[str(error)[:300]]
         ) from None
     return ir.Module.parse(refined, context=module.context)
 
@@ -276,8 +263,6 @@ def _check(name: str, found: Mapping[str, Any]) -> None:
     try:
         again = check_rules(found, 1, refined=True)
     except NotAllowedError as error:
-        raise ModelImportError(
-            f"from_stablehlo: {name} is not imported: {error}", source=current_source()
-        ) from None
+        raise ModelImportError.here(f"from_stablehlo: {name} is not imported: {error}") from None
     if again:
-        raise ModelImportError(f"from_stablehlo: {name} has open sizes", source=current_source())
+        raise ModelImportError.here(f"from_stablehlo: {name} has open sizes")

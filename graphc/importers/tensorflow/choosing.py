@@ -15,7 +15,6 @@ from graphc.importers.core.words import NUMBERS
 from graphc.importers.tensorflow.evaluation import effects_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.rules.table import CUT, TABLES
-from graphc.ir.source import current_source
 from graphc.train.tensorflow.tensors import DTypeNumber
 
 Specs: TypeAlias = Mapping[str, TensorSpec | None] | Iterable[str] | None
@@ -43,9 +42,8 @@ def chosen_outputs(importer: str, graph: TFGraph, outputs: Any) -> dict[str, Edg
     taken |= {c for n in graph.nodes.values() for c in n.controls}
     ends = [n.name for n in graph.nodes.values() if n.name not in taken and n.op not in _NO_RESULT]
     if not ends:
-        raise ModelImportError(
+        raise ModelImportError.here(
             f"{importer}: the graph has no node whose result is an output",
-            source=current_source(),
             hint='name them: outputs=["softmax"]',
         )
     return {name: Edge(name, 0) for name in ends}
@@ -130,9 +128,8 @@ def _spec_of(importer: str, graph: TFGraph, edge: Edge, given: Any) -> TensorSpe
         parsed = strings and not takes_strings(node)
         missing = "takes strings" if parsed else "does not say its shape and dtype"
         wanted = NUMBERS.name if strings else "float32"
-        raise ArgumentError(
+        raise ArgumentError.here(
             f"{importer}: the input {str(edge)!r} ({node.op}) {missing}",
-            source=current_source(),
             hint="choose inputs behind the parsing of strings: inputs=[...]"
             if parsed
             else f'inputs={{"{edge.node}": gc.TensorSpec((None, 3), "{wanted}")}}',

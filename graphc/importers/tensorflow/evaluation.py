@@ -17,7 +17,6 @@ from graphc.importers.tensorflow.values import REFUSED, Value, WeightValue, is_h
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT, absolute_scope
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.structure.state import identity
 from graphc.train.tensorflow.tensors import broken
@@ -117,9 +116,8 @@ class Build:
         """
         self._left -= 1
         if self._left < 0:
-            raise ModelImportError(
-                f"the functions of the graph expand to more than {_MOST_NODES} nodes",
-                source=current_source(),
+            raise ModelImportError.here(
+                f"the functions of the graph expand to more than {_MOST_NODES} nodes"
             )
 
     def failed(self, node: TFNode, error: Exception) -> Exception:
@@ -133,10 +131,9 @@ class Build:
             return error
         lines = str(error).splitlines() or [""]
         details = [line.strip()[:200] for line in lines[:3]]
-        return ModelImportError(
+        return ModelImportError.here(
             f"the TensorFlow node {node} cannot be imported: {type(error).__name__}",
             details=details,
-            source=current_source(),
             hint=getattr(error, "hint", None),
         )
 

@@ -21,7 +21,6 @@ from graphc.importers.tensorflow.importing import Imported, take_constants
 from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import output_index
 from graphc.ir.mapped import MappedFile
-from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import open_checkpoint
 from graphc.train.tensorflow.schema import parse_either, parse_file
 
@@ -97,9 +96,8 @@ def read_graph_file(importer: str, source: Any) -> tuple[str, TFGraph]:
         return "graph", _graph_in(bytes(source))
     if hasattr(source, "SerializeToString"):
         return "graph", _graph_in(source.SerializeToString())
-    raise ArgumentError(
+    raise ArgumentError.here(
         f"{importer}: a graph is a path, bytes or a GraphDef, got {type(source).__name__}",
-        source=current_source(),
         hint='pass the path of the file: gc.from_graphdef("frozen.pb")',
     )
 
@@ -110,9 +108,8 @@ def _graph_in(data: bytes) -> TFGraph:
 
 def _graph_of(proto: Any, file: MappedFile | None, what: str) -> TFGraph:
     if not len(proto.node):
-        raise ModelFileError(
+        raise ModelFileError.here(
             f"{what} has no nodes: it is not a GraphDef",
-            source=current_source(),
             hint="a SavedModel is a folder: gc.from_saved_model(folder); a .meta file is for "
             "gc.from_meta_graph",
         )
@@ -144,8 +141,6 @@ def read_file(importer: str, path: Path) -> bytes:
 
 
 def _unreadable(importer: str, path: Path, error: OSError) -> ModelFileError:
-    return ModelFileError(
-        f"{importer}: {path.name} cannot be read: {error.strerror or error}",
-        source=current_source(),
-        hint="check the path",
+    return ModelFileError.here(
+        f"{importer}: {path.name} cannot be read: {error.strerror or error}", hint="check the path"
     )

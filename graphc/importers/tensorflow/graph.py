@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from graphc.errors import UnknownNameError, nearest
 from graphc.ir.mapped import MappedFile
-from graphc.ir.source import current_source
 from graphc.train.tensorflow.tensors import attribute, broken
 
 
@@ -102,9 +101,8 @@ class TFGraph:
         """
         name, _, index = text.removeprefix("^").partition(":")
         if name not in self.nodes or not (index or "0").isdigit():
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"{importer}: the graph has no tensor {text!r}",
-                source=current_source(),
                 hint=nearest(name, self.nodes, "the graph"),
             )
         return Edge(name, int(index or 0))

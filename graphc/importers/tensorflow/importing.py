@@ -33,7 +33,6 @@ from graphc.importers.tensorflow.restoring import variable_weights
 from graphc.importers.tensorflow.rules.table import TABLES
 from graphc.importers.tensorflow.values import Value, is_strings
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.nn.layers.normalization import UPDATES
 from graphc.ops.core.emit import CONSTANT, constant
 from graphc.ops.structure.state import identity
@@ -122,9 +121,8 @@ class Imported:
         try:
             trial.to_graph()
         except RecursionError:
-            raise ModelImportError(
-                f"{self.importer}: functions or loops of the graph are nested too deeply",
-                source=current_source(),
+            raise ModelImportError.here(
+                f"{self.importer}: functions or loops of the graph are nested too deeply"
             ) from None
         except ModelImportError as error:
             if self.missing and self.missing[0].what not in str(error):
@@ -211,10 +209,9 @@ class Imported:
         try:
             tensor = call.tensor(value)
         except Unsupported as error:
-            raise ModelImportError(
+            raise ModelImportError.here(
                 f"{self.importer}: the output {name!r} is no tensor of numbers or known words",
                 details=[str(error)],
-                source=current_source(),
             ) from None
         return identity(tensor) if tensor.graph is None else tensor
 

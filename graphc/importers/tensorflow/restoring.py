@@ -11,7 +11,6 @@ from graphc.errors import ModelImportError
 from graphc.importers.core.weights import Weight
 from graphc.importers.tensorflow.evaluation import called_functions
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
-from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import Bundle
 from graphc.train.tensorflow.tensors import DTypeNumber, broken
 
@@ -115,10 +114,9 @@ def variable_weights(
             weights[used[key]] = Weight(_value(node, checkpoint, key), is_trained)
         names[node.name] = used[key]
     if missing:
-        raise ModelImportError(
+        raise ModelImportError.here(
             f"{importer}: {len(missing)} variables have no value",
             details=missing[:20],
-            source=current_source(),
             hint='give the checkpoint that has them: checkpoint=PREFIX, without ".index"',
         )
     return weights, names

@@ -26,7 +26,6 @@ from graphc.importers.tensorflow.restoring import restored_keys
 from graphc.importers.tensorflow.rules.table import CUT, output_index
 from graphc.importers.tensorflow.table_files import assets_of
 from graphc.ir.mapped import MappedFile
-from graphc.ir.source import current_source
 from graphc.train.tensorflow.checkpoint import Bundle, open_checkpoint
 from graphc.train.tensorflow.schema import parse
 from graphc.train.tensorflow.tensors import broken, dtype_of, shape_of
@@ -74,16 +73,14 @@ def from_saved_model(
     path, given = Path(folder), {} if sizes is None else dict(sizes)
     for size in given:
         if size != "batch":
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"from_saved_model: there is no size {size!r}",
-                source=current_source(),
                 hint='the only one is that of the first axis: sizes={"batch": 8}',
             )
     meta, content = _meta_graph(path, set(tags))
     if signature not in meta.signature_def:
-        raise UnknownNameError(
+        raise UnknownNameError.here(
             f"from_saved_model: there is no signature {signature!r}",
-            source=current_source(),
             hint=nearest(signature, list(meta.signature_def)),
         )
     chosen = meta.signature_def[signature]
@@ -141,9 +138,8 @@ def from_meta_graph(
     meta, content = read_message("from_meta_graph", "MetaGraphDef", file)
     graph = read_graph(meta.graph_def, output_index, content)
     if not graph.nodes:
-        raise ModelFileError(
+        raise ModelFileError.here(
             f"{file.name} has no nodes: it is not a MetaGraphDef",
-            source=current_source(),
             hint="a GraphDef is for gc.from_graphdef(path, checkpoint=...)",
         )
     wanted = chosen_outputs("from_meta_graph", graph, outputs)
@@ -182,9 +178,8 @@ def _meta_graph(path: Path, tags: set[str]) -> tuple[Any, MappedFile | None]:
         if set(meta.meta_info_def.tags) == tags:
             return meta, content
     known = [sorted(meta.meta_info_def.tags) for meta in model.meta_graphs]
-    raise UnknownNameError(
+    raise UnknownNameError.here(
         f"from_saved_model: there is no graph with the tags {sorted(tags)}",
-        source=current_source(),
         hint=f"the file has {', '.join(map(str, known[:5]))}: tags={known[0]}",
     )
 
@@ -202,9 +197,8 @@ def _edge(graph: TFGraph, info: Any) -> Edge:
 def _spec(key: str, info: Any, batch: int | str) -> TensorSpec:
     dtype, shape = dtype_of(info.dtype, f"the input {key!r}"), shape_of(info.tensor_shape)
     if shape is None:
-        raise UnknownNameError(
+        raise UnknownNameError.here(
             f"from_saved_model: the input {key!r} of the signature has an unknown number of axes",
-            source=current_source(),
             hint="choose another signature, or read its graph with gc.from_graphdef and give the "
             "shape",
         )

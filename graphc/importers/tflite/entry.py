@@ -19,7 +19,6 @@ from graphc.importers.tflite.operators import MOVES, OPERATORS
 from graphc.importers.tflite.reading import LiteModel, Subgraph
 from graphc.importers.tflite.rules import LITE_TABLES, WITH_WEIGHT
 from graphc.importers.tflite.translation import Subgraphs
-from graphc.ir.source import current_source
 
 _HINT = "convert the model again without these operators, or import the SavedModel it was made of"
 _DEFAULT = "serving_default"
@@ -118,9 +117,8 @@ def _specs(
             raise broken(f"the signature names {label[:100]!r}, which is not an input")
         tensor = subgraph.tensors[number]
         if tensor.kind in _NOT_NUMBERS:
-            raise ModelImportError(
+            raise ModelImportError.here(
                 f"from_tflite: the input {label!r} is not a tensor of numbers",
-                source=current_source(),
                 hint="cut the model behind it before it is converted",
             )
         names = _size_names(label, len(tensor.shape), open_sizes)
@@ -131,9 +129,8 @@ def _specs(
         specs[label] = (Edge(parameters[number], 0), TensorSpec(shape, tensor.dtype.dtype, label))
     for name in given:
         if name not in open_sizes:
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"from_tflite: there is no size {name!r}",
-                source=current_source(),
                 hint=nearest(name, sorted(open_sizes), "the inputs"),
             )
     return specs
@@ -149,9 +146,8 @@ def _chosen(model: LiteModel, name: str | None) -> tuple[int, dict[str, int], di
         graph = model.subgraph(0)
         return 0, _by_name(graph, graph.inputs), _by_name(graph, graph.outputs)
     if name not in signatures:
-        raise UnknownNameError(
+        raise UnknownNameError.here(
             f"from_tflite: there is no signature {name!r}",
-            source=current_source(),
             hint=nearest(name, signatures, "the file"),
         )
     found = signatures[name]

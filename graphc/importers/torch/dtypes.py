@@ -8,9 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from graphc.errors import MissingExtraError
 from graphc.importers.torch.call import Refused
-from graphc.ir.source import current_source
+from graphc.ir.extras import importing
 
 
 def torch() -> Any:
@@ -19,14 +18,8 @@ def torch() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
+    with importing("from_torch: the package torch is not installed", "torch"):
         import torch
-    except ImportError as error:
-        raise MissingExtraError(
-            "from_torch: the package torch is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[torch]'",
-        ) from error
     return torch
 
 

@@ -23,7 +23,6 @@ from graphc.importers.torch.symbols import Symbols
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import control_inputs, current_graph
-from graphc.ir.source import current_source
 from graphc.nn.layers.normalization import UPDATES
 from graphc.ops.core.emit import constant
 from graphc.ops.structure.state import identity
@@ -134,9 +133,7 @@ class Plan:
             try:
                 found[fqn] = Weight(tensor.read(), trainable=tensor.trainable)
             except Refused as refused:
-                raise ModelImportError(
-                    f"from_torch: {fqn!r} {refused}", source=current_source()
-                ) from refused
+                raise ModelImportError.here(f"from_torch: {fqn!r} {refused}") from refused
         return found
 
     def _spec(self, node: Any) -> TensorSpec:

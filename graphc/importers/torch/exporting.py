@@ -13,7 +13,6 @@ from graphc.importers.torch.archive.reading import read_archive
 from graphc.importers.torch.dtypes import array_of, torch
 from graphc.importers.torch.exported import Exported, Result, Stored
 from graphc.importers.torch.table import RULES
-from graphc.ir.source import current_source
 
 
 def exported(
@@ -32,10 +31,9 @@ def exported(
     """
     if isinstance(model, (str, os.PathLike)):
         if args or kwargs or dynamic_shapes or training:
-            raise ArgumentError(
+            raise ArgumentError.here(
                 "from_torch: args, kwargs, dynamic_shapes and training are for modules: the "
                 "program in a file is exported already",
-                source=current_source(),
                 hint="pass the path, and trainable= or name=",
             )
         return read_archive(model)
@@ -83,16 +81,14 @@ def exported_program(
     if isinstance(model, package.export.ExportedProgram):
         return _ready(model), "program"
     if not isinstance(model, package.nn.Module):
-        raise ArgumentError(
+        raise ArgumentError.here(
             "from_torch: takes a torch.nn.Module or an ExportedProgram, got "
             f"{type(model).__name__}",
-            source=current_source(),
             hint="gc.from_torch(module, (example_input,))",
         )
     if args is None and kwargs is None:
-        raise ArgumentError(
+        raise ArgumentError.here(
             "from_torch: a module is exported for example inputs, which are missing",
-            source=current_source(),
             hint="gc.from_torch(module, (example_input,))",
         )
     was_training = model.training
@@ -107,10 +103,9 @@ def exported_program(
         )
     except Exception as error:  # torch.export raises errors of many kinds
         first, *rest = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelImportError(
+        raise ModelImportError.here(
             f"from_torch: torch.export cannot export {type(model).__name__}: {first}",
             details=rest[:6],
-            source=current_source(),
             hint="torch.export.export(module, args) alone gives the same error, with its advice",
         ) from error
     finally:

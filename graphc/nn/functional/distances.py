@@ -34,6 +34,12 @@ __all__ = [
 _EPSILON = 1e-12  # the least squared length of a vector
 
 
+def _compared(op: str, predictions: TensorLike, labels: TensorLike) -> tuple[Tensor, Tensor]:
+    predictions, labels = promote_inexact(predictions, labels)
+    refuse_column(op, predictions=predictions, labels=labels)
+    return predictions, labels
+
+
 def squared_error(
     *, predictions: TensorLike, labels: TensorLike, name: str | None = None
 ) -> Tensor:
@@ -43,8 +49,7 @@ def squared_error(
         >>> run(gc.nn.squared_error(predictions=[1.0, 2.0], labels=[1.0, 4.0]))
         Array([0., 4.], dtype=float32)
     """
-    predictions, labels = promote_inexact(predictions, labels)
-    refuse_column("squared_error", predictions=predictions, labels=labels)
+    predictions, labels = _compared("squared_error", predictions, labels)
     return square(predictions - labels, name=name)
 
 
@@ -57,8 +62,7 @@ def absolute_error(
         >>> run(gc.nn.absolute_error(predictions=[1.0, 2.0], labels=[1.0, 4.0]))
         Array([0., 2.], dtype=float32)
     """
-    predictions, labels = promote_inexact(predictions, labels)
-    refuse_column("absolute_error", predictions=predictions, labels=labels)
+    predictions, labels = _compared("absolute_error", predictions, labels)
     return absolute(predictions - labels, name=name)
 
 
@@ -73,8 +77,7 @@ def huber_loss(
         >>> run(gc.nn.huber_loss(predictions=[0.5, 3.0], labels=[0.0, 0.0]))
         Array([0.125, 2.5  ], dtype=float32)
     """
-    predictions, labels = promote_inexact(predictions, labels)
-    refuse_column("huber_loss", predictions=predictions, labels=labels)
+    predictions, labels = _compared("huber_loss", predictions, labels)
     error = absolute(predictions - labels)
     near = minimum(error, delta)
     return multiply(error - near * 0.5, near, name=name)
@@ -89,8 +92,7 @@ def log_cosh_loss(
         >>> run(gc.nn.log_cosh_loss(predictions=[0.0, 1.0], labels=[0.0, 0.0]))
         Array([0.    , 0.4338], dtype=float32)
     """
-    predictions, labels = promote_inexact(predictions, labels)
-    refuse_column("log_cosh_loss", predictions=predictions, labels=labels)
+    predictions, labels = _compared("log_cosh_loss", predictions, labels)
     error = predictions - labels
     return subtract(error + softplus(error * -2), math.log(2), name=name)
 

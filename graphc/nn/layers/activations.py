@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from graphc.errors import AttributeValueError, nearest
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.nn.functional import nonlinear
 from graphc.ops.elementwise import activation, transcendental
 
@@ -59,9 +58,8 @@ def as_activation(value: Any) -> Activation | None:
         return value
     known = ACTIVATIONS.get(value) if isinstance(value, str) else None
     if known is None:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"unknown activation {value!r}",
-            source=current_source(),
             hint=nearest(value.lower(), ACTIVATIONS)
             if isinstance(value, str)
             else "pass a function such as gc.nn.relu, or its name; do not pass sizes of the "

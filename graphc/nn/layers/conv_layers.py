@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from graphc.build.initializer_names import AnyInitializer, as_initializer
+from graphc.build.initializer_names import AnyInitializer
 from graphc.build.initializers import Zeros
 from graphc.build.scaled_initializers import (
     GlorotNormal,
@@ -19,9 +19,10 @@ from graphc.build.scaled_initializers import (
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.nn.functional.convolutions import conv1d_transpose, conv2d_transpose, conv3d_transpose
-from graphc.nn.layers.activations import Activation, as_activation
-from graphc.nn.layers.layer import Layer, check_rank, features_of, positive
-from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
+from graphc.nn.layers.activations import Activation
+from graphc.nn.layers.affine import Affine
+from graphc.nn.layers.layer import check_rank, features_of, positive
+from graphc.nn.layers.regularizers import AnyRegularizer
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.conv import conv1d, conv2d, conv3d
@@ -51,8 +52,8 @@ _LAYOUTS: Final = {
 }
 
 
-class Windowed(Layer):
-    """Base of all convolutions: it has the window, and adds the bias and the activation."""
+class Windowed(Affine):
+    """Base of all convolutions: it has the window."""
 
     rank: ClassVar[int]
 
@@ -71,18 +72,14 @@ class Windowed(Layer):
         kernel_regularizer: AnyRegularizer,
         bias_regularizer: AnyRegularizer,
     ) -> None:
-        super().__init__(name, dtype)
+        initializers = (kernel_initializer, bias_initializer)
+        regularizers = (kernel_regularizer, bias_regularizer)
+        super().__init__(activation, use_bias, *initializers, name, dtype, *regularizers)
         kind = type(self).__name__
         self.kernel_size = per_axis(kind, "kernel_size", kernel_size, self.rank)
         self.strides = per_axis(kind, "strides", strides, self.rank)
         self.padding = padding
         self.dilation = per_axis(kind, "dilation", dilation, self.rank)
-        self.activation = as_activation(activation)
-        self.use_bias = use_bias
-        self.kernel_initializer = as_initializer(kernel_initializer, kind)
-        self.bias_initializer = as_initializer(bias_initializer, kind)
-        self.kernel_regularizer = as_regularizer(kernel_regularizer, kind)
-        self.bias_regularizer = as_regularizer(bias_regularizer, kind)
 
     def _taken(self, x: Any) -> tuple[Tensor, int]:
         """The checked input and its number of features."""
@@ -105,13 +102,6 @@ class Windowed(Layer):
         if isinstance(initializer, _SCALED):
             initializer = replace(initializer, groups=groups)
         return self.variable("kernel", initializer, shape, regularizer=self.kernel_regularizer)
-
-    def _finished(self, y: Tensor, filters: int) -> Tensor:
-        if self.use_bias:
-            y = y + self.variable(
-                "bias", self.bias_initializer, (filters,), regularizer=self.bias_regularizer
-            )
-        return y if self.activation is None else self.activation(y)
 
 
 class _Conv(Windowed):

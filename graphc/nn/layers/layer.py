@@ -18,7 +18,6 @@ from graphc.ir.name_errors import no_assignment, no_member
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT, absolute_scope, building
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.nn.layers.summary import summary_of
@@ -217,9 +216,8 @@ class Layer:
         graph = graph_of(operands)
         if self._graph is not graph.root:
             if self._own and self._graph is not None:
-                raise GraphError(
+                raise GraphError.here(
                     f"{self}: its variables belong to another graph, {self._graph.name!r}",
-                    source=current_source(),
                     hint="make a new layer for each graph",
                 )
             self._graph = graph.root
@@ -268,11 +266,10 @@ class Layer:
             if regularizer is not None:
                 self._regularizers[name] = regularizer
         elif found.type.shape != shape:
-            raise ShapeError(
+            raise ShapeError.here(
                 f"{self}: its {name} has the shape {found.type.shape} from the first call, "
                 f"and would need {shape} now",
                 details=[f"{found.name}  {found.type}  {found.source}"],
-                source=current_source(),
                 hint="call it on inputs with the same number of features, or make another layer",
             )
         view = self._views.get(name)
@@ -283,9 +280,8 @@ class Layer:
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in _STATE:
-            raise UnknownAttributeError(
+            raise UnknownAttributeError.here(
                 f"{type(self).__name__} is not initialised as a layer",
-                source=current_source(),
                 hint="call super().__init__() at the start of its __init__",
             )
         raise no_member(self, ["Layer"], name)
@@ -299,9 +295,8 @@ class Layer:
             object.__setattr__(self, name, value)
 
         def __call__(self, *args: TensorTree, **kwargs: TensorTree) -> NoReturn:
-            raise GraphError(
+            raise GraphError.here(
                 f"{type(self).__name__} does not define its calculation",
-                source=current_source(),
                 hint="write it in the method __call__(self, x), inside `with self.scope(x):`; "
                 "methods named call or forward are not called",
             )

@@ -8,7 +8,8 @@ from graphc.build.scaled_initializers import GlorotUniform
 from graphc.ir.dtypes import is_integer
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
-from graphc.nn.layers.activations import Activation, as_activation
+from graphc.nn.layers.activations import Activation
+from graphc.nn.layers.affine import Affine
 from graphc.nn.layers.layer import Layer, features_of, positive
 from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
 from graphc.ops.arrays.indexing import take_for
@@ -21,7 +22,7 @@ from graphc.typing import DTypeLike, TensorLike
 __all__ = ["Dense", "Embedding", "embedding_lookup"]
 
 
-class Dense(Layer):
+class Dense(Affine):
     """A linear map of the last axis: `activation(x @ kernel + bias)`.
 
     Variables: `kernel` [features, units] and `bias` [units].
@@ -63,14 +64,10 @@ class Dense(Layer):
         kernel_regularizer: AnyRegularizer = None,
         bias_regularizer: AnyRegularizer = None,
     ) -> None:
-        super().__init__(name, dtype)
+        initializers = (kernel_initializer, bias_initializer)
+        regularizers = (kernel_regularizer, bias_regularizer)
+        super().__init__(activation, use_bias, *initializers, name, dtype, *regularizers)
         self.units = positive("Dense", "units", units)
-        self.activation = as_activation(activation)
-        self.use_bias = use_bias
-        self.kernel_initializer = as_initializer(kernel_initializer, "Dense")
-        self.bias_initializer = as_initializer(bias_initializer, "Dense")
-        self.kernel_regularizer = as_regularizer(kernel_regularizer, "Dense")
-        self.bias_regularizer = as_regularizer(bias_regularizer, "Dense")
 
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
@@ -85,15 +82,7 @@ class Dense(Layer):
             kernel = self.variable(
                 "kernel", self.kernel_initializer, shape, regularizer=self.kernel_regularizer
             )
-            y = matmul(x, kernel)
-            if self.use_bias:
-                y = y + self.variable(
-                    "bias",
-                    self.bias_initializer,
-                    (self.units,),
-                    regularizer=self.bias_regularizer,
-                )
-            return y if self.activation is None else self.activation(y)
+            return self._finished(matmul(x, kernel), self.units)
 
 
 class Embedding(Layer):

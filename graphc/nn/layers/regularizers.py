@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from graphc.errors import AttributeValueError, GraphError, nearest
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.nn.layers.layer import Layer, Regularizer
 from graphc.ops.core.checks import refuse
@@ -121,9 +120,8 @@ def penalty(layers: Layer | Iterable[Layer], *, name: str | None = None) -> Tens
         if not isinstance(layer, Layer):
             refuse(f"penalty: takes layers, got {layer!r}", error=AttributeValueError)
         if not layer.built:
-            raise GraphError(
+            raise GraphError.here(
                 f"penalty: {layer} has not been called, so it has no variables",
-                source=current_source(),
                 hint="call the model first, then ask for its penalty",
             )
         found |= layer.regularized
@@ -146,9 +144,8 @@ def as_regularizer(value: Any, of: str) -> Regularizer | None:
         return value
     known = _NAMES.get(value.lower()) if isinstance(value, str) else None
     if known is None:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{of}: unknown regularizer {value!r}",
-            source=current_source(),
             hint=nearest(value, _NAMES)
             if isinstance(value, str)
             else "pass a function of a tensor such as gc.nn.L2(1e-4)",

@@ -82,10 +82,7 @@ class _OfSpace(Layer):
 
 class _UpSampling(_OfSpace):
     def __init__(
-        self,
-        size: int | tuple[int, ...] = 2,
-        method: str = "nearest",
-        name: str | None = None,
+        self, size: int | tuple[int, ...] = 2, method: str = "nearest", name: str | None = None
     ) -> None:
         super().__init__(name)
         kind = type(self).__name__

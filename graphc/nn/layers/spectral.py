@@ -8,7 +8,6 @@ from graphc.build.initializers import Normal
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import current_graph
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.nn.functional.norms import l2_normalize
 from graphc.nn.layers.layer import Layer, check_training, positive
@@ -62,10 +61,9 @@ class SpectralNorm(Layer):
             refuse(f"SpectralNorm: takes a layer, got {layer!r}", error=AttributeValueError)
         super().__init__(name, layer.dtype)
         if layer.built or layer._views:
-            raise GraphError(
+            raise GraphError.here(
                 f"SpectralNorm: {layer} "
                 + ("has been called" if layer.built else "has a wrapper already"),
-                source=current_source(),
                 hint="wrap a layer where it is made: gc.nn.SpectralNorm(gc.nn.Dense(4))",
             )
         self.iterations = positive("SpectralNorm", "iterations", iterations)
@@ -92,10 +90,8 @@ class SpectralNorm(Layer):
     def _normalized(self, kernel: Variable) -> Tensor:
         """The kernel over its largest singular value."""
         if self._training is None:
-            raise GraphError(
-                f"{self.layer} belongs to {self}",
-                source=current_source(),
-                hint="call the SpectralNorm, not the layer in it",
+            raise GraphError.here(
+                f"{self.layer} belongs to {self}", hint="call the SpectralNorm, not the layer in it"
             )
         with self.scope(kernel):
             whole = convert(kernel)

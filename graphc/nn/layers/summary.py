@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from graphc.errors import GraphError
-from graphc.ir.source import current_source
 
 if TYPE_CHECKING:
     from graphc.ir.variable import Variable
@@ -19,9 +18,8 @@ Row = tuple[str, str, str]
 def summary_of(layer: Layer) -> str:
     """The table: a row for the layer and for each inner layer, and the totals."""
     if not layer.built:
-        raise GraphError(
+        raise GraphError.here(
             f"summary: {layer} has not been called, so it has no variables",
-            source=current_source(),
             hint="call it on a placeholder first",
         )
     rows = [("layer", "output", "parameters"), *_rows(layer, "", 0, set())]

@@ -254,8 +254,8 @@ class _ConvLSTM(RNN):
         cell = self.kind(
             *window,
             *initializers,
-            name="cell",
-            dtype=dtype,
+            "cell",
+            dtype,
             activation=activation,
             recurrent_activation=recurrent_activation,
             kernel_regularizer=kernel_regularizer,

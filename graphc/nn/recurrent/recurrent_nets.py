@@ -10,7 +10,6 @@ from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import name_scope
-from graphc.ir.source import current_source
 from graphc.nn.layers.dropout import Dropout
 from graphc.nn.layers.layer import Layer
 from graphc.nn.recurrent.cells import State
@@ -54,9 +53,8 @@ class Bidirectional(Recurrent):
         _check_direction("forward", forward, reverse=False)
         if backward is None:
             if forward.built:
-                raise GraphError(
+                raise GraphError.here(
                     f"Bidirectional: {forward} has been called, so it cannot be made twice",
-                    source=current_source(),
                     hint="give the backward layer too: Bidirectional(a, b)",
                 )
             backward = copy.deepcopy(forward)

@@ -9,14 +9,7 @@ from jax import lax
 
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_integer
-from graphc.ir.layouts import (
-    REPLICATED,
-    Layout,
-    LayoutContext,
-    LayoutPlan,
-    Replicated,
-    Sharded,
-)
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -39,12 +32,7 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.checks import as_dims, insertion_axis
 from graphc.ops.core.cost_rules import picks, times_operand
-from graphc.ops.core.declaring import (
-    Given,
-    Operands,
-    declared,
-    operator,
-)
+from graphc.ops.core.declaring import Given, Operands, declared, operator
 from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide

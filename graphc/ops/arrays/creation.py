@@ -19,6 +19,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import SHAPE, broadcast_to
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only
+from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import constant, convert, dim_value, emit_one, to_dtype
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.shape_argument import shape_first
@@ -42,14 +43,11 @@ def _fold_iota(*, shape: Any, axis: int, dtype: DType) -> Any:
     return np.broadcast_to(column.astype(dtype), shape)
 
 
-IOTA = OpDef(
-    name="Iota",
-    signature="-> y",
-    precision="wide",
+IOTA = without_gradient(
+    "Iota() -> y",
     attrs={"shape": SHAPE, "axis": Attr("int"), "dtype": Attr("dtype")},
     infer=_infer_iota,
     lower=_lower_iota,
-    differentiable=False,
     layout=replicated,
     fold=_fold_iota,
     cost=moves_only,

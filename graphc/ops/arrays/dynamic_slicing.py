@@ -18,7 +18,8 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.checks import as_dims, refuse
-from graphc.ops.core.cost_rules import moves_only, picks
+from graphc.ops.core.cost_rules import picks
+from graphc.ops.core.defining import rearrangement
 from graphc.ops.core.emit import convert, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, replicated
 from graphc.typing import TensorLike
@@ -98,10 +99,8 @@ def _slice_layout(ctx: LayoutContext, node: Node, x: Layout, *starts: Layout) ->
     return replicated(ctx, node, x, *starts)
 
 
-DYNAMIC_SLICE = OpDef(
-    name="DynamicSlice",
-    signature="x, *starts -> y",
-    precision="follow",
+DYNAMIC_SLICE = rearrangement(
+    "DynamicSlice(x, *starts) -> y",
     attrs={
         "sizes": Attr("dims"),
         "inside": Attr(
@@ -198,16 +197,13 @@ def _fold_update(x: Any, update: Any, *starts: Any) -> Any:
     return result
 
 
-DYNAMIC_UPDATE_SLICE = OpDef(
-    name="DynamicUpdateSlice",
-    signature="x, update, *starts -> y",
-    precision="follow",
+DYNAMIC_UPDATE_SLICE = rearrangement(
+    "DynamicUpdateSlice(x, update, *starts) -> y",
     infer=_infer_update,
     lower=_lower_update,
     gradient=_update_gradient,
     layout=_update_layout,
     fold=_fold_update,
-    cost=moves_only,
     doc="x with its window at `starts` replaced by `update`. `starts` are those of "
     "`DynamicSlice`. All dtypes. Source: jax.lax.dynamic_update_slice.",
 )

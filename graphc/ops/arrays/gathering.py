@@ -16,9 +16,10 @@ from graphc.ir.opdef import Attr, InferContext
 from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.defining import at_least
 from graphc.ops.core.emit import as_array, convert
 
-AXIS = Attr("int", check=lambda axis: axis >= 0, must="be an axis, counted from the front")
+AXIS = at_least(0, "be an axis, counted from the front")
 MODE = Attr(
     "str",
     default="clip",

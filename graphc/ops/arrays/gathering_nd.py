@@ -17,6 +17,7 @@ from graphc.ops.arrays.index_frames import INDEXED, Axes, check_frame, frame_of,
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import picks
+from graphc.ops.core.defining import rearrangement
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.ranges import in_range
@@ -76,10 +77,8 @@ def _gather_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -
     return replicated(ctx, node, x, indices)
 
 
-GATHER_ND = OpDef(
-    name="GatherNd",
-    signature="x, indices -> y",
-    precision="follow",
+GATHER_ND = rearrangement(
+    "GatherNd(x, indices) -> y",
     attrs={**INDEXED, "mode": MODE},
     infer=_infer_gather,
     lower=_lower_gather,
@@ -94,13 +93,7 @@ GATHER_ND = OpDef(
 
 
 def gather_at(
-    x: Any,
-    indices: Any,
-    axes: Axes,
-    batch: int = 0,
-    mode: str = "clip",
-    *,
-    name: str | None = None,
+    x: Any, indices: Any, axes: Axes, batch: int = 0, mode: str = "clip", *, name: str | None = None
 ) -> Tensor:
     """The windows of `x` at index vectors along any `axes`; see `gather_nd` for the rest."""
     operands = (convert(x), convert(indices))

@@ -17,6 +17,7 @@ from graphc.ir.opdef import Attr, InferContext
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.joining import concatenate
 from graphc.ops.arrays.shape import broadcast_to, expand_dims
+from graphc.ops.core.defining import at_least
 from graphc.ops.core.emit import convert
 
 Axes = tuple[int, ...]
@@ -28,11 +29,10 @@ INDEXED = {
         must="be axes in order, one or more, counted from the front",
         doc="the axes of x that an index vector refers to",
     ),
-    "batch": Attr(
-        "int",
+    "batch": at_least(
+        0,
+        "not be negative",
         default=0,
-        check=lambda batch: batch >= 0,
-        must="not be negative",
         doc="the number of leading axes that x and the indices share",
     ),
 }

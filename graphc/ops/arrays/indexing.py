@@ -10,14 +10,7 @@ from jax import lax
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import is_integer
-from graphc.ir.layouts import (
-    REPLICATED,
-    Layout,
-    LayoutContext,
-    LayoutPlan,
-    Replicated,
-    Sharded,
-)
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -40,6 +33,7 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import picks, times_operand
+from graphc.ops.core.defining import define, rearrangement
 from graphc.ops.core.emit import convert, dim_value, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide, wide_integer
@@ -119,10 +113,8 @@ def _fold_take(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
     return np.where(inside, taken, fill_value_of(x.dtype, mode))
 
 
-TAKE = OpDef(
-    name="Take",
-    signature="x, indices -> y",
-    precision="follow",
+TAKE = rearrangement(
+    "Take(x, indices) -> y",
     attrs={"axis": AXIS, "mode": MODE},
     infer=_infer_take,
     lower=_lower_take,
@@ -263,9 +255,8 @@ def _fold_scatter_add(operand: Any, indices: Any, updates: Any, *, axis: int, mo
     return np.moveaxis(rows, 0, axis).astype(operand.dtype)
 
 
-SCATTER_ADD = OpDef(
-    name="ScatterAdd",
-    signature="operand, indices, updates -> y",
+SCATTER_ADD = define(
+    "ScatterAdd(operand, indices, updates) -> y",
     precision="wide",
     attrs={"axis": AXIS, "mode": SCATTER_MODE},
     infer=_infer_scatter_add,

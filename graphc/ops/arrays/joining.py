@@ -20,7 +20,8 @@ from graphc.ops.arrays.shape import ravel
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import as_dims, refuse
-from graphc.ops.core.cost_rules import moves_only, picks
+from graphc.ops.core.cost_rules import picks
+from graphc.ops.core.defining import at_least, rearrangement
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 from graphc.typing import TensorLike
@@ -29,7 +30,7 @@ __all__ = ["concat", "concatenate", "split"]
 
 Adjoints = list[Tensor | None]
 
-NON_NEGATIVE = Attr("int", check=lambda axis: axis >= 0, must="be an axis, counted from the front")
+NON_NEGATIVE = at_least(0, "be an axis, counted from the front")
 
 
 def _require_axis(ctx: InferContext, axis: int, rank: int) -> None:
@@ -75,17 +76,14 @@ def _concatenate_layout(ctx: LayoutContext, node: Node, *xs: Layout) -> LayoutPl
     return replicated(ctx, node, *xs)
 
 
-CONCATENATE = OpDef(
-    name="Concatenate",
-    signature="*xs -> y",
-    precision="follow",
+CONCATENATE = rearrangement(
+    "Concatenate(*xs) -> y",
     attrs={"axis": NON_NEGATIVE},
     infer=_infer_concatenate,
     lower=lambda ctx, *xs, axis: lax.concatenate(xs, axis),
     gradient=_concatenate_gradient,
     layout=_concatenate_layout,
     fold=lambda *xs, axis: np.concatenate(xs, axis),
-    cost=moves_only,
     doc="The operands joined along `axis`; their other sizes are equal. All dtypes. "
     "Source: numpy.concatenate.",
 )
@@ -131,10 +129,8 @@ SIZES = Attr(
     must="be sizes, one or more, none negative",
 )
 
-SPLIT = OpDef(
-    name="Split",
-    signature="x -> *ys",
-    precision="follow",
+SPLIT = rearrangement(
+    "Split(x) -> *ys",
     attrs={"axis": NON_NEGATIVE, "sizes": SIZES},
     infer=_infer_split,
     lower=lambda ctx, x, *, axis, sizes: tuple(lax.split(x, ctx.shape(sizes), axis)),

@@ -21,6 +21,7 @@ from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.broadcasting import Adjoints, is_numeric, is_real, require_one_dtype
 from graphc.ops.core.checks import known_alike, refuse
 from graphc.ops.core.cost_rules import times_operand
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_one, promote_types, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
@@ -210,9 +211,8 @@ def _scatter_layout(
     return replicated(ctx, node, operand, indices, updates)
 
 
-SCATTER_ND = OpDef(
-    name="ScatterNd",
-    signature="operand, indices, updates -> y",
+SCATTER_ND = define(
+    "ScatterNd(operand, indices, updates) -> y",
     precision="wide",
     attrs={
         "op": Attr(

@@ -18,7 +18,8 @@ from graphc.ops.arrays.reshape_sizes import common_factor, never_equal, remainin
 from graphc.ops.core.axes import normalize_axes, normalize_axis
 from graphc.ops.core.broadcasting import unbroadcast
 from graphc.ops.core.checks import as_dims, insertion_axis, refuse
-from graphc.ops.core.cost_rules import free, moves_only
+from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import rearrangement
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import local_dims, moves
 from graphc.typing import ShapeLike, TensorLike
@@ -80,10 +81,8 @@ def _place_reshape(ctx: LayoutContext, node: Node, axis: int) -> Placed:
     return None
 
 
-RESHAPE = OpDef(
-    name="Reshape",
-    signature="x -> y",
-    precision="follow",
+RESHAPE = rearrangement(
+    "Reshape(x) -> y",
     attrs={"shape": SHAPE},
     infer=_infer_reshape,
     lower=lambda ctx, x, *, shape: lax.reshape(x, ctx.shape(shape)),
@@ -225,17 +224,14 @@ def _infer_transpose(ctx: InferContext, x: TensorType, *, perm: tuple[int, ...])
     return TensorType(x.dtype, tuple(x.shape[i] for i in perm))
 
 
-TRANSPOSE = OpDef(
-    name="Transpose",
-    signature="x -> y",
-    precision="follow",
+TRANSPOSE = rearrangement(
+    "Transpose(x) -> y",
     attrs={"perm": Attr("ints")},
     infer=_infer_transpose,
     lower=lambda ctx, x, *, perm: lax.transpose(x, perm),
     gradient=lambda ctx, node, dy: [transpose(dy, np.argsort(node.attrs["perm"]).tolist())],
     layout=moves(lambda ctx, node, axis: (node.attrs["perm"].index(axis), None)),
     fold=lambda x, *, perm: np.transpose(x, perm),
-    cost=moves_only,
     doc="Axis i of the result is axis `perm[i]` of x. All dtypes. Source: numpy.transpose.",
 )
 
@@ -352,17 +348,14 @@ def _broadcast_to_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list
     return [unbroadcast(ctx, dy, node.inputs[0])]
 
 
-BROADCAST_TO = OpDef(
-    name="BroadcastTo",
-    signature="x -> y",
-    precision="follow",
+BROADCAST_TO = rearrangement(
+    "BroadcastTo(x) -> y",
     attrs={"shape": SHAPE},
     infer=_infer_broadcast_to,
     lower=_lower_broadcast_to,
     gradient=_broadcast_to_gradient,
     layout=_broadcast_layout,
     fold=lambda x, *, shape: np.broadcast_to(x, shape),
-    cost=moves_only,
     doc="x repeated along new leading axes and axes of size 1 to `shape`. All dtypes. "
     "Source: numpy.broadcast_to.",
 )

@@ -17,7 +17,8 @@ from graphc.ir.types import TensorType
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import as_dims, is_static
-from graphc.ops.core.cost_rules import moves_only, picks
+from graphc.ops.core.cost_rules import picks
+from graphc.ops.core.defining import rearrangement
 from graphc.ops.core.emit import CONSTANT, convert, emit_one, to_dtype
 from graphc.ops.core.layout_rules import SUM, local_dims, moves, replicated
 from graphc.typing import TensorLike
@@ -94,10 +95,8 @@ def _place_slice(ctx: LayoutContext, node: Node, axis: int) -> Any:
     return axis, {"limits": local_dims(attrs["limits"], axis, ctx.replicas)}
 
 
-SLICE = OpDef(
-    name="Slice",
-    signature="x -> y",
-    precision="follow",
+SLICE = rearrangement(
+    "Slice(x) -> y",
     attrs={"starts": Attr("dims"), "limits": Attr("dims"), "strides": Attr("ints")},
     infer=_infer_slice,
     lower=lambda ctx, x, *, starts, limits, strides: lax.slice(
@@ -221,17 +220,14 @@ def _fold_pad(x: Any, value: Any, *, pads: tuple[Any, ...]) -> Any:
     return result
 
 
-PAD = OpDef(
-    name="Pad",
-    signature="x, value -> y",
-    precision="follow",
+PAD = rearrangement(
+    "Pad(x, value) -> y",
     attrs={"pads": Attr("pairs", doc="(low, high, interior) for each axis")},
     infer=_infer_pad,
     lower=_lower_pad,
     gradient=_pad_gradient,
     layout=_pad_layout,
     fold=_fold_pad,
-    cost=moves_only,
     doc="x with `value` around it: for each axis `low` before, `high` after (negative: elements "
     "are removed) and `interior` between neighbours. All dtypes. Source: jax.lax.pad.",
 )
@@ -266,17 +262,14 @@ def _infer_reverse(ctx: InferContext, x: TensorType, *, axes: tuple[int, ...]) -
     return x
 
 
-REVERSE = OpDef(
-    name="Reverse",
-    signature="x -> y",
-    precision="follow",
+REVERSE = rearrangement(
+    "Reverse(x) -> y",
     attrs={"axes": Attr("ints")},
     infer=_infer_reverse,
     lower=lambda ctx, x, *, axes: lax.rev(x, axes),
     gradient=lambda ctx, node, dy: [flip(dy, node.attrs["axes"])],
     layout=moves(lambda ctx, node, axis: None if axis in node.attrs["axes"] else (axis, None)),
     fold=lambda x, *, axes: np.flip(x, axes),
-    cost=moves_only,
     doc="x reversed along `axes`. All dtypes. Source: numpy.flip.",
 )
 

@@ -9,22 +9,20 @@ from jax import lax
 
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
+from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.joining import several
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import insertion_axis
-from graphc.ops.core.cost_rules import moves_only
+from graphc.ops.core.defining import at_least, rearrangement
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 from graphc.typing import TensorLike
 
 __all__ = ["stack", "unstack"]
 
-AXIS = Attr(
-    "int", default=0, check=lambda axis: axis >= 0, must="be an axis, counted from the front"
-)
+AXIS = at_least(0, "be an axis, counted from the front", default=0)
 
 
 _JOIN = "gc.concatenate joins along an existing axis; gc.pad makes sizes equal"
@@ -62,17 +60,14 @@ def _stack_layout(ctx: LayoutContext, node: Node, *xs: Layout) -> LayoutPlan:
     return replicated(ctx, node, *xs)
 
 
-STACK = OpDef(
-    name="Stack",
-    signature="*xs -> y",
-    precision="follow",
+STACK = rearrangement(
+    "Stack(*xs) -> y",
     attrs={"axis": AXIS},
     infer=_infer_stack,
     lower=lambda ctx, *xs, axis: lax.concatenate([lax.expand_dims(x, (axis,)) for x in xs], axis),
     gradient=_stack_gradient,
     layout=_stack_layout,
     fold=lambda *xs, axis: np.stack(xs, axis),
-    cost=moves_only,
     doc="The operands, of one type, stacked along a new axis. All dtypes. Source: numpy.stack.",
 )
 
@@ -105,10 +100,8 @@ def _unstacked_axis(ctx: LayoutContext, node: Node, axis: int) -> tuple[int, Non
     return None if axis == own else (axis - (axis > own), None)
 
 
-UNSTACK = OpDef(
-    name="Unstack",
-    signature="x -> *ys",
-    precision="follow",
+UNSTACK = rearrangement(
+    "Unstack(x) -> *ys",
     attrs={"axis": AXIS},
     infer=_infer_unstack,
     lower=lambda ctx, x, *, axis: tuple(
@@ -117,7 +110,6 @@ UNSTACK = OpDef(
     gradient=_unstack_gradient,
     layout=moves(_unstacked_axis),
     fold=lambda x, *, axis: tuple(np.moveaxis(x, axis, 0)),
-    cost=moves_only,
     doc="The slices of x along `axis`, whose size is known, without that axis: one result for "
     "each index. All dtypes. Source: numpy.unstack.",
 )

@@ -18,6 +18,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.gathering import fold_indices, gather_indices
 from graphc.ops.core.cost_rules import comparisons
+from graphc.ops.core.defining import at_least, without_gradient
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import replicated
 
@@ -183,17 +184,14 @@ def _cost(ctx: CostContext, node: Node) -> int:
     return 2 * comparisons(count, count)
 
 
-UNIQUE_ROWS = OpDef(
-    name="UniqueRows",
-    signature="*indices -> rows, *places",
-    precision="wide",
+UNIQUE_ROWS = without_gradient(
+    "UniqueRows(*indices) -> rows, *places",
     attrs={
         "size": Attr("dim", doc="the number of rows of the table"),
-        "clipped": Attr(
-            "int",
+        "clipped": at_least(
+            0,
+            "not be negative",
             default=0,
-            check=lambda v: v >= 0,
-            must="not be negative",
             doc="for this number of first operands, an index out of range is clamped; for the "
             "others it is ignored",
         ),
@@ -206,7 +204,6 @@ UNIQUE_ROWS = OpDef(
     },
     infer=_infer,
     lower=_lower,
-    differentiable=False,
     layout=replicated,
     fold=_fold,
     cost=_cost,

@@ -16,7 +16,6 @@ from graphc.ir.opdef import Effects, InferContext
 from graphc.ir.program import Program, effects_of, is_pure, region, walk
 from graphc.ir.rewrite import substitute, used_from
 from graphc.ir.scopes import AMBIENT, building
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.core.emit import convert
 from graphc.ops.structure.state import read as read_variable
@@ -116,9 +115,8 @@ def check_body(label: str, f: object, count: int) -> None:
         ArgumentError: it takes another number of arguments.
     """
     if not callable(f):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{label} must be a function, got {f!r}",
-            source=current_source(),
             hint="write `lambda: tensor`; gc.where chooses between tensors"
             if count == 0
             else "pass the function, not what it returns",
@@ -131,9 +129,8 @@ def check_body(label: str, f: object, count: int) -> None:
         signature.bind(*[None] * count)
     except TypeError:
         given = "1 argument" if count == 1 else f"{count} arguments"
-        raise ArgumentError(
+        raise ArgumentError.here(
             f"{label} is called with {given}, but takes {signature}",
-            source=current_source(),
             hint=_FORMS.get(label)
             or f"write lambda {', '.join('abcdefghijklmnop'[:count])}: ...".replace(" :", ":"),
         ) from None

@@ -32,6 +32,7 @@ from graphc.ops.control.bodies import (
 )
 from graphc.ops.control.branch_bodies import thread_bodies
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.arithmetic import clip
 from graphc.typing import TensorLike, TensorTree
@@ -231,9 +232,8 @@ def _costliest_branch(ctx: CostContext, node: Node) -> Cost:
     return Cost(*map(max, zip(*map(ctx.of_region, node.regions), strict=True)))
 
 
-SWITCH = OpDef(
-    name="Switch",
-    signature="index, *operands -> *results",
+SWITCH = define(
+    "Switch(index, *operands) -> *results",
     precision="wide",
     infer=_infer_switch,
     lower=_lower_switch,

@@ -30,6 +30,7 @@ from graphc.ops.control.bodies import (
 from graphc.ops.control.branch_bodies import thread_bodies
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import once
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import constant, convert, emit_node, graph_of
 from graphc.ops.structure.state import read
 
@@ -122,9 +123,8 @@ def _with_body(graph: Graph, node: Node, body: Program) -> Node:
     return changed
 
 
-CALL = OpDef(
-    name="Call",
-    signature="*operands -> *results",
+CALL = define(
+    "Call(*operands) -> *results",
     precision="wide",
     infer=_infer_call,
     lower=_lower_call,

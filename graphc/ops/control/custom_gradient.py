@@ -18,6 +18,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import inline, numbered, trace
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import at_least, define, marker
 from graphc.ops.core.emit import convert, emit_node, emit_one
 from graphc.ops.structure.state import same_layout
 
@@ -67,12 +68,11 @@ def _layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     return LayoutPlan(operands, operands[: node.attrs["count"]])
 
 
-CUSTOM_GRADIENT = OpDef(
-    name="CustomGradient",
-    signature="*operands -> *ys",
+CUSTOM_GRADIENT = define(
+    "CustomGradient(*operands) -> *ys",
     precision="follow",
     attrs={
-        "count": Attr("int", check=lambda v: v > 0, must="be positive", doc="how many ys"),
+        "count": at_least(1, "be positive", doc="how many ys"),
         "rule": Attr("function", default=None, doc="a `LateRule`, which builds the region"),
     },
     infer=_infer,
@@ -87,20 +87,15 @@ CUSTOM_GRADIENT = OpDef(
 )
 
 
-UNDIFFERENTIABLE = OpDef(
-    name="Undifferentiable",
-    signature="x -> y",
-    precision="follow",
+UNDIFFERENTIABLE = marker(
+    "Undifferentiable(x) -> y",
     attrs={"reason": Attr("str", doc="the text of the error that a gradient through it raises")},
-    infer=lambda ctx, x, *, reason: x,
-    lower=lambda ctx, x, *, reason: x,
     gradient=no_gradient(
         lambda node: f"Undifferentiable {node.name!r}: {node.attrs['reason']}",
         hint="put gc.stop_gradient around it where its gradient does not matter",
     ),
     layout=same_layout,
     fold=lambda x, *, reason: x,
-    cost=free,
     doc="The operand; a gradient through it is an error, not a wrong value. All dtypes.",
 )
 

@@ -7,12 +7,13 @@ from outside and take (constants, carries). The attributes `consts` and `carries
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from graphc.ir.dims import Dim
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import InferContext
+from graphc.ir.opdef import Attr, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import (
     Carry,
@@ -28,6 +29,9 @@ from graphc.ops.control.bodies import (
     stacked_type,
 )
 from graphc.ops.control.loop_view import LoopView
+from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.cost_rules import every_iteration
+from graphc.ops.core.defining import define
 from graphc.ops.core.layout_rules import SUM
 
 # -- types -----------------------------------------------------------------------------------
@@ -186,3 +190,35 @@ def _next_carry(current: Layout, result: Layout, tried: set[Layout], only_adds: 
 def _only_adds(users: Sequence[Node], following: Tensor) -> bool:
     """Whether a body only adds to a carry. Then each replica may add up its own terms."""
     return len(users) == 1 and users[0].op.name == "Add" and users[0].outputs[0] is following
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+def loop_operator(
+    schema: str,
+    *,
+    attrs: Mapping[str, Attr],
+    infer: Callable[..., Any],
+    lower: Callable[..., Any],
+    gradient: Callable[..., Adjoints],
+    doc: str,
+) -> OpDef:
+    """The record of a loop. `attrs` follow `consts` and `carries`; the others as in `define`."""
+    counts = {
+        "consts": Attr("int", doc="how many operands are the same in each iteration"),
+        "carries": Attr("int", doc="how many are carried to the next iteration"),
+    }
+    return define(
+        schema,
+        precision="wide",
+        attrs={**counts, **attrs},
+        infer=infer,
+        lower=lower,
+        gradient=gradient,
+        layout=layout_loop,
+        thread_state=thread_loop,
+        prune_outputs=prune_loop,
+        cost=every_iteration,
+        doc=doc,
+    )

@@ -14,14 +14,9 @@ from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Par
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.control.bodies import (
-    check_taken,
-    prune_regions,
-    shifted,
-    slice_type,
-    stacked_type,
-)
+from graphc.ops.control.bodies import check_taken, prune_regions, shifted, slice_type, stacked_type
 from graphc.ops.core.cost_rules import every_iteration
+from graphc.ops.core.defining import at_least, define
 
 
 def _infer_map(
@@ -104,15 +99,13 @@ def _elements(tensor: Tensor) -> int:
     return math.prod(shape)
 
 
-MAP = OpDef(
-    name="Map",
-    signature="*operands -> *results",
+MAP = define(
+    "Map(*operands) -> *results",
     precision="wide",
     attrs={
-        "mapped": Attr(
-            "int",
-            check=lambda count: count >= 0,
-            must="be the number of operands that are mapped over",
+        "mapped": at_least(
+            0,
+            "be the number of operands that are mapped over",
             doc="the mapped operands come first; the others are shared",
         ),
         "length": Attr("dim", doc="the leading size of the mapped operands"),

@@ -13,7 +13,6 @@ from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.scopes import building
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import (
     check_body,
@@ -24,9 +23,9 @@ from graphc.ops.control.bodies import (
     split,
     trace,
 )
-from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread_loop
+from graphc.ops.control.loops import infer_loop, loop_operator
 from graphc.ops.control.scan_gradient import scan_gradient
-from graphc.ops.core.cost_rules import every_iteration
+from graphc.ops.core.defining import at_least
 from graphc.ops.core.emit import convert, emit_node, graph_of
 from graphc.typing import TensorTree
 
@@ -68,29 +67,20 @@ def _lower_scan(
     return (*final, *stacked)
 
 
-SCAN = OpDef(
-    name="Scan",
-    signature="*operands -> *results",
-    precision="wide",
+SCAN = loop_operator(
+    "Scan(*operands) -> *results",
     attrs={
-        "consts": Attr("int", doc="how many operands are the same in each iteration"),
-        "carries": Attr("int", doc="how many are carried to the next iteration"),
         "length": Attr("dim"),
         "reverse": Attr("bool", default=False),
-        "unroll": Attr(
-            "int",
+        "unroll": at_least(
+            1,
+            "be the number of iterations that the compiled loop makes at once, at least 1",
             default=1,
-            check=lambda turns: turns > 0,
-            must="be the number of iterations that the compiled loop makes at once, at least 1",
         ),
     },
     infer=_infer_scan,
     lower=_lower_scan,
     gradient=scan_gradient,
-    layout=layout_loop,
-    thread_state=thread_loop,
-    prune_outputs=prune_loop,
-    cost=every_iteration,
     doc="A loop over the leading axis of the xs: the body takes (consts, carries, slices of the "
     "xs) and returns (carries, ys). The results are the final carries and the stacked ys.",
 )
@@ -178,15 +168,13 @@ def _emit_scan(
 def _scan_length(xs: Sequence[Tensor], length: Dim | None) -> Dim:
     for x in xs:
         if x.ndim == 0:
-            raise ShapeError(
+            raise ShapeError.here(
                 "scan: xs need a leading axis to scan over, got a scalar",
-                source=current_source(),
                 hint="gc.expand_dims(x, 0) makes one slice of it; constants need not be in xs",
             )
     if length is None and not xs:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "scan: without xs, give length=",
-            source=current_source(),
             hint="gc.scan(f, init, length=10) calls f with None for x",
         )
     return length if length is not None else xs[0].shape[0]
@@ -194,17 +182,15 @@ def _scan_length(xs: Sequence[Tensor], length: Dim | None) -> Dim:
 
 def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
     if not isinstance(out, tuple) or len(out) != 2:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"scan: the body must return (carry, y), got {type(out).__name__}",
-            source=current_source(),
             hint="if there is no y, return carry, None",
         )
     leaves, tree = jax.tree.flatten(out[0])
     if tree != init_tree:
-        raise GraphcError(
+        raise GraphcError.here(
             f"scan: the carry is {shown_nest(init_tree)} before the body and {shown_nest(tree)} "
             "after it",
-            source=current_source(),
             hint="return a carry of the same nest as init",
         )
     y_leaves, y_tree = jax.tree.flatten(out[1])

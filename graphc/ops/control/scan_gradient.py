@@ -33,11 +33,7 @@ class BackwardScan:
     """Builds one backward loop step by step."""
 
     def __init__(
-        self,
-        ctx: GradientContext,
-        graph: Graph,
-        node: Node,
-        adjoints: Sequence[Tensor | None],
+        self, ctx: GradientContext, graph: Graph, node: Node, adjoints: Sequence[Tensor | None]
     ) -> None:
         self.ctx, self.graph, self.node = ctx, graph, node
         self.body = node.regions[0]

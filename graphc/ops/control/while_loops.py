@@ -17,7 +17,6 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, Effects, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.program import effects_of, region
 from graphc.ir.scopes import building
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import arange
 from graphc.ops.control.bodies import (
@@ -32,11 +31,10 @@ from graphc.ops.control.bodies import (
     trace,
     united,
 )
-from graphc.ops.control.loops import infer_loop, layout_loop, prune_loop, thread_loop
+from graphc.ops.control.loops import infer_loop, loop_operator
 from graphc.ops.control.scan import scan
 from graphc.ops.control.scan_gradient import BackwardScan
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.cost_rules import every_iteration
 from graphc.ops.core.emit import constant, convert, dim_value, emit_node, graph_of, to_dtype
 from graphc.ops.elementwise.comparison import less, logical_and, not_equal
 from graphc.typing import TensorLike, TensorTree
@@ -48,12 +46,7 @@ _TRUTH = TensorType(BOOL, ())
 
 
 def _infer_while(
-    ctx: InferContext,
-    *types: TensorType,
-    consts: int,
-    carries: int,
-    length: Dim | None,
-    step: int,
+    ctx: InferContext, *types: TensorType, consts: int, carries: int, length: Dim | None, step: int
 ) -> tuple[TensorType, ...]:
     given = split(types, consts, carries)
     body, condition = ctx.regions
@@ -81,12 +74,7 @@ def _infer_while(
 
 
 def _lower_while(
-    ctx: LowerContext,
-    *operands: Any,
-    consts: int,
-    carries: int,
-    length: Dim | None,
-    step: int,
+    ctx: LowerContext, *operands: Any, consts: int, carries: int, length: Dim | None, step: int
 ) -> tuple[Any, ...]:
     body, condition = ctx.node.regions
     given = split(operands, consts, carries)
@@ -171,13 +159,9 @@ class _BackwardWhile(BackwardScan):
         return emit_node(self.node.op, operands, regions=regions, **attrs).outputs[1:]
 
 
-WHILE = OpDef(
-    name="While",
-    signature="*operands -> *results",
-    precision="wide",
+WHILE = loop_operator(
+    "While(*operands) -> *results",
     attrs={
-        "consts": Attr("int", doc="how many operands are the same in each iteration"),
-        "carries": Attr("int", doc="how many are carried to the next iteration"),
         "length": Attr("dim", default=None, doc="the leading size of xs and ys"),
         "step": Attr(
             "int",
@@ -190,10 +174,6 @@ WHILE = OpDef(
     infer=_infer_while,
     lower=_lower_while,
     gradient=while_gradient,
-    layout=layout_loop,
-    thread_state=thread_loop,
-    prune_outputs=prune_loop,
-    cost=every_iteration,
     doc="A loop that continues while its condition, the second region, is true. The condition "
     "takes (consts, carries). The first region, the body, takes (consts, carries, slices of the "
     "xs) and returns (carries, ys). With a length, carry 0 is the index at which an iteration "
@@ -299,10 +279,9 @@ def _check_trips(count: Any) -> None:
 
 def _check_nest(before: Any, after: Any) -> None:
     if before != after:
-        raise GraphcError(
+        raise GraphcError.here(
             f"while_loop: the carry is {shown_nest(before)} before the body and "
             f"{shown_nest(after)} after it",
-            source=current_source(),
             hint="return a carry of the same nest as init",
         )
 

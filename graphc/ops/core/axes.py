@@ -9,11 +9,11 @@ from typing import Any
 
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
-from graphc.ir.opdef import Attr
 from graphc.ir.operand import Operand
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.defining import at_least
 
-AXIS = Attr("int", check=lambda axis: axis >= 0, must="be counted from the front")
+AXIS = at_least(0, "be counted from the front")
 
 
 def normalize_axis(op: str, x: Tensor, axis: Any) -> int:

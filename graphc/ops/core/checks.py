@@ -16,11 +16,7 @@ from graphc.ir.source import current_source
 
 
 def refuse(
-    what: str,
-    *,
-    hint: str | None = None,
-    error: type[GraphcError] = ShapeError,
-    **tensors: Tensor,
+    what: str, *, hint: str | None = None, error: type[GraphcError] = ShapeError, **tensors: Tensor
 ) -> NoReturn:
     """Raises `error`. Its details describe `tensors`, and its source is the user's line."""
     raise error(

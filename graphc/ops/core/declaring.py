@@ -15,12 +15,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, Protocol, TypedDict, Unpack, cast
+from typing import Any, ParamSpec, Protocol, Unpack, cast
 
-from graphc.ir.costs import CostRule
-from graphc.ir.layouts import LayoutRule
 from graphc.ir.node import EMPTY, Tensor
-from graphc.ir.opdef import Attr, Effects, OpDef
+from graphc.ir.opdef import Attr, OpDef
 from graphc.ops.core.broadcasting import (
     align,
     broadcast_all,
@@ -32,6 +30,7 @@ from graphc.ops.core.broadcasting import (
     infer_real,
     unary_gradient,
 )
+from graphc.ops.core.defining import Fields
 from graphc.ops.core.emit import emit_one
 from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import in_wider
@@ -58,19 +57,6 @@ class Declaration(Protocol):
 
     def __call__(self, body: Callable[P, Given], /) -> Callable[P, Tensor]:
         """The function that users call."""
-
-
-class Fields(TypedDict, total=False):
-    """The optional fields of a record; see `OpDef`."""
-
-    attrs: Mapping[str, Attr]
-    gradient: Callable[..., Sequence[Tensor | None]] | None
-    differentiable: bool
-    layout: LayoutRule | None
-    cost: CostRule
-    effects: Effects
-    fold: Callable[..., Any] | None
-    commutative: bool
 
 
 _BY_FUNCTION: dict[Callable[..., Any], OpDef] = {}

@@ -43,6 +43,7 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.cost_rules import free, moves_only
+from graphc.ops.core.defining import define, without_gradient
 from graphc.ops.core.layout_rules import SUM, elementwise, replicated
 from graphc.ops.core.weak_numbers import has_default, is_weak, scalar_kind
 from graphc.typing import DTypeLike, TensorLike
@@ -54,14 +55,11 @@ def _infer_constant(ctx: InferContext, *, value: np.ndarray[Any, Any]) -> Tensor
     return TensorType(as_dtype(value.dtype), value.shape)
 
 
-CONSTANT = OpDef(
-    name="Constant",
-    signature="-> y",
-    precision="wide",
+CONSTANT = without_gradient(
+    "Constant() -> y",
     attrs={"value": Attr("array")},
     infer=_infer_constant,
     lower=lambda ctx, *, value: value,
-    differentiable=False,
     layout=replicated,
     fold=lambda *, value: value,
     cost=free,
@@ -105,9 +103,8 @@ def _fold_cast(x: np.ndarray[Any, Any], *, dtype: DType) -> np.ndarray[Any, Any]
     return x.astype(dtype)
 
 
-CAST = OpDef(
-    name="Cast",
-    signature="x -> y",
+CAST = define(
+    "Cast(x) -> y",
     precision="wide",
     attrs={"dtype": Attr("dtype")},
     infer=lambda ctx, x, *, dtype: TensorType(dtype, x.shape),
@@ -120,14 +117,11 @@ CAST = OpDef(
 )
 
 
-DIM_VALUE = OpDef(
-    name="DimValue",
-    signature="-> n",
-    precision="wide",
+DIM_VALUE = without_gradient(
+    "DimValue() -> n",
     attrs={"dim": Attr("dim"), "dtype": Attr("dtype")},
     infer=lambda ctx, *, dim, dtype: TensorType(dtype, ()),
     lower=lambda ctx, *, dim, dtype: jnp.asarray(ctx.dim(dim), dtype),
-    differentiable=False,
     layout=replicated,
     fold=lambda *, dim, dtype: np.asarray(dim, dtype) if isinstance(dim, int) else None,
     cost=free,
@@ -192,10 +186,8 @@ def constant(
         Array([1., 2.], dtype=float32)
     """
     if isinstance(value, Operand):
-        raise GraphError(
-            f"{value!r} is a tensor already",
-            source=current_source(),
-            hint="use it as it is; gc.cast changes its dtype",
+        raise GraphError.here(
+            f"{value!r} is a tensor already", hint="use it as it is; gc.cast changes its dtype"
         )
     array = np.array(as_array(value, None if dtype is None else as_dtype(dtype)))
     array.flags.writeable = False
@@ -261,7 +253,7 @@ def promote_types(*values: Any) -> DType:
         if kind is not None:
             result = SCALAR_DEFAULTS[kind] if result is None else promote_scalar(result, kind)
     if result is None:
-        raise GraphError("no operands", source=current_source())
+        raise GraphError.here("no operands")
     return result
 
 

@@ -17,6 +17,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import CONSTANT, emit_one
 
 
@@ -49,10 +50,8 @@ def _holds(values: Any, low: tuple[Dim, ...], high: tuple[Dim, ...]) -> bool:
     return all(least <= first and last < end for first, last, least, end in found)
 
 
-IN_RANGE = OpDef(
-    name="InRange",
-    signature="x -> y",
-    precision="wide",
+IN_RANGE = without_gradient(
+    "InRange(x) -> y",
     attrs={
         "low": Attr("dims", doc="the least allowed value, or one for each index of the last axis"),
         "high": Attr("dims", doc="one more than the greatest allowed value, in the same form"),
@@ -61,7 +60,6 @@ IN_RANGE = OpDef(
     },
     infer=_infer,
     lower=lambda ctx, x, **attrs: x,
-    differentiable=False,
     layout=_layout,
     fold=_fold,
     cost=free,

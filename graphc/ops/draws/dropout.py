@@ -16,6 +16,7 @@ from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.cost_rules import times_result
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.draws.random_draws import draw, uniform
@@ -65,9 +66,8 @@ def _dropout_layout(ctx: LayoutContext, node: Node, x: Layout, key: Layout) -> L
     return replicated(ctx, node, x, key)
 
 
-DROPOUT = OpDef(
-    name="Dropout",
-    signature="x, key -> y, kept",
+DROPOUT = define(
+    "Dropout(x, key) -> y, kept",
     precision="follow",
     attrs={
         "rate": Attr(

@@ -107,8 +107,7 @@ def _lower_bernoulli(ctx: LowerContext, key: Any, p: Any, *, shape: Any) -> Any:
 
 
 RANDOM_NORMAL = random_operator(
-    "RandomNormal",
-    "key -> x",
+    "RandomNormal(key) -> x",
     attrs={"shape": _SHAPE, "dtype": _FLOATING},
     infer=_infer_generator,
     lower=_lower_normal,
@@ -117,8 +116,7 @@ RANDOM_NORMAL = random_operator(
 )
 
 TRUNCATED_NORMAL = random_operator(
-    "TruncatedNormal",
-    "key -> x",
+    "TruncatedNormal(key) -> x",
     attrs={
         "lower": Attr("float", default=-2.0),
         "upper": Attr("float", default=2.0),
@@ -133,8 +131,7 @@ TRUNCATED_NORMAL = random_operator(
 )
 
 RANDOM_UNIFORM = random_operator(
-    "RandomUniform",
-    "key -> x",
+    "RandomUniform(key) -> x",
     attrs={
         "minval": Attr("float", default=0.0),
         "maxval": Attr("float", default=1.0),
@@ -153,8 +150,7 @@ RANDOM_UNIFORM = random_operator(
 )
 
 RANDOM_BERNOULLI = random_operator(
-    "RandomBernoulli",
-    "key, p -> x",
+    "RandomBernoulli(key, p) -> x",
     attrs={"shape": _SHAPE},
     infer=_infer_bernoulli,
     lower=_lower_bernoulli,

@@ -25,6 +25,7 @@ from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only, times_result
+from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import constant, convert, emit_one, graph_of
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.weak_numbers import is_weak
@@ -114,26 +115,16 @@ def _lower_bits(ctx: LowerContext, key: Any, *, shape: Shape, dtype: DType) -> A
     return _each(lambda k: jax.random.bits(k, sizes, dtype), key)
 
 
-def random_operator(name: str, signature: str, **fields: Any) -> OpDef:
+def random_operator(schema: str, **fields: Any) -> OpDef:
     """An operator that derives its result from random keys. It has no gradient, and each replica
     computes the whole result."""
-    return OpDef(
-        name=name,
-        signature=signature,
-        precision="wide",
-        differentiable=False,
-        layout=replicated,
-        **fields,
-    )
+    return without_gradient(schema, layout=replicated, **fields)
 
 
-RANDOM_KEY = OpDef(
-    name="RandomKey",
-    signature="seed -> key",
-    precision="wide",
+RANDOM_KEY = without_gradient(
+    "RandomKey(seed) -> key",
     infer=_infer_random_key,
     lower=_not_lowered,
-    differentiable=False,
     effects=Effects.RANDOM,
     cost=moves_only,
     doc="The run's random key with `seed` (int32 scalar) folded in: u32[2]. It differs in every "
@@ -141,8 +132,7 @@ RANDOM_KEY = OpDef(
 )
 
 FOLD_IN = random_operator(
-    "FoldIn",
-    "key, data -> key",
+    "FoldIn(key, data) -> key",
     infer=_infer_fold_in,
     lower=_lower_fold_in,
     cost=times_result(HASH),
@@ -151,8 +141,7 @@ FOLD_IN = random_operator(
 )
 
 SPLIT_KEY = random_operator(
-    "SplitKey",
-    "key -> keys",
+    "SplitKey(key) -> keys",
     attrs={"shape": Attr("dims", doc="the shape of the array of new keys")},
     infer=_infer_split,
     lower=_lower_split,
@@ -161,8 +150,7 @@ SPLIT_KEY = random_operator(
 )
 
 RANDOM_BITS = random_operator(
-    "RandomBits",
-    "key -> x",
+    "RandomBits(key) -> x",
     attrs={
         "shape": Attr("dims", doc="the shape of the result for each key"),
         "dtype": Attr(

@@ -18,6 +18,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, unbroadcast
 from graphc.ops.core.cost_rules import comparisons, times_result
+from graphc.ops.core.defining import define
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import wide
 from graphc.ops.draws.random_keys import HASH, as_jax_key, check_key, random_operator
@@ -77,13 +78,7 @@ def _infer_counts(
 
 
 def _infer_binomial(
-    ctx: InferContext,
-    key: TensorType,
-    n: TensorType,
-    p: TensorType,
-    *,
-    shape: Shape,
-    dtype: DType,
+    ctx: InferContext, key: TensorType, n: TensorType, p: TensorType, *, shape: Shape, dtype: DType
 ) -> TensorType:
     _infer_counts(ctx, key, n, p, shape)
     _check_parameter(ctx, key, "p", p, shape)
@@ -98,13 +93,7 @@ def _lower_binomial(
 
 
 def _infer_multinomial(
-    ctx: InferContext,
-    key: TensorType,
-    n: TensorType,
-    p: TensorType,
-    *,
-    shape: Shape,
-    dtype: DType,
+    ctx: InferContext, key: TensorType, n: TensorType, p: TensorType, *, shape: Shape, dtype: DType
 ) -> TensorType:
     ctx.require(p.rank > 0, "p must have an axis of classes, got a scalar")
     _infer_counts(ctx, key, n, p, shape)
@@ -142,9 +131,8 @@ def _permutation_cost(ctx: CostContext, node: Node) -> int:
 # Tsang, ACM Trans. Math. Softw. 26, 2000; Hörmann, Insurance: Mathematics and Economics 12, 1993.
 _by_rejection = times_result(2 * (4 * HASH + 20))
 
-RANDOM_GAMMA = OpDef(
-    name="RandomGamma",
-    signature="key, alpha -> x",
+RANDOM_GAMMA = define(
+    "RandomGamma(key, alpha) -> x",
     precision="wide",
     attrs={"shape": _SHAPE, "log": Attr("bool", default=False, doc="draw the logarithm")},
     infer=_infer_gamma,
@@ -165,8 +153,7 @@ _COUNTS = Attr(
 )
 
 RANDOM_POISSON = random_operator(
-    "RandomPoisson",
-    "key, rate -> x",
+    "RandomPoisson(key, rate) -> x",
     attrs={"shape": _SHAPE, "dtype": _COUNTS},
     infer=_infer_poisson,
     lower=_lower_poisson,
@@ -176,8 +163,7 @@ RANDOM_POISSON = random_operator(
 )
 
 RANDOM_BINOMIAL = random_operator(
-    "RandomBinomial",
-    "key, n, p -> x",
+    "RandomBinomial(key, n, p) -> x",
     attrs={"shape": _SHAPE, "dtype": _COUNTS},
     infer=_infer_binomial,
     lower=_lower_binomial,
@@ -188,8 +174,7 @@ RANDOM_BINOMIAL = random_operator(
 )
 
 RANDOM_MULTINOMIAL = random_operator(
-    "RandomMultinomial",
-    "key, n, p -> x",
+    "RandomMultinomial(key, n, p) -> x",
     attrs={"shape": Attr("dims", doc="the batch shape of the vectors"), "dtype": _COUNTS},
     infer=_infer_multinomial,
     lower=_lower_multinomial,
@@ -201,8 +186,7 @@ RANDOM_MULTINOMIAL = random_operator(
 )
 
 RANDOM_PERMUTATION = random_operator(
-    "RandomPermutation",
-    "key -> x",
+    "RandomPermutation(key) -> x",
     attrs={"size": Attr("dim")},
     infer=_infer_permutation,
     lower=_lower_permutation,

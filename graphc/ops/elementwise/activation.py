@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from graphc.ops.core.axes import AXIS, normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_real
 from graphc.ops.core.cost_rules import times_operand, times_result
 from graphc.ops.core.declaring import (
+    Declaration,
     Given,
     Operands,
     declared,
@@ -238,16 +240,22 @@ def _log_softmax_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoi
     return [dy - ctx.ops.exp(y) * ctx.ops.reduce_sum(dy, axis=axis, keepdims=True)]
 
 
-@operator(
-    "Softmax",
-    infer=_infer_softmax,
-    lower=_lower_softmax,
-    precision="inside",
-    attrs={"axis": AXIS},
-    gradient=_softmax_gradient,
-    layout=_along_axis,
-    cost=times_operand(5),
-)
+def _softmax_operator(
+    name: str, lower: Callable[..., Any], gradient: Callable[..., Adjoints], precision: str
+) -> Declaration:
+    return operator(
+        name,
+        infer=_infer_softmax,
+        lower=lower,
+        precision=precision,
+        attrs={"axis": AXIS},
+        gradient=gradient,
+        layout=_along_axis,
+        cost=times_operand(5),
+    )
+
+
+@_softmax_operator("Softmax", _lower_softmax, _softmax_gradient, "inside")
 def softmax(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Given:
     """exp(x) divided by its sum along `axis`, in the shape of `x`. The maximum is subtracted first.
     Floating dtypes.
@@ -260,16 +268,7 @@ def softmax(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Given:
     return Operands(x, axis=normalize_axis("Softmax", x, axis))
 
 
-@operator(
-    "LogSoftmax",
-    infer=_infer_softmax,
-    lower=_lower_log_softmax,
-    precision="wide",
-    attrs={"axis": AXIS},
-    gradient=_log_softmax_gradient,
-    layout=_along_axis,
-    cost=times_operand(5),
-)
+@_softmax_operator("LogSoftmax", _lower_log_softmax, _log_softmax_gradient, "wide")
 def log_softmax(x: TensorLike, axis: int = -1, *, name: str | None = None) -> Given:
     """The logarithm of `softmax(x, axis)`, in the shape of `x`. Floating dtypes.
 

@@ -11,10 +11,11 @@ from jax import numpy as jnp
 
 from graphc.ir.dtypes import INT32
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
+from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, infer_floating
 from graphc.ops.core.declaring import Given, Operands, declared, elementwise_operator, record
+from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import summed
@@ -57,9 +58,8 @@ def _frexp_gradient(
     return [None if dm is None else ldexp(dm, -node.outputs[1])]
 
 
-FREXP = OpDef(
-    name="Frexp",
-    signature="x -> mantissa, exponent",
+FREXP = define(
+    "Frexp(x) -> mantissa, exponent",
     precision="wide",
     infer=_infer_frexp,
     lower=summed(lambda ctx, x: tuple(jnp.frexp(x))),
@@ -80,8 +80,8 @@ def _reduced_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     infer=infer_floating,
     widen=True,
     attrs={
-        "exponent_bits": Attr("int", check=lambda n: n >= 1, must="be an int of at least 1"),
-        "mantissa_bits": Attr("int", check=lambda n: n >= 0, must="be an int of at least 0"),
+        "exponent_bits": at_least(1, "be an int of at least 1"),
+        "mantissa_bits": at_least(0, "be an int of at least 0"),
     },
     gradient=_reduced_gradient,
 )

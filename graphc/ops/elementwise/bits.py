@@ -10,13 +10,7 @@ from jax import lax
 from graphc.ir.dtypes import BOOL, DType, as_dtype, is_complex
 from graphc.ir.opdef import Attr, InferContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.declaring import (
-    Given,
-    Operands,
-    declared,
-    elementwise_operator,
-    record,
-)
+from graphc.ops.core.declaring import Given, Operands, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.elementwise.integers import of_integers
 from graphc.typing import DTypeLike, TensorLike

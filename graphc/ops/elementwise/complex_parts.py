@@ -10,12 +10,7 @@ from graphc.ir.dtypes import COMPLEX64, is_complex, real_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.broadcasting import (
-    Adjoints,
-    infer_broadcast,
-    require_one_dtype,
-    unbroadcast,
-)
+from graphc.ops.core.broadcasting import Adjoints, infer_broadcast, require_one_dtype, unbroadcast
 from graphc.ops.core.cost_rules import moves_only
 from graphc.ops.core.declaring import Given, declared, elementwise_operator, record
 from graphc.ops.core.emit import convert, promote_inexact, to_dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, infer_floating, infer_real, unbroadcast
-from graphc.ops.core.declaring import Given, declared, elementwise_operator
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
 from graphc.ops.core.emit import convert, promote_inexact, promote_operands
 from graphc.ops.elementwise.arithmetic import absolute, floor_divide, negative
 from graphc.ops.elementwise.comparison import equal, where
@@ -53,21 +54,27 @@ def sinc(x: TensorLike, *, name: str | None = None) -> Given:
     return promote_inexact(x)
 
 
+def _symmetric(
+    name: str, function: Callable[..., Any], gradient: Callable[..., Adjoints], fold: np.ufunc
+) -> Declaration:
+    return elementwise_operator(
+        name,
+        function,
+        infer=infer_floating,
+        widen=True,
+        gradient=gradient,
+        fold=fold,
+        commutative=True,
+    )
+
+
 def _hypot_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     z = node.outputs[0]
     scaled = where(equal(z, 0.0), 0.0, dz / z)
     return [unbroadcast(ctx, scaled * t, t) for t in node.inputs]
 
 
-@elementwise_operator(
-    "Hypot",
-    jnp.hypot,
-    infer=infer_floating,
-    widen=True,
-    gradient=_hypot_gradient,
-    fold=np.hypot,
-    commutative=True,
-)
+@_symmetric("Hypot", jnp.hypot, _hypot_gradient, np.hypot)
 def hypot(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """sqrt(x^2 + y^2), without overflow, with broadcasting; at 0 the adjoint is 0.
 
@@ -86,15 +93,7 @@ def _logaddexp_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoint
     return [unbroadcast(ctx, dz * share, x), unbroadcast(ctx, dz * (1.0 - share), y)]
 
 
-@elementwise_operator(
-    "LogAddExp",
-    jnp.logaddexp,
-    infer=infer_floating,
-    widen=True,
-    gradient=_logaddexp_gradient,
-    fold=np.logaddexp,
-    commutative=True,
-)
+@_symmetric("LogAddExp", jnp.logaddexp, _logaddexp_gradient, np.logaddexp)
 def logaddexp(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """log(exp(x) + exp(y)), without overflow, with broadcasting. Source: numpy.logaddexp.
 

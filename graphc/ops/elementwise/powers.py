@@ -17,6 +17,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, align, infer_inexact, infer_numeric, unbroadcast
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.declaring import Given, declared, elementwise_operator, record
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import (
     convert,
     emit_one,
@@ -93,9 +94,8 @@ def _integer_power_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adj
     return [dy * (exponent * power(node.inputs[0], exponent - 1))]
 
 
-INTEGER_POWER = OpDef(
-    name="IntegerPower",
-    signature="x -> y",
+INTEGER_POWER = define(
+    "IntegerPower(x) -> y",
     precision="wide",
     attrs={"exponent": Attr("int")},
     infer=_infer_integer_power,

@@ -19,6 +19,7 @@ from graphc.ops.arrays.shape import transpose
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_operands
 from graphc.ops.matrices.matrix_costs import product
 from graphc.ops.matrices.products import Role, lower_product, product_layout, wide_dtype
@@ -154,9 +155,8 @@ def _dot_general_cost(ctx: CostContext, node: Node) -> int:
     return product(node, math.prod(shape[axis] for axis in node.attrs["lhs_contract"]))
 
 
-DOT_GENERAL = OpDef(
-    name="DotGeneral",
-    signature="a, b -> c",
+DOT_GENERAL = define(
+    "DotGeneral(a, b) -> c",
     precision="narrow",
     attrs={
         "lhs_contract": Attr("ints"),

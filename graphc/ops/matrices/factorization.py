@@ -24,15 +24,10 @@ from graphc.ops.matrices.matrix_checks import (
     check_square,
     infer_square,
     lesser,
-    of_each_matrix,
+    matrix_operator,
     on_diagonal,
 )
-from graphc.ops.matrices.matrix_costs import (
-    explicit,
-    of_matrices,
-    reflections,
-    singular_vectors,
-)
+from graphc.ops.matrices.matrix_costs import explicit, of_matrices, reflections, singular_vectors
 from graphc.typing import TensorLike, TensorTree
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
@@ -43,13 +38,10 @@ _DTYPES = "float32, float64 and complex dtypes."
 # -- Cholesky -------------------------------------------------------------------------------
 
 
-CHOLESKY = OpDef(
-    name="Cholesky",
-    signature="a -> l",
-    precision="wide",
+CHOLESKY = matrix_operator(
+    "Cholesky(a) -> l",
     infer=infer_square,
     lower=lambda ctx, a: lax.linalg.cholesky(a, symmetrize_input=True),
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: n**3 / 3),  # Golub & Van Loan 4.2
     doc="The lower triangular l with a = l l^H of matrices [..., n, n], which are averaged with "
     f"their adjoints; NaN if the average is not positive definite. {_DTYPES}",
@@ -90,15 +82,12 @@ def _qr_cost(ctx: CostContext, node: Node) -> int:
     return round(math.prod(stack) * (reflections(m, n, k) + explicit(m, columns, k)))
 
 
-QR = OpDef(
-    name="QR",
-    signature="a -> q, r",
-    precision="wide",
+QR = matrix_operator(
+    "QR(a) -> q, r",
     attrs={"full": Attr("bool", default=False, doc="q square")},
     infer=_infer_qr,
     lower=lambda ctx, a, *, full: tuple(lax.linalg.qr(a, full_matrices=full)),
     gradient=_qr_gradient,
-    layout=of_each_matrix,
     cost=_qr_cost,
     doc="q with orthonormal columns and upper triangular r, a = q r, of matrices [..., m, n]: q "
     f"is [..., m, k] with k = min(m, n), or square if `full`. {_DTYPES}",
@@ -140,27 +129,21 @@ def _svd_cost(ctx: CostContext, node: Node) -> int:
     return round(math.prod(stack) * singular_vectors(m, n, k))
 
 
-SVD = OpDef(
-    name="SVD",
-    signature="a -> u, s, vh",
-    precision="wide",
+SVD = matrix_operator(
+    "SVD(a) -> u, s, vh",
     attrs={"full": Attr("bool", default=False, doc="u and vh square")},
     infer=_infer_svd,
     lower=lambda ctx, a, *, full: tuple(lax.linalg.svd(a, full_matrices=full)),
     gradient=_svd_gradient,
-    layout=of_each_matrix,
     cost=_svd_cost,
     doc="u, vh with orthonormal columns and rows, and singular values s, descending, such that "
     f"a = u diag(s) vh, of matrices [..., m, n]. {_DTYPES}",
 )
 
-SINGULAR_VALUES = OpDef(
-    name="SingularValues",
-    signature="a -> s",
-    precision="wide",
+SINGULAR_VALUES = matrix_operator(
+    "SingularValues(a) -> s",
     infer=_infer_singular_values,
     lower=lambda ctx, a: lax.linalg.svd(a, compute_uv=False),
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: 4 * m * n * k - 4 * k**3 / 3),  # Golub & Van Loan 8.6
     doc=f"The singular values, descending, of matrices [..., m, n]. {_DTYPES}",
 )
@@ -201,14 +184,11 @@ def _eigh_gradient(
     return [0.5 * (da + adjoint(da))]
 
 
-EIGH = OpDef(
-    name="Eigh",
-    signature="a -> w, v",
-    precision="wide",
+EIGH = matrix_operator(
+    "Eigh(a) -> w, v",
     infer=_infer_eigh,
     lower=_lower_eigh,
     gradient=_eigh_gradient,
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: 9 * n**3),  # Golub & Van Loan 8.3
     doc="The eigenvalues (real, ascending) and the orthonormal eigenvectors, columns of v, of "
     f"matrices [..., n, n], which are averaged with their adjoints. {_DTYPES}",

@@ -18,6 +18,7 @@ from graphc.ops.arrays.diagonals import tril, triu
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.shape import expand_dims
 from graphc.ops.core.checks import no_gradient, refuse
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import cast, convert, emit, emit_one, promote_inexact, promote_operands
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.ranges import in_range
@@ -27,7 +28,7 @@ from graphc.ops.matrices.matrix_checks import (
     check_square,
     infer_square,
     lesser,
-    of_each_matrix,
+    matrix_operator,
     on_diagonal,
 )
 from graphc.ops.matrices.matrix_costs import SCHUR_FORM, elimination, of_matrices
@@ -52,13 +53,10 @@ def _infer_lu(ctx: InferContext, a: TensorType) -> tuple[TensorType, ...]:
     )
 
 
-LU = OpDef(
-    name="LU",
-    signature="a -> lu, pivots, permutation",
-    precision="wide",
+LU = matrix_operator(
+    "LU(a) -> lu, pivots, permutation",
     infer=_infer_lu,
     lower=lambda ctx, a: tuple(lax.linalg.lu(a)),
-    layout=of_each_matrix,
     cost=of_matrices(elimination),
     doc="The LU factors of matrices [..., m, n] with exchanged rows: l below the diagonal, "
     "without its unit diagonal, and u. Row i was exchanged with row pivots[i] (int32) and came "
@@ -80,13 +78,10 @@ def _lower_eig(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
     return values, vectors
 
 
-EIG = OpDef(
-    name="Eig",
-    signature="a -> w, v",
-    precision="wide",
+EIG = matrix_operator(
+    "Eig(a) -> w, v",
     infer=_infer_eig,
     lower=_lower_eig,
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 4 / 3) * n**3),  # back substitution, a product
     doc="The eigenvalues, unordered, and the eigenvectors, which are the columns of v with norm "
     f"1, of matrices [..., n, n]: complex. On CPU and GPU. {_DTYPES} Source: jax.lax.linalg.eig.",
@@ -98,10 +93,8 @@ def _lower_schur(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
     return upper, vectors
 
 
-SCHUR = OpDef(
-    name="Schur",
-    signature="a -> t, z",
-    precision="wide",
+SCHUR = matrix_operator(
+    "Schur(a) -> t, z",
     cpu_only=True,
     infer=lambda ctx, a: (infer_square(ctx, a), a),
     lower=_lower_schur,
@@ -109,7 +102,6 @@ SCHUR = OpDef(
         lambda node: "Schur: there is no gradient of a Schur decomposition",
         hint="gc.linalg.eig and gc.linalg.eigh have gradients",
     ),
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: SCHUR_FORM * n**3),
     doc="Upper triangular t (with 2x2 blocks on the diagonal for real matrices) and unitary z "
     f"such that a = z t z^H, of matrices [..., n, n]. On CPU. {_DTYPES} Source: "
@@ -149,9 +141,8 @@ def _tridiagonal_cost(ctx: CostContext, node: Node) -> int:
     return 3 * size_of(node.inputs[1]) + 5 * size_of(node.outputs[0])
 
 
-TRIDIAGONAL_SOLVE = OpDef(
-    name="TridiagonalSolve",
-    signature="lower, main, upper, b -> x",
+TRIDIAGONAL_SOLVE = define(
+    "TridiagonalSolve(lower, main, upper, b) -> x",
     precision="wide",
     infer=_infer_tridiagonal,
     lower=lambda ctx, *operands: lax.linalg.tridiagonal_solve(*operands),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
 
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import DType, is_complex
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import InferContext
+from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.shape import swapaxes
+from graphc.ops.core.defining import Fields, define
 from graphc.ops.core.layout_rules import SUM, follow_axis, map_axis, output_axis, replicated
 from graphc.ops.elementwise.comparison import equal
 from graphc.ops.elementwise.complex_parts import conj
@@ -97,6 +99,20 @@ def _stack_axis(node: Node, axis: int) -> int | None:
 
 # For operators of one stack of matrices, whose results have an entry for each matrix.
 of_each_matrix = map_axis(_stack_axis)
+
+
+def matrix_operator(
+    schema: str,
+    *,
+    infer: Callable[..., Any],
+    lower: Callable[..., Any],
+    doc: str,
+    **fields: Unpack[Fields],
+) -> OpDef:
+    """The record of an operator on matrices [..., m, n] that works on each matrix of the stack by
+    itself. It computes in float32 at least. The arguments are those of `define`."""
+    fields["layout"] = of_each_matrix
+    return define(schema, precision="wide", infer=infer, lower=lower, doc=doc, **fields)
 
 
 def solve_layout(ctx: LayoutContext, node: Node, a: Layout, b: Layout) -> LayoutPlan:

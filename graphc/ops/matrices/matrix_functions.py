@@ -13,16 +13,13 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import zeros_like
 from graphc.ops.arrays.diagonals import diagonal
 from graphc.ops.core.checks import refuse, same_shape
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    operator,
-)
+from graphc.ops.core.declaring import Given, declared, operator
 from graphc.ops.core.emit import convert, emit, promote_inexact
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.matrices.matrix_checks import (
     check_square,
     infer_square,
+    matrix_operator,
     of_each_matrix,
     on_diagonal,
 )
@@ -71,13 +68,10 @@ def det(a: TensorLike, *, name: str | None = None) -> Given:
     return promote_inexact(a)
 
 
-LOG_DETERMINANT = OpDef(
-    name="LogDeterminant",
-    signature="a -> sign, logabs",
-    precision="wide",
+LOG_DETERMINANT = matrix_operator(
+    "LogDeterminant(a) -> sign, logabs",
     infer=_infer_slogdet,
     lower=lambda ctx, a: tuple(jnp.linalg.slogdet(a)),
-    layout=of_each_matrix,
     cost=of_matrices(elimination),
     doc="The sign (or phase) and the logarithm of the absolute value of the determinants of "
     "matrices [..., n, n]. float32, float64 and complex dtypes.",

@@ -16,6 +16,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import expand_dims, ravel, reshape
 from graphc.ops.core.broadcasting import broadcast_axes, require_one_dtype, unbroadcast
 from graphc.ops.core.checks import known_alike, refuse
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_operands
 from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.matrices.contraction import dot_general
@@ -146,9 +147,8 @@ def _matmul_cost(ctx: CostContext, node: Node) -> int:
     return product(node, shape[-2 if node.attrs["transpose_a"] and len(shape) > 1 else -1])
 
 
-MATMUL = OpDef(
-    name="MatMul",
-    signature="a, b -> c",
+MATMUL = define(
+    "MatMul(a, b) -> c",
     precision="narrow",
     attrs={"transpose_a": Attr("bool", default=False), "transpose_b": Attr("bool", default=False)},
     infer=_infer_matmul,

@@ -16,14 +16,15 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_inexact, to_dtype
 from graphc.ops.elementwise.complex_parts import real
 from graphc.ops.matrices.batch_dims import check_stack, of_each
 from graphc.ops.matrices.matrix_checks import (
     check_matrices,
     check_square,
+    matrix_operator,
     matrix_transpose,
-    of_each_matrix,
 )
 from graphc.ops.matrices.matrix_costs import SCHUR_FORM, of_matrices, singular_vectors
 from graphc.ops.matrices.matrix_product import matmul
@@ -96,9 +97,8 @@ def _sylvester_cost(ctx: CostContext, node: Node) -> int:
     return math.prod(stack) * (SCHUR_FORM * (m**3 + n**3) + 5 * m * n * (m + n))
 
 
-SYLVESTER = OpDef(
-    name="Sylvester",
-    signature="a, b, c -> x",
+SYLVESTER = define(
+    "Sylvester(a, b, c) -> x",
     precision="wide",
     infer=_infer_sylvester,
     lower=lambda ctx, a, b, c: _sylvester(a, b, c),
@@ -143,15 +143,12 @@ def _root_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [da if own == da.dtype else to_dtype(real(da), own)]
 
 
-MATRIX_SQUARE_ROOT = OpDef(
-    name="MatrixSquareRoot",
-    signature="a -> y",
-    precision="wide",
+MATRIX_SQUARE_ROOT = matrix_operator(
+    "MatrixSquareRoot(a) -> y",
     cpu_only=True,
     infer=_infer_root,
     lower=_lower_root,
     gradient=_root_gradient,
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 10 / 3) * n**3),  # Higham 1987
     doc="The principal square roots of matrices [..., n, n]: complex, because whether a root is "
     f"real depends on the values. On CPU. {_DTYPES} Source: Bjorck & Hammarling, A Schur method "
@@ -212,10 +209,8 @@ def _polar_count(m: int, n: int, k: int) -> float:
     return singular_vectors(m, n, k) + 4 * m * n * k
 
 
-POLAR = OpDef(
-    name="Polar",
-    signature="a -> u, p",
-    precision="wide",
+POLAR = matrix_operator(
+    "Polar(a) -> u, p",
     attrs={
         "side": Attr(
             "str",
@@ -227,7 +222,6 @@ POLAR = OpDef(
     },
     infer=_infer_polar,
     lower=_lower_polar,
-    layout=of_each_matrix,
     cost=of_matrices(_polar_count),
     doc="u with orthonormal columns (rows, if these are fewer) and Hermitian p without negative "
     "eigenvalues such that a = u p, or a = p u for the left side, of matrices [..., m, n]. u is "

@@ -9,14 +9,7 @@ import numpy as np
 from jax import lax
 
 from graphc.ir.dtypes import BOOL, DType, is_floating
-from graphc.ir.layouts import (
-    REPLICATED,
-    Layout,
-    LayoutContext,
-    LayoutPlan,
-    Replicated,
-    Sharded,
-)
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node
 from graphc.ir.opdef import LowerContext
 from graphc.ops.core.layout_rules import SUM, replicated

@@ -15,6 +15,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_one, promote_operands
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.core.layout_rules import SUM, replicated
@@ -93,9 +94,8 @@ def _dot_cost(ctx: CostContext, node: Node) -> int:
     return 2 * m * k * dims_of(node.inputs[1])[-1]
 
 
-RAGGED_DOT = OpDef(
-    name="RaggedDot",
-    signature="a, b, group_sizes -> c",
+RAGGED_DOT = define(
+    "RaggedDot(a, b, group_sizes) -> c",
     precision="narrow",
     infer=_infer_dot,
     lower=in_wider(_lower_dot),
@@ -160,9 +160,8 @@ def _outer_layout(
     return _of_sums(ctx, node, a, b, group_sizes)
 
 
-RAGGED_OUTER = OpDef(
-    name="RaggedOuter",
-    signature="a, b, group_sizes -> c",
+RAGGED_OUTER = define(
+    "RaggedOuter(a, b, group_sizes) -> c",
     precision="narrow",
     infer=_infer_outer,
     lower=in_wider(_lower_outer),

@@ -14,10 +14,11 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import no_gradient
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
-from graphc.ops.matrices.matrix_checks import check_matrices, infer_square, of_each_matrix
+from graphc.ops.matrices.matrix_checks import check_matrices, infer_square, matrix_operator
 from graphc.ops.matrices.matrix_costs import explicit, of_matrices
 from graphc.typing import TensorLike
 
@@ -31,10 +32,8 @@ def _lower_hessenberg(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
     return h, q
 
 
-HESSENBERG = OpDef(
-    name="Hessenberg",
-    signature="a -> h, q",
-    precision="wide",
+HESSENBERG = matrix_operator(
+    "Hessenberg(a) -> h, q",
     cpu_only=True,
     infer=lambda ctx, a: (infer_square(ctx, a), a),
     lower=_lower_hessenberg,
@@ -42,7 +41,6 @@ HESSENBERG = OpDef(
         lambda node: "Hessenberg: there is no gradient of a Hessenberg form",
         hint="gc.linalg.qr, gc.linalg.eig and gc.linalg.eigh have gradients",
     ),
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: 14 / 3 * n**3),  # with q; Golub & Van Loan 7.4.2
     doc="h, zero below the first subdiagonal, and unitary q such that a = q h q^H, of matrices "
     f"[..., n, n]. On CPU. {_DTYPES} Source: jax.scipy.linalg.hessenberg.",
@@ -86,9 +84,8 @@ def _product_cost(ctx: CostContext, node: Node) -> int:
     return round(math.prod(stack) * explicit(m, n, dims_of(taus)[-1]))
 
 
-HOUSEHOLDER_PRODUCT = OpDef(
-    name="HouseholderProduct",
-    signature="a, taus -> q",
+HOUSEHOLDER_PRODUCT = define(
+    "HouseholderProduct(a, taus) -> q",
     precision="wide",
     infer=_infer_product,
     lower=lambda ctx, a, taus: _reflected(a, taus),

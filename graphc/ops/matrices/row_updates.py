@@ -13,6 +13,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import check_taken
 from graphc.ops.core.cost_rules import scaled
+from graphc.ops.core.defining import define
 from graphc.ops.core.layout_rules import replicated
 
 
@@ -71,9 +72,8 @@ def _updates_cost(ctx: CostContext, node: Node) -> Cost:
     return scaled(list(map(ctx.of_region, node.regions)), height // node.attrs["rows"])
 
 
-UPDATE_BY_ROWS = OpDef(
-    name="UpdateByRows",
-    signature="a, b, *rest -> *states",
+UPDATE_BY_ROWS = define(
+    "UpdateByRows(a, b, *rest) -> *states",
     precision="wide",
     attrs={
         "states": Attr("int", doc="how many matrices are updated: the first of the rest"),

@@ -14,12 +14,8 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import expand_dims, squeeze
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
-from graphc.ops.core.declaring import (
-    Given,
-    Operands,
-    declared,
-    operator,
-)
+from graphc.ops.core.declaring import Given, Operands, declared, operator
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_inexact
 from graphc.ops.matrices.matrix_checks import (
     adjoint,
@@ -65,9 +61,8 @@ def _solve_cost(ctx: CostContext, node: Node) -> int:
     return round(math.prod(stack) * (elimination(n, n, n) + 2 * n**2 * columns))
 
 
-SOLVE = OpDef(
-    name="Solve",
-    signature="a, b -> x",
+SOLVE = define(
+    "Solve(a, b) -> x",
     precision="wide",
     infer=_infer_solve,
     lower=lambda ctx, a, b: jnp.linalg.solve(*_stacked_alike(a, b)),
@@ -84,9 +79,8 @@ def _substitution_cost(ctx: CostContext, node: Node) -> int:
     return dims_of(x)[-2] * size_of(x)
 
 
-TRIANGULAR_SOLVE = OpDef(
-    name="TriangularSolve",
-    signature="a, b -> x",
+TRIANGULAR_SOLVE = define(
+    "TriangularSolve(a, b) -> x",
     precision="wide",
     attrs={
         "lower": Attr("bool", default=True, doc="which triangle of a counts"),

@@ -14,6 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import times_operand
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
@@ -68,9 +69,8 @@ def _bisection_cost(ctx: CostContext, node: Node) -> int:
     return 4 * dims_of(w)[-1] * bits * size_of(w)
 
 
-EIGH_TRIDIAGONAL = OpDef(
-    name="EighTridiagonal",
-    signature="d, e -> w",
+EIGH_TRIDIAGONAL = define(
+    "EighTridiagonal(d, e) -> w",
     precision="wide",
     infer=_infer_tridiagonal,
     lower=lambda ctx, d, e: _tridiagonal_eigenvalues(d, e) if d.shape[-1] > 1 else d,
@@ -121,9 +121,8 @@ def _lower_update(ctx: LowerContext, factor: Any, w: Any) -> Any:
     return _updated(factor, w)
 
 
-CHOLESKY_UPDATE = OpDef(
-    name="CholeskyUpdate",
-    signature="factor, w -> updated",
+CHOLESKY_UPDATE = define(
+    "CholeskyUpdate(factor, w) -> updated",
     precision="wide",
     infer=_infer_update,
     lower=_lower_update,

@@ -16,6 +16,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, follow_axis, replicated
 from graphc.ops.draws.dropout import kept_by_dropout
@@ -44,11 +45,10 @@ _ATTRS = {
         doc="whether a query that sees no key gives the mean of all values, as the softmax of "
         "equal logits does, instead of 0",
     ),
-    "rows": Attr(
-        "int",
+    "rows": at_least(
+        0,
+        "be at least 0",
         default=0,
-        check=lambda v: v >= 0,
-        must="be at least 0",
         doc="how many queries to compute at a time, so that memory is linear in the lengths; 0 "
         "for all",
     ),
@@ -251,9 +251,8 @@ def _attention_gradient_cost(ctx: CostContext, node: Node) -> int:
     return each * (3 * depth + 2 * width)
 
 
-ATTENTION = OpDef(
-    name="Attention",
-    signature="query, key, value, *masks -> y, *kept",
+ATTENTION = define(
+    "Attention(query, key, value, *masks) -> y, *kept",
     precision="narrow",
     attrs=_ATTRS,
     infer=_infer_attention,
@@ -269,9 +268,8 @@ ATTENTION = OpDef(
     f"result marks the kept weights. Floating dtypes; narrow ones are summed in float32. {_SOURCE}",
 )
 
-ATTENTION_GRADIENT = OpDef(
-    name="AttentionGradient",
-    signature="query, key, value, dy, *masks -> dquery, dkey, dvalue, *dbiases",
+ATTENTION_GRADIENT = define(
+    "AttentionGradient(query, key, value, dy, *masks) -> dquery, dkey, dvalue, *dbiases",
     precision="narrow",
     attrs=_ATTRS,
     infer=_infer_attention_gradient,

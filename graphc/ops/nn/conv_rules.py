@@ -21,8 +21,9 @@ from graphc.ir.dims import Shape
 from graphc.ir.dtypes import as_dtype, is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext
 from graphc.ir.types import TensorType
+from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import emit
 from graphc.ops.core.layout_rules import SUM
 from graphc.ops.nn.depthwise import (
@@ -31,17 +32,8 @@ from graphc.ops.nn.depthwise import (
     is_by_taps,
     kernel_gradient_by_taps,
 )
-from graphc.ops.nn.plain_conv import (
-    dimension_numbers,
-    plain_input_gradient,
-    plain_kernel_gradient,
-)
-from graphc.ops.nn.windows import (
-    PADDING,
-    positive_ints,
-    taps_inside,
-    window_sizes,
-)
+from graphc.ops.nn.plain_conv import dimension_numbers, plain_input_gradient, plain_kernel_gradient
+from graphc.ops.nn.windows import PADDING, positive_ints, taps_inside, window_sizes
 from graphc.ops.nn.winograd import MOST_PLACES
 from graphc.ops.nn.winograd_conv import (
     winograd_conv,
@@ -59,11 +51,10 @@ _ATTRS = {
     "strides": positive_ints("steps of the window along each spatial axis"),
     "padding": PADDING,
     "dilation": positive_ints("steps between the taps of the kernel"),
-    "groups": Attr(
-        "int",
+    "groups": at_least(
+        1,
+        "be a positive int",
         default=1,
-        check=lambda v: v > 0,
-        must="be a positive int",
         doc="the number of independent groups into which channels are divided",
     ),
 }
@@ -73,11 +64,10 @@ _HOW = {
         default=(),
         doc="how: results of a Winograd tile along each spatial axis; () for no tiles",
     ),
-    "images": Attr(
-        "int",
+    "images": at_least(
+        0,
+        "be an int of at least 0",
         default=0,
-        check=lambda v: v >= 0,
-        must="be an int of at least 0",
         doc="how: with tiles, how many images of the batch to compute at a time; 0 for all",
     ),
 }
@@ -344,9 +334,8 @@ def _kernel_gradient_cost(ctx: CostContext, node: Node) -> int:
     return _taps_times_channels(x, dw, dy, node.attrs)
 
 
-CONV = OpDef(
-    name="Conv",
-    signature="x, w -> y",
+CONV = define(
+    "Conv(x, w) -> y",
     precision="narrow",
     attrs={**_ATTRS, **_HOW},
     infer=_infer_conv,
@@ -358,9 +347,8 @@ CONV = OpDef(
     "Both have one or more spatial axes. The result is [batch, ..., filters], of sizes (size + "
     f"padding - (window - 1) * dilation - 1) // stride + 1. Floating dtypes. {_SOURCE}",
 )
-CONV_INPUT_GRADIENT = OpDef(
-    name="ConvInputGradient",
-    signature="dy, w -> dx",
+CONV_INPUT_GRADIENT = define(
+    "ConvInputGradient(dy, w) -> dx",
     precision="narrow",
     attrs={"size": _SIZE, **_ATTRS, **_HOW},
     infer=_infer_input_gradient,
@@ -371,9 +359,8 @@ CONV_INPUT_GRADIENT = OpDef(
     doc="The adjoint of Conv's x, of spatial sizes `size`: a transposed convolution of dy "
     f"[batch, ..., filters] with w. Floating dtypes. {_SOURCE}",
 )
-CONV_KERNEL_GRADIENT = OpDef(
-    name="ConvKernelGradient",
-    signature="x, dy -> dw",
+CONV_KERNEL_GRADIENT = define(
+    "ConvKernelGradient(x, dy) -> dw",
     precision="narrow",
     attrs={"size": _SIZE, **_ATTRS, **_HOW},
     infer=_infer_kernel_gradient,

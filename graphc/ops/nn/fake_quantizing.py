@@ -19,6 +19,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.cost_rules import times_result
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_inexact, to_dtype
 from graphc.ops.core.precision import summed, wide
 from graphc.ops.elementwise.comparison import greater, less, where
@@ -107,9 +108,8 @@ def _clip(x: Tensor, low: int, high: int) -> Tensor:
 
 _GRAPH = SimpleNamespace(where=where, rint=rint, clip=_clip)
 
-FAKE_QUANTIZE = OpDef(
-    name="FakeQuantize",
-    signature="x, low, high -> y",
+FAKE_QUANTIZE = define(
+    "FakeQuantize(x, low, high) -> y",
     precision="wide",
     attrs={
         "bits": Attr("int", default=8, check=lambda n: 2 <= n <= 16, must="be 2 to 16"),

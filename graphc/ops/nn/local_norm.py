@@ -17,6 +17,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.cost_rules import times_operand
+from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit, promote_operands
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
@@ -128,17 +129,13 @@ def _real(ctx: LayoutContext, node: Node, x: Sharded) -> dict[str, _Real]:
     return {}
 
 
-LOCAL_BATCH_NORM = OpDef(
-    name="LocalBatchNorm",
-    signature="x, scale, offset -> y, mean, variance",
+LOCAL_BATCH_NORM = define(
+    "LocalBatchNorm(x, scale, offset) -> y, mean, variance",
     precision="inside",
     attrs={
         "epsilon": EPSILON,
-        "parts": Attr(
-            "int",
-            default=1,
-            check=lambda v: v > 0,
-            must="be the number of pieces that the statistics are averaged over",
+        "parts": at_least(
+            1, "be the number of pieces that the statistics are averaged over", default=1
         ),
         "real": _REAL,
     },
@@ -203,9 +200,8 @@ def _gradient_layout(
     return replicated(ctx, node, x, scale, dy)
 
 
-LOCAL_BATCH_NORM_GRADIENT = OpDef(
-    name="LocalBatchNormGradient",
-    signature="x, scale, dy -> dx, dscale, doffset",
+LOCAL_BATCH_NORM_GRADIENT = define(
+    "LocalBatchNormGradient(x, scale, dy) -> dx, dscale, doffset",
     precision="inside",
     attrs={"epsilon": EPSILON, "real": _REAL},
     infer=_infer_gradient,

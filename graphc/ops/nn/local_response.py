@@ -15,6 +15,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
+from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import summed
@@ -23,12 +24,8 @@ from graphc.typing import TensorLike
 __all__ = ["local_response_norm"]
 
 _ATTRS = {
-    "radius": Attr(
-        "int",
-        default=5,
-        check=lambda v: v >= 0,
-        must="be an int of at least 0",
-        doc="how many channels on each side are neighbours",
+    "radius": at_least(
+        0, "be an int of at least 0", default=5, doc="how many channels on each side are neighbours"
     ),
     "bias": Attr(
         "float", default=1.0, check=math.isfinite, must="be finite", doc="added to the sum"
@@ -134,9 +131,8 @@ def _cost(ctx: CostContext, node: Node) -> int:
     return (2 * int(node.attrs["radius"]) + 5) * size_of(node.inputs[0])
 
 
-LOCAL_RESPONSE_NORM = OpDef(
-    name="LocalResponseNorm",
-    signature="x -> y",
+LOCAL_RESPONSE_NORM = define(
+    "LocalResponseNorm(x) -> y",
     precision="inside",
     attrs=_ATTRS,
     infer=_infer,
@@ -155,9 +151,8 @@ def _gradient_cost(ctx: CostContext, node: Node) -> int:
     return (4 * int(node.attrs["radius"]) + 11) * size_of(node.inputs[0])
 
 
-LOCAL_RESPONSE_NORM_GRADIENT = OpDef(
-    name="LocalResponseNormGradient",
-    signature="x, dy -> dx",
+LOCAL_RESPONSE_NORM_GRADIENT = define(
+    "LocalResponseNormGradient(x, dy) -> dx",
     precision="inside",
     attrs=_ATTRS,
     infer=_infer_gradient,

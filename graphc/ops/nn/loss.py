@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,8 @@ from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, infer_floating, require_one_dtype, unbroadcast
 from graphc.ops.core.cost_rules import times_operand
-from graphc.ops.core.declaring import (
-    Given,
-    declared,
-    elementwise_operator,
-    operator,
-)
+from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, operator
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit, promote_operands
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import shifted, wide
@@ -90,16 +87,27 @@ def _dense_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     ]
 
 
-@operator(
-    "SoftmaxCrossEntropy",
-    "logits, labels -> loss",
-    infer=_infer_dense,
-    lower=_lower_dense,
-    precision="wide",
-    gradient=_dense_gradient,
-    layout=_rowwise,
-    cost=times_operand(7),
-)
+def _loss_of_rows(
+    name: str,
+    infer: Callable[..., TensorType],
+    lower: Callable[..., Any],
+    gradient: Callable[..., Adjoints],
+    operations: int,
+) -> Declaration:
+    """Declares a loss of each row, with `operations` operations for each logit."""
+    return operator(
+        name,
+        "logits, labels -> loss",
+        infer=infer,
+        lower=lower,
+        precision="wide",
+        gradient=gradient,
+        layout=_rowwise,
+        cost=times_operand(operations),
+    )
+
+
+@_loss_of_rows("SoftmaxCrossEntropy", _infer_dense, _lower_dense, _dense_gradient, 7)
 def softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None = None) -> Given:
     """Cross-entropy of the softmax of `logits` against distributions, over the last axis.
 
@@ -190,16 +198,7 @@ def _sparse_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [emit(SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT, operands), None]
 
 
-@operator(
-    "SparseSoftmaxCrossEntropy",
-    "logits, labels -> loss",
-    infer=_infer_sparse,
-    lower=_lower_sparse,
-    precision="wide",
-    gradient=_sparse_gradient,
-    layout=_rowwise,
-    cost=times_operand(5),
-)
+@_loss_of_rows("SparseSoftmaxCrossEntropy", _infer_sparse, _lower_sparse, _sparse_gradient, 5)
 def sparse_softmax_cross_entropy(logits: Any, labels: Any, *, name: str | None = None) -> Given:
     """Cross-entropy of the softmax of `logits` against class numbers.
 
@@ -251,9 +250,8 @@ def _lower_sparse_gradient(ctx: LowerContext, logits: Any, labels: Any, loss: An
     return lax.convert_element_type(result, logits.dtype).reshape(logits.shape)
 
 
-SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT = OpDef(
-    name="SparseSoftmaxCrossEntropyGradient",
-    signature="logits, labels, loss, dy -> dlogits",
+SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT = define(
+    "SparseSoftmaxCrossEntropyGradient(logits, labels, loss, dy) -> dlogits",
     precision="wide",
     infer=_infer_sparse_gradient,
     lower=_lower_sparse_gradient,

@@ -18,6 +18,7 @@ from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.cost_rules import times_operand
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, dim_value, emit, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
@@ -98,9 +99,8 @@ def _batch_norm_layout(
     return LayoutPlan([x] + [own] * len(parameters), [x])
 
 
-BATCH_NORM = OpDef(
-    name="BatchNorm",
-    signature="x, mean, variance, scale, offset -> y",
+BATCH_NORM = define(
+    "BatchNorm(x, mean, variance, scale, offset) -> y",
     precision="inside",
     attrs={"epsilon": EPSILON},
     infer=_infer_batch_norm,
@@ -145,9 +145,8 @@ def _variance_layout(ctx: LayoutContext, node: Node, x: Layout, mean: Layout) ->
     return LayoutPlan([x, x], [x])
 
 
-VARIANCE = OpDef(
-    name="Variance",
-    signature="x, mean -> variance",
+VARIANCE = define(
+    "Variance(x, mean) -> variance",
     precision="wide",
     attrs={
         "axes": Attr("ints", doc="sorted, counted from the front"),
@@ -245,9 +244,8 @@ def _layer_norm_gradient_layout(
     return replicated(ctx, node, x, scale, dy)
 
 
-LAYER_NORM = OpDef(
-    name="LayerNorm",
-    signature="x, scale, offset -> y",
+LAYER_NORM = define(
+    "LayerNorm(x, scale, offset) -> y",
     precision="inside",
     attrs={"epsilon": EPSILON},
     infer=_infer_layer_norm,
@@ -260,9 +258,8 @@ LAYER_NORM = OpDef(
     "computed in float32. Source: Ba, Kiros & Hinton, 2016, arXiv:1607.06450.",
 )
 
-LAYER_NORM_GRADIENT = OpDef(
-    name="LayerNormGradient",
-    signature="x, scale, dy -> dx, dscale, doffset",
+LAYER_NORM_GRADIENT = define(
+    "LayerNormGradient(x, scale, dy) -> dx, dscale, doffset",
     precision="inside",
     attrs={"epsilon": EPSILON},
     infer=_infer_layer_norm_gradient,

@@ -17,6 +17,7 @@ from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sha
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import in_wider, summed
@@ -135,9 +136,8 @@ def _pool_gradient_cost(ctx: CostContext, node: Node) -> int:
     return int(math.prod(node.attrs["window"])) * size_of(node.inputs[-1])  # dy
 
 
-MAX_POOL = OpDef(
-    name="MaxPool",
-    signature="x -> y",
+MAX_POOL = define(
+    "MaxPool(x) -> y",
     precision="follow",
     attrs=_MAX_ATTRS,
     infer=_infer_max_pool,
@@ -149,9 +149,8 @@ MAX_POOL = OpDef(
     "Real dtypes. Source: `jax.lax.reduce_window`.",
 )
 
-MAX_POOL_GRADIENT = OpDef(
-    name="MaxPoolGradient",
-    signature="x, dy -> dx",
+MAX_POOL_GRADIENT = define(
+    "MaxPoolGradient(x, dy) -> dx",
     precision="follow",
     attrs=_MAX_ATTRS,
     infer=_infer_max_pool_gradient,
@@ -230,9 +229,8 @@ def _avg_pool_gradient_gradient(
     return [emit(AVG_POOL, (dx,), **{name: node.attrs[name] for name in _AVG_ATTRS})]
 
 
-AVG_POOL = OpDef(
-    name="AvgPool",
-    signature="x -> y",
+AVG_POOL = define(
+    "AvgPool(x) -> y",
     precision="wide",
     attrs=_AVG_ATTRS,
     infer=_infer_avg_pool,
@@ -244,9 +242,8 @@ AVG_POOL = OpDef(
     "`count_include_pad`. Floating dtypes. Source: `jax.lax.reduce_window`.",
 )
 
-AVG_POOL_GRADIENT = OpDef(
-    name="AvgPoolGradient",
-    signature="dy -> dx",
+AVG_POOL_GRADIENT = define(
+    "AvgPoolGradient(dy) -> dx",
     precision="wide",
     attrs={
         "size": Attr("dims", doc="the spatial sizes of x"),

@@ -22,6 +22,7 @@ from graphc.ops.arrays.creation import ones_like
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.cost_rules import times_result
+from graphc.ops.core.defining import define, without_gradient
 from graphc.ops.core.emit import convert, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed, wide
@@ -131,17 +132,14 @@ def _saturated(whole: Any, dtype: DType) -> Any:
     return jnp.where(whole > top, np.int32(limits.max), inside).astype(dtype)
 
 
-QUANTIZE = OpDef(
-    name="Quantize",
-    signature="x, scale, zero_point -> q",
-    precision="wide",
+QUANTIZE = without_gradient(
+    "Quantize(x, scale, zero_point) -> q",
     attrs={
         "dtype": Attr("dtype", check=lambda d: d.name in QUANTIZED, must=f"be {_WORDS}"),
         "axis": AXIS,
     },
     infer=_infer_quantize,
     lower=summed(_lower_quantize),
-    differentiable=False,
     layout=grid_layout,
     cost=times_result(5),
     doc="round(x / scale) + zero_point as integers of `dtype`. Ties round to even, values beyond "
@@ -152,12 +150,7 @@ QUANTIZE = OpDef(
 
 
 def _infer_dequantize(
-    ctx: InferContext,
-    q: TensorType,
-    scale: TensorType,
-    zero_point: TensorType,
-    *,
-    axis: int | None,
+    ctx: InferContext, q: TensorType, scale: TensorType, zero_point: TensorType, *, axis: int | None
 ) -> TensorType:
     ctx.require_dtype([q], lambda dtype: dtype.name in QUANTIZED, _WORDS)
     ctx.require(
@@ -189,9 +182,8 @@ def _dequantize_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoin
     return [None, summed_along(ctx, dy * steps, axis, scale), None]
 
 
-DEQUANTIZE = OpDef(
-    name="Dequantize",
-    signature="q, scale, zero_point -> x",
+DEQUANTIZE = define(
+    "Dequantize(q, scale, zero_point) -> x",
     precision="wide",
     attrs={"axis": AXIS},
     infer=_infer_dequantize,

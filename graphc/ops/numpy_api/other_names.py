@@ -18,12 +18,7 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, promote_operands, to_dtype
 from graphc.ops.elementwise.arithmetic import add, clip, multiply, subtract
-from graphc.ops.elementwise.comparison import (
-    greater,
-    less_equal,
-    logical_and,
-    where,
-)
+from graphc.ops.elementwise.comparison import greater, less_equal, logical_and, where
 from graphc.ops.elementwise.powers import square
 from graphc.ops.matrices.norms import vector_norm
 from graphc.ops.structure.state import identity

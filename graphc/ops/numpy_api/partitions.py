@@ -18,12 +18,7 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import convert, promote_operands, to_dtype
 from graphc.ops.core.operands import as_integers
-from graphc.ops.elementwise.comparison import (
-    equal,
-    less,
-    logical_and,
-    where,
-)
+from graphc.ops.elementwise.comparison import equal, less, logical_and, where
 from graphc.ops.numpy_api.searching import bincount
 from graphc.ops.numpy_api.sized import extract
 from graphc.ops.structure.state import identity

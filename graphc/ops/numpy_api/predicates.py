@@ -7,9 +7,7 @@ from graphc.ir.node import Tensor
 from graphc.ops.arrays.creation import zeros_like
 from graphc.ops.core.checks import is_static
 from graphc.ops.core.emit import constant, convert, promote_inexact
-from graphc.ops.elementwise.arithmetic import (
-    absolute,
-)
+from graphc.ops.elementwise.arithmetic import absolute
 from graphc.ops.elementwise.comparison import (
     equal,
     isfinite,

@@ -21,6 +21,7 @@ from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import infer_ordered, require_one_dtype
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import comparisons
+from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, promote_operands
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import in_wider
@@ -57,10 +58,8 @@ def _search_cost(ctx: CostContext, node: Node) -> int:
     return comparisons(size_of(node.inputs[1]), among)
 
 
-SEARCH_SORTED = OpDef(
-    name="SearchSorted",
-    signature="x, values -> y",
-    precision="wide",
+SEARCH_SORTED = without_gradient(
+    "SearchSorted(x, values) -> y",
     attrs={
         "side": Attr(
             "str",
@@ -71,7 +70,6 @@ SEARCH_SORTED = OpDef(
     },
     infer=_infer_search,
     lower=in_wider(_lower_search),
-    differentiable=False,
     layout=_search_layout,
     fold=lambda x, values, *, side: np.searchsorted(x, values, side).astype(INT32),
     cost=_search_cost,

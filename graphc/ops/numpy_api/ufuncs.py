@@ -21,11 +21,7 @@ from graphc.ops.elementwise.arithmetic import (
     negative,
     remainder,
 )
-from graphc.ops.elementwise.comparison import (
-    equal,
-    isnan,
-    where,
-)
+from graphc.ops.elementwise.comparison import equal, isnan, where
 from graphc.ops.elementwise.complex_parts import imag, real
 from graphc.ops.elementwise.floats import logaddexp, signbit
 from graphc.ops.elementwise.integers import population_count

@@ -10,6 +10,7 @@ from graphc.ir.dtypes import INT32, is_floating
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
+from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import in_wider
@@ -38,12 +39,11 @@ def _lower(
     return values, indices
 
 
-APPROX_TOP_K = OpDef(
-    name="ApproxTopK",
-    signature="x -> y, indices",
+APPROX_TOP_K = define(
+    "ApproxTopK(x) -> y, indices",
     precision="follow",
     attrs={
-        "k": Attr("int", check=lambda k: k > 0, must="be positive"),
+        "k": at_least(1, "be positive"),
         "recall_target": Attr(
             "float",
             default=0.95,

@@ -15,7 +15,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import one_axis, reshape
 from graphc.ops.arrays.slicing import pad_with
-from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.axes import AXIS, normalize_axis
 from graphc.ops.core.broadcasting import (
     Adjoints,
     infer_floating,
@@ -24,14 +24,13 @@ from graphc.ops.core.broadcasting import (
     infer_real,
 )
 from graphc.ops.core.cost_rules import times_operand
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.core.precision import wide
 from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
-
-_AXIS = Attr("int", check=lambda axis: axis >= 0, must="be counted from the front")
 
 
 def _infer_position(ctx: InferContext, x: TensorType, *, axis: int, dtype: DType) -> TensorType:
@@ -54,12 +53,11 @@ def _position(
             x = lax.convert_element_type(x, np.uint8)
         return function(x, axis, dtype)
 
-    return OpDef(
-        name=name,
-        signature="x -> y",
+    return define(
+        f"{name}(x) -> y",
         precision="follow",
         attrs={
-            "axis": _AXIS,
+            "axis": AXIS,
             "dtype": Attr("dtype", default=INT32, check=is_integer, must="be an integer dtype"),
         },
         infer=_infer_position,
@@ -102,11 +100,10 @@ def _cumulative(
             return accumulate(x, axis, dtype=x.dtype)
         return np.flip(accumulate(np.flip(x, axis), axis, dtype=x.dtype), axis)
 
-    return OpDef(
-        name=name,
-        signature="x -> y",
+    return define(
+        f"{name}(x) -> y",
         precision="wide",
-        attrs={"axis": _AXIS, "reverse": Attr("bool", default=False, doc="begin at the end")},
+        attrs={"axis": AXIS, "reverse": Attr("bool", default=False, doc="begin at the end")},
         infer=infer_cumulative,
         lower=lambda ctx, x, *, axis, reverse: function(x, axis, reverse=reverse),
         gradient=gradient,

@@ -7,13 +7,7 @@ from typing import Any
 
 from graphc.errors import DTypeError
 from graphc.ir.dims import product
-from graphc.ir.dtypes import (
-    BOOL,
-    as_dtype,
-    is_complex,
-    is_inexact,
-    real_of,
-)
+from graphc.ir.dtypes import BOOL, as_dtype, is_complex, is_inexact, real_of
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ops.arrays.shape import broadcast_to

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.errors import AttributeValueError, DTypeError
-from graphc.ir.dtypes import (
-    BOOL,
-    INT32,
-    UINT32,
-    DType,
-    as_dtype,
-    is_integer,
-    short_name,
-)
+from graphc.ir.dtypes import BOOL, INT32, UINT32, DType, as_dtype, is_integer, short_name
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.checks import refuse

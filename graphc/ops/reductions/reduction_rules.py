@@ -30,6 +30,7 @@ from graphc.ops.core.broadcasting import (
 )
 from graphc.ops.core.checks import known_alike
 from graphc.ops.core.cost_rules import times_operand
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import to_dtype
 from graphc.ops.core.layout_rules import SUM, map_axis, replicated
 from graphc.ops.core.precision import in_wider
@@ -248,9 +249,8 @@ def fold_logsumexp(x: np.ndarray[Any, Any], *, axes: tuple[int, ...], keepdims: 
     return (total if keepdims else np.squeeze(total, axes)).astype(x.dtype)
 
 
-REDUCE_SUM = OpDef(
-    name="ReduceSum",
-    signature="x -> y",
+REDUCE_SUM = define(
+    "ReduceSum(x) -> y",
     precision="wide",
     attrs=AXES,
     infer=infer_reduction(infer_numeric),
@@ -262,9 +262,8 @@ REDUCE_SUM = OpDef(
     doc="The sum over `axes`, in x's dtype. Numeric dtypes.",
 )
 
-REDUCE_MEAN = OpDef(
-    name="ReduceMean",
-    signature="x -> y",
+REDUCE_MEAN = define(
+    "ReduceMean(x) -> y",
     precision="wide",
     attrs={
         **AXES,
@@ -283,9 +282,8 @@ REDUCE_MEAN = OpDef(
 def _extreme(
     name: str, part: str, lower: Callable[..., Any], fold: Callable[..., Any], doc: str
 ) -> OpDef:
-    return OpDef(
-        name=name,
-        signature="x -> y",
+    return define(
+        f"{name}(x) -> y",
         precision="follow",
         attrs=AXES,
         infer=infer_reduction(infer_ordered, nonempty=True),
@@ -301,9 +299,8 @@ def _extreme(
 REDUCE_MAX = _extreme("ReduceMax", "max", lax.reduce_max, np.max, "The greatest element")
 REDUCE_MIN = _extreme("ReduceMin", "min", lax.reduce_min, np.min, "The smallest element")
 
-REDUCE_PROD = OpDef(
-    name="ReduceProd",
-    signature="x -> y",
+REDUCE_PROD = define(
+    "ReduceProd(x) -> y",
     precision="wide",
     attrs=AXES,
     infer=infer_reduction(infer_numeric),
@@ -318,9 +315,8 @@ REDUCE_PROD = OpDef(
 
 
 def _logical(name: str, lower: Callable[..., Any], fold: Callable[..., Any], doc: str) -> OpDef:
-    return OpDef(
-        name=name,
-        signature="x -> y",
+    return define(
+        f"{name}(x) -> y",
         precision="wide",
         attrs=AXES,
         infer=infer_reduction(infer_bool),
@@ -340,9 +336,8 @@ REDUCE_ALL = _logical(
     "ReduceAll", lax.reduce_and, np.all, "Whether all elements over `axes` are true. Bool."
 )
 
-LOG_SUM_EXP = OpDef(
-    name="LogSumExp",
-    signature="x -> y",
+LOG_SUM_EXP = define(
+    "LogSumExp(x) -> y",
     precision="wide",
     attrs=AXES,
     infer=infer_reduction(infer_floating, nonempty=True),
@@ -354,4 +349,15 @@ LOG_SUM_EXP = OpDef(
     fold=fold_logsumexp,
     cost=times_operand(4),
     doc="log(sum(exp(x))) over `axes`, without overflow. Floating dtypes.",
+)
+
+# The operators that NumPy has too: all but LogSumExp.
+PLAIN_REDUCTIONS = (
+    REDUCE_SUM,
+    REDUCE_MEAN,
+    REDUCE_PROD,
+    REDUCE_MAX,
+    REDUCE_MIN,
+    REDUCE_ANY,
+    REDUCE_ALL,
 )

@@ -14,25 +14,24 @@ from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.along_axis import scatter_add_along_axis
 from graphc.ops.arrays.creation import iota, zeros_like
 from graphc.ops.arrays.shape import one_axis
 from graphc.ops.arrays.slicing import flip
-from graphc.ops.core.axes import normalize_axis
+from graphc.ops.core.axes import AXIS, normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, infer_ordered
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import comparisons
+from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import map_axis, replicated
 from graphc.ops.core.precision import in_wider
 from graphc.typing import TensorLike
 
 __all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_together", "top_k"]
-
-_AXIS = Attr("int", check=lambda axis: axis >= 0, must="be counted from the front")
 
 
 def _infer_sort(
@@ -78,15 +77,12 @@ def _sort_cost(ctx: CostContext, node: Node) -> int:
     return int(node.attrs["keys"]) * comparisons(size_of(x), along)
 
 
-SORT = OpDef(
-    name="Sort",
-    signature="*xs -> *ys",
+SORT = define(
+    "Sort(*xs) -> *ys",
     precision="follow",
     attrs={
-        "axis": _AXIS,
-        "keys": Attr(
-            "int", default=1, check=lambda v: v > 0, must="be positive", doc="operands compared"
-        ),
+        "axis": AXIS,
+        "keys": at_least(1, "be positive", default=1, doc="operands compared"),
     },
     infer=_infer_sort,
     lower=_lower_sort,
@@ -131,11 +127,10 @@ def top_k_cost(ctx: CostContext, node: Node) -> int:
     return comparisons(size_of(node.inputs[0]), node.attrs["k"])
 
 
-TOP_K = OpDef(
-    name="TopK",
-    signature="x -> y, indices",
+TOP_K = define(
+    "TopK(x) -> y, indices",
     precision="follow",
-    attrs={"k": Attr("int", check=lambda v: v >= 0, must="not be negative")},
+    attrs={"k": at_least(0, "not be negative")},
     infer=_infer_top_k,
     lower=in_wider(lambda ctx, x, *, k: tuple(lax.top_k(x, k))),
     gradient=top_k_gradient,

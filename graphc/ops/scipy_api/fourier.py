@@ -23,6 +23,7 @@ from graphc.ops.arrays.slicing import slice_
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import dim_value, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.layout_rules import map_axis
 from graphc.ops.elementwise.arithmetic import divide, multiply
@@ -91,9 +92,8 @@ def _fft_cost(ctx: CostContext, node: Node) -> int:
     return round(math.prod(stack) * of_each / (2 if real else 1))
 
 
-FFT = OpDef(
-    name="FFT",
-    signature="x -> y",
+FFT = define(
+    "FFT(x) -> y",
     precision="wide",
     attrs={
         "kind": Attr("str", check=lambda v: v in _KINDS, must=f"be one of {', '.join(_KINDS)}"),

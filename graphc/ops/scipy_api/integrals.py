@@ -26,6 +26,7 @@ from graphc.ops.core.broadcasting import (
     unbroadcast,
 )
 from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, promote_inexact
 from graphc.ops.core.layout_rules import elementwise
 from graphc.ops.core.precision import summed
@@ -153,15 +154,17 @@ def spence(x: TensorLike, *, name: str | None = None) -> Given:
 # -- integrals in pairs ------------------------------------------------------------------------
 
 
+# The derivatives of both results at x.
+Slopes = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
 def _infer_pair(ctx: InferContext, x: TensorType) -> tuple[TensorType, TensorType]:
     result = infer_floating(ctx, x)
     return result, result
 
 
-def _pair_gradient(
-    slopes: Callable[[Tensor], tuple[Tensor, Tensor]],
-) -> Callable[..., Adjoints]:
-    """The gradient rule of an operator with two results, whose derivatives are `slopes(x)`."""
+def _pair_gradient(slopes: Slopes) -> Callable[..., Adjoints]:
+    """The gradient rule of an operator with two results."""
 
     def gradient(ctx: GradientContext, node: Node, *adjoints: Tensor | None) -> Adjoints:
         (x,) = node.inputs
@@ -183,26 +186,29 @@ def _sici_slopes(x: Tensor) -> tuple[Tensor, Tensor]:
     return where(zero, around_zero, sin(x) / where(zero, 1.0, x)), cos(x) / x
 
 
-FRESNEL = OpDef(
-    name="Fresnel",
-    signature="x -> s, c",
-    precision="wide",
-    infer=_infer_pair,
-    lower=summed(lambda ctx, x: tuple(jax.scipy.special.fresnel(x))),
-    gradient=_pair_gradient(_fresnel_slopes),
-    layout=elementwise,
-    doc="The integrals of sin(pi t^2 / 2) and of cos(pi t^2 / 2) from 0 to x. Floating dtypes.",
-)
+def _pair(schema: str, function: Callable[..., Any], slopes: Slopes, doc: str) -> OpDef:
+    return define(
+        schema,
+        precision="wide",
+        infer=_infer_pair,
+        lower=summed(lambda ctx, x: tuple(function(x))),
+        gradient=_pair_gradient(slopes),
+        layout=elementwise,
+        doc=doc,
+    )
 
-SICI = OpDef(
-    name="Sici",
-    signature="x -> si, ci",
-    precision="wide",
-    infer=_infer_pair,
-    lower=summed(lambda ctx, x: tuple(jax.scipy.special.sici(x))),
-    gradient=_pair_gradient(_sici_slopes),
-    layout=elementwise,
-    doc="The integral of sin(t) / t from 0 to x, and that of cos(t) / t from infinity to |x|. "
+
+FRESNEL = _pair(
+    "Fresnel(x) -> s, c",
+    jax.scipy.special.fresnel,
+    _fresnel_slopes,
+    "The integrals of sin(pi t^2 / 2) and of cos(pi t^2 / 2) from 0 to x. Floating dtypes.",
+)
+SICI = _pair(
+    "Sici(x) -> si, ci",
+    jax.scipy.special.sici,
+    _sici_slopes,
+    "The integral of sin(t) / t from 0 to x, and that of cos(t) / t from infinity to |x|. "
     "Floating dtypes.",
 )
 

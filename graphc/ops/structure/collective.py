@@ -23,6 +23,7 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.axes import AXIS
 from graphc.ops.core.cost_rules import free, moves_only, picks
+from graphc.ops.core.defining import at_least, define, marker
 from graphc.ops.core.emit import emit_one
 
 # Arrays up to this size in bytes are packed into one flat array for an all-reduce. On XLA:CPU each
@@ -31,7 +32,7 @@ from graphc.ops.core.emit import emit_one
 _PACKED = 2**18
 
 _REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": lax.psum, "max": lax.pmax, "min": lax.pmin}
-POSITIVE = Attr("int", check=lambda v: v > 0, must="be a positive int")
+POSITIVE = at_least(1, "be a positive int")
 
 
 def refuse_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> NoReturn:
@@ -57,16 +58,9 @@ def axis_name_of(ctx: LowerContext) -> str:
     return ctx.axis_name
 
 
-def local_operator(name: str, signature: str, precision: str = "wide", **fields: Any) -> OpDef:
+def local_operator(schema: str, precision: str = "wide", **fields: Any) -> OpDef:
     """An operator of local programs: it has neither a gradient nor a layout rule."""
-    return OpDef(
-        name=name,
-        signature=signature,
-        precision=precision,
-        differentiable=False,
-        layout=refuse_layout,
-        **fields,
-    )
+    return define(schema, precision=precision, differentiable=False, layout=refuse_layout, **fields)
 
 
 def _infer_all_reduce(ctx: InferContext, *types: TensorType, op: str) -> tuple[TensorType, ...]:
@@ -180,8 +174,7 @@ def _lower_on_replica_zero(ctx: LowerContext, x: Any) -> Any:
 _PIECES = {"axis": AXIS, "replicas": POSITIVE}
 
 ALL_REDUCE = local_operator(
-    "AllReduce",
-    "*xs -> *ys",
+    "AllReduce(*xs) -> *ys",
     attrs={"op": Attr("str", check=_REDUCTIONS.__contains__, must='be "sum", "max" or "min"')},
     infer=_infer_all_reduce,
     lower=_lower_all_reduce,
@@ -190,8 +183,7 @@ ALL_REDUCE = local_operator(
 )
 
 REDUCE_SCATTER = local_operator(
-    "ReduceScatter",
-    "x -> y",
+    "ReduceScatter(x) -> y",
     attrs=_PIECES,
     infer=_infer_shard_slice,
     lower=_lower_reduce_scatter,
@@ -200,8 +192,7 @@ REDUCE_SCATTER = local_operator(
 )
 
 ALL_GATHER = local_operator(
-    "AllGather",
-    "x -> y",
+    "AllGather(x) -> y",
     attrs=_PIECES,
     infer=_infer_all_gather,
     lower=_lower_all_gather,
@@ -211,8 +202,7 @@ ALL_GATHER = local_operator(
 )
 
 SHARD_SLICE = local_operator(
-    "ShardSlice",
-    "x -> y",
+    "ShardSlice(x) -> y",
     attrs=_PIECES,
     infer=_infer_shard_slice,
     lower=_lower_shard_slice,
@@ -222,8 +212,7 @@ SHARD_SLICE = local_operator(
 )
 
 REPLICA_INDEX = local_operator(
-    "ReplicaIndex",
-    "-> i",
+    "ReplicaIndex() -> i",
     infer=lambda ctx: TensorType(INT32, ()),
     lower=lambda ctx: lax.axis_index(axis_name_of(ctx)),
     cost=free,
@@ -231,8 +220,7 @@ REPLICA_INDEX = local_operator(
 )
 
 ON_REPLICA_ZERO = local_operator(
-    "OnReplicaZero",
-    "x -> y",
+    "OnReplicaZero(x) -> y",
     infer=lambda ctx, x: x,
     lower=_lower_on_replica_zero,
     cost=free,
@@ -244,15 +232,10 @@ def _layout_whole(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     return LayoutPlan([REPLICATED], [REPLICATED], fill={})
 
 
-WHOLE = OpDef(
-    name="Whole",
-    signature="x -> y",
-    precision="follow",
-    infer=lambda ctx, x: x,
-    lower=lambda ctx, x: x,
+WHOLE = marker(
+    "Whole(x) -> y",
     differentiable=False,
     layout=_layout_whole,
-    cost=free,
     doc="The operand, whole on each replica. The pass `GatherParameters` adds it where a parameter "
     "that is stored in pieces is used. All dtypes and shapes.",
 )

@@ -21,6 +21,7 @@ from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.declared import ATTRS, declare, declared, structs
+from graphc.ops.core.defining import define, without_gradient
 from graphc.ops.core.emit import convert, emit_node
 from graphc.ops.structure.host_words import through_words
 from graphc.typing import TensorLike, TensorTree
@@ -77,9 +78,8 @@ _NO_GRADIENT = no_gradient(
 
 _CALLED = {"function": Attr("function", doc="(arrays) -> list of arrays"), **ATTRS}
 
-PY_CALLBACK = OpDef(
-    name="PyCallback",
-    signature="*operands -> *results",
+PY_CALLBACK = define(
+    "PyCallback(*operands) -> *results",
     precision="wide",
     attrs=_CALLED,
     infer=_infer_callback,
@@ -91,9 +91,8 @@ PY_CALLBACK = OpDef(
     "operands. All dtypes.",
 )
 
-PURE_CALLBACK = OpDef(
-    name="PureCallback",
-    signature="*operands -> *results",
+PURE_CALLBACK = define(
+    "PureCallback(*operands) -> *results",
     precision="wide",
     attrs=_CALLED,
     infer=_infer_callback,
@@ -112,14 +111,11 @@ def _lower_print(ctx: LowerContext, *operands: Any, template: str) -> tuple[Any,
     return _call_once(ctx, show, [], operands)
 
 
-PRINT = OpDef(
-    name="Print",
-    signature="*xs ->",
-    precision="wide",
+PRINT = without_gradient(
+    "Print(*xs) -> ",
     attrs={"template": Attr("str", doc="of str.format")},
     infer=lambda ctx, *xs, template: (),
     lower=_lower_print,
-    differentiable=False,
     effects=Effects.HOST,
     doc="Prints `template`, with the values of `xs` in its braces, in each run that selects the "
     "node. All dtypes.",
@@ -193,15 +189,13 @@ def _check_function(fn: Any, pure: bool, results: Sequence[Any], source: Source 
 
 def _declared_type(spec: Any) -> TensorType:
     if not hasattr(spec, "shape") or not hasattr(spec, "dtype"):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"py_callback: {spec!r} has no shape and dtype",
-            source=current_source(),
             hint='declare results as gc.TensorSpec((2, 3), "float32")',
         )
     if any(dim is None for dim in spec.shape):
-        raise ShapeError(
+        raise ShapeError.here(
             f"py_callback: the sizes of a result must be known, got {spec!r}",
-            source=current_source(),
             hint='write ints or named sizes of the operands: gc.TensorSpec(("batch", 3))',
         )
     return TensorType(as_dtype(spec.dtype), tuple(spec.shape))
@@ -278,9 +272,8 @@ def print(template: str | TensorLike, *args: TensorTree, name: str | None = None
     try:
         template.format(*[_AnyFormat()] * len(args))
     except (IndexError, KeyError, ValueError) as error:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"print: {template!r} does not fit {len(args)} values: {error}",
-            source=current_source(),
             hint="write one {} for each value, and {{ and }} for braces",
         ) from error
     return emit_node(PRINT, [convert(arg) for arg in args], name=name, template=template)

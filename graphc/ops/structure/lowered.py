@@ -22,6 +22,7 @@ from graphc.ir.types import TensorType
 from graphc.jax_internals import LOCATIONS, changed_setting
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.declared import ATTRS, checked, declared, structs
+from graphc.ops.core.defining import define
 
 Array = np.ndarray[Any, Any]
 
@@ -121,9 +122,8 @@ def _lower(ctx: LowerContext, *operands: Any, program: Array, **given: Any) -> t
     return checked(ctx.node, results, structs(ctx, **given))
 
 
-LOWERED = OpDef(
-    name="Lowered",
-    signature="*operands -> *results",
+LOWERED = define(
+    "Lowered(*operands) -> *results",
     precision="wide",
     attrs={"program": Attr("array", doc="the exported program of JAX, as bytes"), **ATTRS},
     infer=_infer,

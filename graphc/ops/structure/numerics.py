@@ -18,6 +18,7 @@ from graphc.ir.dtypes import INT32, is_inexact, is_integer, scalar_of
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import times_operand
+from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.precision import wide, wide_integer
 
 _NUMBER = TensorType(INT32, ())
@@ -44,13 +45,10 @@ def _lower_non_finite(ctx: LowerContext, x: Any) -> Any:
     return jnp.max(levels.astype(wider.dtype), initial=0).astype(INT32)
 
 
-NON_FINITE = OpDef(
-    name="NonFinite",
-    signature="x -> level",
-    precision="wide",
+NON_FINITE = without_gradient(
+    "NonFinite(x) -> level",
     infer=_infer_non_finite,
     lower=_lower_non_finite,
-    differentiable=False,
     cost=times_operand(1),
     doc="2 if x contains NaN, else 1 if it contains an infinity, else 0. Floating and complex "
     "dtypes.",
@@ -86,14 +84,11 @@ def _lower_out_of_range(ctx: LowerContext, x: Any, *, low: Any, high: Any) -> An
     return jnp.stack([found, found * shown.astype(INT32)])
 
 
-OUT_OF_RANGE = OpDef(
-    name="OutOfRange",
-    signature="x -> found",
-    precision="wide",
+OUT_OF_RANGE = without_gradient(
+    "OutOfRange(x) -> found",
     attrs={"low": Attr("dims"), "high": Attr("dims")},
     infer=_infer_out_of_range,
     lower=_lower_out_of_range,
-    differentiable=False,
     cost=times_operand(2),
     doc="Whether a value of x is outside low <= x < high, and such a value: the greatest one if it "
     "is too great, else the least one (0 if there is none). A bound is one number, or one for "
@@ -167,10 +162,8 @@ def _in_body(fault: Any, place: int, form: int, width: int) -> Any:
     return jnp.concatenate([inner, jnp.full(width - inner.shape[0], -1, INT32)])
 
 
-FIRST_FAULT = OpDef(
-    name="FirstFault",
-    signature="*operands -> fault",
-    precision="wide",
+FIRST_FAULT = without_gradient(
+    "FirstFault(*operands) -> fault",
     attrs={
         "rows": Attr(
             "pairs",
@@ -182,7 +175,6 @@ FIRST_FAULT = OpDef(
     },
     infer=_infer_fault,
     lower=_lower_fault,
-    differentiable=False,
     doc="The fault of the first node whose results are worse than its operands, or whose integers "
     "are out of range. The operands are levels (`NonFinite`), then results of `OutOfRange`, then "
     "faults of bodies: rows, one fault, or one fault with its iteration.",
@@ -200,13 +192,10 @@ def _lower_keep(ctx: LowerContext, kept: Any, turn: Any, fault: Any) -> tuple[An
     return jnp.where(kept[0] > 0, kept, now), turn + 1
 
 
-KEEP_FAULT = OpDef(
-    name="KeepFault",
-    signature="kept, turn, fault -> kept, turn",
-    precision="wide",
+KEEP_FAULT = without_gradient(
+    "KeepFault(kept, turn, fault) -> kept, turn",
     infer=_infer_keep,
     lower=_lower_keep,
-    differentiable=False,
     doc="In a loop: the kept fault, or else the fault of this iteration with its number; and the "
     "number of the next iteration.",
 )

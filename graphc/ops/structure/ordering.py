@@ -12,7 +12,7 @@ from jax import numpy as jnp
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node
 from graphc.ir.opdef import Attr, LowerContext, OpDef
-from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import marker
 from graphc.ops.core.layout_rules import moves
 
 
@@ -43,16 +43,12 @@ def _layout_after(ctx: LayoutContext, node: Node, x: Layout, *others: Layout) ->
     return LayoutPlan([x, *others], [x], fill={})
 
 
-AFTER = OpDef(
-    name="After",
-    signature="x, *others -> y",
-    precision="follow",
-    infer=lambda ctx, x, *others: x,
+AFTER = marker(
+    "After(x, *others) -> y",
     lower=_lower_after,
     gradient=lambda ctx, node, dy: [dy, *[None] * (len(node.inputs) - 1)],
     layout=_layout_after,
     fold=lambda x, *others: x,
-    cost=free,
     doc="The operand x, computed after `others`. XLA may then overwrite the operands of `others`. "
     "One element of each of `others` is read. All dtypes and shapes.",
 )
@@ -63,16 +59,12 @@ def _lower_fence(ctx: LowerContext, x: Any, *, number: int) -> Any:
     return value
 
 
-FENCE = OpDef(
-    name="Fence",
-    signature="x -> y",
-    precision="follow",
+FENCE = marker(
+    "Fence(x) -> y",
     attrs={"number": Attr("int", doc="fences of one value with different numbers are not merged")},
-    infer=lambda ctx, x, *, number: x,
     lower=_lower_fence,
     gradient=lambda ctx, node, dy: [dy],
     layout=of_elements(moves(lambda ctx, node, axis: (axis, None))),
-    cost=free,
     doc="The operand as a value that XLA does not identify with x. Results computed from it are "
     "computed a second time instead of being kept for two uses. All dtypes. Source: "
     "`jax.lax.optimization_barrier`.",

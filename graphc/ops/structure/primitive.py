@@ -15,6 +15,7 @@ from graphc.errors import LoweringError
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.declared import ATTRS, checked, declared, structs
+from graphc.ops.core.defining import define
 from graphc.ops.structure.primitive_params import decode
 
 # Primitives whose parameters hold functions. JAX's public functions supply them.
@@ -91,9 +92,8 @@ def _lower(
     return checked(ctx.node, listed, structs(ctx, **given))
 
 
-PRIMITIVE = OpDef(
-    name="Primitive",
-    signature="*operands -> *results",
+PRIMITIVE = define(
+    "Primitive(*operands) -> *results",
     precision="wide",
     attrs={
         "primitive": Attr("str", doc="its name"),

@@ -18,6 +18,7 @@ from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_one
 from graphc.typing import TensorLike
 
@@ -48,9 +49,8 @@ def _layout_shard(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     return LayoutPlan([x], [x], None if isinstance(x, Partial) else node.attrs)
 
 
-SHARD = OpDef(
-    name="Shard",
-    signature="x -> y",
+SHARD = define(
+    "Shard(x) -> y",
     precision="follow",
     attrs={"spec": Attr("spec", doc="the mesh axes along which each axis is split")},
     infer=_infer_shard,

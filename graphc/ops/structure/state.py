@@ -15,13 +15,7 @@ from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node, Tensor, describe_tensors
-from graphc.ir.opdef import (
-    Attr,
-    Effects,
-    InferContext,
-    LowerContext,
-    OpDef,
-)
+from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT, absolute_scope, control_inputs
 from graphc.ir.source import current_source
@@ -29,6 +23,7 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.ops.core.checks import no_gradient, same_shape
 from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import define, marker, without_gradient
 from graphc.ops.core.emit import (
     CAST,
     CONSTANT,
@@ -58,10 +53,8 @@ def same_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     return LayoutPlan([x], [x])
 
 
-PLACEHOLDER = OpDef(
-    name="Placeholder",
-    signature="-> x",
-    precision="wide",
+PLACEHOLDER = without_gradient(
+    "Placeholder() -> x",
     attrs={
         "dtype": Attr("dtype"),
         "shape": Attr("dims"),
@@ -70,28 +63,23 @@ PLACEHOLDER = OpDef(
     infer=lambda ctx, *, dtype, shape, batch_axis: TensorType(dtype, shape),
     lower=_not_lowered,
     effects=Effects.FEED,
-    differentiable=False,
     cost=free,
     doc="A value that the caller feeds.",
 )
 
-READ_VARIABLE = OpDef(
-    name="ReadVariable",
-    signature="-> value",
-    precision="wide",
+READ_VARIABLE = without_gradient(
+    "ReadVariable() -> value",
     attrs={"variable": Attr("str"), "dtype": Attr("dtype"), "shape": Attr("ints")},
     infer=lambda ctx, *, variable, dtype, shape: TensorType(dtype, shape),
     lower=_not_lowered,
     effects=Effects.READ,
-    differentiable=False,
     cost=free,
     doc="The value of the variable after the last selected assignment that precedes the read.",
 )
 
 
-ASSIGN = OpDef(
-    name="Assign",
-    signature="value -> value",
+ASSIGN = define(
+    "Assign(value) -> value",
     precision="wide",
     attrs={"variable": Attr("str")},
     infer=lambda ctx, value, *, variable: value,
@@ -109,41 +97,28 @@ ASSIGN = OpDef(
 )
 
 
-GROUP = OpDef(
-    name="Group",
-    signature="->",
-    precision="wide",
+GROUP = without_gradient(
+    "Group() ->",
     infer=lambda ctx: (),
     lower=lambda ctx: (),
-    differentiable=False,
     layout=replicated,
     cost=free,
     doc="Computes nothing; fetching it selects its control inputs.",
 )
 
-STOP_GRADIENT = OpDef(
-    name="StopGradient",
-    signature="x -> y",
-    precision="follow",
-    infer=lambda ctx, x: x,
-    lower=lambda ctx, x: x,
+STOP_GRADIENT = marker(
+    "StopGradient(x) -> y",
     differentiable=False,
     layout=same_layout,
     fold=lambda x: x,
-    cost=free,
     doc="The operand; its gradient is zero. All dtypes.",
 )
 
-IDENTITY = OpDef(
-    name="Identity",
-    signature="x -> y",
-    precision="follow",
-    infer=lambda ctx, x: x,
-    lower=lambda ctx, x: x,
+IDENTITY = marker(
+    "Identity(x) -> y",
     gradient=lambda ctx, node, dy: [dy],
     layout=same_layout,
     fold=lambda x: x,
-    cost=free,
     doc="The operand, under its own name. All dtypes.",
 )
 
@@ -199,9 +174,8 @@ def _vjp_cost(ctx: CostContext, node: Node) -> int:
     return 3 * ctx.of_node(forward).flops
 
 
-VJP = OpDef(
-    name="VJP",
-    signature="*operands -> *adjoints",
+VJP = define(
+    "VJP(*operands) -> *adjoints",
     precision="wide",
     attrs={
         "op": Attr("str"),
@@ -319,9 +293,8 @@ def node_names(items: Any) -> tuple[str, ...]:
     if isinstance(items, Tensor):
         _check_visible(items)
         return (items.node.name,)
-    raise FetchError(
+    raise FetchError.here(
         f"{items!r} is neither a tensor nor a node",
-        source=current_source(),
         hint="pass what gc.* functions, v.assign or gc.minimize returned",
     )
 

@@ -13,6 +13,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import free
+from graphc.ops.core.defining import at_least, define, without_gradient
 from graphc.ops.core.emit import emit_node, emit_one
 from graphc.ops.structure.state import same_layout
 
@@ -23,30 +24,23 @@ def _each_as_it_lies(ctx: LayoutContext, node: Node, *operands: Layout) -> Layou
     return LayoutPlan(operands, operands, fill={})
 
 
-LOSS_ADJOINT = OpDef(
-    name="LossAdjoint",
-    signature="one -> adjoint",
-    precision="wide",
+LOSS_ADJOINT = without_gradient(
+    "LossAdjoint(one) -> adjoint",
     attrs={"step": _STEP},
     infer=lambda ctx, one, *, step: one,
     lower=lambda ctx, one, *, step: one,
-    differentiable=False,
     layout=same_layout,
     cost=free,
     doc="The operand, which is the adjoint of the loss of a training step. Floating.",
 )
 
-GRADIENTS = OpDef(
-    name="Gradients",
-    signature="*gradients -> *gradients",
+GRADIENTS = define(
+    "Gradients(*gradients) -> *gradients",
     precision="wide",
     attrs={
         "step": _STEP,
-        "accumulate": Attr(
-            "int",
-            default=1,
-            check=lambda count: count > 0,
-            must="be the number of micro-batches to sum over, at least 1",
+        "accumulate": at_least(
+            1, "be the number of micro-batches to sum over, at least 1", default=1
         ),
     },
     infer=lambda ctx, *types, step, accumulate: types,
@@ -80,9 +74,8 @@ def _updated_gradient(
     return [*[None] * len(adjoints), *adjoints]
 
 
-UPDATED = OpDef(
-    name="Updated",
-    signature="*values -> *new",
+UPDATED = define(
+    "Updated(*values) -> *new",
     precision="wide",
     attrs={"step": _STEP},
     infer=_infer_updated,

@@ -73,8 +73,7 @@ def _lower_fill_padding(ctx: LowerContext, x: Any, fill: Any, *, axis: int, size
 
 
 PADDED_PIECE = local_operator(
-    "PaddedPiece",
-    "x -> y",
+    "PaddedPiece(x) -> y",
     attrs={"axis": AXIS, "replicas": POSITIVE, "piece": POSITIVE},
     infer=_infer_padded_piece,
     lower=_lower_padded_piece,
@@ -84,8 +83,7 @@ PADDED_PIECE = local_operator(
 )
 
 FILL_PADDING = local_operator(
-    "FillPadding",
-    "x, fill -> y",
+    "FillPadding(x, fill) -> y",
     precision="follow",
     attrs={"axis": AXIS, "size": POSITIVE},
     infer=_infer_fill_padding,

@@ -18,14 +18,13 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.cost_rules import comparisons
+from graphc.ops.core.defining import at_least, without_gradient
 from graphc.ops.core.emit import convert, dim_value, emit, promote_inexact
 from graphc.ops.core.precision import summed
 from graphc.ops.core.ranges import in_range
 from graphc.typing import TensorLike
 
 __all__ = ["ctc_beam_search"]
-
-_COUNT: dict[str, Any] = {"check": lambda v: v > 0, "must": "be positive"}
 
 
 def _infer(
@@ -152,18 +151,15 @@ def _cost(ctx: CostContext, node: Node) -> int:
     return batch * time * (longer + beams**2 * time)
 
 
-CTC_BEAM_SEARCH = OpDef(
-    name="CTCBeamSearch",
-    signature="logits, lengths -> labels, label_lengths, log_probability",
-    precision="wide",
+CTC_BEAM_SEARCH = without_gradient(
+    "CTCBeamSearch(logits, lengths) -> labels, label_lengths, log_probability",
     attrs={
-        "beams": Attr("int", doc="how many prefixes are kept at each step", **_COUNT),
-        "paths": Attr("int", doc="how many of them are returned", **_COUNT),
+        "beams": at_least(1, "be positive", doc="how many prefixes are kept at each step"),
+        "paths": at_least(1, "be positive", doc="how many of them are returned"),
         "blank": Attr("int", default=0, doc="the class that is not a label"),
     },
     infer=_infer,
     lower=summed(_lower),
-    differentiable=False,
     layout=_layout,
     cost=_cost,
     doc="The likeliest labels of logits [batch, time, classes], of which the first `lengths` "

@@ -18,6 +18,7 @@ from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.broadcasting import require_one_dtype
+from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import convert, dim_value, emit_one, promote_operands, to_dtype
 from graphc.ops.core.precision import in_wider
 from graphc.ops.core.ranges import in_range
@@ -92,13 +93,10 @@ def _cost(ctx: CostContext, node: Node) -> int:
     return 6 * batch * n * dims_of(node.inputs[1])[1]
 
 
-EDIT_DISTANCE = OpDef(
-    name="EditDistance",
-    signature="x, y, x_lengths, y_lengths -> distance",
-    precision="wide",
+EDIT_DISTANCE = without_gradient(
+    "EditDistance(x, y, x_lengths, y_lengths) -> distance",
     infer=_infer,
     lower=in_wider(_lower),
-    differentiable=False,
     layout=_layout,
     cost=_cost,
     doc="The least number (int32) of insertions, deletions and substitutions that turn the first "

@@ -18,6 +18,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import Adjoints, infer_real, require_one_dtype
 from graphc.ops.core.checks import refuse
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM
 from graphc.ops.core.precision import in_wider, wide
@@ -225,9 +226,8 @@ def _gradient_cost(ctx: CostContext, node: Node) -> int:
     return 4 * height * width * size_of(node.inputs[2])
 
 
-DILATION_2D = OpDef(
-    name="Dilation2D",
-    signature="x, kernel -> y",
+DILATION_2D = define(
+    "Dilation2D(x, kernel) -> y",
     precision="follow",
     attrs=_ATTRS,
     infer=_infer,
@@ -241,9 +241,8 @@ DILATION_2D = OpDef(
     "TensorFlow's `tf.nn.dilation2d`.",
 )
 
-DILATION_2D_GRADIENT = OpDef(
-    name="Dilation2DGradient",
-    signature="x, kernel, dy -> dx, dkernel",
+DILATION_2D_GRADIENT = define(
+    "Dilation2DGradient(x, kernel, dy) -> dx, dkernel",
     precision="follow",
     attrs=_ATTRS,
     infer=_infer_gradient,

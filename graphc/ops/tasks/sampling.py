@@ -20,6 +20,7 @@ from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.checks import as_dims
 from graphc.ops.core.cost_rules import times_result
+from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
 from graphc.ops.core.precision import summed, wide, wide_integer
 from graphc.ops.core.ranges import in_range
@@ -71,9 +72,8 @@ def _map_cost(ctx: CostContext, node: Node) -> int:
     return corners * (2 * axes + 2) * size_of(node.outputs[0])
 
 
-MAP_COORDINATES = OpDef(
-    name="MapCoordinates",
-    signature="x, coordinates -> y",
+MAP_COORDINATES = define(
+    "MapCoordinates(x, coordinates) -> y",
     precision="wide",
     attrs={
         "order": Attr("int", default=1, check=lambda v: v in (0, 1), must="be 0 or 1"),
@@ -238,9 +238,8 @@ def _crop_layout(
     return LayoutPlan([REPLICATED] * 3, [REPLICATED])
 
 
-CROP_AND_RESIZE = OpDef(
-    name="CropAndResize",
-    signature="x, boxes, images -> y",
+CROP_AND_RESIZE = define(
+    "CropAndResize(x, boxes, images) -> y",
     precision="wide",
     attrs={
         "size": Attr(

@@ -17,6 +17,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import require_one_dtype
+from graphc.ops.core.defining import at_least, without_gradient
 from graphc.ops.core.emit import emit, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed
@@ -43,13 +44,7 @@ def _infer(
 
 
 def _lower(
-    ctx: LowerContext,
-    boxes: Any,
-    scores: Any,
-    *,
-    size: int,
-    overlap: float,
-    threshold: float,
+    ctx: LowerContext, boxes: Any, scores: Any, *, size: int, overlap: float, threshold: float
 ) -> tuple[Any, Any]:
     never = np.array(-np.inf, scores.dtype)
 
@@ -101,12 +96,10 @@ def _cost(ctx: CostContext, node: Node) -> int:
     return 16 * int(node.attrs["size"]) * size_of(node.inputs[1])
 
 
-NON_MAX_SUPPRESSION = OpDef(
-    name="NonMaxSuppression",
-    signature="boxes, scores -> indices, count",
-    precision="wide",
+NON_MAX_SUPPRESSION = without_gradient(
+    "NonMaxSuppression(boxes, scores) -> indices, count",
     attrs={
-        "size": Attr("int", check=lambda v: v > 0, must="be positive", doc="how many to choose"),
+        "size": at_least(1, "be positive", doc="how many to choose"),
         "overlap": Attr(
             "float",
             default=0.5,
@@ -124,7 +117,6 @@ NON_MAX_SUPPRESSION = OpDef(
     },
     infer=_infer,
     lower=summed(_lower),
-    differentiable=False,
     layout=_layout,
     cost=_cost,
     doc="The indices (int32) of the boxes [..., n, 4] with the highest scores [..., n], without "

@@ -20,7 +20,6 @@ from jax.sharding import Mesh, NamedSharding, Sharding
 from graphc.devices.topology import is_here
 from graphc.errors import ClusterError, DeviceError, FeedError
 from graphc.ir.sharding import names_of
-from graphc.ir.source import current_source
 from graphc.runtime.core.agreement import different, exchanged
 
 Array = np.ndarray[Any, Any]
@@ -37,9 +36,8 @@ def refuse_processes(strategy: Any, function: str) -> None:
     """Raises `DeviceError` for a strategy over devices of other processes, or if there are too few
     devices."""
     if strategy is not None and spans_processes(strategy.resolve()):
-        raise DeviceError(
+        raise DeviceError.here(
             f"{function}: the strategy has devices of other processes",
-            source=current_source(),
             hint="gc.Session and gc.compile run on several processes, on graphs; "
             "gc.from_jax makes a graph of a function",
         )

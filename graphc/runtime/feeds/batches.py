@@ -12,7 +12,6 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError, FeedError
-from graphc.ir.source import current_source
 from graphc.runtime.feeds.feed_memory import aligned
 from graphc.runtime.feeds.feeds import FeedSpec
 
@@ -28,9 +27,8 @@ def checked_count(n: Any, name: str = "run_steps: n") -> int:
     if isinstance(n, np.integer):
         n = int(n)
     if type(n) is not int or n < 1:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"{name} must be an int of at least 1, got {n!r}",
-            source=current_source(),
             hint="session.run_steps(fetches, feeds, 100)" if name.startswith("run_steps") else None,
         )
     return n
@@ -43,30 +41,26 @@ def take_batches(batches: Any, n: int) -> list[Batch]:
         FeedError: there are too few batches, they are not feeds, or they feed different tensors.
     """
     if not isinstance(batches, Iterable) or isinstance(batches, (str, bytes, np.ndarray)):
-        raise FeedError(
+        raise FeedError.here(
             f"run_steps: batches must be feeds of {n} steps, got {type(batches).__name__}",
-            source=current_source(),
             hint="pass an iterable of mappings, one for each step, or one mapping of arrays with "
             f"a leading axis of {n}",
         )
     taken = list(islice(batches, n))
     for number, batch in enumerate(taken):
         if not isinstance(batch, Mapping):
-            raise FeedError(
+            raise FeedError.here(
                 f"run_steps: batch {number} must be a mapping, got {type(batch).__name__}",
-                source=current_source(),
                 hint="feeds of one step: {x: value}, by tensor or by name",
             )
         if batch.keys() != taken[0].keys():
-            raise FeedError(
+            raise FeedError.here(
                 f"run_steps: batch {number} feeds {_names(batch)}, batch 0 {_names(taken[0])}",
-                source=current_source(),
                 hint="feed the same tensors, by the same keys, in each step",
             )
     if len(taken) < n:
-        raise FeedError(
+        raise FeedError.here(
             f"run_steps: the batches ended after {len(taken)} of {n} steps; nothing has run",
-            source=current_source(),
             hint="ask for fewer steps, or pass an iterable with more batches",
         )
     return taken

@@ -16,7 +16,6 @@ from graphc.ir.dtypes import as_dtype, kind_of, promote_scalar
 from graphc.ir.host_values import fitted, host_array, is_typed_key, python_kind, shown
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.runtime.feeds.device_values import fitted_on_device
 from graphc.runtime.feeds.feed_memory import own
@@ -213,9 +212,8 @@ def bind_feeds(
         left, right = substitute(a, bindings), substitute(b, bindings)
         unknown = isinstance(left, DimExpr) or isinstance(right, DimExpr)  # of other fetches
         if left != right and not unknown:
-            raise FeedError(
+            raise FeedError.here(
                 f"the graph needs {a} == {b}, and the feeds give {left} and {right}",
-                source=current_source(),
                 hint="feed values whose sizes satisfy this",
                 details=[
                     f"feed {p.name!r}: {tuple(s)}" for p, s in zip(ports, shapes, strict=True)

@@ -13,7 +13,6 @@ from graphc.errors import FeedError, FetchError, UnknownNameError, nearest
 from graphc.ir.capture import Fetch
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, position_of
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 
 _DEEPEST: Final = 64  # the largest depth of nested lists, tuples and dicts
@@ -32,20 +31,15 @@ def resolve_fetch(graph: Graph, fetch: Any) -> Fetch:
     if isinstance(fetch, (Tensor, Node, Variable)):
         return fetch
     if not isinstance(fetch, str):
-        raise FetchError(
-            f"{fetch!r} cannot be fetched",
-            source=current_source(),
-            hint=_instead(fetch),
-        )
+        raise FetchError.here(f"{fetch!r} cannot be fetched", hint=_instead(fetch))
     if fetch in graph.variables:
         return graph.variables[fetch]
     try:
         node = graph.node(fetch.partition(":")[0])
     except UnknownNameError:
         known = [n.name for n in graph.nodes] + list(graph.variables)
-        raise UnknownNameError(
+        raise UnknownNameError.here(
             f"no tensor, node or variable {fetch!r} in graph {graph.name!r}",
-            source=current_source(),
             hint=nearest(fetch, known, "the graph"),
         ) from None
     return node if not node.outputs and ":" not in fetch else graph.tensor(fetch)
@@ -62,9 +56,8 @@ class FetchNest:
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
         if fetches is None:
-            raise FetchError(
+            raise FetchError.here(
                 "the fetch is None, so there is nothing to run",
-                source=current_source(),
                 hint="fetch a tensor, or what gc.minimize returned: session.run([train, loss])",
             )
         _check_depth(fetches, 0)
@@ -96,10 +89,8 @@ class FetchNest:
 def _check_depth(nest: Any, depth: int) -> None:
     """Rejects nests that are too deep or contain themselves, because JAX would never return."""
     if depth > _DEEPEST:
-        raise FetchError(
-            f"the fetches are nested more than {_DEEPEST} deep",
-            source=current_source(),
-            hint="fetch a flat list, or a dict",
+        raise FetchError.here(
+            f"the fetches are nested more than {_DEEPEST} deep", hint="fetch a flat list, or a dict"
         )
     if isinstance(nest, (list, tuple, Mapping)):
         for item in nest.values() if isinstance(nest, Mapping) else nest:
@@ -114,19 +105,17 @@ def resolve_feeds(graph: Graph, feeds: Any) -> dict[Tensor, Any]:
         FeedError: `feeds` is not a mapping, or two keys mean one tensor; see also `resolve_feed`.
     """
     if not isinstance(feeds, Mapping):
-        raise FeedError(
+        raise FeedError.here(
             f"feeds must be a mapping, got {type(feeds).__name__}",
-            source=current_source(),
             hint="feeds={x: value}, by tensor or by name",
         )
     found: dict[Tensor, Any] = {}
     for key, value in feeds.items():
         tensor = resolve_feed(graph, key)
         if tensor in found:
-            raise FeedError(
+            raise FeedError.here(
                 f"feed {tensor.name.removesuffix(':0')!r} is given twice, by two keys",
                 details=[f"keys: {', '.join(map(str, feeds))}"],
-                source=current_source(),
                 hint="feed it once, by tensor or by name",
             )
         found[tensor] = value
@@ -181,15 +170,9 @@ def resolve_feed(graph: Graph, key: Any) -> Tensor:
         return key
     if isinstance(key, Variable) or (isinstance(key, str) and key in graph.variables):
         name = key if isinstance(key, str) else key.name
-        raise FeedError(
-            f"variable {name!r} cannot be fed",
-            source=current_source(),
-            hint=f"set it: session.set({name!r}, value)",
+        raise FeedError.here(
+            f"variable {name!r} cannot be fed", hint=f"set it: session.set({name!r}, value)"
         )
     if not isinstance(key, str):
-        raise FeedError(
-            f"{key!r} is not a feed key",
-            source=current_source(),
-            hint="use a tensor or its name",
-        )
+        raise FeedError.here(f"{key!r} is not a feed key", hint="use a tensor or its name")
     return graph.tensor(key)

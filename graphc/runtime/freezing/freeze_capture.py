@@ -14,7 +14,6 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import bind_sizes, substitute
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.core.emit import CAST, CONSTANT
 from graphc.ops.structure.state import READ_VARIABLE
@@ -32,16 +31,13 @@ def by_name(items: Any, name_of: Any) -> dict[str, Any]:
     if isinstance(items, Mapping):
         for name in items:
             if not isinstance(name, str) or not name or ":" in name:
-                raise AttributeValueError(
-                    f"freeze: {name!r} is not a name", source=current_source()
-                )
+                raise AttributeValueError.here(f"freeze: {name!r} is not a name")
         return dict(items)
     if isinstance(items, (str, Tensor, Variable)):
         items = [items]
     if not isinstance(items, Iterable):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"freeze: inputs and outputs are mappings or lists, got {items!r}",
-            source=current_source(),
             hint='gc.freeze(session, {"x": x}, {"logits": logits})',
         )
     return {name_of(item): item for item in items}
@@ -63,10 +59,7 @@ def fetch_name(graph: Graph) -> Any:
 
 
 def captured(
-    graph: Graph,
-    feeds: Sequence[Tensor],
-    fetches: Mapping[str, Fetch],
-    given: Mapping[Tensor, Any],
+    graph: Graph, feeds: Sequence[Tensor], fetches: Mapping[str, Fetch], given: Mapping[Tensor, Any]
 ) -> Program:
     """The functional program. Given values are constants, and statistics are replaced by their
     moving averages."""

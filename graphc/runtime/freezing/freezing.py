@@ -16,7 +16,6 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, is_among
 from graphc.ir.program import Program
 from graphc.ir.rewrite import rename_feeds
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ir.verify import verify
 from graphc.ops.core.emit import CONSTANT
@@ -117,21 +116,19 @@ def _ends(graph: Graph, inputs: Any, outputs: Any) -> tuple[dict[str, Tensor], d
     fetches = {n: resolve_fetch(graph, t) for n, t in by_name(outputs, fetch_name(graph)).items()}
     _check_distinct(feeds)
     if not fetches:
-        raise FetchError("freeze: there are no outputs", source=current_source())
+        raise FetchError.here("freeze: there are no outputs")
     return feeds, fetches
 
 
 def _check_arguments(session: object, literals: object) -> None:
     if not isinstance(session, Session):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"freeze: the first argument must be a session, got {type(session).__name__}",
-            source=current_source(),
             hint="gc.freeze(gc.Session(graph), inputs, outputs) freezes the initial values",
         )
     if type(literals) is not int or literals < 0:
-        raise AttributeValueError(
-            f"freeze: literals must be a number of bytes, got {literals!r}",
-            source=current_source(),
+        raise AttributeValueError.here(
+            f"freeze: literals must be a number of bytes, got {literals!r}"
         )
 
 
@@ -139,9 +136,8 @@ def _check_distinct(feeds: Mapping[str, Tensor]) -> None:
     named: dict[Tensor, str] = {}
     for name, tensor in feeds.items():
         if named.setdefault(tensor, name) != name:
-            raise FeedError(
+            raise FeedError.here(
                 f"freeze: inputs {named[tensor]!r} and {name!r} are one tensor, {tensor.name!r}",
-                source=current_source(),
                 hint="give it one name",
             )
 
@@ -185,7 +181,7 @@ def freeze_program(
     known = resolve_feeds(session.graph, given)
     both = [t.name for t in known if is_among(t, feeds)]
     if both:
-        raise FeedError(f"freeze: {both[0]!r} is an input and given", source=current_source())
+        raise FeedError.here(f"freeze: {both[0]!r} is an input and given")
     program = captured(session.graph, feeds, fetches, known)
     plain = replace(options, pipeline="O1", precision=None, sparse_updates="off")
     program = _by(RemoveDropout(), program, options)

@@ -14,7 +14,6 @@ from graphc.copying import Uncopied
 from graphc.errors import StateError, UnknownNameError, nearest
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.buffers.layout import OWN, Buffer, Slot, StateLayout, public_names
 from graphc.runtime.buffers.packing import (
@@ -177,12 +176,7 @@ class LiveState(Uncopied):
     def _all_made(self) -> list[Any]:
         return [self._made(number) for number in range(len(self.buffers))]
 
-    def move(
-        self,
-        layout: StateLayout,
-        homes: Homes,
-        then: Callable[[StateLayout], None],
-    ) -> None:
+    def move(self, layout: StateLayout, homes: Homes, then: Callable[[StateLayout], None]) -> None:
         """Puts the values into the buffers of another layout of the same variables.
 
         A large state is moved in portions. Each portion frees its old buffers before the next one
@@ -242,10 +236,7 @@ class LiveState(Uncopied):
         return _placed(self.buffers[number], home)
 
     def _have(
-        self,
-        layout: StateLayout,
-        buffers: list[Any],
-        homes: dict[Buffer, jax.sharding.Sharding],
+        self, layout: StateLayout, buffers: list[Any], homes: dict[Buffer, jax.sharding.Sharding]
     ) -> None:
         self.layout, self._homes = layout, homes
         self.buffers[:] = buffers
@@ -356,9 +347,8 @@ class LiveState(Uncopied):
     def _slot(self, name: str | Variable) -> tuple[str, Slot]:
         found: Any = name.name if isinstance(name, Variable) else name
         if found not in self.layout.types:
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"no variable {found!r} in graph {self._graph.name!r}",
-                source=current_source(),
                 hint="a tensor is computed: session.run(x) gives its value, a feed replaces it"
                 if isinstance(found, Tensor)
                 else nearest(found, public_names(self.layout.types), "graph.variables"),

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from graphc.errors import AttributeValueError
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.state.live_state import LiveState
 from graphc.runtime.state.state import State
@@ -75,10 +74,9 @@ class HasVariables:
         try:
             values = structure.flatten_up_to(value)
         except (TypeError, ValueError) as error:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"set: the values are not in the nest of the variables, {structure}",
                 details=[str(error).splitlines()[0]],
-                source=current_source(),
                 hint="pass one value for each variable, in the same nest",
             ) from error
         self._live().set(dict(zip(names, values, strict=True)))
@@ -112,9 +110,8 @@ class HasVariables:
             Array(7., dtype=float32)
         """
         if not isinstance(values, Mapping):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"set_all: takes a dict of values, got {type(values).__name__}",
-                source=current_source(),
                 hint="session.set_all(dict(zip(names, values))); session.values() is such a dict",
             )
         self._live().set(values, copy=copy)

@@ -119,11 +119,7 @@ class FeedPlaces:
         return self._put(batches[0], values, _stacked(values, len(batches)), plans)
 
     def _put(
-        self,
-        feeds: Mapping[Any, Any],
-        values: list[Any],
-        key: ProgramKey,
-        plans: Iterable[Plan],
+        self, feeds: Mapping[Any, Any], values: list[Any], key: ProgramKey, plans: Iterable[Plan]
     ) -> dict[Any, jax.Array]:
         arrays = self._placed(values, key, plans)
         placed = dict(zip([key for key, _ in self._specs], arrays, strict=True))

@@ -138,13 +138,12 @@ def _initial_state(graph: Graph, program: Program) -> dict[str, jax.Array]:
 def _check_complete(given: Mapping[Tensor, Any], taken: list[Tensor]) -> None:
     if given.keys() == set(taken):
         return
-    raise FeedError(
+    raise FeedError.here(
         "the feeds are not those that the function takes",
         details=[
             f"takes  {', '.join(map(port_name, taken)) or 'none'}",
             f"given  {', '.join(map(port_name, given)) or 'none'}",
         ],
-        source=current_source(),
     )
 
 
@@ -156,9 +155,8 @@ def _as_fed(value: Any, port: Port) -> Any:
         return jnp.asarray(_converted(value, port))
     array = jnp.asarray(value)
     if not weak and kind_of(array.dtype) != kind_of(dtype):
-        raise DTypeError(
+        raise DTypeError.here(
             f"feed {port.name!r} must be {port.tensor.type}, got {array.dtype.name}",
-            source=current_source(),
             hint="convert it: only casts within a kind are automatic",
         )
     return array.astype(dtype)
@@ -180,8 +178,7 @@ def _check_widths(graph: Graph) -> None:
     """Raises `ExecutionError` outside of JAX's 64-bit mode."""
     dtype = np.dtype(np.float64)
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
-        raise ExecutionError(
+        raise ExecutionError.here(
             f"{graph.name}: there are 64-bit values, which JAX would cut to 32 bits here",
-            source=current_source(),
             hint="call the function inside `with jax.enable_x64(True):`",
         )

@@ -19,11 +19,7 @@ class HasExecutables:
     _remote: RemoteRunner | None
 
     def compile(
-        self,
-        fetches: Fetches,
-        feeds: Feeds | None = None,
-        *,
-        steps: int | None = None,
+        self, fetches: Fetches, feeds: Feeds | None = None, *, steps: int | None = None
     ) -> Executable:
         """Compiles the program that `run` needs for these fetches and feeds of these shapes.
 
@@ -49,11 +45,7 @@ class HasExecutables:
         return made[0]
 
     def compile_async(
-        self,
-        fetches: Fetches,
-        feeds: Feeds | None = None,
-        *,
-        steps: int | None = None,
+        self, fetches: Fetches, feeds: Feeds | None = None, *, steps: int | None = None
     ) -> Future[Executable]:
         """Like `compile`, but lowers and compiles in the background, several programs at a time.
 

@@ -194,10 +194,7 @@ def manager(options: CompileOptions) -> PassManager:
 
 @without_collection()
 def bind(
-    prepared: Prepared,
-    bindings: Mapping[str, int],
-    options: CompileOptions,
-    target: Target,
+    prepared: Prepared, bindings: Mapping[str, int], options: CompileOptions, target: Target
 ) -> tuple[Program, PassReport]:
     """The program with all sizes bound to ints, after the passes that need this, and their
     report.

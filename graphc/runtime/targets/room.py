@@ -117,10 +117,7 @@ def _is_counted() -> bool:
 
 
 def find_room(
-    need: Need,
-    interface: Interface,
-    devices: Sequence[jax.Device],
-    finish: Callable[[], None],
+    need: Need, interface: Interface, devices: Sequence[jax.Device], finish: Callable[[], None]
 ) -> None:
     """Makes sure that there is memory for one more run: for its large blocks on the host, and for
     all that it needs on GPUs.

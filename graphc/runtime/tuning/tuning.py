@@ -20,7 +20,6 @@ from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.passes.core.validate import random_value
 from graphc.runtime.buffers.layout import StateLayout
@@ -186,9 +185,8 @@ def _refuse_callbacks(prepared: Prepared) -> None:
 def _tunable(options: CompileOptions | None) -> CompileOptions:
     options = checked_options(options)
     if options.check_numerics:
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "tune: check_numerics=True looks for errors, which costs more than any choice saves",
-            source=current_source(),
             hint="tune without it",
         )
     return options
@@ -197,9 +195,7 @@ def _tunable(options: CompileOptions | None) -> CompileOptions:
 def _check_number(name: str, value: Any, above: bool = True) -> None:
     if type(value) not in (int, float) or not 0 <= value < math.inf or (above and value == 0):
         least = "above 0" if above else "of at least 0"
-        raise AttributeValueError(
-            f"tune: {name} must be a number {least}, got {value!r}", source=current_source()
-        )
+        raise AttributeValueError.here(f"tune: {name} must be a number {least}, got {value!r}")
 
 
 def _as_fed(tensor: Tensor, given: Any) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import FeedError
-from graphc.ir.source import current_source
 from graphc.runtime.feeds.batches import Batch
 
 
@@ -64,9 +63,8 @@ class WorkerBatches:
 def _rows(batches: Any, workers: int) -> list[Iterable[Any]] | None:
     """The iterables, one per worker; None if the workers share one."""
     if not _is_iterable(batches):
-        raise FeedError(
+        raise FeedError.here(
             f"run_workers: batches must be an iterable of feeds, got {type(batches).__name__}",
-            source=current_source(),
             hint="pass an iterable of mappings, which the workers share, or a list of as many "
             "such iterables as there are workers",
         )
@@ -74,15 +72,13 @@ def _rows(batches: Any, workers: int) -> list[Iterable[Any]] | None:
         return None
     if batches and not all(map(_is_iterable, batches)):
         odd = next(row for row in batches if not _is_iterable(row))
-        raise FeedError(
+        raise FeedError.here(
             f"run_workers: {odd!r} in the list of batches is neither feeds nor an iterable of them",
-            source=current_source(),
             hint="pass a list of mappings, or of iterables of mappings, one for each worker",
         )
     if len(batches) not in (0, workers):
-        raise FeedError(
+        raise FeedError.here(
             f"run_workers: {len(batches)} iterables of batches for {workers} workers",
-            source=current_source(),
             hint="pass one for each worker, or one iterable that they share",
         )
     return list(batches) or None

@@ -10,7 +10,6 @@ from graphc.config import CompileOptions
 from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.errors import AttributeValueError, StateError
 from graphc.ir.graph import Graph
-from graphc.ir.source import current_source
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.feeds.fetches import FetchNest
 from graphc.runtime.state.live_state import Homes, LiveState
@@ -45,23 +44,17 @@ class Workers:
         state.shared = True  # some threads read it while others update it
 
     def run(
-        self,
-        fetches: Any,
-        batches: Any,
-        on_step: Callable[[WorkerStep], object] | None,
-        keep: bool,
+        self, fetches: Any, batches: Any, on_step: Callable[[WorkerStep], object] | None, keep: bool
     ) -> WorkersRun:
         """See `Session.run_workers`. The state must already have all variables of the graph."""
         if self._run is not None and self._run.is_going():
-            raise StateError(
+            raise StateError.here(
                 "run_workers: workers of this session are running already",
-                source=current_source(),
                 hint="wait until the first call has returned, or open another session",
             )
         if on_step is not None and not callable(on_step):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"run_workers: on_step must be a function of a step, got {on_step!r}",
-                source=current_source(),
                 hint="on_step=lambda step: print(step.update, step.values)",
             )
         FetchNest(self._graph, fetches)  # raises now if a value cannot be fetched
@@ -139,9 +132,8 @@ class HasWorkers:
             Array(111, dtype=int32)
         """
         if self._workers is None:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "run_workers: this session has no workers",
-                source=current_source(),
                 hint="gc.Session(graph, strategy=gc.devices.AsyncDataParallel(4, staleness=3))",
             )
         self._live()
@@ -168,15 +160,13 @@ class HasWorkers:
             graphc.errors.AttributeValueError: resize_workers: the number of workers of this...
         """
         if self._workers is None or not self._workers.can_resize:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "resize_workers: the number of workers of this session cannot change",
-                source=current_source(),
                 hint="gc.Session(graph, strategy=gc.cluster.ParameterServers(2))",
             )
         if type(count) is not int or count < 1:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"resize_workers: the number of workers must be an int of 1 or more, got {count!r}",
-                source=current_source(),
                 hint="session.resize_workers(4)",
             )
         self._live()

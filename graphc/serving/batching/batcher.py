@@ -246,13 +246,7 @@ class Batcher:
                     piece.request.finish(piece, results[i], self._form)
 
     def _report(
-        self,
-        pieces: Sequence[Piece],
-        rows: int,
-        padded: int,
-        reason: str,
-        now: float,
-        failed: bool,
+        self, pieces: Sequence[Piece], rows: int, padded: int, reason: str, now: float, failed: bool
     ) -> None:
         requests = {id(piece.request): piece.request for piece in pieces}
         waited = now - min(request.arrived for request in requests.values())

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping, Sequence
 from typing import Any, Final
 
-from graphc.web.http import (
-    Receive,
-    Scope,
-    Send,
-    error_body,
-    header,
-    local_path,
-    respond,
-)
+from graphc.web.http import Receive, Scope, Send, error_body, header, local_path, respond
 
 _PATHS: Final = "/v1/"  # never the status page
 _METHODS: Final = b"GET, HEAD, POST, DELETE, OPTIONS"

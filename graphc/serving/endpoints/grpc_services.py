@@ -17,12 +17,7 @@ from graphc.serving.protocol.config_text import models_of
 from graphc.serving.protocol.examples import read_input
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.metadata import METADATA_TYPE, signature_message, status_message
-from graphc.serving.protocol.responses import (
-    fill_classes,
-    fill_spec,
-    fill_values,
-    packed_response,
-)
+from graphc.serving.protocol.responses import fill_classes, fill_spec, fill_values, packed_response
 from graphc.serving.protocol.results import CLASSIFY, REGRESS, classes_of, values_of
 from graphc.serving.protocol.tensors import decode_all
 from graphc.web.access import Access
@@ -30,6 +25,9 @@ from graphc.web.failures import Failure
 
 _SERVING: Final = 1
 _NOT_SERVING: Final = 2
+
+
+Fill = Callable[[Any, Answer, int], None]  # (result, answer, number of examples)
 
 
 class GrpcServices:
@@ -98,22 +96,30 @@ class GrpcServices:
 
     async def classify(self, call: Call, data: bytes, deadline: float | None) -> bytes:
         """ClassificationRequest -> ClassificationResponse."""
-        request = parse("ClassificationRequest", data)
-        target = target_of(request.model_spec)
-        answer, count = await self._on_examples(call, target, request.input, deadline)
-        response = messages().ClassificationResponse()
-        fill_spec(response.model_spec, target.name, answer)
-        fill_classes(response.result, classes_of(answer.outputs, count))
-        return _bytes(response)
+
+        def fill(result: Any, answer: Answer, count: int) -> None:
+            fill_classes(result, classes_of(answer.outputs, count))
+
+        return await self._filled(call, data, deadline, "Classification", fill)
 
     async def regress(self, call: Call, data: bytes, deadline: float | None) -> bytes:
         """RegressionRequest -> RegressionResponse."""
-        request = parse("RegressionRequest", data)
+
+        def fill(result: Any, answer: Answer, count: int) -> None:
+            fill_values(result, values_of(answer.outputs, count))
+
+        return await self._filled(call, data, deadline, "Regression", fill)
+
+    async def _filled(
+        self, call: Call, data: bytes, deadline: float | None, kind: str, fill: Fill
+    ) -> bytes:
+        """The response to a request with examples; `fill` writes its result."""
+        request = parse(f"{kind}Request", data)
         target = target_of(request.model_spec)
         answer, count = await self._on_examples(call, target, request.input, deadline)
-        response = messages().RegressionResponse()
+        response = getattr(messages(), f"{kind}Response")()
         fill_spec(response.model_spec, target.name, answer)
-        fill_values(response.result, values_of(answer.outputs, count))
+        fill(response.result, answer, count)
         return _bytes(response)
 
     async def multi_inference(self, call: Call, data: bytes, deadline: float | None) -> bytes:

@@ -17,14 +17,7 @@ from graphc.artifacts.entry_point import EntryPoint
 from graphc.artifacts.loading import Model
 from graphc.artifacts.state import ModelState
 from graphc.artifacts.strings import Strings
-from graphc.errors import (
-    DeviceError,
-    DTypeError,
-    ExecutionError,
-    FeedError,
-    ShapeError,
-    StateError,
-)
+from graphc.errors import DeviceError, DTypeError, ExecutionError, FeedError, ShapeError, StateError
 from graphc.ir.dims import symbols_of
 from graphc.runtime.core.failures import RUN_FAILED
 from graphc.serving.failures import no_such_signature

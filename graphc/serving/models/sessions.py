@@ -119,11 +119,7 @@ class Sessions:
     # -- opening and closing --------------------------------------------------------------------
 
     def open(
-        self,
-        servable: Servable,
-        signature: str = "",
-        owner: Owner = None,
-        seed: int | None = None,
+        self, servable: Servable, signature: str = "", owner: Owner = None, seed: int | None = None
     ) -> Session:
         """A new session. The caller uses the servable.
 

@@ -7,7 +7,9 @@ and types are on the wire. Some types differ where the bytes are the same:
 - `PackedTensor` is a TensorProto whose packed numbers are `bytes`, which NumPy writes at once.
 """
 
-SCHEMA = """
+from graphc.store.proto_schema import tensor_proto
+
+_OTHERS = """
 enum ModelType { MODEL_TYPE_UNSPECIFIED = 0; TENSORFLOW = 1; OTHER = 2; }
 
 message Int64Value { int64 value = 1; }
@@ -15,16 +17,6 @@ message StringValue { string value = 1; }
 message BoolValue { bool value = 1; }
 message Any { string type_url = 1; bytes value = 2; }
 
-message Dim { int64 size = 1; string name = 2; }
-message TensorShapeProto { repeated Dim dim = 2; bool unknown_rank = 3; }
-message TensorProto {
-  int32 dtype = 1; TensorShapeProto tensor_shape = 2; int32 version_number = 3;
-  bytes tensor_content = 4; repeated float float_val = 5; repeated double double_val = 6;
-  repeated int32 int_val = 7; repeated bytes string_val = 8; repeated float scomplex_val = 9;
-  repeated int64 int64_val = 10; repeated bool bool_val = 11; repeated double dcomplex_val = 12;
-  repeated int32 half_val = 13; repeated uint32 uint32_val = 16; repeated uint64 uint64_val = 17;
-  bytes float8_val = 18;
-}
 message PackedTensor {
   int32 dtype = 1; TensorShapeProto tensor_shape = 2;
   bytes float_val = 5; bytes double_val = 6; repeated int32 int_val = 7;
@@ -150,6 +142,7 @@ message PredictionLog {
   }
 }
 """
+SCHEMA = tensor_proto("int32") + _OTHERS
 """The schema, in the part of the language of .proto files that `graphc.store.proto_schema` reads.
 `traffic` of a ModelConfig is our addition: label or version -> percent of the requests that name
 neither. So are `buckets` of BatchingParameters (open size -> the values that it is padded to) and

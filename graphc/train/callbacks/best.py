@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphc.checkpoints.checkpointer import Checkpointer
-from graphc.train.callbacks.base import Callback
-from graphc.train.callbacks.watching import Watched
+from graphc.train.callbacks.watching import Watched, Watching
 
 if TYPE_CHECKING:
     from graphc.train.run import Run
 
 
-class BestCheckpoint(Callback):
+class BestCheckpoint(Watching):
     """Writes a checkpoint at each validation that is the best so far, and keeps only that one.
 
     `gc.train.Checkpointer(folder, keep_best=...)` keeps the best of the regular checkpoints; this
@@ -58,16 +57,6 @@ class BestCheckpoint(Callback):
         """Opens the folder."""
         self._watched.check(run)
         self._saver = Checkpointer(self._folder, keep=1)
-
-    def on_validation(self, run: Run) -> None:
-        """Checks the figures of a validation."""
-        if self._watched.of_validation:
-            self._look(run)
-
-    def on_epoch(self, run: Run) -> None:
-        """Checks a metric of the job."""
-        if not self._watched.of_validation:
-            self._look(run)
 
     def _look(self, run: Run) -> None:
         if self._watched.improves(self._watched.value(run)) and self._saver is not None:

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphc.runtime.feeds.batches import checked_count
-from graphc.train.callbacks.base import Callback
-from graphc.train.callbacks.watching import Watched
+from graphc.train.callbacks.watching import Watched, Watching
 
 if TYPE_CHECKING:
     from graphc.train.run import Run
 
 
-class EarlyStopping(Callback):
+class EarlyStopping(Watching):
     """Ends the loop when a metric has not improved for some validations.
 
     Args:
@@ -49,23 +48,14 @@ class EarlyStopping(Callback):
         """Checks the name of the metric."""
         self._watched.check(run)
 
-    def on_validation(self, run: Run) -> None:
-        """Checks the figures of a validation."""
-        if self._watched.of_validation:
-            self._look(run, "validations")
-
-    def on_epoch(self, run: Run) -> None:
-        """Checks a metric of the job."""
-        if not self._watched.of_validation:
-            self._look(run, "epochs")
-
-    def _look(self, run: Run, unit: str) -> None:
+    def _look(self, run: Run) -> None:
         if self._watched.improves(self._watched.value(run)):
             self._waited = 0
             return
         self._waited += 1
         if self._waited >= self._patience:
             best = "none" if self._watched.best is None else f"{self._watched.best:.6g}"
+            unit = "validations" if self._watched.of_validation else "epochs"
             run.stop(
                 f"{self._watched.metric} has not improved for {self._waited} {unit}: {best} is "
                 "the best"

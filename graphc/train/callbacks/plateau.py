@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphc.errors import AttributeValueError
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.runtime.feeds.batches import checked_count
-from graphc.train.callbacks.base import Callback
 from graphc.train.callbacks.learning_rate import found_rate
-from graphc.train.callbacks.watching import Watched
+from graphc.train.callbacks.watching import Watched, Watching
 
 if TYPE_CHECKING:
     from graphc.train.run import Run
 
 
-class ReduceOnPlateau(Callback):
+class ReduceOnPlateau(Watching):
     """Multiplies the learning rate by a factor when a metric has not improved for some validations.
 
     The learning rate must be a variable. `optax.inject_hyperparams(optax.adam)(learning_rate=0.01)`
@@ -64,9 +62,8 @@ class ReduceOnPlateau(Callback):
     ) -> None:
         given: Any = factor
         if not (isinstance(given, (int, float)) and 0 < given < 1):
-            raise AttributeValueError(
-                f"ReduceOnPlateau: factor must be above 0 and below 1, got {factor!r}",
-                source=current_source(),
+            raise AttributeValueError.here(
+                f"ReduceOnPlateau: factor must be above 0 and below 1, got {factor!r}"
             )
         self._watched = Watched("ReduceOnPlateau", metric, mode, min_change)
         self._variable, self._factor, self._minimum = variable, factor, minimum
@@ -80,16 +77,6 @@ class ReduceOnPlateau(Callback):
         if self._variable is None:
             self._variable = found_rate(run.session.graph, "ReduceOnPlateau")
         run.session.get(self._variable)
-
-    def on_validation(self, run: Run) -> None:
-        """Checks the figures of a validation."""
-        if self._watched.of_validation:
-            self._look(run)
-
-    def on_epoch(self, run: Run) -> None:
-        """Checks a metric of the job."""
-        if not self._watched.of_validation:
-            self._look(run)
 
     def _look(self, run: Run) -> None:
         if self._watched.improves(self._watched.value(run)):

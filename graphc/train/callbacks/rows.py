@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphc.errors import AttributeValueError, GraphcError
-from graphc.ir.source import current_source
 from graphc.runtime.feeds.batches import checked_count
 from graphc.train.callbacks.base import Callback
 
@@ -32,9 +31,8 @@ class RowLogger(Callback):
 
     def __init__(self, path: str | os.PathLike[str], every: int) -> None:
         if not isinstance(path, (str, os.PathLike)):
-            raise AttributeValueError(
-                f"{type(self).__name__}: path must be the path of a file, got {path!r:.80}",
-                source=current_source(),
+            raise AttributeValueError.here(
+                f"{type(self).__name__}: path must be the path of a file, got {path!r:.80}"
             )
         self._path = Path(path)
         self._every = checked_count(every, f"{type(self).__name__}: every")

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from graphc.errors import AttributeValueError
-from graphc.ir.source import current_source
 from graphc.train.callbacks.base import Callback
 
 if TYPE_CHECKING:
@@ -34,9 +33,8 @@ class TimeLimit(Callback):
     def __init__(self, seconds: float) -> None:
         given: Any = seconds
         if not (isinstance(given, (int, float)) and given > 0):
-            raise AttributeValueError(
-                f"TimeLimit: seconds must be a number above 0, got {seconds!r}",
-                source=current_source(),
+            raise AttributeValueError.here(
+                f"TimeLimit: seconds must be a number above 0, got {seconds!r}"
             )
         self._seconds = seconds
         self._end = 0.0

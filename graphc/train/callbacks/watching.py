@@ -1,4 +1,4 @@
-"""`Watched`: the best value of a metric so far, for callbacks that wait for an improvement."""
+"""The best value of a metric so far, and callbacks that wait for an improvement of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphc.errors import AttributeValueError, UnknownNameError, nearest
-from graphc.ir.source import current_source
+from graphc.train.callbacks.base import Callback
 
 if TYPE_CHECKING:
     from graphc.train.run import Run
@@ -27,13 +27,10 @@ class Watched:
 
     def __init__(self, who: str, metric: str, mode: str, min_change: float = 0.0) -> None:
         if mode not in ("min", "max"):
-            raise AttributeValueError(
-                f'{who}: mode must be "min" or "max", got {mode!r}', source=current_source()
-            )
+            raise AttributeValueError.here(f'{who}: mode must be "min" or "max", got {mode!r}')
         if not isinstance(metric, str):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"{who}: metric must be a name, got {metric!r:.80}",
-                source=current_source(),
                 hint='"validation/loss", or "loss" for the metric of the job',
             )
         self._who, self.metric, self._mode = who, metric, mode
@@ -79,3 +76,23 @@ class Watched:
         """Continues with a value that `state` returned."""
         given: Any = state
         self.best = given["best"]
+
+
+class Watching(Callback):
+    """A callback that looks at a metric whenever it has a new value."""
+
+    _watched: Watched
+
+    def on_validation(self, run: Run) -> None:
+        """Checks the figures of a validation."""
+        if self._watched.of_validation:
+            self._look(run)
+
+    def on_epoch(self, run: Run) -> None:
+        """Checks a metric of the job."""
+        if not self._watched.of_validation:
+            self._look(run)
+
+    def _look(self, run: Run) -> None:
+        """Compares the value with the best one, and acts."""
+        raise NotImplementedError

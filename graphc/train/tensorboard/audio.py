@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ir.source import current_source
 from graphc.train.tensorboard.protos import protos
 from graphc.train.tensorboard.summaries import strings, summary
 from graphc.train.tensorboard.values import Array, Values, host_copy, require_rank
@@ -31,18 +30,15 @@ def checked_sounds(value: Values, most: int) -> Array:
     if array.ndim == 2:
         array = array[None]
     if not array.shape[0] or array.shape[2] not in (1, 2):
-        raise ShapeError(
-            f"SummaryWriter.audio: not the shape of sounds: {np.shape(value)}",
-            source=current_source(),
-            hint=_HINT,
+        raise ShapeError.here(
+            f"SummaryWriter.audio: not the shape of sounds: {np.shape(value)}", hint=_HINT
         )
     array = array[:most]
     if array.dtype == np.int16:
         return array
     if array.dtype.kind in "biu" or array.dtype.name in ("int2", "uint2", "int4", "uint4"):
-        raise DTypeError(
-            f"SummaryWriter.audio: takes floats from -1 to 1, or int16, got {array.dtype}",
-            source=current_source(),
+        raise DTypeError.here(
+            f"SummaryWriter.audio: takes floats from -1 to 1, or int16, got {array.dtype}"
         )
     # A NaN is silence, an infinity as loud as possible.
     floats = np.nan_to_num(array.astype(np.float32), nan=0.0, posinf=1.0, neginf=-1.0)

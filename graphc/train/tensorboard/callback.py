@@ -15,7 +15,6 @@ from graphc.errors import AttributeValueError
 from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.train.callbacks.base import Callback
 from graphc.train.tensorboard.event_writer import success_of
@@ -87,15 +86,13 @@ class TensorBoard(Callback):
     ) -> None:
         for name, number in (("every", every), ("histograms", histograms)):
             if number is not None and (type(number) is not int or number < 1):
-                raise AttributeValueError(
+                raise AttributeValueError.here(
                     f"TensorBoard: {name} must be an int of at least 1, got {number!r}",
-                    source=current_source(),
                     hint="a number of steps",
                 )
         if gradients is not False and histograms is None:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 "TensorBoard: gradients are logged as histograms, but histograms is None",
-                source=current_source(),
                 hint="histograms=1000 logs them every 1000 steps",
             )
         self.log_dir = checked_folder("TensorBoard", log_dir)

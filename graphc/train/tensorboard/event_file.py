@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from graphc.data.records.framing import Frames, import_crc32c
 from graphc.errors import GraphcError
-from graphc.ir.source import current_source
 from graphc.train.tensorboard.protos import protos
 
 _DELAY = 0.1  # seconds that an event may wait for others
@@ -150,9 +149,8 @@ class EventFile:
             return
         self._reported = True
         reason = getattr(self._error, "strerror", None) or str(self._error)
-        raise GraphcError(
+        raise GraphcError.here(
             f"SummaryWriter: cannot write {self.path!r}: {reason}",
-            source=current_source(),
             hint="the file holds the events before it; nothing more is written. Close the writer, "
             "and open another where there is space",
         ) from self._error
@@ -241,10 +239,9 @@ def open_event_file(folder: str, *, threaded: bool) -> EventFile:
                 file = _FILES[real] = EventFile(real, threaded=threaded)
             file.users += 1
         except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-            raise GraphcError(
+            raise GraphcError.here(
                 f"SummaryWriter: cannot make an event file in {folder!r}: "
                 f"{getattr(error, 'strerror', None) or error}",
-                source=current_source(),
                 hint="give a folder that you may write to",
             ) from error
         return file

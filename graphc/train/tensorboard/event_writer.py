@@ -6,14 +6,12 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from graphc.copying import Uncopied
 from graphc.errors import AttributeValueError, StateError
 from graphc.ir.calls import explain_methods
 from graphc.ir.members import Helpful
-from graphc.ir.source import current_source
 from graphc.train.tensorboard.event_file import EventFile, Pending, open_event_file, release
 from graphc.train.tensorboard.hparams import session_end
 from graphc.train.tensorboard.protos import protos
@@ -101,12 +99,7 @@ class EventWriter(Helpful, Uncopied):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self.end(success=success_of(error))
         except Exception:
@@ -117,9 +110,8 @@ class EventWriter(Helpful, Uncopied):
         """Hands a summary to the thread; `encode` makes it there."""
         kind = self._kinds.setdefault(checked_tag(method, tag), method)
         if kind != method:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"SummaryWriter.{method}: the tag {tag!r} is in use for {kind}",
-                source=current_source(),
                 hint="TensorBoard shows one kind of values under a tag: give another tag",
             )
         number = checked_step(method, step)
@@ -131,9 +123,8 @@ class EventWriter(Helpful, Uncopied):
 
     def _own_file(self, method: str) -> EventFile:
         if self._closed:
-            raise StateError(
+            raise StateError.here(
                 f"SummaryWriter.{method}: the writer for {self.log_dir!r} is closed",
-                source=current_source(),
                 hint="make another one; it appends to the run",
             )
         if self._pid != os.getpid():

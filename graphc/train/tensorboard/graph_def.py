@@ -142,12 +142,7 @@ class _Writer:
         return str(added.name)
 
     def _region(
-        self,
-        node: Node,
-        body: Program,
-        scope: str,
-        outside: dict[Tensor, str],
-        given: set[Tensor],
+        self, node: Node, body: Program, scope: str, outside: dict[Tensor, str], given: set[Tensor]
     ) -> list[str]:
         """A body as a scope. Returns where its results are, and adds to `given` the operands that
         its arguments stand for."""

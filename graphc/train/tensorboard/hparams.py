@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import AttributeValueError
-from graphc.ir.source import current_source
 from graphc.train.tensorboard.protos import protos
 
 _STATUS = {True: "STATUS_SUCCESS", False: "STATUS_FAILURE"}
@@ -32,17 +31,14 @@ def checked_hparams(values: Mapping[str, Hparam]) -> dict[str, Hparam]:
         plain: Any = value.item() if isinstance(value, np.generic) else value
         fits = isinstance(plain, str | bool | int | float) and isinstance(name, str)
         if not fits or (isinstance(plain, float) and not math.isfinite(plain)):
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"SummaryWriter.hparams: {name!r} must be a finite number, a text or a bool, got "
                 f"{value!r}",
-                source=current_source(),
                 hint="str(value) logs another object by its text",
             )
         found[name] = plain
     if not found:
-        raise AttributeValueError(
-            "SummaryWriter.hparams: no hyperparameters are given", source=current_source()
-        )
+        raise AttributeValueError.here("SummaryWriter.hparams: no hyperparameters are given")
     return found
 
 

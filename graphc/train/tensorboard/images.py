@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import DTypeError, ShapeError
-from graphc.ir.source import current_source
 from graphc.train.tensorboard.protos import import_pillow, protos
 from graphc.train.tensorboard.summaries import strings, summary
 from graphc.train.tensorboard.values import Array, Values, host_copy, require_rank
@@ -36,10 +35,8 @@ def checked_images(value: Values, most: int) -> Array:
         array = array[None]
     count, height, width, channels = array.shape
     if not (count and height and width and 1 <= channels <= 4):
-        raise ShapeError(
-            f"SummaryWriter.image: not the shape of images: {np.shape(value)}",
-            source=current_source(),
-            hint=_HINT,
+        raise ShapeError.here(
+            f"SummaryWriter.image: not the shape of images: {np.shape(value)}", hint=_HINT
         )
     return _bytes_of(array[:most])
 
@@ -51,9 +48,8 @@ def _bytes_of(array: Array) -> Array:
     if array.dtype.kind == "b":
         return array.astype(np.uint8) * np.uint8(255)
     if array.dtype.kind in "iu" or array.dtype.name in ("int2", "uint2", "int4", "uint4"):
-        raise DTypeError(
+        raise DTypeError.here(
             f"SummaryWriter.image: takes uint8, bool or floats, got {array.dtype}",
-            source=current_source(),
             hint='value.astype("uint8") if the pixels are 0 to 255',
         )
     floats = array.astype(np.float32)

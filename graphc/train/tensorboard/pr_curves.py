@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ir.source import current_source
 from graphc.train.tensorboard.protos import protos
 from graphc.train.tensorboard.summaries import numbers, summary
 from graphc.train.tensorboard.values import Array, Values, host_copy
@@ -44,35 +43,30 @@ def _checked(
     scores = host_copy("pr_curve", predictions).astype(np.float64)
     weight = np.ones(()) if weights is None else host_copy("pr_curve", weights).astype(np.float64)
     if given.shape != scores.shape:
-        raise ShapeError(
+        raise ShapeError.here(
             f"SummaryWriter.pr_curve: labels {given.shape} and predictions {scores.shape} must "
             "have the same shape",
-            source=current_source(),
             hint="one label and one probability for each example",
         )
     try:
         weight = np.broadcast_to(weight, scores.shape)
     except ValueError:
-        raise ShapeError(
-            f"SummaryWriter.pr_curve: weights {weight.shape} do not broadcast to {scores.shape}",
-            source=current_source(),
+        raise ShapeError.here(
+            f"SummaryWriter.pr_curve: weights {weight.shape} do not broadcast to {scores.shape}"
         ) from None
     if not np.all((given == 0) | (given == 1)):
-        raise DTypeError(
+        raise DTypeError.here(
             "SummaryWriter.pr_curve: labels must be bools, or 0 and 1",
-            source=current_source(),
             hint="for one class of several: labels == index",
         )
     if not np.all((scores >= 0) & (scores <= 1)):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             "SummaryWriter.pr_curve: predictions must be probabilities from 0 to 1, without NaN",
-            source=current_source(),
             hint="gc.sigmoid(logits) gives probabilities",
         )
     if not np.all((weight >= 0) & np.isfinite(weight)):
-        raise AttributeValueError(
-            "SummaryWriter.pr_curve: weights must be finite and at least 0",
-            source=current_source(),
+        raise AttributeValueError.here(
+            "SummaryWriter.pr_curve: weights must be finite and at least 0"
         )
     return given.reshape(-1).astype(bool), scores.reshape(-1), weight.reshape(-1)
 

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from graphc.errors import MissingExtraError
-from graphc.ir.source import current_source
 
 _INSTALL = "pip install 'graphc[tensorboard]'"
 
@@ -42,9 +41,8 @@ def protos() -> Protos:
     try:
         return _imported()
     except ImportError as error:
-        raise MissingExtraError(
+        raise MissingExtraError.here(
             f"event files need the package tensorboard, which cannot be imported: {error}",
-            source=current_source(),
             hint=_INSTALL,
         ) from error
 
@@ -93,9 +91,7 @@ def import_pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise MissingExtraError(
-            "SummaryWriter.image needs Pillow, which is not installed",
-            source=current_source(),
-            hint=_INSTALL,
+        raise MissingExtraError.here(
+            "SummaryWriter.image needs Pillow, which is not installed", hint=_INSTALL
         ) from None
     return Image

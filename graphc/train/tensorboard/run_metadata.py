@@ -9,7 +9,6 @@ from typing import Any
 from graphc.errors import AttributeValueError, UnknownNameError, nearest
 from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node
-from graphc.ir.source import current_source
 from graphc.train.tensorboard.graph_def import GraphPicture
 from graphc.train.tensorboard.protos import protos
 
@@ -17,9 +16,7 @@ _DEFAULT = "/device:default:0"  # of nodes that request none
 
 
 def run_metadata(
-    picture: GraphPicture,
-    seconds: Mapping[Any, float],
-    memory: Mapping[Any, int] | None,
+    picture: GraphPicture, seconds: Mapping[Any, float], memory: Mapping[Any, int] | None
 ) -> Any:
     """The message with the figures of each node.
 
@@ -71,18 +68,16 @@ def _placed(picture: GraphPicture, what: str, figures: Mapping[Any, float]) -> d
         places = picture.places.get(key)
         if places is None:
             known = [name for name in picture.places if isinstance(name, str)]
-            raise UnknownNameError(
+            raise UnknownNameError.here(
                 f"SummaryWriter.run_metadata: there is no node {label!r}",
-                source=current_source(),
                 hint=nearest(str(label), known)
                 or "give the graph, program or executable that was measured",
             )
         number: Any = figure
         if not isinstance(number, int | float) or not 0 <= number < math.inf:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"SummaryWriter.run_metadata: {what}[{label!r}] must be a finite number of at "
-                f"least 0, got {figure!r}",
-                source=current_source(),
+                f"least 0, got {figure!r}"
             )
         for place in places:
             found[place] = found.get(place, 0.0) + figure / len(places)

@@ -13,7 +13,6 @@ import numpy as np
 from graphc.errors import AttributeValueError, DTypeError, GraphError, ShapeError
 from graphc.ir.operand import Operand
 from graphc.ir.operand_types import SupportsArray
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 
 Values: TypeAlias = complex | SupportsArray | Sequence[Any]
@@ -37,9 +36,8 @@ def checked_tag(method: str, tag: Any) -> str:
             pass
         else:
             return str(tag)
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"SummaryWriter.{method}: the tag must be a text, got {tag!r}",
-        source=current_source(),
         hint='give the name of the curve or picture, such as "train/loss"',
     )
 
@@ -60,9 +58,8 @@ def checked_step(method: str, step: Any) -> int:
         exact = not isinstance(step, jax.Array) or np.issubdtype(step.dtype, np.integer)
         if exact and 0 <= number <= _LARGEST_STEP:
             return number
-    raise AttributeValueError(
+    raise AttributeValueError.here(
         f"SummaryWriter.{method}: step must be an int of at least 0, got {step!r}",
-        source=current_source(),
         hint="give the number of training steps so far",
     )
 
@@ -75,9 +72,8 @@ def host_copy(method: str, value: Any) -> Array:
         DTypeError: it does not hold real numbers or bools.
     """
     if isinstance(value, Operand | Variable):
-        raise GraphError(
+        raise GraphError.here(
             f"SummaryWriter.{method}: {value!r} has no value outside a run",
-            source=current_source(),
             hint="fetch it with session.run, or read a variable with session.get, and pass the "
             "result",
         )
@@ -86,13 +82,10 @@ def host_copy(method: str, value: Any) -> Array:
     try:
         array: Array = np.array(value)
     except (TypeError, ValueError) as error:
-        raise DTypeError(
-            f"SummaryWriter.{method}: cannot read the value: {error}", source=current_source()
-        ) from error
+        raise DTypeError.here(f"SummaryWriter.{method}: cannot read the value: {error}") from error
     if not is_real(array):
-        raise DTypeError(
+        raise DTypeError.here(
             f"SummaryWriter.{method}: takes real numbers, got an array of {array.dtype}",
-            source=current_source(),
             hint="log np.abs(value) and np.angle(value)" if array.dtype.kind == "c" else None,
         )
     return array
@@ -111,10 +104,9 @@ def require_rank(method: str, array: Array, ranks: Sequence[int], hint: str) -> 
         ShapeError: naming the shape.
     """
     if array.ndim not in ranks:
-        raise ShapeError(
+        raise ShapeError.here(
             f"SummaryWriter.{method}: the rank must be {' or '.join(map(str, ranks))}, got the "
             f"shape {array.shape}",
-            source=current_source(),
             hint=hint,
         )
 
@@ -126,9 +118,8 @@ def checked_number(method: str, name: str, number: Any, least: int) -> int:
         AttributeValueError: it is not.
     """
     if type(number) is not int or number < least:
-        raise AttributeValueError(
-            f"SummaryWriter.{method}: {name} must be an int of at least {least}, got {number!r}",
-            source=current_source(),
+        raise AttributeValueError.here(
+            f"SummaryWriter.{method}: {name} must be an int of at least {least}, got {number!r}"
         )
     return number
 
@@ -143,23 +134,21 @@ def checked_texts(text: Any) -> Array:
     try:
         array: Array = np.array(text, dtype=object)
     except ValueError:
-        raise ShapeError(
-            "SummaryWriter.text: the rows of a table must have the same length",
-            source=current_source(),
+        raise ShapeError.here(
+            "SummaryWriter.text: the rows of a table must have the same length"
         ) from None
     require_rank("text", array, (0, 1, 2), "a text, a list of texts, or a table")
     for item in array.reshape(-1):
         if not isinstance(item, str):
-            raise DTypeError(
+            raise DTypeError.here(
                 f"SummaryWriter.text: takes texts, got {item!r:.60}",
-                source=current_source(),
                 hint="str(value), or one text with Markdown",
             )
         try:
             item.encode()
         except UnicodeEncodeError as error:
-            raise DTypeError(
-                f"SummaryWriter.text: UTF-8 cannot encode {item!r:.60}", source=current_source()
+            raise DTypeError.here(
+                f"SummaryWriter.text: UTF-8 cannot encode {item!r:.60}"
             ) from error
     return array
 
@@ -172,7 +161,6 @@ def checked_folder(method: str, folder: Any) -> str:
     """
     if isinstance(folder, str | os.PathLike) and isinstance(name := os.fspath(folder), str):
         return name
-    raise AttributeValueError(
-        f"{method}: log_dir must be the name of a folder, got {folder!r}",
-        source=current_source(),
+    raise AttributeValueError.here(
+        f"{method}: log_dir must be the name of a folder, got {folder!r}"
     )

@@ -11,7 +11,6 @@ from graphc.ir.calls import explain_methods
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node
 from graphc.ir.program import Program
-from graphc.ir.source import current_source
 from graphc.runtime.step.executable import Executable
 from graphc.train.tensorboard.audio import audio, checked_sounds
 from graphc.train.tensorboard.event_writer import EventWriter
@@ -352,9 +351,8 @@ class SummaryWriter(EventWriter):
         """
         name = checked_tag("run_metadata", tag)
         if name in self._measured:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"SummaryWriter.run_metadata: the tag {tag!r} has been logged",
-                source=current_source(),
                 hint='TensorBoard shows one measurement under a tag: give another, "step 2000"',
             )
         described = graph_def(_program_of("run_metadata", target))
@@ -387,10 +385,9 @@ def _program_of(method: str, target: Graph | Program | Executable) -> Graph | Pr
     if isinstance(target, Executable):
         return target.program
     if not isinstance(target, Graph | Program):
-        raise AttributeValueError(
+        raise AttributeValueError.here(
             f"SummaryWriter.{method}: takes a graph, a program or an executable, got "
             f"{type(target).__name__}",
-            source=current_source(),
             hint="session.graph is the graph of a session",
         )
     return target

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from graphc.data.records.framing import import_crc32c
-from graphc.errors import ModelFileError, UnknownNameError, nearest
+from graphc.errors import ModelFileError
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, array_in, map_file
-from graphc.ir.source import current_source
 from graphc.train.tensorflow.schema import messages, parse
 from graphc.train.tensorflow.single_file import SingleFile
 from graphc.train.tensorflow.slices import extent_of, joined
 from graphc.train.tensorflow.sstable import entries, unmasked, varint
-from graphc.train.tensorflow.tensors import broken, dtype_of, sizes_of
+from graphc.train.tensorflow.tensors import broken, dtype_of, no_key, sizes_of
 
 Array = np.ndarray[Any, Any]
 
@@ -83,9 +82,8 @@ class Bundle:
         try:
             data = index.read_bytes()
         except OSError:
-            raise ModelFileError(
+            raise ModelFileError.here(
                 f"read_tf_checkpoint: there is no checkpoint {path.name!r}",
-                source=current_source(),
                 hint='the prefix is the path without ".index"',
             ) from None
         self._entries: dict[bytes, Any] = {}
@@ -145,11 +143,7 @@ class Bundle:
         """
         entry = self._entries.get(key.encode())
         if entry is None:
-            raise UnknownNameError(
-                f"read_tf_checkpoint: {self._prefix.name} has no {key!r}",
-                source=current_source(),
-                hint=nearest(key, self),
-            )
+            raise no_key(self._prefix.name, key, self)
         what = f"{key!r} of the checkpoint"
         dtype, sizes = dtype_of(entry.dtype, what), sizes_of(entry.shape, what)
         if len(entry.slices):
@@ -263,9 +257,8 @@ def _latest(folder: Path) -> Path:
     try:
         text = (folder / "checkpoint").read_text("utf-8")
     except (OSError, UnicodeDecodeError):
-        raise ModelFileError(
+        raise ModelFileError.here(
             f"read_tf_checkpoint: the folder {folder.name!r} has no file 'checkpoint'",
-            source=current_source(),
             hint='give the prefix: the path of the checkpoint without ".index"',
         ) from None
     found = _STATE.search(text)

@@ -11,23 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from graphc.errors import MissingExtraError, ModelFileError
+from graphc.errors import ModelFileError
+from graphc.ir.extras import importing
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, MappedFile, map_file
-from graphc.ir.source import current_source
-from graphc.store.proto_schema import message_classes
+from graphc.store.proto_schema import message_classes, tensor_proto
 from graphc.train.tensorflow.proto_cut import CUT, NotAMessage, field, without_large_fields
 
-SCHEMA = """
-message Dim { int64 size = 1; string name = 2; }
-message TensorShapeProto { repeated Dim dim = 2; bool unknown_rank = 3; }
-message TensorProto {
-  DataType dtype = 1; TensorShapeProto tensor_shape = 2; int32 version_number = 3;
-  bytes tensor_content = 4; repeated float float_val = 5; repeated double double_val = 6;
-  repeated int32 int_val = 7; repeated bytes string_val = 8; repeated float scomplex_val = 9;
-  repeated int64 int64_val = 10; repeated bool bool_val = 11; repeated double dcomplex_val = 12;
-  repeated int32 half_val = 13; repeated uint32 uint32_val = 16; repeated uint64 uint64_val = 17;
-  bytes float8_val = 18; int64 left_out_offset = 100001; int64 left_out_size = 100002;
-}
+_LEFT_OUT = "int64 left_out_offset = 100001; int64 left_out_size = 100002;"
+_OTHERS = """
 message ListValue {
   repeated bytes s = 2; repeated int64 i = 3; repeated float f = 4; repeated bool b = 5;
   repeated DataType type = 6; repeated TensorShapeProto shape = 7; repeated TensorProto tensor = 8;
@@ -117,6 +108,7 @@ message SavedTensorSliceMeta { repeated SavedSliceMeta tensor = 1; VersionDef ve
 message SavedSlice { string name = 1; TensorSliceProto slice = 2; TensorProto data = 3; }
 message SavedTensorSlices { SavedTensorSliceMeta meta = 1; SavedSlice data = 2; }
 """
+SCHEMA = tensor_proto("DataType", _LEFT_OUT) + _OTHERS
 
 # Where a large file has the contents of tensors, which stay in it. The two fields of a TensorProto
 # with the numbers from 100001 on, which TensorFlow does not have, say where each was.
@@ -153,14 +145,8 @@ def messages() -> SimpleNamespace:
     Raises:
         MissingExtraError: protobuf is not installed.
     """
-    try:
+    with importing("TensorFlow's files need protobuf, which is not installed", "tensorflow"):
         return message_classes("graphc.tensorflow", _data_type() + SCHEMA)
-    except ImportError:
-        raise MissingExtraError(
-            "TensorFlow's files need protobuf, which is not installed",
-            source=current_source(),
-            hint="pip install 'graphc[tensorflow]'",
-        ) from None
 
 
 def parse(name: str, data: bytes, what: str) -> Any:
@@ -178,10 +164,9 @@ def parse(name: str, data: bytes, what: str) -> Any:
     try:
         return kind.FromString(data)
     except (DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ModelFileError(
+        raise ModelFileError.here(
             f"{what} is not a {name}: it is truncated or altered, or a file of another kind",
             details=[str(error)[:200]],
-            source=current_source(),
         ) from None
 
 
@@ -238,8 +223,6 @@ def parse_text(name: str, text: str, what: str) -> Any:
     try:
         return text_format.Parse(text, kind(), allow_unknown_field=True)
     except (text_format.ParseError, UnicodeError, RecursionError, ValueError) as error:
-        raise ModelFileError(
-            f"{what} is not the text form of a {name}",
-            details=[str(error)[:200]],
-            source=current_source(),
+        raise ModelFileError.here(
+            f"{what} is not the text form of a {name}", details=[str(error)[:200]]
         ) from None

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from graphc.data.records.framing import import_crc32c
-from graphc.errors import UnknownNameError, nearest
-from graphc.ir.source import current_source
 from graphc.train.tensorflow.schema import messages, parse
 from graphc.train.tensorflow.slices import extent_of, joined
 from graphc.train.tensorflow.sstable import entries
-from graphc.train.tensorflow.tensors import array_of, broken, dtype_of, sizes_of
+from graphc.train.tensorflow.tensors import array_of, broken, dtype_of, no_key, sizes_of
 
 Array = np.ndarray[Any, Any]
 
@@ -65,11 +63,7 @@ class SingleFile:
         """
         tensor = self._tensors.get(key)
         if tensor is None:
-            raise UnknownNameError(
-                f"read_tf_checkpoint: {self._name} has no {key!r}",
-                source=current_source(),
-                hint=nearest(key, self),
-            )
+            raise no_key(self._name, key, self)
         what = f"{key!r} of the checkpoint"
         dtype, sizes = dtype_of(tensor.type, what), sizes_of(tensor.shape, what)
         pieces = self._pieces.get(key, [])

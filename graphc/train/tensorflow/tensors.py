@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
-from graphc.errors import ModelFileError
+from graphc.errors import ModelFileError, UnknownNameError, nearest
 from graphc.ir.mapped import MappedFile, array_in
-from graphc.ir.source import current_source
 
 Array = np.ndarray[Any, Any]
 
@@ -53,7 +53,7 @@ def dtype_of(number: int, what: str) -> np.dtype[Any]:
 
 def broken(text: str, *details: str) -> ModelFileError:
     """The error of a file that TensorFlow cannot have written."""
-    return ModelFileError(text, details=details, source=current_source())
+    return ModelFileError.here(text, details=details)
 
 
 def shape_of(proto: Any) -> tuple[int | None, ...] | None:
@@ -201,3 +201,10 @@ def _list(proto: Any, what: str, file: MappedFile | None) -> list[Any]:
     if proto.func:
         return [FunctionName(f.name) for f in proto.func]
     return [array_of(tensor, what, file) for tensor in proto.tensor]
+
+
+def no_key(checkpoint: str, key: str, keys: Iterable[str]) -> UnknownNameError:
+    """The error for a key that a checkpoint does not have."""
+    return UnknownNameError.here(
+        f"read_tf_checkpoint: {checkpoint} has no {key!r}", hint=nearest(key, keys)
+    )

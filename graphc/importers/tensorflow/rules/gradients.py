@@ -10,12 +10,7 @@ from collections.abc import Callable, Sequence
 from graphc import ops
 from graphc.autodiff import gradients
 from graphc.importers.tensorflow.registry import Call, Family
-from graphc.importers.tensorflow.rules.networks import (
-    Layout,
-    convolved,
-    depthwise,
-    pooled,
-)
+from graphc.importers.tensorflow.rules.networks import Layout, convolved, depthwise, pooled
 from graphc.importers.tensorflow.values import NOTHING, Value
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
@@ -118,7 +113,7 @@ def avg_pool_grad(call: Call, sizes: Sequence[Dim], dy: Tensor) -> Tensor:
 )  # fmt: skip
 def batch_norm_grad(
     call: Call, dy: Tensor, x: Tensor, scale: Tensor, mean: Tensor, variance: Tensor,
-    reserved: Value = None,
+    reserved: Value = None
 ) -> list[Value]:  # fmt: skip
     layout = Layout(call, x.ndim - 2)
     epsilon = call.attr("epsilon", 1e-4)

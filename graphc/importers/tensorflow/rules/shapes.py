@@ -227,14 +227,18 @@ def rearrange_depth(call: Call, x: Tensor) -> Tensor:
     return ops.transpose(y, (0, 3, 1, 2)) if first else y
 
 
+def _block(call: Call, given: Value, widths: Value, what: str) -> tuple[list[int], Any]:
+    """The sizes of a block, and the two widths at each of its axes. The operators for images have
+    one attribute for all sizes, and the widths in place of them."""
+    if call.node.op.endswith("ND"):
+        block = [int(b) for b in call.static(given, "the block").reshape(-1)]
+        return block, call.static(widths, what).reshape(-1, 2)
+    return [call.attr("block_size", 1)] * 2, call.static(given, what).reshape(-1, 2)
+
+
 @FAMILY.rule("SpaceToBatchND", "SpaceToBatch", kinds="tvv")
 def space_to_batch(call: Call, x: Tensor, blocks: Value, paddings: Value = None) -> Tensor:
-    if call.node.op == "SpaceToBatch":
-        size_ = call.attr("block_size", 1)
-        block, widths = [size_, size_], call.static(blocks, "the paddings").reshape(-1, 2)
-    else:
-        block = [int(b) for b in call.static(blocks, "the block").reshape(-1)]
-        widths = call.static(paddings, "the paddings").reshape(-1, 2)
+    block, widths = _block(call, blocks, paddings, "the paddings")
     count = len(block)
     pairs = [(0, 0), *((int(a), int(b)) for a, b in widths), *[(0, 0)] * (x.ndim - 1 - count)]
     x = ops.pad(x, pairs)
@@ -253,12 +257,7 @@ def space_to_batch(call: Call, x: Tensor, blocks: Value, paddings: Value = None)
 
 @FAMILY.rule("BatchToSpaceND", "BatchToSpace", kinds="tvv")
 def batch_to_space(call: Call, x: Tensor, blocks: Value, crops: Value = None) -> Tensor:
-    if call.node.op == "BatchToSpace":
-        size_ = call.attr("block_size", 1)
-        block, cut = [size_, size_], call.static(blocks, "the crops").reshape(-1, 2)
-    else:
-        block = [int(b) for b in call.static(blocks, "the block").reshape(-1)]
-        cut = call.static(crops, "the crops").reshape(-1, 2)
+    block, cut = _block(call, blocks, crops, "the crops")
     count = len(block)
     batch = x.shape[0] // int(np.prod(block))
     y = ops.reshape(x, (*block, batch, *x.shape[1:]))

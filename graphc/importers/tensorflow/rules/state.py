@@ -97,6 +97,17 @@ def assign_reference(call: Call, target: Value, value: Tensor) -> Value:
     return assigned(call, variable, _CHANGES[kind](variable.read() if kind else None, value))
 
 
+Scatter = Callable[[Tensor, Tensor, str], Tensor]  # (old value, updates, how to combine them)
+
+
+def _scattered(call: Call, target: Value, updates: Tensor, prefix: str, scatter: Scatter) -> Value:
+    variable = variable_of(call, target)
+    kind = call.node.op.removeprefix("Resource").removeprefix(prefix)
+    if kind == "Sub":
+        updates, kind = ops.negative(updates), "Add"
+    return assigned(call, variable, scatter(variable.read(), updates, _SCATTERS[kind]))
+
+
 _SCATTERS = {"Update": "set", "Add": "add", "Max": "max", "Min": "min", "Mul": "mul"}
 
 
@@ -107,12 +118,10 @@ _SCATTERS = {"Update": "set", "Add": "add", "Max": "max", "Min": "min", "Mul": "
     kinds="vtt",
 )  # fmt: skip
 def scatter(call: Call, target: Value, indices: Tensor, updates: Tensor) -> Value:
-    variable = variable_of(call, target)
-    kind = call.node.op.removeprefix("Resource").removeprefix("Scatter")
-    if kind == "Sub":
-        updates, kind = ops.negative(updates), "Add"
-    changed = ops.scatter(variable.read(), indices, updates, 0, _SCATTERS[kind])
-    return assigned(call, variable, changed)
+    def write(old: Tensor, updates: Tensor, how: str) -> Tensor:
+        return ops.scatter(old, indices, updates, 0, how)
+
+    return _scattered(call, target, updates, "Scatter", write)
 
 
 @FAMILY.rule(
@@ -121,12 +130,10 @@ def scatter(call: Call, target: Value, indices: Tensor, updates: Tensor) -> Valu
     kinds="vtt",
 )  # fmt: skip
 def scatter_nd(call: Call, target: Value, indices: Tensor, updates: Tensor) -> Value:
-    variable = variable_of(call, target)
-    kind = call.node.op.removeprefix("Resource").removeprefix("ScatterNd")
-    if kind == "Sub":
-        updates, kind = ops.negative(updates), "Add"
-    changed = ops.scatter_nd(variable.read(), indices, updates, _SCATTERS[kind])
-    return assigned(call, variable, changed)
+    def write(old: Tensor, updates: Tensor, how: str) -> Tensor:
+        return ops.scatter_nd(old, indices, updates, how)
+
+    return _scattered(call, target, updates, "ScatterNd", write)
 
 
 WRITES: Sequence[str] = tuple(

@@ -81,7 +81,7 @@ def adagrad_v2(
 @_update("ApplyRMSProp", kinds="vvvttttt")
 def rms_prop(
     call: Call, var: Value, ms: Value, mom: Value, rate: Tensor, rho: Tensor, momentum_: Tensor,
-    epsilon: Tensor, grad: Tensor,
+    epsilon: Tensor, grad: Tensor
 ) -> Tensor:  # fmt: skip
     mean = _read(call, ms)
     mean = _slot(call, ms, mean + (ops.square(grad) - mean) * (1 - rho))
@@ -92,7 +92,7 @@ def rms_prop(
 @_update("ApplyAdam", kinds="vvvttttttt")
 def adam(
     call: Call, var: Value, m: Value, v: Value, power1: Tensor, power2: Tensor, rate: Tensor,
-    beta1: Tensor, beta2: Tensor, epsilon: Tensor, grad: Tensor,
+    beta1: Tensor, beta2: Tensor, epsilon: Tensor, grad: Tensor
 ) -> Tensor:  # fmt: skip
     first, second = _read(call, m), _read(call, v)
     first = _slot(call, m, first + (grad - first) * (1 - beta1))
@@ -106,7 +106,7 @@ def adam(
 @_update("ApplyAdadelta", kinds="vvvtttt")
 def adadelta(
     call: Call, var: Value, accum: Value, accum_update: Value, rate: Tensor, rho: Tensor,
-    epsilon: Tensor, grad: Tensor,
+    epsilon: Tensor, grad: Tensor
 ) -> Tensor:  # fmt: skip
     total = _slot(call, accum, _read(call, accum) * rho + ops.square(grad) * (1 - rho))
     past = _read(call, accum_update)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from graphc.errors import ModelFileError
-from graphc.ir.source import current_source
 
 _MOST_MEMBERS: Final = 1 << 20
 _LONGEST_TEXT: Final = 1 << 28  # bytes of JSON
@@ -32,7 +31,7 @@ _SAVE_AGAIN: Final = (
 
 def broken(what: str, hint: str = "save the program again") -> ModelFileError:
     """The error for a file that is not read."""
-    return ModelFileError(f"from_torch: {what}", source=current_source(), hint=hint)
+    return ModelFileError.here(f"from_torch: {what}", hint=hint)
 
 
 class Archive:

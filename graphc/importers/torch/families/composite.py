@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.torch.call import (
-    PARTS,
-    Call,
-    Refused,
-    Rule,
-    axis_of,
-    within_reason,
-)
+from graphc.importers.torch.call import PARTS, Call, Refused, Rule, axis_of, within_reason
 from graphc.importers.torch.families import (
     activations,
     elementwise,

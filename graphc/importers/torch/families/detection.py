@@ -12,14 +12,7 @@ from graphc.jaxpr.function import from_jax
 
 
 def _roi_align(
-    call: Call,
-    x: Any,
-    rois: Any,
-    scale: float,
-    rows: int,
-    columns: int,
-    ratio: int,
-    aligned: bool,
+    call: Call, x: Any, rois: Any, scale: float, rows: int, columns: int, ratio: int, aligned: bool
 ) -> Any:
     """The mean of `ratio` x `ratio` samples of each cell of each region."""
     if ratio <= 0:

@@ -93,18 +93,8 @@ def _functional(
     return y, mean, var, mean, var
 
 
-def _legit(
-    call: Call,
-    x: Any,
-    w: Any,
-    b: Any,
-    mean: Any,
-    var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
-    return _functional(call, x, w, b, mean, var, training, momentum, eps)[:3]
+def _legit(call: Call, *operands: Any) -> Any:
+    return _functional(call, *operands)[:3]
 
 
 def _no_stats(
@@ -113,19 +103,8 @@ def _no_stats(
     return _training(call, x, w, b, None, None, momentum, eps)[:3]
 
 
-def _batch_norm(
-    call: Call,
-    x: Any,
-    w: Any,
-    b: Any,
-    mean: Any,
-    var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-    *rest: Any,
-) -> Any:
-    return _functional(call, x, w, b, mean, var, training, momentum, eps)[0]
+def _batch_norm(call: Call, *operands: Any) -> Any:
+    return _functional(call, *operands[:8])[0]  # without `cudnn_enabled`
 
 
 def _instance_norm(
