@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from graphc.ir.dtypes import as_dtype
 from graphc.ir.program import Program
 from graphc.jax_internals import FEW_OPTIMIZATIONS, all_settings
 from graphc.ops.draws import random_draws, random_parametric
@@ -19,11 +20,19 @@ from graphc.passes.cpu.row_conditions import has_slow_rows
 
 _CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
 
-# By default XLA:CPU also uses its YNN library for convolutions. Their gradients run there at a
-# third of the speed of Eigen. With this option, YNN computes products and reductions only.
+# By default XLA:CPU uses its YNN library for convolutions, single products and reductions.
+_LIBRARY: Final = "xla_cpu_experimental_ynn_fusion_type"
+# Gradients of convolutions run there at a third of the speed of Eigen.
 _CONVOLUTIONS_BY_EIGEN: Final = {
-    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_REDUCE"
+    _LIBRARY: "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,LIBRARY_FUSION_TYPE_REDUCE"
 }
+# Convolutions of at most 64 filters run there on one thread, and those of 3 or 5 channels to 20 to
+# 32 filters at a tenth of the speed. Its reductions are not fused, so that norms over channels
+# store their operands. Without the library, 20 of 21 networks took 0.44 to 0.93 of the time, and a
+# vision transformer the same time.
+_NO_LIBRARY: Final = {_LIBRARY: ""}
+# Eigen has no convolutions of float64: XLA's own loops take 10 to 40 times as long as the library.
+_OF_EIGEN: Final = tuple(as_dtype(name) for name in ("float32", "float16", "bfloat16"))
 # The default schedule computes operations with few dependencies early: transformed kernels, zeros
 # for loops. The other schedule takes 0.6x of the temporaries of AlexNet and 0.8x of those of
 # ResNet-50, whose pages the system clears in each step.
@@ -70,16 +79,25 @@ def is_large(program: Program, platform: str) -> bool:
     return suited_to(Target(platform), program).convolves or peak(program) >= _CLEARED
 
 
-def suited_options(program: Program, platform: str) -> Mapping[str, str]:
+def suited_options(program: Program, platform: str, at_o3: bool) -> Mapping[str, str]:
     """The options for an optimized `program` on `platform` ("cpu", "gpu", ...); empty for none.
 
-    For a program that trains convolutions, XLA:CPU computes them with Eigen and schedules for
-    little memory; for one with convolutions in tiles, it only does the latter. Other forward passes
-    are as fast or faster by default.
+    A program that only computes convolutions does without XLA's library. One that trains them
+    computes them with Eigen and schedules for little memory, but only at O3 or if it is large:
+    small ones may be slower then. One with convolutions in tiles schedules for little memory, too.
+    The environment variable XLA_FLAGS takes precedence.
     """
     if platform != "cpu":
         return {}
     nodes = [node for node in program.walk() if node.op in _CONVOLUTIONS]
-    if any(node.op is not CONV for node in nodes):
-        return {**_CONVOLUTIONS_BY_EIGEN, **_LITTLE_MEMORY}
-    return _LITTLE_MEMORY if any(node.attrs["tiles"] for node in nodes) else {}
+    by_eigen = bool(nodes) and all(node.inputs[0].type.dtype in _OF_EIGEN for node in nodes)
+    if all(node.op is CONV for node in nodes):
+        library = _NO_LIBRARY
+        little = any(node.attrs["tiles"] for node in nodes)
+    else:
+        library = _CONVOLUTIONS_BY_EIGEN
+        little = at_o3 or is_large(program, platform)
+        by_eigen &= little
+    chosen = {**(library if by_eigen else {}), **(_LITTLE_MEMORY if little else {})}
+    given = os.environ.get("XLA_FLAGS", "")
+    return {name: value for name, value in chosen.items() if name not in given}

@@ -23,7 +23,7 @@ from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.structure.lowered import check_platform
 from graphc.passes.core.base import Pass
-from graphc.passes.cpu.xla_options import is_large, quicker_options, suited_options
+from graphc.passes.cpu.xla_options import quicker_options, suited_options
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pass_filter import without
 from graphc.runtime.buffers.layout import Buffer, StateLayout
@@ -180,16 +180,16 @@ def chosen_xla_options(
     program: Program, options: CompileOptions, device: jax.Device
 ) -> dict[str, str | int | bool | float]:
     """The XLA options for the program of one device. They contain the user's options, which take
-    precedence; at O1 and O2, those that shorten the compilation; and at O3, and at O2 for large
-    programs, those that suit the program, if this XLA supports them."""
+    precedence; at O1 and O2, those that shorten the compilation; and at O2 and O3, those that suit
+    the program, if this XLA supports them."""
     chosen = {**options_for_absent(device), **options.xla_options}
     if options.pipeline == "O0":
         return chosen
     platform = device.platform
     if options.pipeline != "O3":
         chosen = {**quicker_options(program, platform), **chosen}
-    suited = suited_options(program, platform) if options.pipeline in ("O2", "O3") else {}
-    if suited and (options.pipeline == "O3" or is_large(program, platform)):
+    if options.pipeline in ("O2", "O3"):
+        suited = suited_options(program, platform, options.pipeline == "O3")
         chosen = {**(suited if _understood(tuple(sorted(suited.items()))) else {}), **chosen}
     return chosen
 

@@ -33,12 +33,35 @@ OPTION, SCHEDULER = "xla_cpu_experimental_ynn_fusion_type", "xla_cpu_scheduler_t
 
 
 def test_gradients_of_convolutions_on_cpu_have_two() -> None:
-    assert list(suited_options(program(TRAINED), "cpu")) == [OPTION, SCHEDULER]
-    assert suited_options(program(TRAINED), "gpu") == {}
-    assert suited_options(program(FORWARD), "cpu") == {}
+    assert list(suited_options(program(TRAINED), "cpu", True)) == [OPTION, SCHEDULER]
+    assert suited_options(program(TRAINED), "cpu", False) == {}
+    assert suited_options(program(TRAINED), "gpu", True) == {}
+
+
+@pytest.mark.parametrize("at_o3", [False, True])
+def test_convolutions_without_gradients_do_without_the_library(at_o3: bool) -> None:
+    assert suited_options(program(FORWARD), "cpu", at_o3) == {OPTION: ""}
+    assert suited_options(program(FORWARD), "gpu", at_o3) == {}
     in_tiles = FORWARD.replace("dilation=[1, 1]", "dilation=[1, 1], tiles=[2, 2]")
-    assert list(suited_options(program(in_tiles), "cpu")) == [SCHEDULER]
-    assert suited_options(program(in_tiles), "gpu") == {}
+    assert list(suited_options(program(in_tiles), "cpu", at_o3)) == [OPTION, SCHEDULER]
+    assert suited_options(program(in_tiles), "gpu", at_o3) == {}
+    product = "program p(x: f32[4, 4]) {\n%0 = MatMul(x, x) : f32[4, 4]\nreturn out = %0\n}"
+    assert suited_options(program(product), "cpu", at_o3) == {}
+
+
+def test_convolutions_that_eigen_does_not_have_stay_in_the_library() -> None:
+    """XLA's own loops for them took 10 to 40 times as long."""
+    for text, wanted in ((FORWARD, []), (TRAINED, [SCHEDULER])):
+        wide = text.replace("f32", "f64")
+        assert list(suited_options(program(wide), "cpu", True)) == wanted
+        narrow = text.replace("f32", "bf16")
+        assert OPTION in suited_options(program(narrow), "cpu", True)
+
+
+def test_options_of_the_environment_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", f"--{OPTION}=LIBRARY_FUSION_TYPE_DOT")
+    assert suited_options(program(FORWARD), "cpu", True) == {}
+    assert list(suited_options(program(TRAINED), "cpu", True)) == [SCHEDULER]
 
 
 def options_seen(monkeypatch: pytest.MonkeyPatch, options: gc.CompileOptions) -> dict[str, object]:
@@ -65,7 +88,7 @@ def options_seen(monkeypatch: pytest.MonkeyPatch, options: gc.CompileOptions) ->
 @pytest.mark.parametrize(
     ("pipeline", "given", "wanted"),
     [
-        ("O3", {}, "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_REDUCE"),
+        ("O3", {}, "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,LIBRARY_FUSION_TYPE_REDUCE"),
         ("O3", {OPTION: "LIBRARY_FUSION_TYPE_DOT"}, "LIBRARY_FUSION_TYPE_DOT"),
         ("O2", {}, None),
     ],
