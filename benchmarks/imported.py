@@ -2,8 +2,10 @@
 
     python -m benchmarks.imported [MODEL ...]
 
-Each model has random weights and gets one input. It is imported by `gc.from_torch`, frozen and run
-by graphc; run by PyTorch eagerly and by `torch.compile`; and run by onnxruntime after `gc.to_onnx`.
+A model is one of `MODELS` or any network of torchvision.models that takes an image. Each has random
+weights and gets one input. It is imported by `gc.from_torch`, frozen and run by graphc, also with
+the XLA library YNN, which XLA uses by default; run by PyTorch eagerly and by `torch.compile`; and
+run by onnxruntime after `gc.to_onnx`.
 All forms are timed in turn in one run, with a pause before each. The import time is compared with
 the time of `torch.export`, which is a part of it. Needs torch, torchvision, transformers and
 onnxruntime.
@@ -29,11 +31,18 @@ CALLS, ROUNDS = 3, 7
 REST = 0.3  # seconds
 
 
-def resnet50() -> tuple[Any, Any]:
+YNN = {
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,"
+    "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION,LIBRARY_FUSION_TYPE_REDUCE"
+}
+
+
+def image_network(name: str) -> tuple[Any, Any]:
     import torch
     import torchvision
 
-    return torchvision.models.resnet50(weights=None), torch.randn(1, 3, 224, 224)
+    size = 299 if name == "inception_v3" else 224
+    return torchvision.models.get_model(name, weights=None), torch.randn(1, 3, size, size)
 
 
 def vit_b_16() -> tuple[Any, Any]:
@@ -62,13 +71,13 @@ def bert_base() -> tuple[Any, Any]:
     return Hidden(), torch.randint(0, 30_000, (1, 128))
 
 
-MODELS = {"resnet50": resnet50, "vit_b_16": vit_b_16, "bert_base": bert_base}
+MODELS = {"vit_b_16": vit_b_16, "bert_base": bert_base}
 
 
 def rows(names: list[str]) -> Iterator[Row]:
     """Rows of each model: the ratios of graphc's time to that of the others, then the import."""
     for name in names:
-        module, example = MODELS[name]()
+        module, example = MODELS[name]() if name in MODELS else image_network(name)
         yield from model_rows(name, module.eval(), example)
 
 
@@ -111,17 +120,17 @@ def repeated(run: Callable[[], Any]) -> Callable[[], None]:
 
 
 def in_graphc(made: gc.ModelGraph, value: np.ndarray) -> dict[str, Callable[[], Any]]:
-    """The frozen graph, compiled by default and by pipeline "O3"."""
+    """The frozen graph, compiled by default, by pipeline "O3", and with the library YNN."""
     options = gc.CompileOptions(cache=None)
     frozen = gc.freeze(gc.Session(made.graph, options=options), made.inputs, made.outputs)
     (given,), (wanted, *_) = frozen.collection("inputs"), frozen.collection("outputs")
 
-    def form(pipeline: str) -> Callable[[], Any]:
-        options = gc.CompileOptions(cache=None, pipeline=pipeline)
+    def form(pipeline: str, xla_options: dict[str, Any]) -> Callable[[], Any]:
+        options = gc.CompileOptions(cache=None, pipeline=pipeline, xla_options=xla_options)
         session = gc.Session(frozen, options=options)
         return lambda: np.asarray(session.run(wanted, {given: value}))
 
-    return {"graphc": form("O2"), "graphc, O3": form("O3")}
+    return {"graphc": form("O2", {}), "graphc, O3": form("O3", {}), "graphc, YNN": form("O2", YNN)}
 
 
 def in_onnxruntime(made: gc.ModelGraph, value: np.ndarray) -> dict[str, Callable[[], Any]]:
@@ -139,7 +148,7 @@ def in_onnxruntime(made: gc.ModelGraph, value: np.ndarray) -> dict[str, Callable
 def main() -> None:
     warnings.simplefilter("ignore")  # of torch.export
     print("| what | measured | target |\n|---|---|---|")
-    for row in rows(sys.argv[1:] or list(MODELS)):
+    for row in rows(sys.argv[1:] or ["resnet50", *MODELS]):
         print(f"| {' | '.join(row)} |", flush=True)
 
 
