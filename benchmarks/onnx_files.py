@@ -74,7 +74,8 @@ def in_graphc(file: str, feeds: dict[str, np.ndarray]) -> Any:
     given = {names[name]: value for name, value in feeds.items()}
     shapes = {tensor: value.shape for tensor, value in given.items()}
     executable = gc.compile(frozen, frozen.collection("outputs"), shapes, options=options)
-    state, placed = executable.init(), jax.device_put(given)
+    state = executable.init()
+    placed = {tensor: jax.device_put(value) for tensor, value in given.items()}
     return lambda: jax.tree.leaves(executable(state, placed)[0])
 
 
