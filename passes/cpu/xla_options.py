@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from math import prod
 from typing import Final
 
 from graphc.ir.dtypes import as_dtype
+from graphc.ir.node import Node
 from graphc.ir.program import Program
 from graphc.jax_internals import FEW_OPTIMIZATIONS, all_settings
 from graphc.ops.draws import random_draws, random_parametric
 from graphc.ops.draws.random_keys import RANDOM_BITS
+from graphc.ops.elementwise.activation import LOG_SOFTMAX, SOFTMAX
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
+from graphc.ops.nn.attention import ATTENTION
 from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
+from graphc.ops.nn.normalization import LAYER_NORM
+from graphc.ops.reductions.reduction_rules import LOG_SUM_EXP, PLAIN_REDUCTIONS
 from graphc.passes.core.peak import peak
 from graphc.passes.core.target import Target, suited_to
 from graphc.passes.cpu.row_conditions import has_slow_rows
 
 _CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
 
-# By default XLA:CPU uses its YNN library for convolutions, single products and reductions.
+# By default XLA:CPU uses its YNN library for convolutions, single products and reductions. Its
+# convolutions of at most 64 filters run on one thread, those of 3 or 5 channels to 20 to 32 filters
+# at a tenth of the speed, and gradients at a third. With Eigen's, 12 networks of torchvision take
+# 0.45x to 0.93x of the time, and small training steps 0.76x to 1.01x.
 _LIBRARY: Final = "xla_cpu_experimental_ynn_fusion_type"
-# Gradients of convolutions run there at a third of the speed of Eigen: small networks take 0.76x to
-# 1.01x of the time of a training step with this option.
-_CONVOLUTIONS_BY_EIGEN: Final = {
-    _LIBRARY: "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,LIBRARY_FUSION_TYPE_REDUCE"
-}
-# Convolutions of at most 64 filters run there on one thread, and those of 3 or 5 channels to 20 to
-# 32 filters at a tenth of the speed. Its reductions are not fused, so norms over channels store
-# their operands. Without the library, 13 networks of torchvision take 0.44x to 0.93x of the time;
-# ConvNeXt and a vision transformer take the same time.
-_NO_LIBRARY: Final = {_LIBRARY: ""}
+_PRODUCTS_ONLY: Final = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
+# The library also computes a convolution that is only reduced, as before a global pooling: 12 ms
+# instead of 1 at the end of ResNet-18. But rows are reduced up to 20 times as fast as by XLA, which
+# transformers (1.08x to 1.2x without) and steps that train convolutions (1.6x) need.
+_PRODUCTS_AND_REDUCTIONS: Final = f"{_PRODUCTS_ONLY},LIBRARY_FUSION_TYPE_REDUCE"
+_MANY: Final = 1 << 15  # elements of rows that are reduced
 # Eigen has no convolutions of float64: XLA's own loops take 10 to 40 times as long as the library.
 _OF_EIGEN: Final = tuple(as_dtype(name) for name in ("float32", "float16", "bfloat16"))
 # The default schedule computes operations with few dependencies early: transformed kernels, zeros
@@ -48,6 +53,7 @@ _CLEARED: Final = 32 * 2**20  # bytes; the largest `M_MMAP_THRESHOLD` of glibc
 # `row_conditions`.
 _LEVEL: Final = "xla_backend_optimization_level"
 _QUICKER: Final = {_LEVEL: 2}
+_REDUCTIONS: Final = (*PLAIN_REDUCTIONS, LOG_SUM_EXP, SOFTMAX, LOG_SOFTMAX, LAYER_NORM, ATTENTION)
 _DRAWS: Final = (RANDOM_BITS, *random_draws.OPS, *random_parametric.OPS)
 _PRODUCTS: Final = (MATMUL, DOT_GENERAL, *_CONVOLUTIONS)
 
@@ -83,21 +89,33 @@ def is_large(program: Program, platform: str) -> bool:
 def suited_options(program: Program, platform: str, at_o3: bool) -> Mapping[str, str]:
     """The options for an optimized `program` on `platform` ("cpu", "gpu", ...); empty for none.
 
-    Eigen computes the convolutions. A program without their gradients does without XLA's library.
-    One with gradients schedules for little memory, but only at O3 or if it is large: small ones may
-    be slower then. One with convolutions in tiles schedules for little memory, too. The environment
-    variable XLA_FLAGS takes precedence.
+    Eigen computes convolutions. A program that trains them schedules for little memory, but only at
+    O3 or if it is large: small ones may be slower then. So does one with convolutions in tiles. The
+    environment variable XLA_FLAGS takes precedence.
     """
     nodes = [node for node in program.walk() if node.op in _CONVOLUTIONS]
     if platform != "cpu" or not nodes:
         return {}
-    if all(node.op is CONV for node in nodes):
-        library = _NO_LIBRARY
-        little = any(node.attrs["tiles"] for node in nodes)
-    else:
-        library = _CONVOLUTIONS_BY_EIGEN
+    chosen: dict[str, str] = {}
+    trains = any(node.op is not CONV for node in nodes)
+    if all(node.inputs[0].type.dtype in _OF_EIGEN for node in nodes):
+        reduces = trains or any(map(_reduces_rows, program.walk()))
+        chosen[_LIBRARY] = _PRODUCTS_AND_REDUCTIONS if reduces else _PRODUCTS_ONLY
+    if trains:
         little = at_o3 or is_large(program, platform)
-    by_eigen = all(node.inputs[0].type.dtype in _OF_EIGEN for node in nodes)
-    chosen = {**(library if by_eigen else {}), **(_LITTLE_MEMORY if little else {})}
+    else:
+        little = any(node.attrs["tiles"] for node in nodes)
+    if little:
+        chosen |= _LITTLE_MEMORY
     given = os.environ.get("XLA_FLAGS", "")
     return {name: value for name, value in chosen.items() if name not in given}
+
+
+def _reduces_rows(node: Node) -> bool:
+    """Whether a node reduces many elements along their last axis."""
+    if node.op not in _REDUCTIONS:
+        return False
+    shape = node.inputs[0].type.shape
+    axes = node.attrs.get("axes") or [node.attrs.get("axis", len(shape) - 1)]
+    elements = prod(n for n in shape if isinstance(n, int))
+    return len(shape) - 1 in axes and elements >= _MANY

@@ -81,13 +81,13 @@ def test_a_program_that_will_be_written_is_written_in_the_other_process_first(
 
 def test_the_importer_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[Any] = []
-    ask = safe_reading._Reader.ask
+    ask = safe_reading._READER.ask
 
-    def watched(self: Any, program: bytes, request: dict[str, Any], seconds: float) -> Any:
+    def watched(program: bytes, request: dict[str, Any], seconds: float) -> Any:
         requests.append(request)
-        return ask(self, program, request, seconds)
+        return ask(program, request, seconds)
 
-    monkeypatch.setattr(safe_reading._Reader, "ask", watched)
+    monkeypatch.setattr(safe_reading._READER, "ask", watched)
     monkeypatch.setattr(safe_reading, "_found", {})  # another test may have read this program
     gc.from_stablehlo(ONE)
     assert requests == [{"written": True}]

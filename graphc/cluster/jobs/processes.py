@@ -143,13 +143,12 @@ def _environment(process: str) -> list[bytes]:
     """
     try:
         for _ in range(_LOOKS):
+            with open(f"{process}/cmdline", "rb") as file:
+                has_started = bool(file.read())
             with open(f"{process}/environ", "rb") as file:
                 text = file.read()
-            if text:
+            if text or has_started:
                 return text.split(b"\0")
-            with open(f"{process}/cmdline", "rb") as file:
-                if file.read():
-                    break
             os.readlink(f"{process}/exe")
             time.sleep(_SECONDS_BETWEEN_LOOKS)
     except OSError:

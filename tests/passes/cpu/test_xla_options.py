@@ -29,6 +29,7 @@ FORWARD = pair(
     """
 )[0]
 LEVEL = "xla_backend_optimization_level"
+PRODUCTS = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 OPTION, SCHEDULER = "xla_cpu_experimental_ynn_fusion_type", "xla_cpu_scheduler_type"
 
 
@@ -39,14 +40,33 @@ def test_gradients_of_convolutions_on_cpu_have_two() -> None:
 
 
 @pytest.mark.parametrize("at_o3", [False, True])
-def test_convolutions_without_gradients_do_without_the_library(at_o3: bool) -> None:
-    assert suited_options(program(FORWARD), "cpu", at_o3) == {OPTION: ""}
+def test_convolutions_without_gradients_have_one(at_o3: bool) -> None:
+    assert suited_options(program(FORWARD), "cpu", at_o3) == {OPTION: PRODUCTS}
     assert suited_options(program(FORWARD), "gpu", at_o3) == {}
     in_tiles = FORWARD.replace("dilation=[1, 1]", "dilation=[1, 1], tiles=[2, 2]")
     assert list(suited_options(program(in_tiles), "cpu", at_o3)) == [OPTION, SCHEDULER]
     assert suited_options(program(in_tiles), "gpu", at_o3) == {}
     product = "program p(x: f32[4, 4]) {\n%0 = MatMul(x, x) : f32[4, 4]\nreturn out = %0\n}"
     assert suited_options(program(product), "cpu", at_o3) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("%1 = Softmax(r) {axis=1} : f32[256, 128]", True),
+        ("%1 = Softmax(r) {axis=0} : f32[256, 128]", False),
+        ("%1 = ReduceSum(r) {axes=[1]} : f32[256]", True),
+        ("%1 = ReduceSum(r) {axes=[0]} : f32[128]", False),
+        ("%1 = LayerNorm(r, b, b) {epsilon=1e-5} : f32[256, 128]", True),
+        ("%1 = Softmax(few) {axis=1} : f32[2, 1000]", False),
+    ],
+)
+def test_many_rows_are_reduced_by_the_library(line: str, kept: bool) -> None:
+    """XLA takes up to 20 times as long. A convolution before another reduction would get there."""
+    text = FORWARD.replace("(x:", "(r: f32[256, 128], b: f32[128], few: f32[2, 1000], x:")
+    text = text.replace("return out = %0", f"{line}\n      return out = %0, rows = %1")
+    found = suited_options(program(text), "cpu", False)[OPTION]
+    assert ("REDUCE" in found) == kept
 
 
 def test_convolutions_that_eigen_does_not_have_stay_in_the_library() -> None:
