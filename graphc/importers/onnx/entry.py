@@ -22,6 +22,7 @@ from graphc.importers.onnx.dtypes import dtype_of
 from graphc.importers.onnx.importer import UNKNOWN, Importer, is_weight
 from graphc.importers.onnx.reading import File, array_of, broken, read
 from graphc.importers.onnx.values import is_strings
+from graphc.ir.dims import symbols_of
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.typing import ArrayTree
@@ -30,10 +31,17 @@ if TYPE_CHECKING:
     import onnx
 
 _STRING: Final = 8  # the number of the type
-_HINT = (
-    "give named sizes or inputs their values: gc.from_onnx(path, sizes={name: size}, "
-    "fixed={name: value}), or replace these parts of the model"
-)
+
+
+def _hint(inputs: Sequence[TensorSpec] = ()) -> str:
+    """What to do about an operator that needs a value. It lists the named sizes of the inputs."""
+    dims = [dim for spec in inputs for dim in spec.shape if dim is not None]
+    names = sorted({name for dim in dims for name in symbols_of(dim)})
+    listed = f" ({', '.join(map(repr, names))})" if names else ""
+    return (
+        f"give named sizes{listed} or inputs their values: gc.from_onnx(path, "
+        "sizes={name: size}, fixed={name: value}), or replace these parts of the model"
+    )
 
 
 def from_onnx(
@@ -143,7 +151,7 @@ def compute_known(
     with Graph():
         importer = Importer(file, {}, {**arrays, **known}, lambda name: None)
         results = importer.run({})
-    refuse_all("from_onnx", importer.refusals, _HINT)
+    refuse_all("from_onnx", importer.refusals, _hint())
     computed = [
         Refusal(f"output {i}", "is computed when the model runs")
         for i, value in enumerate(results)
@@ -160,7 +168,7 @@ def _run(
     for name in words.given & given.keys():
         given[name] = Words(given[name], WordList(is_open=True))
     results = importer.run(given)
-    refuse_all("from_onnx", importer.refusals, _HINT)
+    refuse_all("from_onnx", importer.refusals, _hint(inputs))
     call = Call("the model", 0, results, {}, [], importer._weight, lambda graph, values: [])
     found: list[Tensor] = []
     for number, (name, value) in enumerate(zip(importer.outputs, results, strict=True)):
@@ -174,7 +182,7 @@ def _run(
             refuse_all(
                 "from_onnx",
                 [Refusal(f"output {number}", f"cannot be one: it {refused.why}")],
-                _HINT,
+                _hint(inputs),
             )
     for name in words.given & given.keys():
         words.inputs[name] = given[name].words.vocabulary()

@@ -175,6 +175,16 @@ def test_if(flag: bool) -> None:
     check(model(nodes, {"x": X}, ["y"], {"flag": np.array(flag)}), {"x": X})
 
 
+def test_branches_of_different_types_name_the_sizes_to_give() -> None:
+    """As in silero-vad, which asks whether a signal is one window long."""
+    then = graph([node("ReduceSum", "x", "a")], [], [scalar("a", shape=None)])
+    other = graph([node("Identity", "x", "b")], [], [scalar("b", shape=None)])
+    nodes = [node("If", "flag", "y", then_branch=then, else_branch=other)]
+    proto = model(nodes, {"x": X, "flag": np.array(True)}, ["y"], shapes={"x": ["batch", "time"]})
+    with pytest.raises(ModelImportError, match=r"named sizes \('batch', 'time'\) or inputs"):
+        gc.from_onnx(proto)
+
+
 def loop_body(condition: Any) -> Any:
     nodes = [
         node("Add", "total x", "next"),
