@@ -177,7 +177,7 @@ def test_if(flag: bool) -> None:
 
 def test_branches_of_different_types_name_the_sizes_to_give() -> None:
     """As in silero-vad, which asks whether a signal is one window long."""
-    then = graph([node("ReduceSum", "x", "a")], [], [scalar("a", shape=None)])
+    then = graph([node("ReduceSum", "x", "a", keepdims=0)], [], [scalar("a", shape=None)])
     other = graph([node("Identity", "x", "b")], [], [scalar("b", shape=None)])
     nodes = [node("If", "flag", "y", then_branch=then, else_branch=other)]
     proto = model(nodes, {"x": X, "flag": np.array(True)}, ["y"], shapes={"x": ["batch", "time"]})
