@@ -28,8 +28,8 @@ _CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
 
 # By default XLA:CPU uses its YNN library for convolutions, single products and reductions. Its
 # convolutions of at most 64 filters run on one thread, those of 3 or 5 channels to 20 to 32 filters
-# at a tenth of the speed, and gradients at a third. With Eigen's, networks of torchvision take
-# 0.44x to 1.01x of the time, and small training steps 0.76x to 1.01x.
+# at a tenth of the speed, and gradients at a third. With Eigen, networks of torchvision take
+# 0.44x to 1.01x of the time, and small training steps 0.76x to 1.03x.
 _LIBRARY: Final = "xla_cpu_experimental_ynn_fusion_type"
 _PRODUCTS_ONLY: Final = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 # The library also computes a convolution that is only reduced, as before a global pooling: 12 ms

@@ -141,16 +141,18 @@ def _environment(process: str) -> list[bytes]:
     A process that starts a program has neither arguments nor variables for a moment. Its program
     is then known; that of a process which has ended, or of a thread of the kernel, is not.
     """
+    has_started = False
     try:
         for _ in range(_LOOKS):
-            with open(f"{process}/cmdline", "rb") as file:
-                has_started = bool(file.read())
             with open(f"{process}/environ", "rb") as file:
                 text = file.read()
             if text or has_started:
                 return text.split(b"\0")
-            os.readlink(f"{process}/exe")
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            with open(f"{process}/cmdline", "rb") as file:
+                has_started = bool(file.read())  # since then; the variables are read again
+            if not has_started:
+                os.readlink(f"{process}/exe")
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
     except OSError:
         pass
     return []

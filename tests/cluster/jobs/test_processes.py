@@ -63,7 +63,7 @@ def test_a_process_that_is_starting_its_program_is_read_again(
 def test_a_program_that_starts_between_two_reads_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The arguments are read first: if they are there, so are the variables."""
+    """Once the arguments are there, so are the variables."""
     for name in ("environ", "cmdline"):
         (tmp_path / name).touch()
     (tmp_path / "exe").symlink_to("/bin/sh")
@@ -81,7 +81,7 @@ def test_a_program_that_starts_between_two_reads_is_found(
 
 
 @pytest.mark.parametrize("kind", ["no program", "no variables"])
-def test_a_process_without_variables_is_read_once(
+def test_a_process_without_variables_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     (tmp_path / "environ").touch()
