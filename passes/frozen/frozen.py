@@ -66,7 +66,7 @@ def split_frozen(program: Program, moving: Collection[str] = (), limit: int = 0)
     makers = {t: node for node in program.nodes if stays(node, frozen) for t in node.outputs}
     cut: dict[Tensor, None] = {}  # the results of `before`, in the order of their use
     kept: set[Node] = set()
-    narrow = narrow_in_products(program)
+    narrow = narrow_in_products(program, apart=makers)
 
     def want(tensors: Iterable[Tensor]) -> None:
         pending = [t for t in tensors if t in makers]

@@ -98,7 +98,7 @@ def _boundary(body: Program, known: set[Tensor]) -> list[Tensor]:
     pending += body.output_tensors()
     found: dict[Tensor, None] = {}
     seen: set[Tensor] = set()
-    narrow = narrow_in_products(body)
+    narrow = narrow_in_products(body, apart=known)
     for tensor in pending:
         node = makers.get(tensor)
         if node is None or tensor in seen:

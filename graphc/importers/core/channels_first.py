@@ -158,8 +158,10 @@ def max_pool_places(
         place = jnp.arange(math.prod(sizes)).reshape((1, 1, *sizes))
         places = jnp.pad(place, [(0, 0), (0, 0), *padding], constant_values=-1)
         taps = list(itertools.product(*(range(k) for k in window)))
-        values = jnp.stack([_tap(padded, tap, window, strides, dilation) for tap in taps], -1)
-        where = jnp.stack([_tap(places, tap, window, strides, dilation) for tap in taps], -1)
+        values = jnp.stack(
+            [one_of_each(padded, tap, window, strides, dilation) for tap in taps], -1
+        )
+        where = jnp.stack([one_of_each(places, tap, window, strides, dilation) for tap in taps], -1)
         best = jnp.argmax(values, -1)[..., None]
         spread = jnp.broadcast_to(where, values.shape)
         return (
@@ -171,10 +173,13 @@ def max_pool_places(
     return values, ops.cast(places, "int64")
 
 
-def _tap(x: Any, tap: Ints, window: Ints, strides: Ints, dilation: Ints) -> Any:
-    """One element of each window."""
-    where: list[Any] = [slice(None), slice(None)]
-    for size, t, k, s, d in zip(x.shape[2:], tap, window, strides, dilation, strict=True):
+def one_of_each(
+    x: Any, tap: Ints, window: Ints, strides: Ints, dilation: Ints, first: int = 2
+) -> Any:
+    """The element at `tap` of each window. `first` is the first spatial axis."""
+    where: list[Any] = [slice(None)] * first
+    sizes = x.shape[first : first + len(window)]
+    for size, t, k, s, d in zip(sizes, tap, window, strides, dilation, strict=True):
         count = (size - d * (k - 1) - 1) // s + 1
         where.append(slice(t * d, t * d + (count - 1) * s + 1, s))
     return x[tuple(where)]
@@ -214,14 +219,14 @@ def avg_pool_first(
         total = channels_second(means) * math.prod(window)
     else:
         taps = itertools.product(*(range(k) for k in window))
-        pieces = [_tap(apart, tap, window, strides, steps) for tap in taps]
+        pieces = [one_of_each(apart, tap, window, strides, steps) for tap in taps]
         total = sum(pieces[1:], pieces[0])
     whole: Any = sizes
     counted = np.pad(np.ones(whole), pads, constant_values=float(count_pads))
     beyond = [(0, high - pair[1]) for (_, high), pair in zip(padding, pads, strict=True)]
     counted = np.pad(counted, beyond)[None, None]
     taps = itertools.product(*(range(k) for k in window))
-    count = sum(_tap(counted, tap, window, strides, steps) for tap in taps)
+    count = sum(one_of_each(counted, tap, window, strides, steps) for tap in taps)
     return total / np.asarray(count, x.dtype)
 
 
@@ -233,4 +238,5 @@ __all__ = [
     "conv_transpose",
     "max_pool_first",
     "max_pool_places",
+    "one_of_each",
 ]

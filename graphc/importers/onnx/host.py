@@ -33,8 +33,15 @@ def can_compute(call: Call) -> bool:
     return bool(flat) and call.op not in _NEVER and all(v is None or is_known(v) for v in flat)
 
 
-def compute(call: Call, node: Any, domain: str) -> list[Value] | None:
-    """The results of a node; None if it has to be a node of the graph."""
+def compute(call: Call, node: Any, domain: str, must: bool) -> list[Value] | None:
+    """The results of a node; None if it has to be a node of the graph.
+
+    Args:
+        must: whether it cannot be a node of the graph.
+
+    Raises:
+        Refused: it cannot be a node, and the reference does not compute it.
+    """
     rule = _ON_SIZES.get(call.op) if domain == "" else None
     arrays = [v for v in call.inputs if v is not None]
     small = all(isinstance(a, np.ndarray) and a.dtype.kind in "biO" for a in arrays)
@@ -47,7 +54,15 @@ def compute(call: Call, node: Any, domain: str) -> list[Value] | None:
             return [plain(np.asarray(found))]
     if any(is_dims(a) for a in arrays):
         return None
-    return _by_reference(call, node, domain)
+    if call.op == "GatherElements" and domain == "":
+        return [_gather_elements(call)]
+    try:
+        return _by_reference(call, node, domain)
+    except Refused:
+        numbers = all(isinstance(a, np.ndarray) and a.dtype.kind not in "OSU" for a in arrays)
+        if must or not numbers:
+            raise
+        return None
 
 
 def _by_reference(call: Call, node: Any, domain: str) -> list[Value]:
@@ -84,6 +99,17 @@ def _value(result: Any) -> Value:
     if isinstance(result, (list, tuple)):
         return [_value(item) for item in result]
     return None if result is None else np.asarray(result)
+
+
+def _gather_elements(call: Call) -> Array:
+    """The reference fails for more than 64 elements along the axis."""
+    x, indices = call.need(0, "the tensor"), call.need(1, "the indices").astype(np.int64)
+    axis = call.attr("axis", 0) % x.ndim
+    where = [slice(None if i == axis else n) for i, n in enumerate(indices.shape)]
+    try:
+        return np.take_along_axis(x[tuple(where)], indices, axis)
+    except (IndexError, ValueError) as error:
+        raise Refused(f"cannot be computed at import: {error}") from error
 
 
 # -- sizes -----------------------------------------------------------------------------------

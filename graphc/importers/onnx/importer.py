@@ -162,11 +162,11 @@ class Importer:
         )
         if domain in DOMAINS:
             check_choices(call)
+        rule = find_rule(domain, node.op_type, version)
         if host.can_compute(call) and domain in DOMAINS:
-            computed = host.compute(call, node, domain)
+            computed = host.compute(call, node, domain, must=rule is None)
             if computed is not None:
                 return tuple(computed)
-        rule = find_rule(domain, node.op_type, version)
         of_strings = results_of_strings(call, rule)
         if of_strings is not None:
             return of_strings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import ml_dtypes
@@ -35,9 +35,9 @@ def widens(node: Node) -> bool:
     return total is not None and total == node.attrs["dtype"]  # to NumPy, None equals float64
 
 
-def narrow_in_products(program: Program) -> set[Tensor]:
+def narrow_in_products(program: Program, apart: Collection[Tensor] = ()) -> set[Tensor]:
     """The results of casts that are not computed, because only products use them, which take the
-    operands of the casts.
+    operands of the casts. Nodes whose results are in `apart` do not count as users.
 
     Products of one row are left out: XLA:CPU widens their weights in memory, and takes 0.5 to 0.6
     of the time if they are wide already.
@@ -47,6 +47,8 @@ def narrow_in_products(program: Program) -> set[Tensor]:
         return casts
     found = casts - set(program.output_tensors())
     for node in program.nodes:
+        if node.outputs and node.outputs[0] in apart:
+            continue
         if node.op not in PRODUCTS or not all(t in casts for t in node.inputs) or _one_row(node):
             found.difference_update(node.inputs)
     return found

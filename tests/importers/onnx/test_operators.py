@@ -115,6 +115,37 @@ def test_an_operator(
     check(proto, inputs, rtol=2e-5, fixed={f"in{i}": values[i] for i in known})
 
 
+@pytest.mark.parametrize(
+    ("op", "values", "attrs", "known"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)]
+)
+def test_inputs_known_at_import_give_the_same(
+    op: str, values: list[Any], attrs: dict[str, Any], known: tuple[int, ...]
+) -> None:
+    proto, inputs = single(op, values, attrs)
+    got = results(proto, {}, fixed=inputs)
+    want = results(proto, inputs, fixed={f"in{i}": values[i] for i in known})
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == b.dtype
+        assert_near(a, b, rtol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "places", "axis"),
+    [((2, 300), (2, 100), 1), ((100, 4), (70, 3), 0), ((2, 3, 90), (1, 3, 90), -1)],
+)
+def test_known_elements_are_gathered_from_long_axes(
+    shape: tuple[int, ...], places: tuple[int, ...], axis: int
+) -> None:
+    x = RNG.normal(size=shape).astype(np.float32)
+    where = RNG.integers(-shape[axis], shape[axis], places)
+    proto, inputs = single("GatherElements", [x, where], {"axis": axis})
+    grid = list(np.indices(places))
+    grid[axis] = where
+    for known in ({}, inputs):
+        given = {name: v for name, v in inputs.items() if name not in known}
+        assert np.array_equal(results(proto, given, fixed=known)[0], x[tuple(grid)])
+
+
 @pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 def test_recurrent_layers(op: str, direction: str) -> None:

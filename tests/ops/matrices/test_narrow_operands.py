@@ -185,6 +185,20 @@ def test_frozen_weights_stay_narrow_for_several_rows(dtype, transposed, rows) ->
 
 
 @pytest.mark.parametrize("dtype", WIDE)
+def test_frozen_weights_stay_narrow_if_their_sums_are_frozen_too(dtype) -> None:
+    w = np.asarray(numbers(dtype, 64, 64))
+    with gc.Graph() as graph:
+        x = gc.placeholder((8, 64), dtype, name="x")
+        weights = gc.cast(gc.variable(w, name="w"), WIDE[dtype])
+        y = gc.cast(x, WIDE[dtype]) @ weights + gc.sum(weights, axis=0)
+    frozen = gc.freeze(Session(graph), [x], {"y": y})
+    assert [str(v.dtype) for v in frozen.variables.values()] == [dtype]  # the sum is a constant
+    a = numbers(dtype, 8, 64)
+    wide, kernel = (np.asarray(v).astype(WIDE[dtype]) for v in (a, w))
+    np.testing.assert_array_equal(Session(frozen).run("y", {"x": a}), wide @ kernel + kernel.sum(0))
+
+
+@pytest.mark.parametrize("dtype", WIDE)
 def test_loops_take_shared_weights_narrow(dtype) -> None:
     product = wide_sums(ROWS, WIDE[dtype])
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
-from graphc.importers.core.channels_first import conv
+from graphc.importers.core.integers import Integers, convolution, integers, product
 from graphc.importers.onnx.call import Call, Rule
 from graphc.importers.onnx.dtypes import dtype_of
-from graphc.importers.onnx.families.convolutions import padded_first, settings, with_bias
+from graphc.importers.onnx.families.convolutions import settings, with_bias
 from graphc.importers.onnx.families.elementwise import cast_to
 from graphc.ir.node import Tensor
 
@@ -97,56 +97,51 @@ def _dynamic(call: Call) -> Any:
     return ops.cast(y, "uint8"), scale, ops.cast(zero, "uint8")
 
 
-def without_zero(x: Tensor, zero: Tensor | None, axis: int | None) -> Any:
-    """The integers without their zero point, as int32."""
-    wide: Any = ops.cast(x, "int32")
-    if zero is None:
-        return wide
-    zero = ops.cast(zero, "int32")
-    if zero.ndim == 1 and zero.shape != (1,) and axis is not None:
-        zero = ops.reshape(
-            zero, tuple(zero.shape[0] if i == axis % x.ndim else 1 for i in range(x.ndim))
-        )
-    elif zero.ndim <= 1:
-        zero = ops.reshape(zero, ())
-    return wide - zero
+def integers_of(call: Call, i: int, zero: int, axis: int | None = None) -> Integers:
+    """Input i, whose zero point is input `zero`: one, or one for each element of `axis`."""
+    x, known = call.x(i), call.known(i)
+    if not call.has(zero):
+        return integers(x, None, known)
+    given, known_zero = call.x(zero), call.known(zero)
+    shape: Any = given.shape if given.ndim > 1 else ()
+    if given.ndim == 1 and given.shape != (1,) and axis is not None:
+        shape = tuple(given.shape[0] if i == axis % x.ndim else 1 for i in range(x.ndim))
+    if known_zero is not None:
+        known_zero = known_zero.reshape(shape)
+    return integers(x, ops.reshape(given, shape), known, known_zero)
+
+
+def _matrices(call: Call, a: tuple[int, int], b: tuple[int, int]) -> Any:
+    """The product of two inputs, with the places of their zero points."""
+    return product(integers_of(call, *a, axis=-2), integers_of(call, *b, axis=-1))
 
 
 def _matmul_integer(call: Call) -> Any:
-    a, b = call.x(0), call.x(1)
-    za, zb = (call.x(i) if call.has(i) else None for i in (2, 3))
-    return ops.matmul(without_zero(a, za, -2), without_zero(b, zb, -1))
+    return _matrices(call, (0, 2), (1, 3))
 
 
-def _product(xs: Tensor, ws: Tensor, how: dict[str, Any]) -> Any:
-    """The convolution of integers."""
-    # Products of 8 bits in float64 are exact, and faster than those of integers.
-    xs, how["pads"] = padded_first(xs, how["pads"])
-    wide = conv(ops.cast(xs, "float64"), ops.cast(ws, "float64"), **how)
-    return ops.cast(ops.rint(wide), "int32")
+def _product(call: Call, x: tuple[int, int], w: tuple[int, int]) -> Any:
+    """The convolution of two inputs, with the places of their zero points."""
+    how = settings(call, call.x(x[0]), call.x(w[0]).shape[2:])
+    return convolution(integers_of(call, *x), integers_of(call, *w, axis=0), **how)
 
 
 def _conv_integer(call: Call) -> Any:
-    x, w = call.x(0), call.x(1)
-    zx, zw = (call.x(i) if call.has(i) else None for i in (2, 3))
-    how = settings(call, x, w.shape[2:])
-    return _product(without_zero(x, zx, None), without_zero(w, zw, 0), how)
+    return _product(call, (0, 2), (1, 3))
 
 
 def _qlinear_matmul(call: Call) -> Any:
-    a, sa, za, b, sb, zb, sy, zy = (call.x(i) for i in range(8))
-    product = ops.matmul(without_zero(a, za, -2), without_zero(b, zb, -1))
+    sa, sb, sy, zy = (call.x(i) for i in (1, 4, 6, 7))
     sa = ops.cast(sa, "float32")
     if sa.ndim == 1 and sa.shape != (1,):
         sa = ops.reshape(sa, (-1, 1))
-    scaled = ops.cast(product, "float32") * (sa * ops.cast(sb, "float32"))
+    scaled = ops.cast(_matrices(call, (0, 2), (3, 5)), "float32") * (sa * ops.cast(sb, "float32"))
     return quantized(scaled, ops.cast(sy, "float32"), zy, zy.dtype)
 
 
 def _qlinear_conv(call: Call) -> Any:
-    x, sx, zx, w, sw, zw, sy, zy = (call.x(i) for i in range(8))
-    how = settings(call, x, w.shape[2:])
-    y: Any = _product(without_zero(x, zx, None), without_zero(w, zw, 0), how)
+    sx, sw, sy, zy = (call.x(i) for i in (1, 4, 6, 7))
+    y: Any = _product(call, (0, 2), (3, 5))
     if call.has(8):
         y = with_bias(y, call.x(8))
     scale = ops.reshape(sx, ()) * sw

@@ -9,10 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
+from graphc.importers.core.integers import product
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.families.attention import rotate
-from graphc.importers.onnx.families.quantized import without_zero
-from graphc.importers.onnx.families.runtime_products import of_columns, scaled_product
+from graphc.importers.onnx.families.quantized import integers_of
+from graphc.importers.onnx.families.runtime_products import of_columns
 from graphc.importers.onnx.limits import limited, without
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
@@ -126,14 +127,9 @@ def _self_attention(call: Call) -> Any:
 
 def _quantized_attention(call: Call) -> Any:
     """The input and the matrix are integers."""
-    x = without_zero(call.x(0), call.x(6) if call.has(6) else None, None)
-    w: Any = ops.cast(call.x(1), "int32")
-    if call.has(7):
-        w = w - ops.cast(of_columns(call.x(7)), "int32")
+    y = ops.cast(product(integers_of(call, 0, 6), integers_of(call, 1, 7, axis=-1)), "float32")
     scale = ops.reshape(call.x(3), ()) * of_columns(call.x(4))
-    return _of_projected(
-        call, scaled_product(x, w, scale) + call.x(2), mask=5, past=8, bias=len(call.inputs)
-    )
+    return _of_projected(call, y * scale + call.x(2), mask=5, past=8, bias=len(call.inputs))
 
 
 def _of_projected(call: Call, projected: Any, *, mask: int, past: int, bias: int) -> Any:

@@ -5,27 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphc import ops
+from graphc.importers.core.integers import integers, product
 from graphc.importers.onnx.call import Call, Refused, Rule
-from graphc.importers.onnx.families.quantized import quantization_of, quantized, without_zero
+from graphc.importers.onnx.families.quantized import integers_of, quantization_of, quantized
 from graphc.importers.onnx.limits import limited
 from graphc.ir.node import Tensor
 
 
-def scaled_product(a: Any, b: Any, scale: Any) -> Any:
-    """The product of integers, times a scale.
-
-    It is computed in float32. The integers are exact there, and the rounding of their sums is as
-    that of the scale.
-    """
-    return ops.matmul(ops.cast(a, "float32"), ops.cast(b, "float32")) * scale
-
-
-def in_steps(x: Tensor) -> tuple[Any, Any]:
-    """`x` as integers without their zero point, quantized to 8 bits by its extremes, and the scale
-    of them."""
+def in_steps(x: Tensor) -> tuple[Any, Any, Any]:
+    """`x` quantized to 8 bits by its extremes, the scale and the zero point: whole floats."""
     scale, zero = quantization_of(x)
-    steps = ops.clip(ops.rint(x / scale) + zero, 0, 255)
-    return steps - zero, scale
+    return ops.clip(ops.rint(x / scale) + zero, 0, 255), scale, zero
 
 
 def of_columns(v: Tensor) -> Any:
@@ -34,30 +24,25 @@ def of_columns(v: Tensor) -> Any:
     return ops.reshape(v, ()) if v.shape == (1,) else v
 
 
-def _right(call: Call, i: int, zero: int) -> Any:
-    """The right factor without its zero point."""
-    b: Any = ops.cast(call.x(i), "int32")
-    return b - ops.cast(of_columns(call.x(zero)), "int32") if call.has(zero) else b
-
-
 def _with_bias(call: Call, i: int, y: Any) -> Any:
     return y + call.x(i) if call.has(i) else y
 
 
 def _dynamic(call: Call) -> Any:
-    a, scale = in_steps(call.x(0))
-    y = scaled_product(a, _right(call, 1, 3), scale * of_columns(call.x(2)))
-    return _with_bias(call, 4, y)
+    steps, scale, zero = in_steps(call.x(0))
+    a = integers(ops.cast(steps, "uint8"), zero)
+    y = ops.cast(product(a, integers_of(call, 1, 3, axis=-1)), "float32")
+    return _with_bias(call, 4, y * (scale * of_columns(call.x(2))))
 
 
 def _to_float(call: Call) -> Any:
     for i in (2, 4):
         if call.has(i) and call.x(i).shape not in ((), (1,)):
             raise Refused("with several scales or zero points of its first factor is not supported")
-    a = without_zero(call.x(0), call.x(4) if call.has(4) else None, None)
+    y = ops.cast(product(integers_of(call, 0, 4), integers_of(call, 1, 5, axis=-1)), "float32")
     scales = ops.reshape(call.x(2), ()) * of_columns(call.x(3))
-    y = scaled_product(a, _right(call, 1, 5), ops.cast(scales, "float32"))
-    return _with_bias(call, 6, ops.cast(y, call.x(2).dtype))
+    y = ops.cast(y * ops.cast(scales, "float32"), call.x(2).dtype)
+    return _with_bias(call, 6, y)
 
 
 def _integers_of_16(call: Call) -> Any:
@@ -68,15 +53,11 @@ def _integers_of_16(call: Call) -> Any:
 
 def _gemm(call: Call) -> Any:
     """The integer C is added to the product of integers, before they are scaled."""
-    a = without_zero(call.x(0), call.x(2), None)
-    b: Any = ops.cast(call.x(3), "int32")
-    b = ops.transpose(b) if call.attr("transB", 0) else b
-    b = b - ops.cast(of_columns(call.x(5)), "int32")
-    a = ops.transpose(a) if call.attr("transA", 0) else a
-    # Products of 8 bits in float64 are exact, and faster than those of integers.
-    y = ops.matmul(ops.cast(a, "float64"), ops.cast(b, "float64"))
+    trans_a, trans_b = (call.attr(name, 0) for name in ("transA", "transB"))
+    a, b = integers_of(call, 0, 2), integers_of(call, 3, 5, axis=0 if trans_b else 1)
+    y = product(a.transposed() if trans_a else a, b.transposed() if trans_b else b)
     if call.has(6):
-        y = y + ops.cast(call.x(6), "float64")
+        y = y + call.x(6)
     scale = call.attr("alpha", 1.0) * ops.reshape(call.x(1), ()) * of_columns(call.x(4))
     y = ops.cast(y, "float32") * scale
     if not call.has(7):

@@ -7,9 +7,18 @@ from typing import Any, Final
 from graphc import ops
 from graphc.importers.onnx.call import Rule
 from graphc.importers.onnx.families.recurrent import Layer, lstm_step, recurrent
-from graphc.importers.onnx.families.runtime_products import in_steps, scaled_product
+from graphc.importers.onnx.families.runtime_products import in_steps
 from graphc.importers.onnx.limits import limited
 from graphc.ir.node import Tensor
+
+
+def _scaled_product(a: Any, b: Any, scale: Any) -> Any:
+    """The product of integers, times a scale.
+
+    It is computed in float32. The integers are exact there, and the rounding of their sums is as
+    that of the scale.
+    """
+    return ops.matmul(ops.cast(a, "float32"), ops.cast(b, "float32")) * scale
 
 
 class _QuantizedLayer(Layer):
@@ -31,12 +40,12 @@ class _QuantizedLayer(Layer):
         return ops.cast(self.call.x(i)[at], "int32") - zero, self.call.x(scale)[at]
 
     def projected(self, x: Tensor) -> Any:
-        steps, scale = in_steps(x)
-        return scaled_product(steps, self.w, scale * self._w_scale) + self.wb
+        steps, scale, zero = in_steps(x)
+        return _scaled_product(steps - zero, self.w, scale * self._w_scale) + self.wb
 
     def of_state(self, h: Any) -> Any:
-        steps, scale = in_steps(h)
-        return scaled_product(steps, self.r, scale * self._r_scale)
+        steps, scale, zero = in_steps(h)
+        return _scaled_product(steps - zero, self.r, scale * self._r_scale)
 
 
 _ATTRS: Final = (
