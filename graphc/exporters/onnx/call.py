@@ -26,6 +26,7 @@ class Call:
         w: writes nodes.
         sizes: gives sizes as values.
         write_body: writes a region of the node.
+        narrow: of a product whose operands are all widened from int8, these.
     """
 
     node: Node
@@ -33,6 +34,7 @@ class Call:
     w: Writer
     sizes: Sizes
     write_body: WriteBody
+    narrow: Sequence[Value] = ()
 
     @property
     def attrs(self) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from graphc.exporters.onnx.writer import Shared, Writer
 from graphc.ir.dims import as_multiple
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
+from graphc.ops.matrices.narrow_operands import PRODUCTS, widens
 
 Array = np.ndarray[Any, Any]
 
@@ -108,10 +109,15 @@ class ProgramWriter:
 
     def _body(self, writer: Writer, nodes: Iterable[Node], values: dict[Tensor, Value]) -> None:
         """Writes nodes; adds their results to `values`."""
+        widened: dict[Tensor, Value] = {}  # int32 -> the int8 that it is a cast of
         for node in nodes:
             writer.prefix = node.name or node.op.name
             xs = [values[tensor] for tensor in node.inputs]
-            call = Call(node, xs, writer, self._sizes, self._region)
+            if widens(node) and xs[0].dtype == np.int8:
+                widened[node.outputs[0]] = xs[0]
+            all_are = node.op in PRODUCTS and all(t in widened for t in node.inputs)
+            narrow = [widened[t] for t in node.inputs] if all_are else ()
+            call = Call(node, xs, writer, self._sizes, self._region, narrow)
             try:
                 found = self._results(call)
             except Refused as why:

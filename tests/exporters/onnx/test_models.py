@@ -107,6 +107,29 @@ def test_what_a_trained_model_predicts(tmp_path: Path) -> None:
     assert_near(run(path, x=value)[0], want, rtol=1e-5)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_of_widened_int8_take_the_narrow_operands(
+    transposed: bool, tmp_path: Path
+) -> None:
+    w = RNG.integers(-128, 128, (4, 300), dtype=np.int8)
+    with gc.Graph() as graph:
+        x = gc.placeholder((3, 300), "int8", name="x")
+        wide = gc.cast(gc.variable(w if transposed else w.T, name="w"), "int32")
+        y = gc.matmul(gc.cast(x, "int32"), wide, transpose_b=transposed)
+        z = gc.cast(x, "int32").T @ gc.maximum(gc.cast(x, "int32"), 0)
+    path = tmp_path / "m.onnx"
+    gc.to_onnx(gc.Session(graph), path, gc.Signature({"x": x}, {"y": y, "z": z}))
+    written = onnx.load(path).graph
+    assert ops_of(path)["MatMul"] == ops_of(path)["MatMulInteger"] == 1
+    weights = [t.data_type for t in written.initializer if t.name.startswith("w")]
+    assert weights == [onnx.TensorProto.INT8]
+    a = RNG.integers(-128, 128, (3, 300), dtype=np.int8)
+    rows = a.astype(np.int32)
+    found = run(path, x=a)
+    assert np.array_equal(found[0], rows @ w.T.astype(np.int32))
+    assert np.array_equal(found[1], rows.T @ np.maximum(rows, 0))
+
+
 @pytest.mark.parametrize("opset", (16, 17, 18, 20, 21, 23, onnx.defs.onnx_opset_version()))
 def test_every_version_of_onnx(opset: int, tmp_path: Path) -> None:
     graph = gc.Graph(seed=0)

@@ -18,11 +18,13 @@ def transposed(w: Writer, x: Value) -> Value:
 
 
 def _mat_mul(c: Call) -> Value:
-    a, b = c.xs
+    a, b = c.narrow or c.xs
     if c.attrs["transpose_a"]:
         a = transposed(c.w, a)
     if c.attrs["transpose_b"]:
         b = transposed(c.w, b)
+    if c.narrow:
+        return c.w.op("MatMulInteger", a, b, dtype="int32")
     return c.w.op("MatMul", a, b)
 
 
