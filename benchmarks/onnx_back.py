@@ -18,6 +18,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.onnx_suite import KINDS, SuiteCase, cases, difference, source_of, tries
 
 
@@ -56,7 +58,10 @@ def _there_and_back(case: SuiteCase, model: Any, feeds: dict[str, Any]) -> str:
         how, got = run_model(path, feeds)
     if got is None:
         return how
-    for number, (a, b) in enumerate(zip(got, case.outputs, strict=True)):
+    pairs = list(zip(got, case.outputs, strict=True))
+    if any(a.dtype.kind in "iu" and np.asarray(b).dtype.kind in "OSU" for a, b in pairs):
+        return "not exported: a graph has numbers of words in place of strings"
+    for number, (a, b) in enumerate(pairs):
         wrong = difference(a, b, case)
         if wrong:
             return f"{how}: output {number}: {wrong}"
