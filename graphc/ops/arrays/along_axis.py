@@ -24,8 +24,10 @@ from graphc.ops.arrays.gathering import (
     check_updates,
     fill_value_of,
     fold_indices,
+    gather,
     gather_indices,
     index_tensor,
+    scatter_numbers,
 )
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.axes import normalize_axis
@@ -71,22 +73,8 @@ def _others(rank: int, axis: int) -> tuple[int, ...]:
 
 
 def _lower_take_along(ctx: LowerContext, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
-    others = _others(x.ndim, axis)
-    numbers = lax.GatherDimensionNumbers(
-        offset_dims=(),
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-        operand_batching_dims=others,
-        start_indices_batching_dims=others,
-    )
-    return lax.gather(
-        x,
-        gather_indices(indices, x.shape[axis]),
-        numbers,
-        slice_sizes=(1,) * x.ndim,
-        mode=OUT_OF_RANGE[mode],
-        fill_value=fill_value_of(np.dtype(x.dtype), mode),
-    )
+    places = gather_indices(indices, x.shape[axis])
+    return gather(x, places, mode, (axis,), shared=_others(x.ndim, axis))
 
 
 def _take_along_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
@@ -197,14 +185,7 @@ def _infer_scatter_along(
 def _lower_scatter_along(
     ctx: LowerContext, operand: Any, indices: Any, updates: Any, *, axis: int, mode: str
 ) -> Any:
-    others = _others(operand.ndim, axis)
-    numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=(),
-        inserted_window_dims=(axis,),
-        scatter_dims_to_operand_dims=(axis,),
-        operand_batching_dims=others,
-        scatter_indices_batching_dims=others,
-    )
+    numbers = scatter_numbers((axis,), shared=_others(operand.ndim, axis))
     places = gather_indices(indices, operand.shape[axis])
     return lax.scatter_add(operand, places, updates, numbers, mode=OUT_OF_RANGE[mode])
 

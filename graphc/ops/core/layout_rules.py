@@ -115,6 +115,34 @@ def map_axis(axis_of: Callable[[Node, int], int | None], *, linear: bool = False
     return rule
 
 
+def same_axis(keeps: Callable[[Node, int], bool], *, linear: bool = False) -> LayoutRule:
+    """For operators whose operands and results are all sharded along the same axis.
+
+    `keeps(node, axis)` returns whether they can be sharded along it; otherwise they are gathered.
+    `linear`: partial sums stay partial.
+    """
+
+    def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+        for layout in operands:
+            if (isinstance(layout, Sharded) and keeps(node, layout.axis)) or (
+                linear and layout == SUM
+            ):
+                return LayoutPlan([layout] * len(operands), [layout] * len(node.outputs))
+        return replicated(ctx, node, *operands)
+
+    return rule
+
+
+def not_last(node: Node, axis: int) -> bool:
+    """For `same_axis`: every axis but the last one."""
+    return axis != node.inputs[0].ndim - 1
+
+
+def not_along(node: Node, axis: int) -> bool:
+    """For `same_axis`: every axis but the attribute `axis`."""
+    return bool(axis != node.attrs["axis"])
+
+
 def moves(
     place: Callable[[LayoutContext, Node, int], tuple[int, Mapping[str, Any] | None] | None],
 ) -> LayoutRule:

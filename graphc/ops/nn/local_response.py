@@ -10,14 +10,13 @@ from jax import lax
 
 from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dtypes import is_floating
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit, emit_one
-from graphc.ops.core.layout_rules import map_axis
+from graphc.ops.core.layout_rules import not_last, same_axis
 from graphc.ops.core.precision import summed
 from graphc.typing import TensorLike
 
@@ -115,17 +114,6 @@ def _lower_gradient(
     return own - (2 * alpha * beta) * x * _neighbours(own * x / scale, radius)
 
 
-def _not_channels(node: Node, axis: int) -> int | None:
-    return axis if axis != node.inputs[0].ndim - 1 else None
-
-
-def _both(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) -> LayoutPlan:
-    for layout in (x, dy):
-        if isinstance(layout, Sharded) and _not_channels(node, layout.axis) is not None:
-            return LayoutPlan([layout, layout], [layout])
-    return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
-
-
 def _cost(ctx: CostContext, node: Node) -> int:
     """The square, its sum over neighbours, a scale, a power and a product."""
     return (2 * int(node.attrs["radius"]) + 5) * size_of(node.inputs[0])
@@ -138,7 +126,7 @@ LOCAL_RESPONSE_NORM = define(
     infer=_infer,
     lower=summed(_lower),
     gradient=_gradient,
-    layout=map_axis(_not_channels),
+    layout=same_axis(not_last),
     cost=_cost,
     doc="x [batch, ..., channels] / (bias + alpha * the sum of the squares of the channel and of "
     "`radius` channels on each side of it)^beta. Floating dtypes. Source: Krizhevsky, Sutskever & "
@@ -157,7 +145,7 @@ LOCAL_RESPONSE_NORM_GRADIENT = define(
     attrs=_ATTRS,
     infer=_infer_gradient,
     lower=summed(_lower_gradient),
-    layout=_both,
+    layout=same_axis(not_last),
     cost=_gradient_cost,
     doc="The adjoint of LocalResponseNorm's x, with the sums over neighbours of x^2 and of the "
     "adjoint computed once each. Floating dtypes.",
