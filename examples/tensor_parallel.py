@@ -47,8 +47,7 @@ def build(
         logits = gc.nn.Dense(10, name="out", dtype=dtype)(gc.reduce_mean(h, axis=1))
         losses = gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=y)
         loss = gc.reduce_mean(losses, name="loss")
-        schedule = optax.cosine_decay_schedule(3e-3, 300)
-        train = gc.minimize(loss, optax.adam(schedule), name="train")
+        train = gc.minimize(loss, optax.adam(optax.cosine_decay_schedule(3e-3, 300)), name="train")
         accuracy = digits.accuracy(logits, y)
 
     signatures = {"predict": gc.Signature({"x": x}, {"logits": logits})}

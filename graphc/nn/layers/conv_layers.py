@@ -53,7 +53,7 @@ _LAYOUTS: Final = {
 
 
 class Windowed(Affine):
-    """Base of all convolutions: it has the window."""
+    """Base of all convolutions: it has the window. The arguments after it are those of `Affine`."""
 
     rank: ClassVar[int]
 
@@ -63,18 +63,9 @@ class Windowed(Affine):
         strides: int | tuple[int, ...],
         padding: Padding,
         dilation: int | tuple[int, ...],
-        activation: Activation | str | None,
-        use_bias: bool,
-        kernel_initializer: AnyInitializer,
-        bias_initializer: AnyInitializer,
-        name: str | None,
-        dtype: DTypeLike,
-        kernel_regularizer: AnyRegularizer,
-        bias_regularizer: AnyRegularizer,
+        *affine: Any,
     ) -> None:
-        initializers = (kernel_initializer, bias_initializer)
-        regularizers = (kernel_regularizer, bias_regularizer)
-        super().__init__(activation, use_bias, *initializers, name, dtype, *regularizers)
+        super().__init__(*affine)
         kind = type(self).__name__
         self.kernel_size = per_axis(kind, "kernel_size", kernel_size, self.rank)
         self.strides = per_axis(kind, "strides", strides, self.rank)
@@ -209,9 +200,7 @@ class Conv3D(_Conv):
 
     Variables: `kernel` [depth, height, width, features / groups, filters] and `bias` [filters].
 
-    Calling it takes `x` [batch, depth, height, width, features] and gives
-    [batch, new depth, new height, new width, filters].
-    Args and Raises: see `Conv2D`, for three spatial axes.
+    Args, operands and Raises: see `Conv2D`, for three spatial axes.
 
     Examples:
         >>> conv = gc.nn.Conv3D(8, 3, strides=2)
@@ -291,9 +280,7 @@ class Conv3DTranspose(_ConvTranspose):
 
     Variables: `kernel` [depth, height, width, filters / groups, features] and `bias` [filters].
 
-    Calling it takes `x` [batch, depth, height, width, features] and gives
-    [batch, new depth, new height, new width, filters].
-    Args and Raises: see `Conv2DTranspose`, for three spatial axes.
+    Args, operands and Raises: see `Conv2DTranspose`, for three spatial axes.
 
     Examples:
         >>> conv = gc.nn.Conv3DTranspose(4, 2, strides=2)

@@ -293,10 +293,7 @@ class InstanceNorm(_ShiftedNorm):
 
     Variables: `scale` and `offset`, each [features].
 
-    Args:
-        epsilon: added to the variance.
-        name, dtype: see `Layer`.
-        scale_regularizer, offset_regularizer: penalties of the variables, as for `Dense`.
+    Args: see `LayerNorm`.
 
     Calling it takes `x` [batch, ..., features], floating, and gives the shape and dtype of `x`.
 

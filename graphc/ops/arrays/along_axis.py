@@ -16,7 +16,6 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.gathering import (
     AXIS,
     MODE,
-    OUT_OF_RANGE,
     SCATTER_MODE,
     SCATTER_OF,
     TAKE_OF,
@@ -27,7 +26,7 @@ from graphc.ops.arrays.gathering import (
     gather,
     gather_indices,
     index_tensor,
-    scatter_numbers,
+    scatter,
 )
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.axes import normalize_axis
@@ -185,9 +184,9 @@ def _infer_scatter_along(
 def _lower_scatter_along(
     ctx: LowerContext, operand: Any, indices: Any, updates: Any, *, axis: int, mode: str
 ) -> Any:
-    numbers = scatter_numbers((axis,), shared=_others(operand.ndim, axis))
     places = gather_indices(indices, operand.shape[axis])
-    return lax.scatter_add(operand, places, updates, numbers, mode=OUT_OF_RANGE[mode])
+    others = _others(operand.ndim, axis)
+    return scatter(lax.scatter_add, operand, places, updates, mode, (axis,), shared=others)
 
 
 def _scatter_along_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:

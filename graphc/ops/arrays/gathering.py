@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,11 +81,20 @@ def gather(
     )
 
 
-def scatter_numbers(
-    axes: Axes, *, windows: Axes = (), shared: Axes = ()
-) -> lax.ScatterDimensionNumbers:
-    """The dimension numbers of the scatter to where `gather` reads, with these arguments."""
-    return lax.ScatterDimensionNumbers(windows, axes, axes, shared, shared)
+def scatter(
+    function: Callable[..., Any],
+    operand: Any,
+    indices: Any,
+    updates: Any,
+    mode: str,
+    axes: Axes,
+    *,
+    windows: Axes = (),
+    shared: Axes = (),
+) -> Any:
+    """`function`, such as `lax.scatter_add`, writes to where `gather` reads."""
+    numbers = lax.ScatterDimensionNumbers(windows, axes, axes, shared, shared)
+    return function(operand, indices, updates, numbers, mode=OUT_OF_RANGE[mode])
 
 
 def fold_indices(indices: Any, size: int, mode: str) -> tuple[Any, Any]:

@@ -17,7 +17,6 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.gathering import (
     AXIS,
     MODE,
-    OUT_OF_RANGE,
     SCATTER_MODE,
     SCATTER_OF,
     TAKE_OF,
@@ -28,7 +27,7 @@ from graphc.ops.arrays.gathering import (
     gather,
     gather_indices,
     index_tensor,
-    scatter_numbers,
+    scatter,
 )
 from graphc.ops.arrays.shape import broadcast_to, one_axis
 from graphc.ops.core.axes import normalize_axis
@@ -199,9 +198,9 @@ def _infer_scatter_add(
 def _lower_scatter_add(
     ctx: LowerContext, operand: Any, indices: Any, updates: Any, *, axis: int, mode: str
 ) -> Any:
-    numbers = scatter_numbers((axis,), windows=_windows(operand.ndim, indices.ndim, axis))
     places = gather_indices(indices, operand.shape[axis])
-    return lax.scatter_add(operand, places, updates, numbers, mode=OUT_OF_RANGE[mode])
+    windows = _windows(operand.ndim, indices.ndim, axis)
+    return scatter(lax.scatter_add, operand, places, updates, mode, (axis,), windows=windows)
 
 
 def _scatter_add_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:

@@ -14,7 +14,7 @@ from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Rep
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.gathering import OUT_OF_RANGE, SCATTER_MODE, TAKE_OF, scatter_numbers
+from graphc.ops.arrays.gathering import SCATTER_MODE, TAKE_OF, scatter
 from graphc.ops.arrays.gathering_nd import vector_axes
 from graphc.ops.arrays.index_frames import INDEXED, Axes, Frame, check_frame, frame_of, xla_indices
 from graphc.ops.arrays.shape import broadcast_to
@@ -76,13 +76,19 @@ def _lower_scatter(
     batch: int,
     mode: str,
 ) -> Any:
-    windows = frame_of(operand.ndim, indices.ndim, axes, batch).windows()
-    numbers = scatter_numbers(axes, windows=windows, shared=tuple(range(batch)))
     places = xla_indices(indices, [operand.shape[axis] for axis in axes])
-    scatter = _LOWERINGS[op]
     dtype = wide(operand.dtype) if op in ("add", "mul") else operand.dtype
-    operands = operand.astype(dtype), places, updates.astype(dtype)
-    return scatter(*operands, numbers, mode=OUT_OF_RANGE[mode]).astype(operand.dtype)
+    result = scatter(
+        _LOWERINGS[op],
+        operand.astype(dtype),
+        places,
+        updates.astype(dtype),
+        mode,
+        axes,
+        windows=frame_of(operand.ndim, indices.ndim, axes, batch).windows(),
+        shared=tuple(range(batch)),
+    )
+    return result.astype(operand.dtype)
 
 
 # -- gradients -------------------------------------------------------------------------------

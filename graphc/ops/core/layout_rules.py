@@ -94,18 +94,15 @@ def linear_in(*positions: int) -> LayoutRule:
     return rule
 
 
-def map_axis(axis_of: Callable[[Node, int], int | None], *, linear: bool = False) -> LayoutRule:
-    """For operators that move the axes of one sharded operand: transpose, slice, reverse, pad.
+def map_axis(axis_of: Callable[[Node, int], int | None]) -> LayoutRule:
+    """For operators whose results lack an axis of the first operand, such as reductions.
 
     `axis_of(node, axis)` returns the position of the operand's sharded axis in the results. None
-    means that the operator needs the whole axis; the operand is then gathered. `linear`: partial
-    sums stay partial.
+    means that the operator needs the whole axis; the operand is then gathered.
     """
 
     def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
         first, rest = operands[0], [REPLICATED] * (len(operands) - 1)
-        if linear and first == SUM:
-            return LayoutPlan([first, *rest], [SUM] * len(node.outputs))
         if isinstance(first, Sharded):
             axis = axis_of(node, first.axis)
             if axis is not None:

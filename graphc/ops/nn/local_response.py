@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from graphc.ir.costs import CostContext, size_of
+from graphc.ir.costs import CostRule, size_of
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
@@ -114,9 +114,11 @@ def _lower_gradient(
     return own - (2 * alpha * beta) * x * _neighbours(own * x / scale, radius)
 
 
-def _cost(ctx: CostContext, node: Node) -> int:
-    """The square, its sum over neighbours, a scale, a power and a product."""
-    return (2 * int(node.attrs["radius"]) + 5) * size_of(node.inputs[0])
+def _cost(neighbours: int, others: int) -> CostRule:
+    """The cost of sums over neighbours, and of other operations on each element."""
+    return lambda ctx, node: (
+        (neighbours * int(node.attrs["radius"]) + others) * size_of(node.inputs[0])
+    )
 
 
 LOCAL_RESPONSE_NORM = define(
@@ -127,16 +129,11 @@ LOCAL_RESPONSE_NORM = define(
     lower=summed(_lower),
     gradient=_gradient,
     layout=same_axis(not_last),
-    cost=_cost,
+    cost=_cost(2, 5),  # the square, its sum over neighbours, a scale, a power and a product
     doc="x [batch, ..., channels] / (bias + alpha * the sum of the squares of the channel and of "
     "`radius` channels on each side of it)^beta. Floating dtypes. Source: Krizhevsky, Sutskever & "
     "Hinton, ImageNet classification with deep convolutional neural networks, 2012.",
 )
-
-
-def _gradient_cost(ctx: CostContext, node: Node) -> int:
-    """Two sums over neighbours."""
-    return (4 * int(node.attrs["radius"]) + 11) * size_of(node.inputs[0])
 
 
 LOCAL_RESPONSE_NORM_GRADIENT = define(
@@ -146,7 +143,7 @@ LOCAL_RESPONSE_NORM_GRADIENT = define(
     infer=_infer_gradient,
     lower=summed(_lower_gradient),
     layout=same_axis(not_last),
-    cost=_gradient_cost,
+    cost=_cost(4, 11),  # two sums over neighbours
     doc="The adjoint of LocalResponseNorm's x, with the sums over neighbours of x^2 and of the "
     "adjoint computed once each. Floating dtypes.",
 )

@@ -76,17 +76,16 @@ def approx_top_k(
     indices.
 
     Args:
-        x: [..., n], floating.
-        k: positive, at most n.
+        x, k: as for `top_k`, but `x` is floating.
         recall_target: the fraction of them to find, on average.
         smallest: find the smallest elements instead, the smallest first.
         name: of the node.
 
     Returns:
-        The elements [..., k], and int32 [..., k].
+        The results of `top_k`.
 
     Raises:
-        ShapeError: a scalar, or fewer than k elements.
+        ShapeError: as `top_k`.
         DTypeError: not floating.
         AttributeValueError: k or the recall target is out of range.
 

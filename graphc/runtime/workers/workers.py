@@ -16,7 +16,7 @@ from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.workers.worker_batches import WorkerBatches
 from graphc.runtime.workers.worker_run import Run
 from graphc.runtime.workers.worker_steps import WorkerSteps
-from graphc.runtime.workers.worker_threads import WorkersRun, WorkerStep
+from graphc.runtime.workers.worker_threads import WorkersCall, WorkersRun, WorkerStep
 
 
 class Workers:
@@ -59,8 +59,8 @@ class Workers:
             )
         FetchNest(self._graph, fetches)  # raises now if a value cannot be fetched
         source = WorkerBatches(batches, len(self._steps.devices))
-        run = Run(self._steps, self._state, self._bound, fetches, source, on_step, keep)
-        self._run = run
+        call = WorkersCall(self._state, self._bound, fetches, source, on_step, keep)
+        self._run = run = Run(self._steps, call)
         try:
             run.carry_out()
         finally:

@@ -18,7 +18,7 @@ from graphc.jaxpr.function import from_jax
 
 
 def pads_of(
-    call: Call, sizes: Any, window: Any, strides: Any, dilation: Any, ceil: bool = False
+    call: Call, sizes: Any, window: Any, strides: Any, dilation: Any
 ) -> list[tuple[int, int]]:
     """The padding of a convolution or pooling, by its attributes."""
     auto = call.attr("auto_pad", "NOTSET")
