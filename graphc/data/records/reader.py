@@ -116,14 +116,12 @@ class RecordReader:
 
     Examples:
         >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "words.tfrecord")
+        >>> path = os.path.join(tempfile.mkdtemp(), "words.tfrecord")
         >>> with gc.data.TFRecordWriter(path) as file:
         ...     file.write(b"one")
         >>> reader = gc.data.read_tfrecords(path)
         >>> len(reader.paths), list(reader) == list(reader)
         (1, True)
-        >>> folder.cleanup()
     """
 
     def __init__(self, plan: _Plan) -> None:

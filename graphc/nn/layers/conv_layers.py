@@ -8,21 +8,15 @@ from typing import Any, ClassVar, Final
 
 from graphc.build.initializer_names import AnyInitializer
 from graphc.build.initializers import Zeros
-from graphc.build.scaled_initializers import (
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
-    LecunNormal,
-    LecunUniform,
-)
+from graphc.build.scaled_initializers import GlorotUniform, Scaled
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.nn.functional.convolutions import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from graphc.nn.layers.activations import Activation
 from graphc.nn.layers.affine import Affine
-from graphc.nn.layers.layer import check_rank, features_of, positive
+from graphc.nn.layers.layer import features_of, positive
 from graphc.nn.layers.regularizers import AnyRegularizer
+from graphc.nn.layers.shape_checks import check_groups, check_space
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.conv import conv1d, conv2d, conv3d
@@ -38,17 +32,11 @@ __all__ = [
     "Conv3DTranspose",
 ]
 
-_SCALED = (GlorotNormal, GlorotUniform, HeNormal, HeUniform, LecunNormal, LecunUniform)
 _CONV: Final[dict[int, Callable[..., Tensor]]] = {1: conv1d, 2: conv2d, 3: conv3d}
 _TRANSPOSED: Final[dict[int, Callable[..., Tensor]]] = {
     1: conv1d_transpose,
     2: conv2d_transpose,
     3: conv3d_transpose,
-}
-_LAYOUTS: Final = {
-    1: "[batch, width, features] (rank 3)",
-    2: "[batch, height, width, features] (rank 4)",
-    3: "[batch, depth, height, width, features] (rank 5)",
 }
 
 
@@ -75,7 +63,7 @@ class Windowed(Affine):
     def _taken(self, x: Any) -> tuple[Tensor, int]:
         """The checked input and its number of features."""
         x = convert(x)
-        check_rank(self, x, (self.rank + 2,), _LAYOUTS[self.rank])
+        check_space(self, x, self.rank)
         return x, features_of(self, x)
 
     def _convolve(self, x: Tensor, features: int, filters: int, groups: int) -> Tensor:
@@ -90,8 +78,8 @@ class Windowed(Affine):
     def _kernel(self, groups: int, shape: tuple[int, ...]) -> Any:
         """The kernel. An initializer that counts fans has to know the number of groups."""
         initializer = self.kernel_initializer
-        if isinstance(initializer, _SCALED):
-            initializer = replace(initializer, groups=groups)
+        if isinstance(initializer, Scaled):
+            initializer = replace(initializer, groups=groups)  # type: ignore[type-var]
         return self.variable("kernel", initializer, shape, regularizer=self.kernel_regularizer)
 
 
@@ -136,12 +124,7 @@ class _Conv(Windowed):
 
     def _taken(self, x: Any) -> tuple[Tensor, int]:
         x, features = super()._taken(x)
-        if features % self.groups:
-            refuse(
-                f"{self}: {self.groups} groups do not divide {features} features",
-                hint="the number of groups must divide the size of the last axis",
-                x=x,
-            )
+        check_groups(self, x, self.groups, features)
         return x, features
 
 

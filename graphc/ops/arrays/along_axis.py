@@ -9,7 +9,7 @@ from jax import lax
 
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_integer
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -25,6 +25,7 @@ from graphc.ops.arrays.gathering import (
     fold_indices,
     gather,
     gather_indices,
+    gather_whole,
     index_tensor,
     scatter,
 )
@@ -90,9 +91,7 @@ def _take_along_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layou
             return LayoutPlan([layout, layout], [layout])
     if isinstance(indices, Sharded):
         return LayoutPlan([REPLICATED, indices], [indices])
-    if x == SUM and isinstance(indices, Replicated) and node.attrs["mode"] != "fill":
-        return LayoutPlan([x, indices], [SUM])
-    return replicated(ctx, node, x, indices)
+    return gather_whole(ctx, node, x, indices)
 
 
 def _fold_take_along(x: Any, indices: Any, *, axis: int, mode: str) -> Any:

@@ -12,13 +12,15 @@ from jax import numpy as jnp
 from graphc.errors import DTypeError
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import BOOL, DType, is_integer, scalar_of, short_name
-from graphc.ir.node import Tensor
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Replicated
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import InferContext
 from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.defining import at_least, one_of
 from graphc.ops.core.emit import as_array, convert
+from graphc.ops.core.layout_rules import SUM, replicated
 
 Axes = tuple[int, ...]
 
@@ -79,6 +81,14 @@ def gather(
         mode=OUT_OF_RANGE[mode],
         fill_value=fill_value_of(np.dtype(x.dtype), mode),
     )
+
+
+def gather_whole(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -> LayoutPlan:
+    """The layout of a gather that is not sharded. A sum of parts stays one, unless elements out of
+    range are filled."""
+    if x == SUM and isinstance(indices, Replicated) and node.attrs["mode"] != "fill":
+        return LayoutPlan([x, indices], [SUM])
+    return replicated(ctx, node, x, indices)
 
 
 def scatter(

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.errors import AttributeValueError
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.gathering import MODE, SCATTER_OF, gather
+from graphc.ops.arrays.gathering import MODE, SCATTER_OF, gather, gather_whole
 from graphc.ops.arrays.index_frames import INDEXED, Axes, check_frame, frame_of, xla_indices
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import picks
 from graphc.ops.core.defining import rearrangement
 from graphc.ops.core.emit import convert, emit_one
-from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.ranges import in_range
 from graphc.typing import TensorLike
 
@@ -54,9 +53,7 @@ def _gather_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -
     if isinstance(indices, Sharded) and indices.axis < index_rank - 1:
         needed = indices if indices.axis < batch else REPLICATED
         return LayoutPlan([needed, indices], [Sharded(frame.of_indices(indices.axis))])
-    if x == SUM and isinstance(indices, Replicated) and node.attrs["mode"] != "fill":
-        return LayoutPlan([x, indices], [SUM])
-    return replicated(ctx, node, x, indices)
+    return gather_whole(ctx, node, x, indices)
 
 
 GATHER_ND = rearrangement(

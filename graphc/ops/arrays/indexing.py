@@ -26,6 +26,7 @@ from graphc.ops.arrays.gathering import (
     fold_indices,
     gather,
     gather_indices,
+    gather_whole,
     index_tensor,
     scatter,
 )
@@ -87,9 +88,7 @@ def _take_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -> 
         return LayoutPlan([x, REPLICATED], [Sharded(after)])
     if isinstance(indices, Sharded):
         return LayoutPlan([REPLICATED, indices], [Sharded(axis + indices.axis)])
-    if x == SUM and isinstance(indices, Replicated) and node.attrs["mode"] != "fill":
-        return LayoutPlan([x, indices], [SUM])
-    return replicated(ctx, node, x, indices)
+    return gather_whole(ctx, node, x, indices)
 
 
 def _fold_take(x: Any, indices: Any, *, axis: int, mode: str) -> Any:

@@ -303,11 +303,7 @@ def avg_pool(
     """The mean of each window.
 
     Args:
-        x: [batch, ..., channels], floating, with any number of spatial axes.
-        window: its size, one int or one for each spatial axis; or for all axes, with a 1 for batch
-            and channels.
-        strides: steps of the window; by default the window itself.
-        padding: "valid", "same", an int, or a pair (before, after) for each spatial axis.
+        x, window, strides, padding: as for `max_pool`, but `x` is floating.
         count_include_pad: divide by the full window everywhere and count padding as zeros.
             Otherwise padding does not count, as in TensorFlow.
 

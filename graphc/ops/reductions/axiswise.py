@@ -215,13 +215,7 @@ def argmin(
     dtype: DTypeLike = INT32,
     name: str | None = None,
 ) -> Tensor:
-    """The position of the smallest element along `axis`, the first of equal ones.
-
-    With `axis` None, the position is that in row-major order. `keepdims` keeps axes of size 1.
-
-    Raises:
-        AttributeValueError: the axis is out of range, or `dtype` is not an integer dtype.
-        ShapeError: there are no elements.
+    """The position of the smallest element along `axis`; otherwise as `argmax`.
 
     Source: numpy.argmin.
 

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from graphc.errors import StateError
 from graphc.ops.draws.random_keys import as_jax_key
 from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.runtime.core.background import own_settings, under
@@ -253,3 +254,12 @@ class WorkerThreads(ABC):
 def _held(state: LiveState, name: str) -> Any:
     """The value of hidden state, on the host."""
     return state.values([name])[name]
+
+
+def check_not_going(run: WorkerThreads | None) -> None:
+    """Raises `StateError` while the workers of a session are running."""
+    if run is not None and run.is_going():
+        raise StateError.here(
+            "run_workers: workers of this session are running already",
+            hint="wait until the first call has returned, or open another session",
+        )
