@@ -110,12 +110,9 @@ def _row(model: Model) -> Row:
     found = tuning.name or "nothing clearly faster"
     used = [bool(session.executables[0].notes) for session in sessions]
     assert used == [tuning.kept, False]
-    return (
-        f"{model.name}: `gc.tune` ({took:.0f} s, {len(tuning.rows)} variants; {found}), to the "
-        f"same step untuned ({1e3 * measured.theirs:.3g} ms), time",
-        f"{measured.ratio:.2f}x",
-        "at most 1x",
-    )
+    what = f"{model.name}: `gc.tune` ({took:.0f} s, {len(tuning.rows)} variants; {found})"
+    baseline = f"the same step untuned ({1e3 * measured.theirs:.3g} ms)"
+    return f"{what}, to {baseline}, time", f"{measured.ratio:.2f}x", "at most 1x"
 
 
 def _caller(session: gc.Session, model: Model) -> Callable[[], None]:

@@ -66,13 +66,7 @@ class AsyncDataParallel:
                 f"AsyncDataParallel: server must be a device, got {self.server!r}",
                 hint='name one: server="/cpu:0"',
             )
-        bound: object = self.staleness
-        if bound is not None and (type(bound) is not int or bound < 0):
-            raise AttributeValueError.here(
-                "AsyncDataParallel: staleness must be an int of at least 0, or None for no bound, "
-                f"got {bound!r}",
-                hint="pass how many updates by other workers a worker may miss: staleness=3",
-            )
+        check_staleness("AsyncDataParallel", self.staleness)
 
     def resolve(self) -> tuple[jax.Device, ...]:
         """The workers' devices, one for each worker.
@@ -103,6 +97,16 @@ class AsyncDataParallel:
                 hint=f'name one of them: server="{name_of(found[0])}"',
             )
         return found[0]
+
+
+def check_staleness(strategy: str, bound: object) -> None:
+    """Raises if the bound of a strategy with this name is none."""
+    if bound is not None and (type(bound) is not int or bound < 0):
+        raise AttributeValueError.here(
+            f"{strategy}: staleness must be an int of at least 0, or None for no bound, "
+            f"got {bound!r}",
+            hint="pass how many updates by other workers a worker may miss: staleness=3",
+        )
 
 
 def _devices(item: jax.Device | str) -> list[jax.Device]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from sklearn.datasets import load_digits
+
+import graphc as gc
 
 SPLIT_SEED = 0
 TEST_EXAMPLES = 360
@@ -24,3 +29,33 @@ def load(dtype: str = "float32") -> dict[str, np.ndarray]:
         "x_test": x[:TEST_EXAMPLES],
         "y_test": y[:TEST_EXAMPLES],
     }
+
+
+def accuracy(logits: gc.Tensor, labels: gc.Tensor) -> gc.Tensor:
+    """The share of the images whose largest logit is that of their label."""
+    correct = gc.equal(gc.argmax(logits, axis=-1), labels)
+    return gc.reduce_mean(gc.cast(correct, "float32"), name="accuracy")
+
+
+def job(
+    graph: gc.Graph,
+    train: gc.Tensor,
+    loss: gc.Tensor,
+    accuracy: gc.Tensor,
+    data: Mapping[str, np.ndarray],
+    batch: int,
+    **more: Any,
+) -> gc.train.Job:
+    """A job that trains on the training images, fed to x and y, and prints the accuracy on the
+    others.
+
+    Args:
+        more: further arguments of `gc.train.Job`.
+    """
+
+    def evaluate(session: gc.Session) -> dict[str, float]:
+        feeds = {"x": data["x_test"], "y": data["y_test"]}
+        return {"test accuracy": float(session.run(accuracy, feeds))}
+
+    batches = gc.data.Batches({"x": data["x_train"], "y": data["y_train"]}, batch, seed=1)
+    return gc.train.Job(graph, train, batches, metrics={"loss": loss}, evaluate=evaluate, **more)

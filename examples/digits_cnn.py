@@ -61,25 +61,13 @@ def build(
         loss = gc.reduce_mean(losses, name="loss")
         train = gc.minimize(loss, tx or optimizer(), name="train")
         logits = gc.identity(network(x, training=False, layers=layers), name="logits")
-        correct = gc.equal(gc.argmax(logits, axis=-1), y)
-        accuracy = gc.reduce_mean(gc.cast(correct, "float32"), name="accuracy")
+        accuracy = digits.accuracy(logits, y)
 
-    def evaluate(session: gc.Session) -> dict[str, float]:
-        feeds = {"x": data["x_test"], "y": data["y_test"]}
-        return {"test accuracy": float(session.run(accuracy, feeds))}
-
-    return gc.train.Job(
-        graph,
-        train,
-        gc.data.Batches({"x": data["x_train"], "y": data["y_train"]}, batch, seed=1),
-        steps=STEPS,
-        metrics={"loss": loss},
-        evaluate=evaluate,
-        signatures={
-            "predict": gc.Signature({"x": x}, {"logits": logits}),
-            "train": gc.Signature({"x": x, "y": y}, {"loss": loss}, updates=[train]),
-        },
-    )
+    signatures = {
+        "predict": gc.Signature({"x": x}, {"logits": logits}),
+        "train": gc.Signature({"x": x, "y": y}, {"loss": loss}, updates=[train]),
+    }
+    return digits.job(graph, train, loss, accuracy, data, batch, steps=STEPS, signatures=signatures)
 
 
 def main() -> None:

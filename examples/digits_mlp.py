@@ -32,22 +32,10 @@ def build(*, dtype: str = "float32", batch: int = 128) -> gc.train.Job:
         loss = gc.reduce_mean(losses, name="loss")
         schedule = optax.cosine_decay_schedule(3e-3, 300)
         train = gc.minimize(loss, optax.adamw(schedule), name="train")
-        correct = gc.equal(gc.argmax(logits, axis=-1), y)
-        accuracy = gc.reduce_mean(gc.cast(correct, "float32"), name="accuracy")
+        accuracy = digits.accuracy(logits, y)
 
-    def evaluate(session: gc.Session) -> dict[str, float]:
-        feeds = {"x": data["x_test"], "y": data["y_test"]}
-        return {"test accuracy": float(session.run(accuracy, feeds))}
-
-    return gc.train.Job(
-        graph,
-        train,
-        gc.data.Batches({"x": data["x_train"], "y": data["y_train"]}, batch, seed=1),
-        steps=300,
-        metrics={"loss": loss},
-        evaluate=evaluate,
-        signatures={"predict": gc.Signature({"x": x}, {"logits": logits})},
-    )
+    signatures = {"predict": gc.Signature({"x": x}, {"logits": logits})}
+    return digits.job(graph, train, loss, accuracy, data, batch, steps=300, signatures=signatures)
 
 
 def main() -> None:

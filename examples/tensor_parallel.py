@@ -27,7 +27,8 @@ def build(
 ) -> gc.train.Job:
     """The graph with its annotations, its training step and its data."""
     data = digits.load(dtype)
-    images = {part: data[f"x_{part}"].reshape(-1, 8, 8) for part in ("train", "test")}
+    for part in ("x_train", "x_test"):
+        data[part] = data[part].reshape(-1, 8, 8)
     graph = gc.Graph(seed=0, name="tensor_parallel")
     with graph:
         x = gc.placeholder((None, 8, 8), dtype, name="x")
@@ -46,24 +47,11 @@ def build(
         logits = gc.nn.Dense(10, name="out", dtype=dtype)(gc.reduce_mean(h, axis=1))
         losses = gc.nn.sparse_softmax_cross_entropy(logits=logits, labels=y)
         loss = gc.reduce_mean(losses, name="loss")
-        schedule = optax.cosine_decay_schedule(3e-3, 300)
-        train = gc.minimize(loss, optax.adam(schedule), name="train")
-        correct = gc.equal(gc.argmax(logits, axis=-1), y)
-        accuracy = gc.reduce_mean(gc.cast(correct, "float32"), name="accuracy")
+        train = gc.minimize(loss, optax.adam(optax.cosine_decay_schedule(3e-3, 300)), name="train")
+        accuracy = digits.accuracy(logits, y)
 
-    def evaluate(session: gc.Session) -> dict[str, float]:
-        feeds = {"x": images["test"], "y": data["y_test"]}
-        return {"test accuracy": float(session.run(accuracy, feeds))}
-
-    return gc.train.Job(
-        graph,
-        train,
-        gc.data.Batches({"x": images["train"], "y": data["y_train"]}, batch, seed=1),
-        steps=300,
-        metrics={"loss": loss},
-        evaluate=evaluate,
-        signatures={"predict": gc.Signature({"x": x}, {"logits": logits})},
-    )
+    signatures = {"predict": gc.Signature({"x": x}, {"logits": logits})}
+    return digits.job(graph, train, loss, accuracy, data, batch, steps=300, signatures=signatures)
 
 
 def annotate(block: gc.nn.TransformerBlock) -> None:

@@ -80,8 +80,7 @@ def build(*, towers: int = 4, dtype: str = "float32", batch: int = 128) -> gc.tr
             step = gc.variable(np.int32(0), name="step").assign_add(1)
             averages = gc.train.moving_averages(variables, 0.99, num_updates=step)
             train = gc.group(apply, averages.update)
-            correct = gc.equal(gc.argmax(network(x), axis=-1), y)
-            accuracy = gc.reduce_mean(gc.cast(correct, "float32"), name="accuracy")
+            accuracy = digits.accuracy(network(x), y)
 
     def evaluate(session: gc.Session) -> dict[str, float]:
         feeds = {"x": data["x_test"], "y": data["y_test"]}

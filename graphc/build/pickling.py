@@ -33,12 +33,19 @@ def _reduced(graph: Graph) -> tuple[Callable[[bytes], Graph], tuple[bytes]]:
     try:
         return graph_of, (to_bytes(*dump_graph(graph)),)
     except SerialError as error:
-        raise CopyError(
-            f"graph {graph.name!r} cannot be pickled or copied: {error.what}",
-            details=error.details,
-            source=error.source,
-            hint=error.hint or "build it where it is needed, by the same Python function",
-        ) from error
+        what = f"graph {graph.name!r} cannot be pickled or copied"
+        hint = "build it where it is needed, by the same Python function"
+        raise copy_error(what, error, hint) from error
+
+
+def copy_error(what: str, error: SerialError, hint: str) -> CopyError:
+    """The error of a copy for an error of the graph's form in files."""
+    return CopyError(
+        f"{what}: {error.what}",
+        details=error.details,
+        source=error.source,
+        hint=error.hint or hint,
+    )
 
 
 copyreg.pickle(Graph, _reduced)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,8 +26,44 @@ __all__ = [
 TRUNCATED_STDDEV: Final = 0.8796256610342398
 
 
+class Scaled(ABC):
+    """A dataclass of an initializer whose variance depends on the fans of the kernel, and so on its
+    groups."""
+
+    groups: int
+
+    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
+        return self._drawn(rng, shape, dtype, self._variance(*fans(shape, self.groups)))
+
+    @abstractmethod
+    def _variance(self, fan_in: int, fan_out: int) -> float:
+        """The variance of the values."""
+
+    @abstractmethod
+    def _drawn(
+        self, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
+    ) -> Array:
+        """Values of a distribution with this variance."""
+
+
+class _Uniform(Scaled):
+    def _drawn(
+        self, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
+    ) -> Array:
+        limit = math.sqrt(3 * variance)
+        return uniform(self, rng, shape, dtype, -limit, limit)
+
+
+class _Normal(Scaled):
+    def _drawn(
+        self, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
+    ) -> Array:
+        stddev = math.sqrt(variance) / TRUNCATED_STDDEV
+        return truncated(self, rng, shape, dtype, 0.0, stddev)
+
+
 @dataclass(frozen=True)
-class GlorotUniform:
+class GlorotUniform(_Uniform):
     """Uniform of variance 2 / (fan_in + fan_out) times gain². For floating dtypes.
 
     Keeps the variance of activations and of gradients equal from layer to layer.
@@ -47,15 +84,12 @@ class GlorotUniform:
     gain: float = 1.0
     groups: int = 1
 
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        fan_in, fan_out = fans(shape, self.groups)
-        return _uniform_of_variance(
-            self, rng, shape, dtype, 2 * self.gain**2 / max(1, fan_in + fan_out)
-        )
+    def _variance(self, fan_in: int, fan_out: int) -> float:
+        return 2 * self.gain**2 / max(1, fan_in + fan_out)
 
 
 @dataclass(frozen=True)
-class GlorotNormal:
+class GlorotNormal(_Normal):
     """Truncated normal of variance 2 / (fan_in + fan_out) times gain². For floating dtypes.
 
     Args:
@@ -70,15 +104,12 @@ class GlorotNormal:
     gain: float = 1.0
     groups: int = 1
 
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        fan_in, fan_out = fans(shape, self.groups)
-        return _normal_of_variance(
-            self, rng, shape, dtype, 2 * self.gain**2 / max(1, fan_in + fan_out)
-        )
+    def _variance(self, fan_in: int, fan_out: int) -> float:
+        return 2 * self.gain**2 / max(1, fan_in + fan_out)
 
 
 @dataclass(frozen=True)
-class HeUniform:
+class HeUniform(_Uniform):
     """Uniform of variance 2 / fan_in, for layers followed by relu. For floating dtypes.
 
     Args:
@@ -94,14 +125,12 @@ class HeUniform:
 
     groups: int = 1
 
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        return _uniform_of_variance(
-            self, rng, shape, dtype, 2 / max(1, fans(shape, self.groups)[0])
-        )
+    def _variance(self, fan_in: int, fan_out: int) -> float:
+        return 2 / max(1, fan_in)
 
 
 @dataclass(frozen=True)
-class HeNormal:
+class HeNormal(_Normal):
     """Truncated normal of variance 2 / fan_in, for layers followed by relu. For floating dtypes.
 
     Args:
@@ -115,12 +144,12 @@ class HeNormal:
 
     groups: int = 1
 
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        return _normal_of_variance(self, rng, shape, dtype, 2 / max(1, fans(shape, self.groups)[0]))
+    def _variance(self, fan_in: int, fan_out: int) -> float:
+        return 2 / max(1, fan_in)
 
 
 @dataclass(frozen=True)
-class LecunNormal:
+class LecunNormal(_Normal):
     """Truncated normal of variance 1 / fan_in: keeps the variance of a linear layer's input.
 
     For floating dtypes.
@@ -139,12 +168,12 @@ class LecunNormal:
 
     groups: int = 1
 
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        return _normal_of_variance(self, rng, shape, dtype, 1 / max(1, fans(shape, self.groups)[0]))
+    def _variance(self, fan_in: int, fan_out: int) -> float:
+        return 1 / max(1, fan_in)
 
 
 @dataclass(frozen=True)
-class LecunUniform:
+class LecunUniform(_Uniform):
     """Uniform of variance 1 / fan_in: keeps the variance of a linear layer's input.
 
     For floating dtypes.
@@ -160,10 +189,8 @@ class LecunUniform:
 
     groups: int = 1
 
-    def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
-        return _uniform_of_variance(
-            self, rng, shape, dtype, 1 / max(1, fans(shape, self.groups)[0])
-        )
+    def _variance(self, fan_in: int, fan_out: int) -> float:
+        return 1 / max(1, fan_in)
 
 
 def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:
@@ -190,17 +217,3 @@ def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:
         return shape[0], shape[0]
     window = math.prod(shape[:-2])
     return window * shape[-2], window * shape[-1] // groups
-
-
-def _uniform_of_variance(
-    initializer: object, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
-) -> Array:
-    limit = math.sqrt(3 * variance)
-    return uniform(initializer, rng, shape, dtype, -limit, limit)
-
-
-def _normal_of_variance(
-    initializer: object, rng: np.random.Generator, shape: Shape, dtype: DType, variance: float
-) -> Array:
-    stddev = math.sqrt(variance) / TRUNCATED_STDDEV
-    return truncated(initializer, rng, shape, dtype, 0.0, stddev)

@@ -78,14 +78,24 @@ def assign(tree: VariableTree, new: TensorTree) -> Node:
             hint="a variable comes first: gc.assign(v, value); v.read().at[index].set(values) is a "
             "value with another part",
         )
-    try:
-        values = structure.flatten_up_to(new)
-    except (TypeError, ValueError) as error:
-        raise AttributeValueError.here(
-            f"assign: the new values are not in the nest of the variables, {structure}",
-            details=[str(error).splitlines()[0]],
-            hint="pass one value for each variable, in the same nest",
-        ) from error
+    values = values_in_nest(structure, new, "assign: the new values")
     # All values are read before one is assigned, so that values may be swapped.
     values = [value.read() if isinstance(value, Variable) else value for value in values]
     return group(*[target.assign(value) for target, value in zip(targets, values, strict=True)])
+
+
+def values_in_nest(structure: Any, nest: Any, what: str) -> list[Any]:
+    """One value for each variable of a nest of variables, whose `structure` JAX has found.
+
+    Raises:
+        AttributeValueError: `nest` is another nest; the message begins with `what`.
+    """
+    try:
+        values: list[Any] = structure.flatten_up_to(nest)
+    except (TypeError, ValueError) as error:
+        raise AttributeValueError.here(
+            f"{what} are not in the nest of the variables, {structure}",
+            details=[str(error).splitlines()[0]],
+            hint="pass one value for each variable, in the same nest",
+        ) from error
+    return values

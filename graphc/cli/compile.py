@@ -7,9 +7,8 @@ from typing import Any
 
 from graphc.cli.report import amount, duration, print_json, table
 from graphc.cli.script import load_job
-from graphc.cli.targets import ask_for_devices, options_with_cache, strategy_on, target_of
+from graphc.cli.targets import machine_of, options_with_cache, strategy_on, target_of
 from graphc.cli.train import PARALLEL, describe_devices, devices_of
-from graphc.devices.machine import Machine
 from graphc.runtime.step.compiler import compile
 from graphc.runtime.step.executable import Executable
 
@@ -20,9 +19,7 @@ _TOTALS = ("total flops", "total bytes accessed", "total kernels")
 
 def run(options: argparse.Namespace) -> None:
     """Compiles, and prints the cost and the result."""
-    machine = None if options.machine is None else Machine(options.machine)
-    if machine is None:
-        ask_for_devices(options.devices or 1)
+    machine = machine_of(options)
     job = load_job(options.script, options.arguments)
     target = target_of(job, options.fetch, options.feed)
     step = compile(

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     kind = format_of(options.file)
     model = import_model(options.file, **_options(options))
     made = save_model(model, target, options.platforms)
-    facts = _facts(model, made, kind, target)
+    facts = _facts(made, kind, target)
     if options.validate:
         facts["validation"] = _validated(model, made, kind, options)
     print_compared("import", options.file, facts, _text(facts), options.json)
@@ -55,7 +55,7 @@ def _options(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _facts(model: ImportedModel, made: ModelGraph, kind: Format, target: str) -> dict[str, Any]:
+def _facts(made: ModelGraph, kind: Format, target: str) -> dict[str, Any]:
     variables = made.graph.variables.values()
     return {
         "artifact": target,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -97,6 +98,14 @@ def _not_known(tensor: Tensor) -> FeedError:
         source=tensor.node.source,
         hint=f"give them: --feed {name}={sizes}, with numbers",
     )
+
+
+def machine_of(options: argparse.Namespace) -> Machine | None:
+    """The machine of `--machine`; without it, devices are requested by `ask_for_devices`."""
+    if options.machine is not None:
+        return Machine(options.machine)
+    ask_for_devices(options.devices or 1)
+    return None
 
 
 def ask_for_devices(count: int) -> None:

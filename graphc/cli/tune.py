@@ -11,9 +11,8 @@ import numpy as np
 
 from graphc.cli.report import print_json
 from graphc.cli.script import load_job
-from graphc.cli.targets import Target, ask_for_devices, strategy_on, target_of
+from graphc.cli.targets import Target, machine_of, strategy_on, target_of
 from graphc.config import CompileOptions
-from graphc.devices.machine import Machine
 from graphc.ir.node import Tensor
 from graphc.runtime.feeds.fetches import resolve_feed
 from graphc.runtime.tuning.tuning import tune
@@ -22,9 +21,7 @@ from graphc.train.job import Job
 
 def run(options: argparse.Namespace) -> None:
     """Tunes, and prints the result of each variant."""
-    machine = None if options.machine is None else Machine(options.machine)
-    if machine is None:
-        ask_for_devices(options.devices or 1)
+    machine = machine_of(options)
     job = load_job(options.script, options.arguments)
     first = next(iter(job.batches), None)  # only once, because batches may be an iterator
     job = replace(job, batches=[] if first is None else [first])

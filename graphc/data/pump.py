@@ -119,6 +119,10 @@ class Pump:
             del fault
         return not self._thread.is_alive()
 
+    def end_by(self, deadline: float) -> None:
+        """Waits until the thread has ended, at most until a time of `time.monotonic`."""
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+
     def forked(self) -> None:
         """Called in a child process. The thread exists only in the parent, and the lock may be held
         by another thread of the parent."""
@@ -179,24 +183,26 @@ def close(items: Any) -> None:
         items.close()
 
 
+def stop_at_exit(running: WeakSet[Any]) -> None:
+    """Ends the threads of the pumps or pools in the set before the interpreter destroys the objects
+    that the threads use. Also tells them when the process is forked."""
+
+    def forked() -> None:
+        for each in list(running):
+            each.forked()
+
+    def stop_all() -> None:
+        found = list(running)
+        for each in found:
+            each.stop()
+        deadline = time.monotonic() + PATIENCE / 2  # for all threads together
+        for each in found:
+            each.end_by(deadline)
+
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=forked)
+    atexit.register(stop_all)
+
+
 _RUNNING: WeakSet[Pump] = WeakSet()
-
-
-def _forked() -> None:
-    for pump in list(_RUNNING):
-        pump.forked()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_forked)
-
-
-@atexit.register
-def _stop_all() -> None:
-    """Ends every thread before the interpreter destroys the objects that it uses."""
-    pumps = list(_RUNNING)
-    for pump in pumps:
-        pump.stop()
-    deadline = time.monotonic() + PATIENCE / 2  # for all threads together
-    for pump in pumps:
-        pump._thread.join(max(0.0, deadline - time.monotonic()))
+stop_at_exit(_RUNNING)

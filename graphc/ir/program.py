@@ -75,8 +75,8 @@ class Program(Uncopied):
     def input_tensors(self, kind: str | None = None) -> list[Tensor]:
         return [p.tensor for p in self.inputs if kind is None or p.kind == kind]
 
-    def output_tensors(self, kind: str | None = None) -> list[Tensor]:
-        return [p.tensor for p in self.outputs if kind is None or p.kind == kind]
+    def output_tensors(self) -> list[Tensor]:
+        return [p.tensor for p in self.outputs]
 
     def ports(self, kind: str) -> list[Port]:
         """The inputs (feed, state, arg) or outputs (fetch, result) of one kind."""

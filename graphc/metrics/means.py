@@ -61,8 +61,7 @@ class Sum(Metric):
         weights: factors of the values; values of weight 0 do not count.
 
     Raises:
-        ShapeError: the weights have another shape.
-        DTypeError: the weights are complex.
+        ShapeError, DTypeError: as `Mean`.
 
     Examples:
         >>> x = gc.placeholder((None,), name="x")
@@ -116,14 +115,7 @@ class MeanSquaredError(Mean):
 class MeanAbsoluteError(Mean):
     """The mean of absolute differences over all elements of all batches; nan before the first.
 
-    Args:
-        labels: the true values.
-        predictions: the model's values, of the same shape.
-        weights: the weight of each element.
-
-    Raises:
-        ShapeError: the shapes differ.
-        DTypeError: the weights are complex.
+    Args and Raises: see `MeanSquaredError`.
 
     Examples:
         >>> x = gc.placeholder((None,), name="x")

@@ -68,6 +68,9 @@ _SAME: Final = [
     "var",
 ]
 
+_Args = Sequence[Any]
+_Named = Mapping[str, Any]
+
 # NumPy functions whose operator corresponds to a function of another name here: `x & y` of arrays
 # calls `numpy.bitwise_and`.
 _UFUNCS: Final = {
@@ -78,7 +81,7 @@ _UFUNCS: Final = {
 }
 
 
-def bind(functions: Mapping[str, Any]) -> None:
+def bind(functions: _Named) -> None:
     """Gives `ir.operand.Operand` and `ir.variable.Variable` their methods.
 
     Args:
@@ -99,13 +102,7 @@ def bind(functions: Mapping[str, Any]) -> None:
     bind_arithmetic(table)
 
 
-def _of_ufunc(
-    functions: Mapping[str, Any],
-    ufunc: Any,
-    method: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Any:
+def _of_ufunc(functions: _Named, ufunc: Any, method: str, args: _Args, kwargs: _Named) -> Any:
     """Implements NumPy ufuncs such as `numpy.add(x, y)` for tensors; also `array + x`."""
     name = ufunc.__name__
     if name in ("equal", "not_equal") and not all(map(is_comparable, map(_scalar, args))):
@@ -123,22 +120,14 @@ def _scalar(value: Any) -> Any:
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
-def _of_numpy(
-    functions: Mapping[str, Any], function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
+def _of_numpy(functions: _Named, function: Any, args: _Args, kwargs: _Named) -> Any:
     """Implements a function of NumPy for tensors by the function of the same name in `gc`."""
     if function in (np.shape, np.ndim, np.size) and len(args) == 1 and not kwargs:
         return getattr(args[0], function.__name__)
     return _called(functions, function.__module__, function.__name__, args, kwargs)
 
 
-def _called(
-    functions: Mapping[str, Any],
-    module: str,
-    name: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Any:
+def _called(functions: _Named, module: str, name: str, args: _Args, kwargs: _Named) -> Any:
     if kwargs.get("out") is not None:
         raise GraphError.here(
             f"numpy.{name} cannot write a tensor of a graph into an array (out=, or `array += x`)",

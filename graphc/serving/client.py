@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from graphc.errors import AttributeValueError
 from graphc.serving.client_sessions import AsyncModelSession, ModelSession
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode_all, encode
-from graphc.serving.transports import Grpc, Rest, Transport, fill_model
+from graphc.serving.transports import Grpc, ModelChoice, Rest, Transport
 
 Array = np.ndarray[Any, Any]
 _LIMIT = 1 << 40
@@ -88,8 +87,9 @@ class Client:
         Raises:
             Failure: the server's error: `code` and `message`; UNAVAILABLE if there is no server.
         """
-        data = _request(model, {**(inputs or {}), **named}, version, label, signature, outputs)
-        found = self._transport.predict(model, version, label, data, timeout or self._timeout)
+        choice = ModelChoice(model, version, label, signature)
+        data = _request(choice, {**(inputs or {}), **named}, outputs)
+        found = self._transport.predict(choice, data, timeout or self._timeout)
         return decode_all(parse("PredictResponse", found).outputs, _LIMIT)
 
     def session(
@@ -111,7 +111,8 @@ class Client:
         Raises:
             Failure: the server's error; RESOURCE_EXHAUSTED if there are too many sessions.
         """
-        opened = self._transport.open_session(model, version, label, signature, seed, self._timeout)
+        choice = ModelChoice(model, version, label, signature)
+        opened = self._transport.open_session(choice, seed, self._timeout)
         return ModelSession(self._transport, model, opened, self._timeout)
 
     def status(self, model: str) -> dict[int, str]:
@@ -170,16 +171,16 @@ class AsyncClient:
         **named: ArrayLike,
     ) -> dict[str, Array]:
         """See `Client.predict`."""
-        arrays = {**(inputs or {}), **named}
-        call = partial(
+        return await asyncio.to_thread(
             self._client.predict,
+            model,
+            {**(inputs or {}), **named},
             version=version,
             label=label,
             signature=signature,
             outputs=outputs,
             timeout=timeout,
         )
-        return await asyncio.to_thread(call, model, arrays)
 
     async def session(
         self,
@@ -191,7 +192,7 @@ class AsyncClient:
         seed: int | None = None,
     ) -> AsyncModelSession:
         """See `Client.session`."""
-        call = partial(
+        session = await asyncio.to_thread(
             self._client.session,
             model,
             version=version,
@@ -199,7 +200,7 @@ class AsyncClient:
             signature=signature,
             seed=seed,
         )
-        return AsyncModelSession(await asyncio.to_thread(call))
+        return AsyncModelSession(session)
 
     async def status(self, model: str) -> dict[int, str]:
         """See `Client.status`."""
@@ -212,17 +213,10 @@ class AsyncClient:
         self._client.close()
 
 
-def _request(
-    model: str,
-    inputs: Mapping[str, Any],
-    version: int | None,
-    label: str | None,
-    signature: str,
-    outputs: Sequence[str],
-) -> bytes:
+def _request(choice: ModelChoice, inputs: Mapping[str, Any], outputs: Sequence[str]) -> bytes:
     """The bytes of a PredictRequest: PackedTensors are TensorProtos on the wire."""
     message = messages().PackedRequest(output_filter=list(outputs))
-    fill_model(message.model_spec, model, version, label, signature)
+    choice.fill(message.model_spec)
     for name, value in inputs.items():
         encode(np.asarray(value), message.inputs[name])
     data: bytes = message.SerializeToString()

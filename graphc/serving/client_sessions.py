@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from functools import partial
 from itertools import count
 from typing import Any, Self
 
@@ -213,9 +212,13 @@ class AsyncModelSession:
         **named: ArrayLike,
     ) -> dict[str, Array]:
         """See `ModelSession.predict`."""
-        arrays = {**(inputs or {}), **named}
-        call = partial(self._session.predict, signature=signature, outputs=outputs, timeout=timeout)
-        return await asyncio.to_thread(call, arrays)
+        return await asyncio.to_thread(
+            self._session.predict,
+            {**(inputs or {}), **named},
+            signature=signature,
+            outputs=outputs,
+            timeout=timeout,
+        )
 
     async def generate(
         self,

@@ -50,26 +50,43 @@ class Opened(NamedTuple):
     version: int
 
 
+class ModelChoice(NamedTuple):
+    """A model, and which version and signature of it; the server chooses what is left out."""
+
+    model: str
+    version: int | None
+    label: str | None
+    signature: str
+
+    def fill(self, spec: Any) -> None:
+        """Fills a ModelSpec."""
+        spec.name, spec.signature_name = self.model, self.signature
+        if self.version is not None:
+            spec.version.value = self.version
+        if self.label is not None:
+            spec.version_label = self.label
+
+    @property
+    def path(self) -> str:
+        """The path of the version in URLs."""
+        path = _path(self.model)
+        if self.version is not None:
+            path += f"/versions/{self.version}"
+        if self.label is not None:
+            path += f"/labels/{quote(self.label, safe='')}"
+        return path
+
+
 class Transport(Protocol):
     """What a client needs. Each method raises the server's error as a Failure."""
 
-    def predict(
-        self, model: str, version: int | None, label: str | None, data: bytes, timeout: float
-    ) -> bytes:
+    def predict(self, choice: ModelChoice, data: bytes, timeout: float) -> bytes:
         """The answer to a PredictRequest."""
 
     def status(self, model: str, timeout: float) -> dict[int, str]:
         """The state of each version."""
 
-    def open_session(
-        self,
-        model: str,
-        version: int | None,
-        label: str | None,
-        signature: str,
-        seed: int | None,
-        timeout: float,
-    ) -> Opened:
+    def open_session(self, choice: ModelChoice, seed: int | None, timeout: float) -> Opened:
         """A new session."""
 
     def step(self, model: str, session: str, data: bytes, timeout: float) -> bytes:
@@ -96,27 +113,17 @@ class Rest:
         self._local = threading.local()
         self._open: list[http.client.HTTPConnection] = []
 
-    def predict(
-        self, model: str, version: int | None, label: str | None, data: bytes, timeout: float
-    ) -> bytes:
-        return self.call("POST", f"{_path(model, version, label)}:predict", timeout, data)
+    def predict(self, choice: ModelChoice, data: bytes, timeout: float) -> bytes:
+        return self.call("POST", f"{choice.path}:predict", timeout, data)
 
     def status(self, model: str, timeout: float) -> dict[int, str]:
         found = json.loads(self.call("GET", _path(model), timeout))
         return {int(row["version"]): row["state"] for row in found["model_version_status"]}
 
-    def open_session(
-        self,
-        model: str,
-        version: int | None,
-        label: str | None,
-        signature: str,
-        seed: int | None,
-        timeout: float,
-    ) -> Opened:
-        body = {"signature_name": signature} | ({} if seed is None else {"seed": seed})
-        path = f"{_path(model, version, label)}/sessions"
-        found = json.loads(self.call("POST", path, timeout, json.dumps(body).encode()))
+    def open_session(self, choice: ModelChoice, seed: int | None, timeout: float) -> Opened:
+        body = {"signature_name": choice.signature} | ({} if seed is None else {"seed": seed})
+        data = json.dumps(body).encode()
+        found = json.loads(self.call("POST", f"{choice.path}/sessions", timeout, data))
         return Opened(found["session_id"], int(found["version"]))
 
     def step(self, model: str, session: str, data: bytes, timeout: float) -> bytes:
@@ -211,9 +218,7 @@ class Grpc:
             self._channel = grpc.insecure_channel(found.netloc, options)
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
 
-    def predict(
-        self, model: str, version: int | None, label: str | None, data: bytes, timeout: float
-    ) -> bytes:
+    def predict(self, choice: ModelChoice, data: bytes, timeout: float) -> bytes:
         return self.call(f"{_SERVICE}PredictionService/Predict", data, timeout)
 
     def status(self, model: str, timeout: float) -> dict[int, str]:
@@ -226,17 +231,9 @@ class Grpc:
         found = parse("GetModelStatusResponse", data).model_version_status
         return {row.version: names.get(row.state, "UNKNOWN") for row in found}
 
-    def open_session(
-        self,
-        model: str,
-        version: int | None,
-        label: str | None,
-        signature: str,
-        seed: int | None,
-        timeout: float,
-    ) -> Opened:
+    def open_session(self, choice: ModelChoice, seed: int | None, timeout: float) -> Opened:
         request = messages().CreateSessionRequest()
-        fill_model(request.model_spec, model, version, label, signature)
+        choice.fill(request.model_spec)
         if (given := seed_of(seed)) is not None:
             request.seed = (given + 2**63) % 2**64 - 2**63  # int64: the same seed modulo 2**64
         data = self.call(f"{_SESSIONS}Create", request.SerializeToString(), timeout)
@@ -269,24 +266,8 @@ class Grpc:
         return found
 
 
-def fill_model(
-    spec: Any, model: str, version: int | None, label: str | None, signature: str
-) -> None:
-    """Fills a ModelSpec."""
-    spec.name, spec.signature_name = model, signature
-    if version is not None:
-        spec.version.value = version
-    if label is not None:
-        spec.version_label = label
-
-
-def _path(model: str, version: int | None = None, label: str | None = None) -> str:
-    path = f"/v1/models/{quote(model, safe='')}"
-    if version is not None:
-        path += f"/versions/{version}"
-    if label is not None:
-        path += f"/labels/{quote(label, safe='')}"
-    return path
+def _path(model: str) -> str:
+    return f"/v1/models/{quote(model, safe='')}"
 
 
 def _read(path: str | None) -> bytes | None:

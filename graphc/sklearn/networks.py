@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc.build.pickling import graph_of
+from graphc.build.pickling import copy_error, graph_of
 from graphc.build.placeholders import placeholder
-from graphc.errors import CopyError, GraphError, SerialError
+from graphc.errors import GraphError, SerialError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.scopes import name_scope
@@ -129,12 +129,9 @@ def _network(graph: Graph, names: dict[str, str]) -> Network:
         digest = hashlib.sha256(b"".join(parts)).digest()
         return Network(to_bytes(manifest, arrays), names, digest)
     except SerialError as error:
-        raise CopyError(
-            f"{graph.name}: the graph of build cannot be saved: {error.what}",
-            details=error.details,
-            source=error.source,
-            hint=error.hint or "use operators and initializers of graphc in build",
-        ) from error
+        what = f"{graph.name}: the graph of build cannot be saved"
+        hint = "use operators and initializers of graphc in build"
+        raise copy_error(what, error, hint) from error
 
 
 def _without_lines(data: Any) -> Any:

@@ -26,40 +26,13 @@ class Regressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             number of columns of the targets, and returns the predictions [rows, outputs]. If it has
             a parameter `training`, it is called with True for the graph that trains and with False
             for the one that predicts. The default is a multilayer perceptron, `gc.sklearn.mlp`.
-        parameters: further keyword arguments of `build`. In a grid search `parameters__hidden`
-            stands for the item "hidden".
-        optimizer: the name of an optimizer of optax, a function that takes the learning rate, or an
-            optax transformation.
-        learning_rate: of an optimizer that is given by name or as a function.
-        epochs: the number of passes over the data, or the largest one with `early_stopping`.
-        batch_size: the largest number of rows of one step; the rows are divided evenly. "auto" is
-            200.
-        early_stopping: whether to set rows aside, measure the loss on them after each epoch, stop
-            when it no longer falls, and keep the values of the best epoch.
-        validation_fraction: the share of the rows set aside.
-        patience: how many epochs in a row may bring no lower validation loss.
-        tolerance: by how much a validation loss must be lower to count as such.
         loss: `loss(outputs, targets)` gives one loss for each row; both are [rows, outputs]. The
             default is the mean of the squared errors of a row.
-        dtype: "float32" or "float64": what features and targets are converted to. None keeps
-            float32 features and converts others to float64, as scikit-learn does. Pass "float32"
-            for speed, above all on GPUs. Variables have the dtypes that `build` gives them: layers
-            have float32 unless you pass `dtype=x.dtype`.
-        random_state: the seed of initial values, shuffling and random operators.
-        strategy: `gc.devices.DataParallel(...)` or `gc.devices.Mesh(...)` to train on several
-            devices.
-        options: see `gc.CompileOptions`.
+        parameters, optimizer, learning_rate, epochs, batch_size, early_stopping: see `Classifier`.
+        validation_fraction, patience, tolerance, dtype, random_state: see `Classifier`.
+        strategy, options: see `Classifier`.
 
-    Attributes:
-        n_iter_: the number of epochs trained.
-        loss_curve_: the mean loss of each epoch.
-        loss_: the last of them.
-        validation_curve_: the loss of the rows set aside after each epoch, if any were.
-        best_epoch_: the epoch whose values were kept, counted from 1.
-        n_features_in_, feature_names_in_: the features seen by `fit`.
-
-    A pickle holds the graph and its values. So an estimator predicts where the build function
-    cannot be imported. Estimators of one process that have equal graphs share compiled programs.
+    The attributes are those of `Classifier`, without `classes_`.
 
     The targets are used as they are. Targets far from zero train slowly: scale them with
     `sklearn.compose.TransformedTargetRegressor`.

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from graphc.serving import time_limits
-from graphc.serving.transports import Rest
+from graphc.serving.transports import ModelChoice, Rest
 from graphc.web.failures import Failure
 from tests.serving.stateful import Clock
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+MODEL = ModelChoice("m", None, None, "")
 PAUSE = b"|"  # in an answer: what follows is sent late
 
 
@@ -94,15 +95,15 @@ def serving(*plan: Sequence[bytes]) -> Iterator[tuple[Server, Rest]]:
 def test_a_prediction_is_sent_once_more() -> None:
     with serving([OK, b""], [OK]) as (server, client):
         for _ in range(2):
-            assert client.predict("m", None, None, b"", 60.0) == b"{}"
+            assert client.predict(MODEL, b"", 60.0) == b"{}"
     assert server.requests == 3
 
 
 def test_a_request_is_not_sent_a_third_time() -> None:
     with serving([OK, b""], [b""]) as (server, client):
-        client.predict("m", None, None, b"", 60.0)
+        client.predict(MODEL, b"", 60.0)
         with pytest.raises(Failure, match="UNAVAILABLE"):
-            client.predict("m", None, None, b"", 60.0)
+            client.predict(MODEL, b"", 60.0)
     assert server.requests == 3
 
 
@@ -134,30 +135,30 @@ def at(clock: Clock, now: float, server: Server, number: int) -> None:
 
 def test_the_second_try_has_the_time_that_is_left(clock: Clock) -> None:
     with serving([OK, b""], [OK]) as (server, client):
-        client.predict("m", None, None, b"", 60.0)
+        client.predict(MODEL, b"", 60.0)
         assert client._connection().timeout == 60.0
         at(clock, 50.0, server, number=2)
-        client.predict("m", None, None, b"", 60.0)
+        client.predict(MODEL, b"", 60.0)
         assert client._connection().timeout == 10.0
 
 
 def test_there_is_no_second_try_after_the_time(clock: Clock) -> None:
     with serving([OK, b""]) as (server, client):
-        client.predict("m", None, None, b"", 60.0)
+        client.predict(MODEL, b"", 60.0)
         at(clock, 61.0, server, number=2)
         with pytest.raises(Failure, match="DEADLINE_EXCEEDED: no answer within 60 s"):
-            client.predict("m", None, None, b"", 60.0)
+            client.predict(MODEL, b"", 60.0)
     assert server.requests == 2
 
 
 def test_an_answer_that_takes_too_long_in_parts(clock: Clock) -> None:
     """Each part alone arrives in time."""
     with serving([OK, OK[:9] + PAUSE + OK[9:]], [OK]) as (server, client):
-        client.predict("m", None, None, b"", 60.0)
+        client.predict(MODEL, b"", 60.0)
         at(clock, 61.0, server, number=2)
         with pytest.raises(Failure, match="DEADLINE_EXCEEDED: no answer within 60 s"):
-            client.predict("m", None, None, b"", 60.0)
-        assert client.predict("m", None, None, b"", 60.0) == b"{}"  # on a new connection
+            client.predict(MODEL, b"", 60.0)
+        assert client.predict(MODEL, b"", 60.0) == b"{}"  # on a new connection
 
 
 def test_a_stream_that_takes_too_long_in_parts(clock: Clock) -> None:

@@ -85,7 +85,9 @@ inline std::string write_tensor(const Tensor& tensor) {
   return proto;
 }
 
-inline std::string write_request(const Target& target, const Tensors& inputs) {
+/// A PredictRequest of a Target, or the first fields of the SessionRequest of a Plan.
+template <typename Of>
+std::string write_request(const Of& target, const Tensors& inputs) {
   std::string spec, request;
   write_bytes(spec, 3, target.signature);
   write_bytes(request, 1, spec);
@@ -95,11 +97,7 @@ inline std::string write_request(const Target& target, const Tensors& inputs) {
 }
 
 inline std::string write_session_request(const Plan& plan, const Tensors& inputs) {
-  std::string spec, request;
-  write_bytes(spec, 3, plan.signature);
-  write_bytes(request, 1, spec);
-  for (const auto& [name, tensor] : inputs) write_entry(request, 2, name, write_tensor(tensor));
-  for (const std::string& name : plan.outputs) write_bytes(request, 3, name);
+  std::string request = write_request(plan, inputs);
   write_number(request, 4, static_cast<std::uint64_t>(plan.steps));
   for (const auto& [input, output] : plan.feedback) write_entry(request, 5, input, output);
   for (const auto& [output, values] : plan.stop) write_entry(request, 6, output, write_tensor(values));

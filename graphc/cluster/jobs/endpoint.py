@@ -58,18 +58,6 @@ class JobsApplication:
     Args:
         service: that runs the jobs.
         users: who may ask.
-
-    Examples:
-        >>> import tempfile, pathlib
-        >>> from graphc.cluster.jobs.endpoint import JobsApplication
-        >>> from graphc.cluster.jobs.roots import Roots
-        >>> from graphc.cluster.jobs.service import JobService
-        >>> from graphc.cluster.jobs.users import User, Users
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> service = JobService(pathlib.Path(folder.name), Roots([folder.name]))
-        >>> application = JobsApplication(service, Users({User("ann"): "a-token-of-ann-123"}))
-        >>> service.close()
-        >>> folder.cleanup()
     """
 
     def __init__(self, service: JobService, users: Users) -> None:

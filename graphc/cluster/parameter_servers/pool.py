@@ -19,7 +19,7 @@ from graphc.cluster.parameter_servers.worker import Task
 from graphc.cluster.remote_programs import bytes_of, remote_options, send, state_as_feeds
 from graphc.config import CompileOptions
 from graphc.devices.step_halves import Halves, step_halves
-from graphc.errors import AttributeValueError, StateError
+from graphc.errors import AttributeValueError
 from graphc.ir.graph import Graph
 from graphc.ir.rewrite import bind_sizes
 from graphc.runtime.feeds.feeds import bind_feeds
@@ -28,7 +28,13 @@ from graphc.runtime.state.initial import hidden_types
 from graphc.runtime.state.live_state import LiveState
 from graphc.runtime.step.plans import Plan, ProgramKey, fetch_key
 from graphc.runtime.workers.worker_batches import WorkerBatches
-from graphc.runtime.workers.worker_threads import WorkersRun, WorkerStep, WorkerThreads
+from graphc.runtime.workers.worker_threads import (
+    WorkersCall,
+    WorkersRun,
+    WorkerStep,
+    WorkerThreads,
+    check_not_going,
+)
 
 
 @dataclass(frozen=True)
@@ -93,18 +99,14 @@ class Pool:
     ) -> WorkersRun:
         """See `Session.run_workers`. Variables have the values after the last update when it
         returns, and also when it raises an error."""
-        if self._run is not None and self._run.is_going():
-            raise StateError.here(
-                "run_workers: workers of this session are running already",
-                hint="wait until the first call has returned, or open another session",
-            )
+        check_not_going(self._run)
         FetchNest(self._graph, fetches)  # raises now if a value cannot be fetched
         source = WorkerBatches(batches, self._workers)
         # Here, because Ray's processes end with the thread that starts them.
         self.actors().have(self._workers)
-        bound, count = self._strategy.staleness, self._workers
-        run = RemoteRun(self, self._state, count, bound, fetches, source, on_step, keep)
-        self._run = run
+        bound = self._strategy.staleness
+        call = WorkersCall(self._state, bound, fetches, source, on_step, keep)
+        self._run = run = RemoteRun(self, self._workers, call)
         try:
             run.carry_out()
         finally:
@@ -240,20 +242,9 @@ def asked_for(
 class RemoteRun(WorkerThreads):
     """One call of `run_workers`. A thread for each worker waits for its process."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        state: LiveState,
-        workers: int,
-        bound: int | None,
-        fetches: Any,
-        source: WorkerBatches,
-        on_step: Callable[[WorkerStep], object] | None,
-        keep: bool,
-    ) -> None:
-        names = [f"a process of worker {i}" for i in range(workers)]
-        super().__init__(names, state, bound, on_step, keep)
-        self._pool, self._fetches, self._source = pool, fetches, source
+    def __init__(self, pool: Pool, workers: int, call: WorkersCall) -> None:
+        super().__init__([f"a process of worker {i}" for i in range(workers)], call)
+        self._pool = pool
         pool.begin()
 
     def resize(self, count: int) -> None:

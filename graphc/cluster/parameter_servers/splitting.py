@@ -122,10 +122,10 @@ class Assignment:
 
 
 def _state_read(
-    server: Program, made: Mapping[Tensor, object], tensors: Sequence[Tensor]
+    server: Program, made: Mapping[Tensor, Node], tensors: Sequence[Tensor]
 ) -> set[str]:
     """The variables whose values before the step these values depend on."""
-    nodes = ancestors(server.producers(), tensors)
+    nodes = ancestors(made, tensors)
     used = {t for node in nodes for t in node.inputs} | set(tensors)
     return {port.name for port in server.ports("state") if port.tensor in used}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from graphc.cluster.on_ray import ray
 from graphc.cluster.parameter_servers.pool import Pool
 from graphc.config import CompileOptions
+from graphc.devices.asynchronous import check_staleness
 from graphc.devices.remote_workers import RemoteWorkers
 from graphc.errors import AttributeValueError
 from graphc.ir.graph import Graph
@@ -69,13 +70,7 @@ class ParameterServers(RemoteWorkers):
                     f"ParameterServers: {name} must be an int of 1 or more, got {value!r}",
                     hint="gc.cluster.ParameterServers(4, staleness=3, shards=2)",
                 )
-        bound: object = self.staleness
-        if bound is not None and (type(bound) is not int or bound < 0):
-            raise AttributeValueError.here(
-                f"ParameterServers: staleness must be an int of at least 0, or None for no bound, "
-                f"got {bound!r}",
-                hint="pass how many updates by other workers a worker may miss: staleness=3",
-            )
+        check_staleness("ParameterServers", self.staleness)
 
     def resolve(self) -> None:
         """Checks that Ray is installed.

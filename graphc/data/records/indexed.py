@@ -50,13 +50,12 @@ class IndexedRecords:
 
     Examples:
         >>> import os, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = os.path.join(folder, "words.tfrecord")
-        ...     with gc.data.TFRecordWriter(path) as file:
-        ...         for word in (b"one", b"two", b"three"):
-        ...             file.write(word)
-        ...     records = gc.data.IndexedRecords(path)
-        ...     len(records), records[2], records[-3]
+        >>> path = os.path.join(tempfile.mkdtemp(), "words.tfrecord")
+        >>> with gc.data.TFRecordWriter(path) as file:
+        ...     for word in (b"one", b"two", b"three"):
+        ...         file.write(word)
+        >>> records = gc.data.IndexedRecords(path)
+        >>> len(records), records[2], records[-3]
         (3, b'three', b'one')
     """
 

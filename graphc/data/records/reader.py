@@ -116,15 +116,12 @@ class RecordReader:
 
     Examples:
         >>> import os, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = os.path.join(folder.name, "words.tfrecord")
+        >>> path = os.path.join(tempfile.mkdtemp(), "words.tfrecord")
         >>> with gc.data.TFRecordWriter(path) as file:
-        ...     for word in (b"one", b"two", b"three"):
-        ...         file.write(word)
+        ...     file.write(b"one")
         >>> reader = gc.data.read_tfrecords(path)
         >>> len(reader.paths), list(reader) == list(reader)
         (1, True)
-        >>> folder.cleanup()
     """
 
     def __init__(self, plan: _Plan) -> None:
@@ -159,8 +156,8 @@ class RecordIterator:
         >>> folder = tempfile.TemporaryDirectory()
         >>> path = os.path.join(folder.name, "words.tfrecord")
         >>> with gc.data.TFRecordWriter(path) as file:
-        ...     for word in (b"one", b"two", b"three"):
-        ...         file.write(word)
+        ...     file.write(b"one")
+        ...     file.write(b"two")
         >>> items = iter(gc.data.read_tfrecords(path))
         >>> next(items), items.state()
         (b'one', {'file': 0, 'offset': 19, 'record': 1, 'total': 1})
@@ -198,13 +195,11 @@ class RecordIterator:
 
         Examples:
             >>> import os, tempfile
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     path = os.path.join(folder, "words.tfrecord")
-            ...     with gc.data.TFRecordWriter(path) as file:
-            ...         for word in (b"one", b"two", b"three"):
-            ...             file.write(word)
-            ...     with iter(gc.data.read_tfrecords(path)) as items:
-            ...         items.read_some(2), items.read_some(2), items.read_some(2)
+            >>> path = os.path.join(tempfile.mkdtemp(), "words.tfrecord")
+            >>> with gc.data.TFRecordWriter(path) as file:
+            ...     _ = [file.write(word) for word in (b"one", b"two", b"three")]
+            >>> with iter(gc.data.read_tfrecords(path)) as items:
+            ...     items.read_some(2), items.read_some(2), items.read_some(2)
             ([b'one', b'two'], [b'three'], [])
         """
         if type(n) is not int or n < 1:

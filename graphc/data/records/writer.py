@@ -126,10 +126,7 @@ class TFRecordWriter:
             uninterrupted(self._flush)
 
     def close(self) -> None:
-        """Writes what is left, and closes the file. Later calls do nothing.
-
-        Raises:
-            DataError: the file cannot be written.
+        """Writes what is left, and closes the file; errors as for `flush`. Later calls do nothing.
 
         Examples:
             >>> import os, tempfile

@@ -26,15 +26,11 @@ class Interleave(Stage):
     function: Callable[[Any], Node]
     cycle: int
     block: int
+    count = None  # not known
 
     def open(self, epoch: int, run: Run) -> Cursor:
         """A cursor that has opened none of them yet."""
         return _Interleaving(self, open_records(self.upstream, epoch, run), epoch, run)
-
-    @property
-    def count(self) -> None:
-        """Not known."""
-        return None
 
     @property
     def label(self) -> str:

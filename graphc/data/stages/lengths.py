@@ -104,15 +104,11 @@ class Pad(Stage):
     """
 
     padding: Callable[[Any], Any]
+    label = "pad"
 
     def open(self, epoch: int, run: Run) -> Cursor:
         """A cursor that pads each batch."""
         return _PaddingEach(self, open_records(self.upstream, epoch, run))
-
-    @property
-    def label(self) -> str:
-        """The name of the stage."""
-        return "pad"
 
 
 class _PaddingEach(Following):
@@ -150,15 +146,11 @@ class Bucket(Stage):
     sizes: tuple[int, ...]
     length: Callable[[Any], int]
     drop_remainder: bool
+    count = None  # not known
 
     def open(self, epoch: int, run: Run) -> Cursor:
         """A cursor with empty buckets."""
         return _Bucketing(self, open_records(self.upstream, epoch, run))
-
-    @property
-    def count(self) -> None:
-        """Not known."""
-        return None
 
     @property
     def label(self) -> str:

@@ -69,21 +69,13 @@ class Filter(Stage):
     """
 
     function: Callable[..., object]
+    count = None  # not known
+    label = "filter"
 
     def open(self, epoch: int, run: Run) -> Cursor:
         """A cursor that calls the function for each item."""
         told = Told(f"filter({name_of(self.function)})", self.made_at)
         return _Filtering(open_records(self.upstream, epoch, run), self.function, told)
-
-    @property
-    def count(self) -> None:
-        """Not known."""
-        return None
-
-    @property
-    def label(self) -> str:
-        """The name of the stage."""
-        return "filter"
 
 
 class _Calling(Following):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import multiprocessing.util  # before `_stop_all` is registered, which must run before its handler
-import os
+import multiprocessing.util  # noqa: F401 - before `stop_at_exit`, which must run before its handler
 import threading
 import time
 from collections import deque
@@ -12,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from graphc.data.pump import MOMENT, PATIENCE
+from graphc.data.pump import MOMENT, PATIENCE, stop_at_exit
 from graphc.errors import StateError
 from graphc.runtime.core.background import under
 from graphc.runtime.core.forking import in_child_of_thread
@@ -121,7 +119,7 @@ class Pool:
     def close(self) -> None:
         """Ends the threads after their current tasks, and waits for them up to a time limit."""
         self.stop()
-        self.join(time.monotonic() + PATIENCE)
+        self.end_by(time.monotonic() + PATIENCE)
 
     def stop(self) -> None:
         """Tells the threads to end."""
@@ -133,8 +131,8 @@ class Pool:
         for worker in workers:
             worker.stop()
 
-    def join(self, deadline: float) -> None:
-        """Waits until the threads have ended."""
+    def end_by(self, deadline: float) -> None:
+        """Waits until the threads have ended, at most until a time of `time.monotonic`."""
         for thread in self._threads:
             if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
@@ -178,24 +176,4 @@ def closed() -> StateError:
 
 
 _RUNNING: WeakSet[Pool] = WeakSet()
-
-
-def _forked() -> None:
-    for pool in list(_RUNNING):
-        pool.forked()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_forked)
-
-
-@atexit.register
-def _stop_all() -> None:
-    """Ends every thread before the interpreter destroys the objects that it uses."""
-    pools = list(_RUNNING)
-    for pool in pools:
-        pool.stop()
-    multiprocessing.util.debug("graphc has stopped its pools")
-    deadline = time.monotonic() + PATIENCE / 2  # for all threads together
-    for pool in pools:
-        pool.join(deadline)
+stop_at_exit(_RUNNING)

@@ -141,9 +141,9 @@ def _padding(op: Operator) -> bytes:
     return (b"SAME", b"VALID")[op.options["padding"]]
 
 
-def _spatial(op: Operator, prefix: str, axes: str = "hw", suffix: str = "") -> list[int]:
+def _spatial(op: Operator, prefix: str, axes: Sequence[str] = "hw") -> list[int]:
     """The options of the spatial axes, with 1 for batch and channels."""
-    found = [int(op.options[f"{prefix}_{axis}{suffix}"]) for axis in axes]
+    found = [int(op.options[f"{prefix}_{axis}"]) for axis in axes]
     if any(not 0 < size < 1 << 20 for size in found):
         raise broken(f"{op.name} has {prefix} {found}")
     return [1, *found, 1]
@@ -203,7 +203,7 @@ def _dense(b: Body, op: Operator) -> Edge:
 
 @_lite("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
 def _pool(b: Body, op: Operator) -> Edge:
-    ksize = _spatial(op, "filter", ("height", "width"))  # type: ignore[arg-type]
+    ksize = _spatial(op, "filter", ("height", "width"))
     attrs = {"ksize": ksize, "strides": _spatial(op, "stride"), "padding": _padding(op)}
     if op.name == "L2_POOL_2D":
         return b.node("Sqrt", b.node("AvgPool", b.node("Square", b.input(op, 0)), **attrs))

@@ -264,13 +264,7 @@ def adjust_saturation(x: TensorLike, factor: TensorLike, *, name: str | None = N
 def adjust_hue(x: TensorLike, delta: TensorLike, *, name: str | None = None) -> Tensor:
     """`x` with `delta` added to its hue, of which 1 is the whole circle.
 
-    Args:
-        x: [..., 3], red, green and blue, floating, from 0 to 1.
-        delta: a number, or a tensor that broadcasts to [...].
-        name: of the last node.
-
-    Raises:
-        ShapeError, DTypeError: as `rgb_to_hsv`.
+    Operands and errors are as for `adjust_saturation`.
 
     Source: TensorFlow's `tf.image.adjust_hue`.
 

@@ -8,21 +8,15 @@ from typing import Any, ClassVar, Final
 
 from graphc.build.initializer_names import AnyInitializer
 from graphc.build.initializers import Zeros
-from graphc.build.scaled_initializers import (
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
-    LecunNormal,
-    LecunUniform,
-)
+from graphc.build.scaled_initializers import GlorotUniform, Scaled
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.nn.functional.convolutions import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from graphc.nn.layers.activations import Activation
 from graphc.nn.layers.affine import Affine
-from graphc.nn.layers.layer import check_rank, features_of, positive
+from graphc.nn.layers.layer import features_of, positive
 from graphc.nn.layers.regularizers import AnyRegularizer
+from graphc.nn.layers.shape_checks import check_groups, check_space
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.conv import conv1d, conv2d, conv3d
@@ -38,22 +32,16 @@ __all__ = [
     "Conv3DTranspose",
 ]
 
-_SCALED = (GlorotNormal, GlorotUniform, HeNormal, HeUniform, LecunNormal, LecunUniform)
 _CONV: Final[dict[int, Callable[..., Tensor]]] = {1: conv1d, 2: conv2d, 3: conv3d}
 _TRANSPOSED: Final[dict[int, Callable[..., Tensor]]] = {
     1: conv1d_transpose,
     2: conv2d_transpose,
     3: conv3d_transpose,
 }
-_LAYOUTS: Final = {
-    1: "[batch, width, features] (rank 3)",
-    2: "[batch, height, width, features] (rank 4)",
-    3: "[batch, depth, height, width, features] (rank 5)",
-}
 
 
 class Windowed(Affine):
-    """Base of all convolutions: it has the window."""
+    """Base of all convolutions: it has the window. The arguments after it are those of `Affine`."""
 
     rank: ClassVar[int]
 
@@ -63,18 +51,9 @@ class Windowed(Affine):
         strides: int | tuple[int, ...],
         padding: Padding,
         dilation: int | tuple[int, ...],
-        activation: Activation | str | None,
-        use_bias: bool,
-        kernel_initializer: AnyInitializer,
-        bias_initializer: AnyInitializer,
-        name: str | None,
-        dtype: DTypeLike,
-        kernel_regularizer: AnyRegularizer,
-        bias_regularizer: AnyRegularizer,
+        *affine: Any,
     ) -> None:
-        initializers = (kernel_initializer, bias_initializer)
-        regularizers = (kernel_regularizer, bias_regularizer)
-        super().__init__(activation, use_bias, *initializers, name, dtype, *regularizers)
+        super().__init__(*affine)
         kind = type(self).__name__
         self.kernel_size = per_axis(kind, "kernel_size", kernel_size, self.rank)
         self.strides = per_axis(kind, "strides", strides, self.rank)
@@ -84,7 +63,7 @@ class Windowed(Affine):
     def _taken(self, x: Any) -> tuple[Tensor, int]:
         """The checked input and its number of features."""
         x = convert(x)
-        check_rank(self, x, (self.rank + 2,), _LAYOUTS[self.rank])
+        check_space(self, x, self.rank)
         return x, features_of(self, x)
 
     def _convolve(self, x: Tensor, features: int, filters: int, groups: int) -> Tensor:
@@ -99,8 +78,8 @@ class Windowed(Affine):
     def _kernel(self, groups: int, shape: tuple[int, ...]) -> Any:
         """The kernel. An initializer that counts fans has to know the number of groups."""
         initializer = self.kernel_initializer
-        if isinstance(initializer, _SCALED):
-            initializer = replace(initializer, groups=groups)
+        if isinstance(initializer, Scaled):
+            initializer = replace(initializer, groups=groups)  # type: ignore[type-var]
         return self.variable("kernel", initializer, shape, regularizer=self.kernel_regularizer)
 
 
@@ -145,12 +124,7 @@ class _Conv(Windowed):
 
     def _taken(self, x: Any) -> tuple[Tensor, int]:
         x, features = super()._taken(x)
-        if features % self.groups:
-            refuse(
-                f"{self}: {self.groups} groups do not divide {features} features",
-                hint="the number of groups must divide the size of the last axis",
-                x=x,
-            )
+        check_groups(self, x, self.groups, features)
         return x, features
 
 
@@ -209,9 +183,7 @@ class Conv3D(_Conv):
 
     Variables: `kernel` [depth, height, width, features / groups, filters] and `bias` [filters].
 
-    Calling it takes `x` [batch, depth, height, width, features] and gives
-    [batch, new depth, new height, new width, filters].
-    Args and Raises: see `Conv2D`, for three spatial axes.
+    Args, operands and Raises: see `Conv2D`, for three spatial axes.
 
     Examples:
         >>> conv = gc.nn.Conv3D(8, 3, strides=2)
@@ -291,9 +263,7 @@ class Conv3DTranspose(_ConvTranspose):
 
     Variables: `kernel` [depth, height, width, filters / groups, features] and `bias` [filters].
 
-    Calling it takes `x` [batch, depth, height, width, features] and gives
-    [batch, new depth, new height, new width, filters].
-    Args and Raises: see `Conv2DTranspose`, for three spatial axes.
+    Args, operands and Raises: see `Conv2DTranspose`, for three spatial axes.
 
     Examples:
         >>> conv = gc.nn.Conv3DTranspose(4, 2, strides=2)

@@ -19,7 +19,28 @@ from graphc.typing import TensorLike
 __all__ = ["Dropout", "GaussianNoise", "SpatialDropout"]
 
 
-class Dropout(Layer):
+class _InTraining(Layer):
+    """A layer that changes its input in training only."""
+
+    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
+        with self.scope(x):
+            tensor = self._taken(x)
+            in_training = check_training(self, training)
+            if in_training is False:
+                return tensor
+            changed = self._changed(tensor)
+            return changed if in_training is True else where(in_training, changed, tensor)
+
+    def _taken(self, x: Any) -> Tensor:
+        """The checked input."""
+        return as_floating(self, "x", x)
+
+    def _changed(self, x: Tensor) -> Tensor:
+        """The result in training."""
+        raise NotImplementedError
+
+
+class Dropout(_InTraining):
     """In training, sets elements to zero at random and divides the others by `1 - rate`.
 
     Args:
@@ -45,17 +66,14 @@ class Dropout(Layer):
         super().__init__(name)
         self.rate: Any = within("Dropout", "rate", rate, RATE, tensors=True)
 
-    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
-        with self.scope(x):
-            tensor = convert(x)
-            in_training = check_training(self, training)
-            if in_training is False:
-                return tensor
-            dropped = dropout(tensor, self.rate)
-            return dropped if in_training is True else where(in_training, dropped, tensor)
+    def _taken(self, x: Any) -> Tensor:
+        return convert(x)
+
+    def _changed(self, x: Tensor) -> Tensor:
+        return dropout(x, self.rate)
 
 
-class SpatialDropout(Layer):
+class SpatialDropout(_InTraining):
     """In training, sets whole features of an example to zero and divides the others by `1 - rate`.
 
     Adjacent elements of an image or a sequence are similar, so `Dropout` of single elements has
@@ -85,21 +103,17 @@ class SpatialDropout(Layer):
         super().__init__(name)
         self.rate: Any = within("SpatialDropout", "rate", rate, RATE, tensors=True)
 
-    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
-        with self.scope(x):
-            tensor = as_floating(self, "x", x)
-            in_training = check_training(self, training)
-            check_rank(self, tensor, range(3, 100), "[batch, ..., features] (rank 3 or more)")
-            if in_training is False:
-                return tensor
-            shape = tensor.type.shape
-            between = (1,) * (len(shape) - 2)
-            kept = dropout(ones((shape[0], *between, shape[-1]), tensor.type.dtype), self.rate)
-            dropped = tensor * kept
-            return dropped if in_training is True else where(in_training, dropped, tensor)
+    def _taken(self, x: Any) -> Tensor:
+        tensor = super()._taken(x)
+        check_rank(self, tensor, range(3, 100), "[batch, ..., features] (rank 3 or more)")
+        return tensor
+
+    def _changed(self, x: Tensor) -> Tensor:
+        between = (1,) * (x.ndim - 2)
+        return x * dropout(ones((x.shape[0], *between, x.shape[-1]), x.dtype), self.rate)
 
 
-class GaussianNoise(Layer):
+class GaussianNoise(_InTraining):
     """In training, adds normal random numbers with mean 0.
 
     Args:
@@ -123,12 +137,5 @@ class GaussianNoise(Layer):
         super().__init__(name)
         self.stddev: Any = within("GaussianNoise", "stddev", stddev, NOT_NEGATIVE, tensors=True)
 
-    def __call__(self, x: TensorLike, training: bool | Tensor | None = None) -> Tensor:
-        with self.scope(x):
-            tensor = as_floating(self, "x", x)
-            in_training = check_training(self, training)
-            if in_training is False:
-                return tensor
-            noise = normal(tensor.type.shape, 0.0, self.stddev, tensor.type.dtype)
-            noisy = tensor + to_dtype(noise, tensor.type.dtype)
-            return noisy if in_training is True else where(in_training, noisy, tensor)
+    def _changed(self, x: Tensor) -> Tensor:
+        return x + to_dtype(normal(x.shape, 0.0, self.stddev, x.dtype), x.dtype)

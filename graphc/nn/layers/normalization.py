@@ -12,7 +12,7 @@ from graphc.nn.functional.norms import group_norm, instance_norm, rms_norm
 from graphc.nn.layers.intervals import EPSILON, UNIT, within
 from graphc.nn.layers.layer import Layer, check_rank, check_training, features_of, positive
 from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
-from graphc.ops.core.checks import refuse
+from graphc.nn.layers.shape_checks import check_groups
 from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.precision import wide
 from graphc.ops.elementwise.comparison import where
@@ -278,12 +278,7 @@ class GroupNorm(_Norm):
             x = convert(x)
             check_rank(self, x, range(2, 100), "[batch, ..., features] (rank 2 or more)")
             features = features_of(self, x)
-            if features % self.groups:
-                refuse(
-                    f"{self}: {self.groups} groups do not divide {features} features",
-                    hint="the number of groups must divide the size of the last axis",
-                    x=x,
-                )
+            check_groups(self, x, self.groups, features)
             scale, offset = self._scale(features), self._offset(features)
             return group_norm(x, self.groups, scale, offset, self.epsilon)
 
@@ -293,10 +288,7 @@ class InstanceNorm(_ShiftedNorm):
 
     Variables: `scale` and `offset`, each [features].
 
-    Args:
-        epsilon: added to the variance.
-        name, dtype: see `Layer`.
-        scale_regularizer, offset_regularizer: penalties of the variables, as for `Dense`.
+    Args: see `LayerNorm`.
 
     Calling it takes `x` [batch, ..., features], floating, and gives the shape and dtype of `x`.
 

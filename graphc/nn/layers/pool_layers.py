@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from graphc.ir.node import Tensor
 from graphc.nn.layers.layer import Layer, check_rank
+from graphc.nn.layers.shape_checks import check_space
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.pooling import avg_pool, max_pool
 from graphc.ops.nn.windows import per_axis
@@ -23,12 +24,6 @@ __all__ = [
     "MaxPool2D",
     "MaxPool3D",
 ]
-
-_LAYOUTS: Final = {
-    1: "[batch, width, features] (rank 3)",
-    2: "[batch, height, width, features] (rank 4)",
-    3: "[batch, depth, height, width, features] (rank 5)",
-}
 
 
 class _Pool(Layer):
@@ -54,7 +49,7 @@ class _Pool(Layer):
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
-            check_rank(self, x, (self.rank + 2,), _LAYOUTS[self.rank])
+            check_space(self, x, self.rank)
             return type(self).pool(x, self.window, self.strides, self.padding)
 
 
@@ -101,9 +96,7 @@ class MaxPool2D(_Pool):
 class MaxPool3D(_Pool):
     """The largest element of each window of depth, height and width.
 
-    Calling it takes `x` [batch, depth, height, width, features] and gives
-    [batch, new depth, new height, new width, features].
-    Args and Raises: see `MaxPool2D`, for three spatial axes.
+    Args, operands and Raises: see `MaxPool2D`, for three spatial axes.
 
     Examples:
         >>> gc.nn.MaxPool3D(2)(gc.ones((1, 8, 8, 8, 3))).shape
@@ -154,9 +147,7 @@ class AveragePool3D(_Pool):
 
     Padding does not count: a window at the border is the mean of the elements inside `x`.
 
-    Calling it takes `x` [batch, depth, height, width, features], floating, and gives
-    [batch, new depth, new height, new width, features].
-    Args and Raises: see `MaxPool2D`, for three spatial axes.
+    Args, operands and Raises: see `AveragePool2D`, for three spatial axes.
 
     Examples:
         >>> gc.nn.AveragePool3D(2, strides=1)(gc.ones((1, 8, 8, 8, 3))).shape
@@ -201,11 +192,7 @@ class GlobalMaxPool(_GlobalPool):
 class GlobalAveragePool(_GlobalPool):
     """The mean of each feature: [batch, ..., features] to [batch, features].
 
-    Args:
-        name: see `Layer`.
-
-    Raises:
-        ShapeError: the input has no spatial axes.
+    Args and Raises: see `GlobalMaxPool`.
 
     Examples:
         >>> run(gc.nn.GlobalAveragePool()([[[1.0, 8.0], [5.0, 2.0]]]))

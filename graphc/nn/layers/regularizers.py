@@ -68,14 +68,7 @@ class L1(_Penalty):
 class L2(_Penalty):
     """The sum of the squares times `rate`. It keeps weights small.
 
-    Args:
-        rate: a number of 0 or more; 0.01 by default.
-
-    Calling it takes a tensor of any shape and gives a scalar. Narrow dtypes are summed in float32.
-    The sum is not halved, unlike that of `gc.nn.l2_loss`.
-
-    Raises:
-        AttributeValueError: the rate is not a number of 0 or more.
+    The sum is not halved, unlike that of `gc.nn.l2_loss`. Args, operands and Raises: see `L1`.
 
     Examples:
         >>> run(gc.nn.L2(0.5)([1.0, -2.0]))

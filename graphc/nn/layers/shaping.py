@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
 from graphc.nn.functional.images import resize
 from graphc.nn.layers.layer import Layer, check_rank
+from graphc.nn.layers.shape_checks import check_space
 from graphc.ops.arrays.padding import pad
 from graphc.ops.arrays.repeating import repeat
 from graphc.ops.arrays.shape import reshape
@@ -29,12 +30,6 @@ __all__ = [
     "ZeroPadding2D",
     "ZeroPadding3D",
 ]
-
-_LAYOUTS: Final = {
-    1: "[batch, width, features] (rank 3)",
-    2: "[batch, height, width, features] (rank 4)",
-    3: "[batch, depth, height, width, features] (rank 5)",
-}
 
 
 class Reshape(Layer):
@@ -76,7 +71,7 @@ class _OfSpace(Layer):
 
     def _taken(self, x: Any) -> Tensor:
         tensor = convert(x)
-        check_rank(self, tensor, (self.rank + 2,), _LAYOUTS[self.rank])
+        check_space(self, tensor, self.rank)
         return tensor
 
 

@@ -242,10 +242,7 @@ class LSTM(_Gated):
 
     Variables: `cell/kernel`, `cell/recurrent_kernel` and `cell/bias`.
 
-    Args: see `GRU`. The bias of the forget gate starts as ones.
-
-    Calling it takes `x` [batch, time, features] and gives [batch, time, units], or [batch, units]
-    with `return_sequences=False`; see `Recurrent`.
+    Args, calling it: see `GRU`. The bias of the forget gate starts as ones.
 
     Examples:
         >>> gc.nn.LSTM(4, return_sequences=False)(gc.ones((2, 5, 3))).shape

@@ -9,14 +9,13 @@ from jax import lax
 
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_integer
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.gathering import (
     AXIS,
     MODE,
-    OUT_OF_RANGE,
     SCATTER_MODE,
     SCATTER_OF,
     TAKE_OF,
@@ -24,8 +23,11 @@ from graphc.ops.arrays.gathering import (
     check_updates,
     fill_value_of,
     fold_indices,
+    gather,
     gather_indices,
+    gather_whole,
     index_tensor,
+    scatter,
 )
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.axes import normalize_axis
@@ -71,22 +73,8 @@ def _others(rank: int, axis: int) -> tuple[int, ...]:
 
 
 def _lower_take_along(ctx: LowerContext, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
-    others = _others(x.ndim, axis)
-    numbers = lax.GatherDimensionNumbers(
-        offset_dims=(),
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-        operand_batching_dims=others,
-        start_indices_batching_dims=others,
-    )
-    return lax.gather(
-        x,
-        gather_indices(indices, x.shape[axis]),
-        numbers,
-        slice_sizes=(1,) * x.ndim,
-        mode=OUT_OF_RANGE[mode],
-        fill_value=fill_value_of(np.dtype(x.dtype), mode),
-    )
+    places = gather_indices(indices, x.shape[axis])
+    return gather(x, places, mode, (axis,), shared=_others(x.ndim, axis))
 
 
 def _take_along_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
@@ -103,9 +91,7 @@ def _take_along_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layou
             return LayoutPlan([layout, layout], [layout])
     if isinstance(indices, Sharded):
         return LayoutPlan([REPLICATED, indices], [indices])
-    if x == SUM and isinstance(indices, Replicated) and node.attrs["mode"] != "fill":
-        return LayoutPlan([x, indices], [SUM])
-    return replicated(ctx, node, x, indices)
+    return gather_whole(ctx, node, x, indices)
 
 
 def _fold_take_along(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
@@ -197,16 +183,9 @@ def _infer_scatter_along(
 def _lower_scatter_along(
     ctx: LowerContext, operand: Any, indices: Any, updates: Any, *, axis: int, mode: str
 ) -> Any:
-    others = _others(operand.ndim, axis)
-    numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=(),
-        inserted_window_dims=(axis,),
-        scatter_dims_to_operand_dims=(axis,),
-        operand_batching_dims=others,
-        scatter_indices_batching_dims=others,
-    )
     places = gather_indices(indices, operand.shape[axis])
-    return lax.scatter_add(operand, places, updates, numbers, mode=OUT_OF_RANGE[mode])
+    others = _others(operand.ndim, axis)
+    return scatter(lax.scatter_add, operand, places, updates, mode, (axis,), shared=others)
 
 
 def _scatter_along_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,27 +12,21 @@ from jax import numpy as jnp
 from graphc.errors import DTypeError
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import BOOL, DType, is_integer, scalar_of, short_name
-from graphc.ir.node import Tensor
-from graphc.ir.opdef import Attr, InferContext
+from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Replicated
+from graphc.ir.node import Node, Tensor
+from graphc.ir.opdef import InferContext
 from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.defining import at_least
+from graphc.ops.core.defining import at_least, one_of
 from graphc.ops.core.emit import as_array, convert
+from graphc.ops.core.layout_rules import SUM, replicated
+
+Axes = tuple[int, ...]
 
 AXIS = at_least(0, "be an axis, counted from the front")
-MODE = Attr(
-    "str",
-    default="clip",
-    check=lambda mode: mode in ("clip", "fill", "zero"),
-    must='be "clip", "fill" or "zero"',
-)
-SCATTER_MODE = Attr(
-    "str",
-    default="drop",
-    check=lambda mode: mode in ("clip", "drop"),
-    must='be "clip" or "drop"',
-)
+MODE = one_of("clip", "fill", "zero", default="clip")
+SCATTER_MODE = one_of("clip", "drop", default="drop")
 
 OUT_OF_RANGE = {
     "clip": lax.GatherScatterMode.CLIP,
@@ -64,6 +59,52 @@ def gather_indices(indices: Any, size: Any) -> Any:
     if not jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
         indices = lax.select(indices < 0, indices + size, indices)
     return lax.expand_dims(indices, (indices.ndim,))
+
+
+def gather(
+    x: Any, indices: Any, mode: str, axes: Axes, *, windows: Axes = (), shared: Axes = ()
+) -> Any:
+    """The elements or windows of x at indices in XLA's form.
+
+    Args:
+        axes: the axes of x that are indexed.
+        windows: the axes of the result that are axes of x, but not shared.
+        shared: the axes that x and the indices share.
+    """
+    return lax.gather(
+        x,
+        indices,
+        lax.GatherDimensionNumbers(windows, axes, axes, shared, shared),
+        slice_sizes=tuple(
+            1 if axis in axes or axis in shared else size for axis, size in enumerate(x.shape)
+        ),
+        mode=OUT_OF_RANGE[mode],
+        fill_value=fill_value_of(np.dtype(x.dtype), mode),
+    )
+
+
+def gather_whole(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -> LayoutPlan:
+    """The layout of a gather that is not sharded. A sum of parts stays one, unless elements out of
+    range are filled."""
+    if x == SUM and isinstance(indices, Replicated) and node.attrs["mode"] != "fill":
+        return LayoutPlan([x, indices], [SUM])
+    return replicated(ctx, node, x, indices)
+
+
+def scatter(
+    function: Callable[..., Any],
+    operand: Any,
+    indices: Any,
+    updates: Any,
+    mode: str,
+    axes: Axes,
+    *,
+    windows: Axes = (),
+    shared: Axes = (),
+) -> Any:
+    """`function`, such as `lax.scatter_add`, writes to where `gather` reads."""
+    numbers = lax.ScatterDimensionNumbers(windows, axes, axes, shared, shared)
+    return function(operand, indices, updates, numbers, mode=OUT_OF_RANGE[mode])
 
 
 def fold_indices(indices: Any, size: int, mode: str) -> tuple[Any, Any]:

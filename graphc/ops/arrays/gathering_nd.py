@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from jax import lax
-
 from graphc.errors import AttributeValueError
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.gathering import MODE, OUT_OF_RANGE, SCATTER_OF, fill_value_of
+from graphc.ops.arrays.gathering import MODE, SCATTER_OF, gather, gather_whole
 from graphc.ops.arrays.index_frames import INDEXED, Axes, check_frame, frame_of, xla_indices
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import picks
 from graphc.ops.core.defining import rearrangement
 from graphc.ops.core.emit import convert, emit_one
-from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.ranges import in_range
 from graphc.typing import TensorLike
 
@@ -36,24 +32,9 @@ def _infer_gather(
 def _lower_gather(
     ctx: LowerContext, x: Any, indices: Any, *, axes: Axes, batch: int, mode: str
 ) -> Any:
-    in_step = tuple(range(batch))
-    numbers = lax.GatherDimensionNumbers(
-        offset_dims=frame_of(x.ndim, indices.ndim, axes, batch).windows(),
-        collapsed_slice_dims=axes,
-        start_index_map=axes,
-        operand_batching_dims=in_step,
-        start_indices_batching_dims=in_step,
-    )
-    return lax.gather(
-        x,
-        xla_indices(indices, [x.shape[axis] for axis in axes]),
-        numbers,
-        slice_sizes=tuple(
-            1 if axis in axes or axis < batch else size for axis, size in enumerate(x.shape)
-        ),
-        mode=OUT_OF_RANGE[mode],
-        fill_value=fill_value_of(np.dtype(x.dtype), mode),
-    )
+    places = xla_indices(indices, [x.shape[axis] for axis in axes])
+    windows = frame_of(x.ndim, indices.ndim, axes, batch).windows()
+    return gather(x, places, mode, axes, windows=windows, shared=tuple(range(batch)))
 
 
 def _gather_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
@@ -72,9 +53,7 @@ def _gather_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -
     if isinstance(indices, Sharded) and indices.axis < index_rank - 1:
         needed = indices if indices.axis < batch else REPLICATED
         return LayoutPlan([needed, indices], [Sharded(frame.of_indices(indices.axis))])
-    if x == SUM and isinstance(indices, Replicated) and node.attrs["mode"] != "fill":
-        return LayoutPlan([x, indices], [SUM])
-    return replicated(ctx, node, x, indices)
+    return gather_whole(ctx, node, x, indices)
 
 
 GATHER_ND = rearrangement(

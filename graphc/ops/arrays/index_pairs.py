@@ -63,10 +63,7 @@ def tril_indices_from(x: TensorLike, k: int = 0) -> Pair:
 
 
 def triu_indices_from(x: TensorLike, k: int = 0) -> Pair:
-    """`triu_indices` of a matrix of known sizes.
-
-    Raises:
-        ShapeError: not a matrix, or its sizes are named.
+    """`triu_indices` of a matrix of known sizes; errors as for `tril_indices_from`.
 
     Source: numpy.triu_indices_from.
 

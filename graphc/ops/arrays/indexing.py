@@ -17,7 +17,6 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.gathering import (
     AXIS,
     MODE,
-    OUT_OF_RANGE,
     SCATTER_MODE,
     SCATTER_OF,
     TAKE_OF,
@@ -25,8 +24,11 @@ from graphc.ops.arrays.gathering import (
     check_updates,
     fill_value_of,
     fold_indices,
+    gather,
     gather_indices,
+    gather_whole,
     index_tensor,
+    scatter,
 )
 from graphc.ops.arrays.shape import broadcast_to, one_axis
 from graphc.ops.core.axes import normalize_axis
@@ -68,19 +70,8 @@ def _windows(rank: int, index_rank: int, axis: int) -> tuple[int, ...]:
 def _lower_take(ctx: LowerContext, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
     if x.shape[axis] == 0:  # and there are no indices
         return lax.full(_taken_shape(x.shape, indices.shape, axis), 0, x.dtype)
-    numbers = lax.GatherDimensionNumbers(
-        offset_dims=_windows(x.ndim, indices.ndim, axis),
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-    )
-    return lax.gather(
-        x,
-        gather_indices(indices, x.shape[axis]),
-        numbers,
-        slice_sizes=(*x.shape[:axis], 1, *x.shape[axis + 1 :]),
-        mode=OUT_OF_RANGE[mode],
-        fill_value=fill_value_of(np.dtype(x.dtype), mode),
-    )
+    places = gather_indices(indices, x.shape[axis])
+    return gather(x, places, mode, (axis,), windows=_windows(x.ndim, indices.ndim, axis))
 
 
 def _take_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
@@ -97,9 +88,7 @@ def _take_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -> 
         return LayoutPlan([x, REPLICATED], [Sharded(after)])
     if isinstance(indices, Sharded):
         return LayoutPlan([REPLICATED, indices], [Sharded(axis + indices.axis)])
-    if x == SUM and isinstance(indices, Replicated) and node.attrs["mode"] != "fill":
-        return LayoutPlan([x, indices], [SUM])
-    return replicated(ctx, node, x, indices)
+    return gather_whole(ctx, node, x, indices)
 
 
 def _fold_take(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
@@ -208,13 +197,9 @@ def _infer_scatter_add(
 def _lower_scatter_add(
     ctx: LowerContext, operand: Any, indices: Any, updates: Any, *, axis: int, mode: str
 ) -> Any:
-    numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=_windows(operand.ndim, indices.ndim, axis),
-        inserted_window_dims=(axis,),
-        scatter_dims_to_operand_dims=(axis,),
-    )
     places = gather_indices(indices, operand.shape[axis])
-    return lax.scatter_add(operand, places, updates, numbers, mode=OUT_OF_RANGE[mode])
+    windows = _windows(operand.ndim, indices.ndim, axis)
+    return scatter(lax.scatter_add, operand, places, updates, mode, (axis,), windows=windows)
 
 
 def _scatter_add_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:

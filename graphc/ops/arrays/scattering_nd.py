@@ -12,16 +12,16 @@ from graphc.ir.dims import product
 from graphc.ir.dtypes import BOOL, INT32
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.gathering import OUT_OF_RANGE, SCATTER_MODE, TAKE_OF
+from graphc.ops.arrays.gathering import SCATTER_MODE, TAKE_OF, scatter
 from graphc.ops.arrays.gathering_nd import vector_axes
 from graphc.ops.arrays.index_frames import INDEXED, Axes, Frame, check_frame, frame_of, xla_indices
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.broadcasting import Adjoints, is_numeric, is_real, require_one_dtype
 from graphc.ops.core.checks import known_alike, refuse
 from graphc.ops.core.cost_rules import times_operand
-from graphc.ops.core.defining import define
+from graphc.ops.core.defining import define, one_of
 from graphc.ops.core.emit import convert, emit_one, promote_types, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
@@ -76,19 +76,19 @@ def _lower_scatter(
     batch: int,
     mode: str,
 ) -> Any:
-    in_step = tuple(range(batch))
-    numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=frame_of(operand.ndim, indices.ndim, axes, batch).windows(),
-        inserted_window_dims=axes,
-        scatter_dims_to_operand_dims=axes,
-        operand_batching_dims=in_step,
-        scatter_indices_batching_dims=in_step,
-    )
     places = xla_indices(indices, [operand.shape[axis] for axis in axes])
-    scatter = _LOWERINGS[op]
     dtype = wide(operand.dtype) if op in ("add", "mul") else operand.dtype
-    operands = operand.astype(dtype), places, updates.astype(dtype)
-    return scatter(*operands, numbers, mode=OUT_OF_RANGE[mode]).astype(operand.dtype)
+    result = scatter(
+        _LOWERINGS[op],
+        operand.astype(dtype),
+        places,
+        updates.astype(dtype),
+        mode,
+        axes,
+        windows=frame_of(operand.ndim, indices.ndim, axes, batch).windows(),
+        shared=tuple(range(batch)),
+    )
+    return result.astype(operand.dtype)
 
 
 # -- gradients -------------------------------------------------------------------------------
@@ -215,12 +215,7 @@ SCATTER_ND = define(
     "ScatterNd(operand, indices, updates) -> y",
     precision="wide",
     attrs={
-        "op": Attr(
-            "str",
-            check=lambda op: op in _LOWERINGS,
-            must='be "set", "add", "mul", "min" or "max"',
-            doc="how an update and the old element are combined",
-        ),
+        "op": one_of(*_LOWERINGS, doc="how an update and the old element are combined"),
         **INDEXED,
         "mode": SCATTER_MODE,
     },

@@ -15,7 +15,7 @@ have more in common.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, Required, TypedDict, Unpack
 
 from graphc.ir.costs import CostRule
 from graphc.ir.layouts import LayoutRule
@@ -41,50 +41,36 @@ class Fields(TypedDict, total=False):
     cpu_only: bool
 
 
-def define(
-    schema: str,
-    *,
-    precision: str,
-    infer: Callable[..., Any],
-    lower: Callable[..., Any],
-    doc: str,
-    **fields: Unpack[Fields],
-) -> OpDef:
+class Record(Fields):
+    """All fields that the functions below take."""
+
+    infer: Required[Callable[..., Any]]
+    lower: Required[Callable[..., Any]]
+    doc: Required[str]
+
+
+def define(schema: str, *, precision: str, **fields: Unpack[Record]) -> OpDef:
     """The record of an operator. `schema` is "Name(operands) -> results"; the operands and results
     are written as in `OpDef.signature`. The others are the fields of `OpDef`."""
     name, _, rest = schema.partition("(")
     operands, _, results = rest.partition(") ->")
     signature = f"{operands} ->{results}".strip()
-    return OpDef(name, signature, infer, lower, doc, precision=precision, **fields)
+    return OpDef(name, signature, precision=precision, **fields)
 
 
-def without_gradient(
-    schema: str,
-    *,
-    infer: Callable[..., Any],
-    lower: Callable[..., Any],
-    doc: str,
-    **fields: Unpack[Fields],
-) -> OpDef:
+def without_gradient(schema: str, **fields: Unpack[Record]) -> OpDef:
     """The record of an operator whose derivative is zero or undefined everywhere, and whose
     operands stay as they are in mixed precision. The arguments are those of `define`."""
     fields["differentiable"] = False
-    return define(schema, precision="wide", infer=infer, lower=lower, doc=doc, **fields)
+    return define(schema, precision="wide", **fields)
 
 
-def rearrangement(
-    schema: str,
-    *,
-    infer: Callable[..., Any],
-    lower: Callable[..., Any],
-    doc: str,
-    **fields: Unpack[Fields],
-) -> OpDef:
+def rearrangement(schema: str, **fields: Unpack[Record]) -> OpDef:
     """The record of an operator that moves or copies elements and computes none, so that it works
     in the dtype of its operands. By default it reads all of them and writes its results. The
     arguments are those of `define`."""
     fields.setdefault("cost", moves_only)
-    return define(schema, precision="follow", infer=infer, lower=lower, doc=doc, **fields)
+    return define(schema, precision="follow", **fields)
 
 
 def _first(ctx: object, x: Any, *others: object, **attrs: object) -> Any:
@@ -103,3 +89,9 @@ def marker(
 def at_least(least: int, must: str, *, default: int | None = REQUIRED, doc: str = "") -> Attr:
     """An attribute that is an int of at least `least`; `must` and the others as in `Attr`."""
     return Attr("int", default, lambda value: value >= least, must, doc)
+
+
+def one_of(*words: str, default: str | None = REQUIRED, doc: str = "") -> Attr:
+    """An attribute that is one of these words."""
+    *others, last = [f'"{word}"' for word in words]
+    return Attr("str", default, lambda v: v in words, f"be {', '.join(others)} or {last}", doc)

@@ -94,18 +94,15 @@ def linear_in(*positions: int) -> LayoutRule:
     return rule
 
 
-def map_axis(axis_of: Callable[[Node, int], int | None], *, linear: bool = False) -> LayoutRule:
-    """For operators that move the axes of one sharded operand: transpose, slice, reverse, pad.
+def map_axis(axis_of: Callable[[Node, int], int | None]) -> LayoutRule:
+    """For operators whose results lack an axis of the first operand, such as reductions.
 
     `axis_of(node, axis)` returns the position of the operand's sharded axis in the results. None
-    means that the operator needs the whole axis; the operand is then gathered. `linear`: partial
-    sums stay partial.
+    means that the operator needs the whole axis; the operand is then gathered.
     """
 
     def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
         first, rest = operands[0], [REPLICATED] * (len(operands) - 1)
-        if linear and first == SUM:
-            return LayoutPlan([first, *rest], [SUM] * len(node.outputs))
         if isinstance(first, Sharded):
             axis = axis_of(node, first.axis)
             if axis is not None:
@@ -113,6 +110,34 @@ def map_axis(axis_of: Callable[[Node, int], int | None], *, linear: bool = False
         return LayoutPlan([REPLICATED, *rest], [REPLICATED] * len(node.outputs))
 
     return rule
+
+
+def same_axis(keeps: Callable[[Node, int], bool], *, linear: bool = False) -> LayoutRule:
+    """For operators whose operands and results are all sharded along the same axis.
+
+    `keeps(node, axis)` returns whether they can be sharded along it; otherwise they are gathered.
+    `linear`: partial sums stay partial.
+    """
+
+    def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+        for layout in operands:
+            if (isinstance(layout, Sharded) and keeps(node, layout.axis)) or (
+                linear and layout == SUM
+            ):
+                return LayoutPlan([layout] * len(operands), [layout] * len(node.outputs))
+        return replicated(ctx, node, *operands)
+
+    return rule
+
+
+def not_last(node: Node, axis: int) -> bool:
+    """For `same_axis`: every axis but the last one."""
+    return axis != node.inputs[0].ndim - 1
+
+
+def not_along(node: Node, axis: int) -> bool:
+    """For `same_axis`: every axis but the attribute `axis`."""
+    return bool(axis != node.attrs["axis"])
 
 
 def moves(

@@ -152,33 +152,36 @@ _COUNTS = Attr(
     must="be int32 or int64",
 )
 
-RANDOM_POISSON = random_operator(
+
+def _counting(schema: str, shape: Attr = _SHAPE, **fields: Any) -> OpDef:
+    """An operator that draws integers."""
+    return random_operator(
+        schema, attrs={"shape": shape, "dtype": _COUNTS}, cost=_by_rejection, **fields
+    )
+
+
+RANDOM_POISSON = _counting(
     "RandomPoisson(key, rate) -> x",
-    attrs={"shape": _SHAPE, "dtype": _COUNTS},
     infer=_infer_poisson,
     lower=_lower_poisson,
-    cost=_by_rejection,
     doc="Integers from the Poisson distribution with mean `rate` (a float of 16 bits or more), "
     "which broadcasts to `shape`. Source: Hormann, Insurance: Mathematics and Economics 12, 1993.",
 )
 
-RANDOM_BINOMIAL = random_operator(
+RANDOM_BINOMIAL = _counting(
     "RandomBinomial(key, n, p) -> x",
-    attrs={"shape": _SHAPE, "dtype": _COUNTS},
     infer=_infer_binomial,
     lower=_lower_binomial,
-    cost=_by_rejection,
     doc="The number of successes in n trials with probability p; n and p, of one dtype (a float "
     "of 16 bits or more), broadcast to `shape`. Exact for n up to 2^24 in float32. Source: "
     "Hormann, J. Statistical Computation and Simulation 46, 1993.",
 )
 
-RANDOM_MULTINOMIAL = random_operator(
+RANDOM_MULTINOMIAL = _counting(
     "RandomMultinomial(key, n, p) -> x",
-    attrs={"shape": Attr("dims", doc="the batch shape of the vectors"), "dtype": _COUNTS},
+    Attr("dims", doc="the batch shape of the vectors"),
     infer=_infer_multinomial,
     lower=_lower_multinomial,
-    cost=_by_rejection,
     doc="The number of the n trials that give each of k classes, with probabilities proportional "
     "to p [..., k]; n and the axes of p before the last, of one dtype (a float of 16 bits or "
     "more), broadcast to `shape`. Results [*shape, k]. Source: jax.random.multinomial; Davis, "

@@ -10,7 +10,6 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.layouts import LayoutRule
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, LowerContext, OpDef
 from graphc.ops.core.axes import AXIS, normalize_axis
@@ -26,7 +25,7 @@ from graphc.ops.core.declaring import (
     record,
 )
 from graphc.ops.core.emit import convert
-from graphc.ops.core.layout_rules import map_axis
+from graphc.ops.core.layout_rules import not_along, same_axis
 from graphc.ops.core.precision import shifted
 from graphc.ops.elementwise.arithmetic import minimum
 from graphc.typing import TensorLike
@@ -212,9 +211,6 @@ def gelu(x: TensorLike, *, approximate: bool = True, name: str | None = None) ->
 # -- along one axis -------------------------------------------------------------------------
 
 
-_along_axis: LayoutRule = map_axis(lambda node, axis: None if axis == node.attrs["axis"] else axis)
-
-
 def _infer_softmax(ctx: Any, x: Any, *, axis: int) -> Any:
     ctx.require(axis < x.rank, f"axis {axis} is out of range for rank {x.rank}")
     return infer_floating(ctx, x)
@@ -250,7 +246,7 @@ def _softmax_operator(
         precision=precision,
         attrs={"axis": AXIS},
         gradient=gradient,
-        layout=_along_axis,
+        layout=same_axis(not_along),
         cost=times_operand(5),
     )
 

@@ -312,8 +312,7 @@ def eigh(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
         columns. Gradients of the vectors are infinite if eigenvalues are equal.
 
     Raises:
-        ShapeError: not square.
-        DTypeError: floats narrower than float32.
+        ShapeError, DTypeError: as `cholesky`.
 
     Source: numpy.linalg.eigh.
 

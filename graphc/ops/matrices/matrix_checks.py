@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from collections.abc import Sequence
+from typing import Unpack
 
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import DType, is_complex
@@ -13,8 +13,8 @@ from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.shape import swapaxes
-from graphc.ops.core.defining import Fields, define
-from graphc.ops.core.layout_rules import SUM, follow_axis, map_axis, output_axis, replicated
+from graphc.ops.core.defining import Record, define
+from graphc.ops.core.layout_rules import SUM, follow_axis, output_axis, replicated, same_axis
 from graphc.ops.elementwise.comparison import equal
 from graphc.ops.elementwise.complex_parts import conj
 from graphc.typing import TensorLike
@@ -93,26 +93,15 @@ def on_diagonal(a: Tensor) -> Tensor:
     return equal(iota(sides, 0), iota(sides, 1))
 
 
-def _stack_axis(node: Node, axis: int) -> int | None:
-    return axis if axis < node.inputs[0].ndim - 2 else None
-
-
 # For operators of one stack of matrices, whose results have an entry for each matrix.
-of_each_matrix = map_axis(_stack_axis)
+of_each_matrix = same_axis(lambda node, axis: axis < node.inputs[0].ndim - 2)
 
 
-def matrix_operator(
-    schema: str,
-    *,
-    infer: Callable[..., Any],
-    lower: Callable[..., Any],
-    doc: str,
-    **fields: Unpack[Fields],
-) -> OpDef:
+def matrix_operator(schema: str, **fields: Unpack[Record]) -> OpDef:
     """The record of an operator on matrices [..., m, n] that works on each matrix of the stack by
     itself. It computes in float32 at least. The arguments are those of `define`."""
     fields["layout"] = of_each_matrix
-    return define(schema, precision="wide", infer=infer, lower=lower, doc=doc, **fields)
+    return define(schema, precision="wide", **fields)
 
 
 def solve_layout(ctx: LayoutContext, node: Node, a: Layout, b: Layout) -> LayoutPlan:

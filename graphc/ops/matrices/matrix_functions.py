@@ -100,8 +100,7 @@ def expm(a: TensorLike, *, name: str | None = None) -> Given:
     """The exponentials of matrices [..., n, n].
 
     Raises:
-        ShapeError: not square.
-        DTypeError: floats narrower than float32.
+        ShapeError, DTypeError: as `det`.
 
     Source: scipy.linalg.expm; Higham, The scaling and squaring method revisited, SIAM J. Matrix
     Anal. 26, 2005.
@@ -122,8 +121,7 @@ def slogdet(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
         of the absolute value [...], real.
 
     Raises:
-        ShapeError: not square.
-        DTypeError: floats narrower than float32.
+        ShapeError, DTypeError: as `det`.
 
     Source: numpy.linalg.slogdet.
 

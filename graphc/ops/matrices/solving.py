@@ -125,8 +125,7 @@ def inv(a: TensorLike, *, name: str | None = None) -> Given:
     `solve(a, b)` is faster and more exact than `inv(a) @ b`.
 
     Raises:
-        ShapeError: not square.
-        DTypeError: floats narrower than float32.
+        ShapeError, DTypeError: as `det`.
 
     Source: numpy.linalg.inv.
 
@@ -237,8 +236,7 @@ def triangular_solve(
         [..., n] for a vector, else [..., n, k].
 
     Raises:
-        ShapeError: `a` is not square, or `a` and `b` differ in their numbers of rows.
-        DTypeError: floats narrower than float32.
+        ShapeError, DTypeError: as `solve`.
 
     Source: scipy.linalg.solve_triangular.
 

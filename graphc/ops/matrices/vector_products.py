@@ -47,7 +47,7 @@ def inner(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     """The sum over the last axes, for each vector of `a` and each of `b`; a scalar multiplies all.
 
     Raises:
-        ShapeError: sizes differ.
+        ShapeError: as `dot`.
 
     Source: numpy.inner.
 

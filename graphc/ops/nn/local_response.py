@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from graphc.ir.costs import CostContext, size_of
+from graphc.ir.costs import CostRule, size_of
 from graphc.ir.dtypes import is_floating
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit, emit_one
-from graphc.ops.core.layout_rules import map_axis
+from graphc.ops.core.layout_rules import not_last, same_axis
 from graphc.ops.core.precision import summed
 from graphc.typing import TensorLike
 
@@ -115,20 +114,11 @@ def _lower_gradient(
     return own - (2 * alpha * beta) * x * _neighbours(own * x / scale, radius)
 
 
-def _not_channels(node: Node, axis: int) -> int | None:
-    return axis if axis != node.inputs[0].ndim - 1 else None
-
-
-def _both(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) -> LayoutPlan:
-    for layout in (x, dy):
-        if isinstance(layout, Sharded) and _not_channels(node, layout.axis) is not None:
-            return LayoutPlan([layout, layout], [layout])
-    return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
-
-
-def _cost(ctx: CostContext, node: Node) -> int:
-    """The square, its sum over neighbours, a scale, a power and a product."""
-    return (2 * int(node.attrs["radius"]) + 5) * size_of(node.inputs[0])
+def _cost(neighbours: int, others: int) -> CostRule:
+    """The cost of sums over neighbours, and of other operations on each element."""
+    return lambda ctx, node: (
+        (neighbours * int(node.attrs["radius"]) + others) * size_of(node.inputs[0])
+    )
 
 
 LOCAL_RESPONSE_NORM = define(
@@ -138,17 +128,12 @@ LOCAL_RESPONSE_NORM = define(
     infer=_infer,
     lower=summed(_lower),
     gradient=_gradient,
-    layout=map_axis(_not_channels),
-    cost=_cost,
+    layout=same_axis(not_last),
+    cost=_cost(2, 5),  # the square, its sum over neighbours, a scale, a power and a product
     doc="x [batch, ..., channels] / (bias + alpha * the sum of the squares of the channel and of "
     "`radius` channels on each side of it)^beta. Floating dtypes. Source: Krizhevsky, Sutskever & "
     "Hinton, ImageNet classification with deep convolutional neural networks, 2012.",
 )
-
-
-def _gradient_cost(ctx: CostContext, node: Node) -> int:
-    """Two sums over neighbours."""
-    return (4 * int(node.attrs["radius"]) + 11) * size_of(node.inputs[0])
 
 
 LOCAL_RESPONSE_NORM_GRADIENT = define(
@@ -157,8 +142,8 @@ LOCAL_RESPONSE_NORM_GRADIENT = define(
     attrs=_ATTRS,
     infer=_infer_gradient,
     lower=summed(_lower_gradient),
-    layout=_both,
-    cost=_gradient_cost,
+    layout=same_axis(not_last),
+    cost=_cost(4, 11),  # two sums over neighbours
     doc="The adjoint of LocalResponseNorm's x, with the sums over neighbours of x^2 and of the "
     "adjoint computed once each. Floating dtypes.",
 )

@@ -13,7 +13,8 @@ from typing import Any
 from jax import lax
 from jax import numpy as jnp
 
-Pairs = Sequence[Sequence[int]]
+Ints = Sequence[int]
+Pairs = Sequence[Ints]
 
 
 def dimension_numbers(rank: int) -> lax.ConvDimensionNumbers:
@@ -24,14 +25,7 @@ def dimension_numbers(rank: int) -> lax.ConvDimensionNumbers:
 
 
 def plain_input_gradient(
-    dy: Any,
-    w: Any,
-    *,
-    size: Sequence[int],
-    strides: Sequence[int],
-    padding: Pairs,
-    dilation: Sequence[int],
-    groups: int,
+    dy: Any, w: Any, *, size: Ints, strides: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Any:
     """[batch, *size, channels]: dy, dilated by the strides, convolved with the flipped kernel."""
     pads, rank = [], len(size)
@@ -52,14 +46,7 @@ def plain_input_gradient(
 
 
 def plain_kernel_gradient(
-    x: Any,
-    dy: Any,
-    *,
-    size: Sequence[int],
-    strides: Sequence[int],
-    padding: Pairs,
-    dilation: Sequence[int],
-    groups: int,
+    x: Any, dy: Any, *, size: Ints, strides: Ints, padding: Pairs, dilation: Ints, groups: int
 ) -> Any:
     """[*size, channels, filters]: a convolution in which the channels of x act as the batch and the
     batch acts as the channels."""

@@ -13,13 +13,12 @@ from jax import numpy as jnp
 
 from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dtypes import BOOL, is_complex, is_floating
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit, emit_one
-from graphc.ops.core.layout_rules import map_axis
+from graphc.ops.core.layout_rules import same_axis
 from graphc.ops.core.precision import in_wider, summed
 from graphc.ops.nn.pool_taps import lowest, max_by_taps, max_gradient_by_taps
 from graphc.ops.nn.windows import PADDING, positive_ints, sliding, window_sizes
@@ -116,15 +115,8 @@ def _lower_max_pool_gradient(ctx: LowerContext, x: Any, dy: Any, **attrs: Any) -
     return jax.vjp(lambda x: _max_pool(x, attrs), x)[1](dy)[0]
 
 
-def _same_axis(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) -> LayoutPlan:
-    for layout in (x, dy):
-        if isinstance(layout, Sharded) and _not_spatial(node, layout.axis) is not None:
-            return LayoutPlan([layout, layout], [layout])
-    return LayoutPlan([REPLICATED, REPLICATED], [REPLICATED])
-
-
-def _not_spatial(node: Node, axis: int) -> int | None:
-    return axis if axis in (0, node.inputs[0].ndim - 1) else None
+def _not_spatial(node: Node, axis: int) -> bool:
+    return axis in (0, node.inputs[0].ndim - 1)
 
 
 def _pool_cost(ctx: CostContext, node: Node) -> int:
@@ -143,7 +135,7 @@ MAX_POOL = define(
     infer=_infer_max_pool,
     lower=in_wider(lambda ctx, x, **attrs: _max_pool(x, attrs)),
     gradient=_max_pool_gradient,
-    layout=map_axis(_not_spatial),
+    layout=same_axis(_not_spatial),
     cost=_pool_cost,
     doc="The maximum of each window of x [batch, ..., channels]; padding never wins. "
     "Real dtypes. Source: `jax.lax.reduce_window`.",
@@ -155,7 +147,7 @@ MAX_POOL_GRADIENT = define(
     attrs=_MAX_ATTRS,
     infer=_infer_max_pool_gradient,
     lower=in_wider(_lower_max_pool_gradient),
-    layout=_same_axis,
+    layout=same_axis(_not_spatial),
     cost=_pool_gradient_cost,
     doc="The adjoint of MaxPool's x: each element of dy goes to the first largest element of its "
     "window. Floating dtypes. Source: XLA's SelectAndScatter.",
@@ -236,7 +228,7 @@ AVG_POOL = define(
     infer=_infer_avg_pool,
     lower=summed(_lower_avg_pool),
     gradient=_avg_pool_gradient,
-    layout=map_axis(_not_spatial, linear=True),
+    layout=same_axis(_not_spatial, linear=True),
     cost=_pool_cost,
     doc="The mean of each window of x [batch, ..., channels]. Padding counts only with "
     "`count_include_pad`. Floating dtypes. Source: `jax.lax.reduce_window`.",
@@ -252,7 +244,7 @@ AVG_POOL_GRADIENT = define(
     infer=_infer_avg_pool_gradient,
     lower=summed(_lower_avg_pool_gradient),
     gradient=_avg_pool_gradient_gradient,
-    layout=map_axis(_not_spatial, linear=True),
+    layout=same_axis(_not_spatial, linear=True),
     cost=_pool_gradient_cost,
     doc="The adjoint of AvgPool's x: each element of dy is spread evenly over its window. "
     "Floating dtypes.",
@@ -311,11 +303,7 @@ def avg_pool(
     """The mean of each window.
 
     Args:
-        x: [batch, ..., channels], floating, with any number of spatial axes.
-        window: its size, one int or one for each spatial axis; or for all axes, with a 1 for batch
-            and channels.
-        strides: steps of the window; by default the window itself.
-        padding: "valid", "same", an int, or a pair (before, after) for each spatial axis.
+        x, window, strides, padding: as for `max_pool`, but `x` is floating.
         count_include_pad: divide by the full window everywhere and count padding as zeros.
             Otherwise padding does not count, as in TensorFlow.
 

@@ -13,7 +13,7 @@ from graphc.ir.dims import Dim
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import ones
 from graphc.ops.arrays.shape import broadcast_to, ravel
@@ -21,7 +21,7 @@ from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import infer_ordered, require_one_dtype
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import comparisons
-from graphc.ops.core.defining import without_gradient
+from graphc.ops.core.defining import one_of, without_gradient
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, promote_operands
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import in_wider
@@ -60,14 +60,7 @@ def _search_cost(ctx: CostContext, node: Node) -> int:
 
 SEARCH_SORTED = without_gradient(
     "SearchSorted(x, values) -> y",
-    attrs={
-        "side": Attr(
-            "str",
-            default="left",
-            check=lambda side: side in ("left", "right"),
-            must='be "left" or "right"',
-        )
-    },
+    attrs={"side": one_of("left", "right", default="left")},
     infer=_infer_search,
     lower=in_wider(_lower_search),
     layout=_search_layout,

@@ -12,9 +12,9 @@ from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit
-from graphc.ops.core.layout_rules import map_axis
+from graphc.ops.core.layout_rules import not_last, same_axis
 from graphc.ops.core.precision import in_wider
-from graphc.ops.reductions.sorting import not_last, top_k_cost, top_k_gradient
+from graphc.ops.reductions.sorting import top_k_cost, top_k_gradient
 from graphc.typing import TensorLike
 
 __all__ = ["approx_top_k"]
@@ -56,7 +56,7 @@ APPROX_TOP_K = define(
     infer=_infer,
     lower=in_wider(_lower),
     gradient=top_k_gradient,
-    layout=map_axis(not_last),
+    layout=same_axis(not_last),
     cost=top_k_cost,
     doc="Approximately the k greatest elements along the last axis, the greatest first, and their "
     "indices (int32). On CPU and GPU the result is exact, because there is no faster method yet. "
@@ -76,17 +76,16 @@ def approx_top_k(
     indices.
 
     Args:
-        x: [..., n], floating.
-        k: positive, at most n.
+        x, k: as for `top_k`, but `x` is floating.
         recall_target: the fraction of them to find, on average.
         smallest: find the smallest elements instead, the smallest first.
         name: of the node.
 
     Returns:
-        The elements [..., k], and int32 [..., k].
+        The results of `top_k`.
 
     Raises:
-        ShapeError: a scalar, or fewer than k elements.
+        ShapeError: as `top_k`.
         DTypeError: not floating.
         AttributeValueError: k or the recall target is out of range.
 

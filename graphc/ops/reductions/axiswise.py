@@ -26,7 +26,7 @@ from graphc.ops.core.broadcasting import (
 from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit_one, promote_inexact, to_dtype
-from graphc.ops.core.layout_rules import map_axis
+from graphc.ops.core.layout_rules import map_axis, not_along, same_axis
 from graphc.ops.core.precision import wide
 from graphc.typing import DTypeLike, TensorLike
 
@@ -107,16 +107,12 @@ def _cumulative(
         infer=infer_cumulative,
         lower=lambda ctx, x, *, axis, reverse: function(x, axis, reverse=reverse),
         gradient=gradient,
-        layout=map_axis(_place_cumulative, linear=linear),
+        layout=same_axis(not_along, linear=linear),
         cost=times_operand(operations),
         fold=fold,
         doc=f"The {words} the elements up to each one along `axis`, in x's dtype; `reverse`: "
         f"from each one on.",
     )
-
-
-def _place_cumulative(node: Node, axis: int) -> int | None:
-    return None if axis == node.attrs["axis"] else axis
 
 
 def _cumsum_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
@@ -219,13 +215,7 @@ def argmin(
     dtype: DTypeLike = INT32,
     name: str | None = None,
 ) -> Tensor:
-    """The position of the smallest element along `axis`, the first of equal ones.
-
-    With `axis` None, the position is that in row-major order. `keepdims` keeps axes of size 1.
-
-    Raises:
-        AttributeValueError: the axis is out of range, or `dtype` is not an integer dtype.
-        ShapeError: there are no elements.
+    """The position of the smallest element along `axis`; otherwise as `argmax`.
 
     Source: numpy.argmin.
 

@@ -27,7 +27,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit
-from graphc.ops.core.layout_rules import map_axis, replicated
+from graphc.ops.core.layout_rules import not_last, replicated, same_axis
 from graphc.ops.core.precision import in_wider
 from graphc.typing import TensorLike
 
@@ -117,11 +117,6 @@ def top_k_gradient(
     return [scatter_add_along_axis(zeros_like(node.inputs[0]), node.outputs[1], dy, -1)]
 
 
-def not_last(node: Node, axis: int) -> int | None:
-    """For `map_axis`: every axis but the last one, along which elements are selected."""
-    return None if axis == node.inputs[0].ndim - 1 else axis
-
-
 def top_k_cost(ctx: CostContext, node: Node) -> int:
     """Each element is compared with a heap of the k greatest so far."""
     return comparisons(size_of(node.inputs[0]), node.attrs["k"])
@@ -134,7 +129,7 @@ TOP_K = define(
     infer=_infer_top_k,
     lower=in_wider(lambda ctx, x, *, k: tuple(lax.top_k(x, k))),
     gradient=top_k_gradient,
-    layout=map_axis(not_last),
+    layout=same_axis(not_last),
     cost=top_k_cost,
     doc="The k greatest elements along the last axis, the greatest first, and their indices "
     "(int32). Of equal elements the first comes first. Real dtypes.",

@@ -9,11 +9,12 @@ from jax import numpy as jnp
 from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dims import Dim
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import infer_inexact, require_one_dtype
 from graphc.ops.core.declaring import Given, Operands, declared, operator
+from graphc.ops.core.defining import one_of
 from graphc.ops.core.emit import promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import in_wider
@@ -59,14 +60,7 @@ def _cost(ctx: CostContext, node: Node) -> int:
     infer=_infer_convolve,
     lower=in_wider(_lower_convolve),
     precision="wide",
-    attrs={
-        "mode": Attr(
-            "str",
-            default="full",
-            check=lambda mode: mode in ("full", "same", "valid"),
-            must='be "full", "same" or "valid"',
-        )
-    },
+    attrs={"mode": one_of("full", "same", "valid", default="full")},
     layout=replicated,
     cost=_cost,
 )

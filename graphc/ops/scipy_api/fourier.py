@@ -25,7 +25,7 @@ from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import dim_value, emit_one, promote_inexact, to_dtype
-from graphc.ops.core.layout_rules import map_axis
+from graphc.ops.core.layout_rules import same_axis
 from graphc.ops.elementwise.arithmetic import divide, multiply
 from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.elementwise.complex_parts import conj, real
@@ -78,8 +78,8 @@ def _times_used(length: Dim, y: Tensor) -> Tensor:
     return to_dtype(where(once, 1, 2), y.dtype)
 
 
-def _stack_axis(node: Node, axis: int) -> int | None:
-    return axis if axis < node.inputs[0].ndim - len(node.attrs["lengths"]) else None
+def _stack_axis(node: Node, axis: int) -> bool:
+    return axis < node.inputs[0].ndim - len(node.attrs["lengths"])
 
 
 def _fft_cost(ctx: CostContext, node: Node) -> int:
@@ -107,7 +107,7 @@ FFT = define(
     infer=_infer_fft,
     lower=_lower_fft,
     gradient=_fft_gradient,
-    layout=map_axis(_stack_axis, linear=True),
+    layout=same_axis(_stack_axis, linear=True),
     cost=_fft_cost,
     doc="The discrete Fourier transform over the last axes, or its inverse, which divides by the "
     "number of elements. RFFT gives the lower half of the transform of real numbers along the "

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from graphc.build.trees import values_in_nest
 from graphc.errors import AttributeValueError
 from graphc.ir.variable import Variable
 from graphc.runtime.state.live_state import LiveState
@@ -71,14 +72,7 @@ class HasVariables:
             return
         structure: Any
         names, structure = jax.tree.flatten(name)
-        try:
-            values = structure.flatten_up_to(value)
-        except (TypeError, ValueError) as error:
-            raise AttributeValueError.here(
-                f"set: the values are not in the nest of the variables, {structure}",
-                details=[str(error).splitlines()[0]],
-                hint="pass one value for each variable, in the same nest",
-            ) from error
+        values = values_in_nest(structure, value, "set: the values")
         self._live().set(dict(zip(names, values, strict=True)))
 
     def set_all(

@@ -56,6 +56,10 @@ from graphc.runtime.targets.jax_program import (
 from graphc.runtime.targets.numerics import Table, checked
 from graphc.runtime.targets.slot_pieces import homes_of, slot_pieces
 
+Step = Callable[..., list[Any]]
+Axes = Sequence[int | None]
+Devices = Sequence[jax.Device]
+
 MAPPED_BY: Literal["pmap", "shard_map"] = "pmap"
 """The JAX function that runs the replicas. Both give the same numbers. `jax.pmap` will be removed
 some day."""
@@ -208,9 +212,7 @@ def _checked(local: Local, options: CompileOptions) -> tuple[Local, Table | None
     return replace(local, program=program, outputs=(*local.outputs, Sharded(0))), checks
 
 
-def _on_replicas(
-    local: Local, out_axes: Sequence[int | None], devices: Sequence[jax.Device]
-) -> Callable[..., list[Any]]:
+def _on_replicas(local: Local, out_axes: Axes, devices: Devices) -> Step:
     """The step on global values. It runs the local program on each device's piece."""
     one_replica = to_function(local.program, axis_name=AXIS_NAME, replicas=len(devices))
     in_axes = tuple(axis_of(layout) for layout in local.inputs)
@@ -222,12 +224,7 @@ def _on_replicas(
     return step
 
 
-def _by_pmap(
-    inside: Callable[..., list[Any]],
-    in_axes: Sequence[int | None],
-    out_axes: Sequence[int | None],
-    devices: Sequence[jax.Device],
-) -> Callable[..., list[Any]]:
+def _by_pmap(inside: Step, in_axes: Axes, out_axes: Axes, devices: Devices) -> Step:
     """Splits the operands, runs `inside` with `jax.pmap`, and joins the results."""
     replicas = len(devices)
     # `jax.pmap` requires a split operand. There is none if all batches are uneven.
@@ -253,12 +250,7 @@ def _by_pmap(
     return step
 
 
-def _by_shard_map(
-    inside: Callable[..., list[Any]],
-    in_axes: Sequence[int | None],
-    out_axes: Sequence[int | None],
-    devices: Sequence[jax.Device],
-) -> Callable[..., list[Any]]:
+def _by_shard_map(inside: Step, in_axes: Axes, out_axes: Axes, devices: Devices) -> Step:
     """`jax.shard_map` splits and joins. Unsplit values are not checked to be equal on all replicas;
     `jax.pmap` does not check this either."""
     mapped = jax.shard_map(

@@ -17,7 +17,14 @@ from graphc.runtime.pipeline.compilation import Compilation
 from graphc.runtime.pipeline.executable_cache import CacheBackend
 from graphc.runtime.pipeline.tuned import Choice
 from graphc.runtime.step.executable import Executable
-from graphc.runtime.tuning.search import GAIN, Held, identity_of, is_too_large, nodes_of
+from graphc.runtime.tuning.search import (
+    GAIN,
+    Held,
+    identity_of,
+    is_too_large,
+    nodes_of,
+    reason_against,
+)
 from graphc.runtime.tuning.tuning_report import Tuning, TuningRow
 from graphc.runtime.tuning.variants import variants_for
 
@@ -26,11 +33,9 @@ class Estimates:
     """One search.
 
     Args:
-        make: returns the executable of a `Compilation`; it looks it up in a `CacheBackend` and
-            stores it there.
         compilation: the compilation with the given options, for the machine.
         gpu: the model of the machine's GPUs.
-        end: the time, by `time.perf_counter`, after which no compilation is started.
+        make, end: as for `Search`.
     """
 
     def __init__(
@@ -78,7 +83,8 @@ class Estimates:
             step = self._make(
                 self._compilation.under(choice.apply(self._compilation.options)), Held()
             )
-            outcome = self._reason_against(step)
+            waiting = self._per_node * nodes_of(step)
+            outcome = reason_against(step, self._identities, waiting, self._end)
             if outcome is None:
                 start = time.perf_counter()
                 step.wait()
@@ -111,16 +117,6 @@ class Estimates:
             if found and found[0][0] < best[0]:
                 best = found[0]
         return best
-
-    def _reason_against(self, step: Executable) -> str | None:
-        """The reason not to compile a variant, or None if it is worth compiling."""
-        identity = identity_of(step)
-        if identity in self._identities:
-            return "the same program"
-        self._identities.add(identity)
-        if time.perf_counter() + self._per_node * nodes_of(step) > self._end:
-            return "no time left"
-        return None
 
     def _estimated(self, step: Executable) -> float:
         return timeline(step.hlo_cost(), self._gpu).seconds

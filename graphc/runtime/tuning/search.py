@@ -177,15 +177,9 @@ class Search:
         return base.under(options)
 
     def _reason_against(self, step: Executable) -> str | None:
-        """The reason not to compile a variant, or None if it is worth compiling."""
-        identity = identity_of(step)
-        if identity in self._seen:
-            return "the same program"
-        self._seen.add(identity)
         measuring = (_FIRST + _LEAST) * self._pair_seconds
-        if time.perf_counter() + self._per_node * nodes_of(step) + measuring > self._end:
-            return "no time left"
-        return None
+        seconds = self._per_node * nodes_of(step) + measuring
+        return reason_against(step, self._seen, seconds, self._end)
 
     def _measure(self, trial: Trial, count: int) -> list[float]:
         """The time ratios of `count` pairs. If time runs out, there may be only `_LEAST` pairs."""
@@ -273,6 +267,16 @@ def identity_of(step: Executable) -> tuple[str, str]:
     made = step.stages.in_jax
     options = made.xla_options(step.stages.compilation.options)
     return fingerprint(made.local), repr(sorted(options.items()))
+
+
+def reason_against(step: Executable, seen: set[Any], seconds: float, end: float) -> str | None:
+    """The reason not to compile a variant, or None if it is worth compiling: it is among those
+    `seen`, to which it is added, or `end` is nearer than the `seconds` that it takes."""
+    identity = identity_of(step)
+    if identity in seen:
+        return "the same program"
+    seen.add(identity)
+    return "no time left" if time.perf_counter() + seconds > end else None
 
 
 def is_too_large(step: Executable, base: Executable) -> str | None:

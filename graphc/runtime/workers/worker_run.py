@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from graphc.devices.discovery import name_of
-from graphc.runtime.state.live_state import LiveState
 from graphc.runtime.workers.parameter_server import ParameterServer
-from graphc.runtime.workers.worker_batches import WorkerBatches
 from graphc.runtime.workers.worker_steps import WorkerSteps
-from graphc.runtime.workers.worker_threads import WorkerStep, WorkerThreads
+from graphc.runtime.workers.worker_threads import WorkersCall, WorkerThreads
 
 
 class Run(WorkerThreads):
     """One call of `run_workers`."""
 
-    def __init__(
-        self,
-        steps: WorkerSteps,
-        state: LiveState,
-        bound: int | None,
-        fetches: Any,
-        source: WorkerBatches,
-        on_step: Callable[[WorkerStep], object] | None,
-        keep: bool,
-    ) -> None:
-        super().__init__(list(map(name_of, steps.devices)), state, bound, on_step, keep)
-        self._compiled, self._fetches, self._source = steps, fetches, source
-        self._server = ParameterServer(state, self._admission)
+    def __init__(self, steps: WorkerSteps, call: WorkersCall) -> None:
+        super().__init__(list(map(name_of, steps.devices)), call)
+        self._compiled = steps
+        self._server = ParameterServer(call.state, self._admission)
 
     def _step(self, worker: int) -> bool:
         server = self._server

@@ -13,12 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from graphc.errors import StateError
 from graphc.ops.draws.random_keys import as_jax_key
 from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.runtime.core.background import own_settings, under
 from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.state.live_state import LiveState
 from graphc.runtime.workers.admission import Admission
+from graphc.runtime.workers.worker_batches import WorkerBatches
 
 
 @dataclass(frozen=True)
@@ -60,36 +62,45 @@ class WorkersRun:
     values: Sequence[Any] | None
 
 
+@dataclass(frozen=True)
+class WorkersCall:
+    """What a call of `run_workers` asks for.
+
+    Attributes:
+        state: the state of the session.
+        bound: see `Staleness`.
+        source: the batches.
+        fetches, on_step, keep: see `Session.run_workers`.
+    """
+
+    state: LiveState
+    bound: int | None
+    fetches: Any
+    source: WorkerBatches
+    on_step: Callable[[WorkerStep], object] | None
+    keep: bool
+
+
 class WorkerThreads(ABC):
     """One call of `run_workers`. A subclass says how a worker makes a step.
 
     Args:
         workers: the name of each worker, for errors.
-        state: the state of the session, for its random numbers.
-        bound: see `Staleness`.
-        on_step, keep: see `Session.run_workers`.
     """
 
-    def __init__(
-        self,
-        workers: Sequence[str],
-        state: LiveState,
-        bound: int | None,
-        on_step: Callable[[WorkerStep], object] | None,
-        keep: bool,
-    ) -> None:
+    def __init__(self, workers: Sequence[str], call: WorkersCall) -> None:
         self._names: list[str] = []
-        self._on_step = on_step
-        self._admission = Admission(bound)
+        self._fetches, self._source, self._on_step = call.fetches, call.source, call.on_step
+        self._admission = Admission(call.bound)
         self._steps: list[int] = []
         self._staleness: Counter[int] = Counter()
         self._last: Any = None
-        self._values: list[Any] | None = [] if keep else None
+        self._values: list[Any] | None = [] if call.keep else None
         self._lock = Lock()
         self._failed: tuple[int, BaseException] | None = None  # the first worker that failed
         # Random draws are derived from these. They differ in each call, because updates advance
         # them.
-        self._root = [_held(state, name) for name in (RNG_KEY, RNG_COUNTER)]
+        self._root = [_held(call.state, name) for name in (RNG_KEY, RNG_COUNTER)]
         self._keys: list[Any] = []
         self._settings = own_settings()
         self._ended: list[Event] = []
@@ -243,3 +254,12 @@ class WorkerThreads(ABC):
 def _held(state: LiveState, name: str) -> Any:
     """The value of hidden state, on the host."""
     return state.values([name])[name]
+
+
+def check_not_going(run: WorkerThreads | None) -> None:
+    """Raises `StateError` while the workers of a session are running."""
+    if run is not None and run.is_going():
+        raise StateError.here(
+            "run_workers: workers of this session are running already",
+            hint="wait until the first call has returned, or open another session",
+        )

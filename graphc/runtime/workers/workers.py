@@ -8,7 +8,7 @@ from typing import Any
 
 from graphc.config import CompileOptions
 from graphc.devices.asynchronous import AsyncDataParallel
-from graphc.errors import AttributeValueError, StateError
+from graphc.errors import AttributeValueError
 from graphc.ir.graph import Graph
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.feeds.fetches import FetchNest
@@ -16,7 +16,12 @@ from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.workers.worker_batches import WorkerBatches
 from graphc.runtime.workers.worker_run import Run
 from graphc.runtime.workers.worker_steps import WorkerSteps
-from graphc.runtime.workers.worker_threads import WorkersRun, WorkerStep
+from graphc.runtime.workers.worker_threads import (
+    WorkersCall,
+    WorkersRun,
+    WorkerStep,
+    check_not_going,
+)
 
 
 class Workers:
@@ -47,11 +52,7 @@ class Workers:
         self, fetches: Any, batches: Any, on_step: Callable[[WorkerStep], object] | None, keep: bool
     ) -> WorkersRun:
         """See `Session.run_workers`. The state must already have all variables of the graph."""
-        if self._run is not None and self._run.is_going():
-            raise StateError.here(
-                "run_workers: workers of this session are running already",
-                hint="wait until the first call has returned, or open another session",
-            )
+        check_not_going(self._run)
         if on_step is not None and not callable(on_step):
             raise AttributeValueError.here(
                 f"run_workers: on_step must be a function of a step, got {on_step!r}",
@@ -59,8 +60,8 @@ class Workers:
             )
         FetchNest(self._graph, fetches)  # raises now if a value cannot be fetched
         source = WorkerBatches(batches, len(self._steps.devices))
-        run = Run(self._steps, self._state, self._bound, fetches, source, on_step, keep)
-        self._run = run
+        call = WorkersCall(self._state, self._bound, fetches, source, on_step, keep)
+        self._run = run = Run(self._steps, call)
         try:
             run.carry_out()
         finally:

@@ -15,20 +15,10 @@ from typing import Any, Final
 from graphc.serving.endpoints.rest_calls import RestCalls
 from graphc.serving.endpoints.service import Service
 from graphc.serving.endpoints.status_data import status_data
+from graphc.web import http
 from graphc.web.access import Access
 from graphc.web.failures import Failure
-from graphc.web.http import (
-    JSON,
-    Receive,
-    Scope,
-    Send,
-    check_method,
-    error_body,
-    header,
-    local_path,
-    respond,
-    write_json,
-)
+from graphc.web.http import Receive, Scope, Send
 from graphc.web.pages import check_same_site, page
 
 _PAGE: Final = ("/", "/status")
@@ -78,15 +68,15 @@ class StatusPage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request, as ASGI 3 defines it."""
-        path = local_path(scope) if scope["type"] == "http" else ""
+        path = http.local_path(scope) if scope["type"] == "http" else ""
         if path not in _PATHS:
             await self._application(scope, receive, send)
             return
         headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
-        status, kind = 200, JSON
+        status, kind = 200, http.JSON
         try:
             if path in _PAGE:
-                check_method(scope, "GET")
+                http.check_method(scope, "GET")
                 body, more = page("graphc.serving.endpoints", "status.html")
                 headers, kind = headers + more, b"text/html; charset=utf-8"
             elif path == _DATA:
@@ -96,19 +86,19 @@ class StatusPage:
         except Failure as failure:
             if failure.code == "CANCELLED":
                 return  # nobody reads the response
-            status, body = failure.http_status, error_body(failure.message)
+            status, body = failure.http_status, http.error_body(failure.message)
             headers += getattr(failure, "headers", None) or []
             headers += [(b"connection", b"close")] if status in (408, 413) else []
-        await respond(scope, send, status, body, kind, headers)
+        await http.respond(scope, send, status, body, kind, headers)
 
     async def _data(self, scope: Scope) -> bytes:
-        check_method(scope, "GET")
-        self._access.check(header(scope, b"authorization"))
+        http.check_method(scope, "GET")
+        self._access.check(http.header(scope, b"authorization"))
         data = await asyncio.to_thread(status_data, self._service, self._started, self._ready())
-        return write_json(data)
+        return http.write_json(data)
 
     async def _reload(self, scope: Scope, receive: Receive) -> bytes:
-        check_method(scope, "POST")
+        http.check_method(scope, "POST")
         with self._calls.call(scope, "ReloadModel") as call:
             self._calls.admit(scope, call)
             check_same_site(scope, _MARK, _NOT_THE_PAGE)

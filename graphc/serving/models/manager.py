@@ -53,12 +53,8 @@ class Manager:
         sessions: the limits of sessions.
         poll_seconds: the time between two searches for new versions; 0 searches only in `start`
             and `reload`.
-        threads: how many requests run at the same time without batching.
-        warm_up: whether versions run before they take requests.
-        load_threads, unload_threads: how many versions are loaded, and freed, at the same time.
-        load_retries: how often a version is tried again whose load failed for another reason than
-            its file, such as a lack of memory.
-        load_retry_seconds: the time before it is tried again.
+        threads, warm_up, load_threads, unload_threads: see `ServerConfig`.
+        load_retries, load_retry_seconds: see `ServerConfig`.
         devices: each version is loaded once on each; by default on JAX's default device.
         cache: where compiled programs are stored for later processes. The default is the user's
             cache folder; None stores none.

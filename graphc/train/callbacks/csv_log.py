@@ -42,7 +42,7 @@ class CsvLogger(RowLogger):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, every: int = 1) -> None:
-        super().__init__(path, every)
+        super().__init__(path, every=every)
         self._columns: list[str] = []
 
     def begin(self, path: Path, step: int) -> float | None:

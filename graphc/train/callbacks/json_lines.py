@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,7 @@ class JsonLinesLogger(RowLogger):
     Figures that are not finite are the strings "nan", "inf" and "-inf", because JSON has no such
     numbers.
 
-    Args:
-        path: of the file. Its folder is created.
-        every: how often, in steps.
-
-    Raises:
-        AttributeValueError: `path` is no path, or `every` is not a number of steps.
-        GraphcError: from `fit`: the file cannot be written.
+    Args and Raises: see `CsvLogger`.
 
     Examples:
         >>> import tempfile, pathlib
@@ -38,9 +31,6 @@ class JsonLinesLogger(RowLogger):
         {"step": 2, "epoch": 0, "w": 2.0}
         >>> folder.cleanup()
     """
-
-    def __init__(self, path: str | os.PathLike[str], *, every: int = 1) -> None:
-        super().__init__(path, every)
 
     def begin(self, path: Path, step: int) -> float | None:
         """Creates the file, or keeps only its lines up to a step. Returns the step of the last."""

@@ -29,7 +29,7 @@ class RowLogger(Callback):
     session_every = None
     for_chief = True
 
-    def __init__(self, path: str | os.PathLike[str], every: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, every: int = 1) -> None:
         if not isinstance(path, (str, os.PathLike)):
             raise AttributeValueError.here(
                 f"{type(self).__name__}: path must be the path of a file, got {path!r:.80}"

@@ -18,7 +18,7 @@ from graphc.jaxpr.function import from_jax
 
 
 def pads_of(
-    call: Call, sizes: Any, window: Any, strides: Any, dilation: Any, ceil: bool = False
+    call: Call, sizes: Any, window: Any, strides: Any, dilation: Any
 ) -> list[tuple[int, int]]:
     """The padding of a convolution or pooling, by its attributes."""
     auto = call.attr("auto_pad", "NOTSET")
@@ -53,13 +53,18 @@ def padded_first(x: Tensor, pads: Sequence[tuple[Any, Any]], value: Any = 0) -> 
     return ops.pad(x, [(0, 0)] * 2 + list(pads), constant_values=value), [(0, 0)] * len(pads)
 
 
-def settings(call: Call, x: Tensor, window: Any) -> dict[str, Any]:
-    """The attributes of a convolution, as arguments of `conv`."""
+def windows(call: Call, x: Tensor, window: Any) -> dict[str, Any]:
+    """The attributes of a window that moves over x."""
     rank = len(window)
     strides = call.attr("strides") or [1] * rank
     dilation = call.attr("dilations") or [1] * rank
     pads = pads_of(call, x.shape[2:], window, strides, dilation)
-    return {"strides": strides, "dilation": dilation, "pads": pads, "groups": call.attr("group", 1)}
+    return {"strides": strides, "dilation": dilation, "pads": pads}
+
+
+def settings(call: Call, x: Tensor, window: Any) -> dict[str, Any]:
+    """The attributes of a convolution, as arguments of `conv`."""
+    return {**windows(call, x, window), "groups": call.attr("group", 1)}
 
 
 def with_bias(y: Tensor, bias: Tensor) -> Any:

@@ -11,7 +11,7 @@ from jax import numpy as jnp
 from graphc import ops
 from graphc.importers.core.channels_first import avg_pool_first, max_pool_first, max_pool_places
 from graphc.importers.onnx.call import Call, Refused, Rule
-from graphc.importers.onnx.families.convolutions import padded_first, pads_of
+from graphc.importers.onnx.families.convolutions import padded_first, windows
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.jaxpr.function import from_jax
@@ -20,15 +20,13 @@ from graphc.ops.core.precision import lowest
 
 def _windows(call: Call, x: Tensor) -> dict[str, Any]:
     window = call.attr("kernel_shape")
-    rank = len(window)
-    strides = call.attr("strides") or [1] * rank
-    dilation = call.attr("dilations") or [1] * rank
-    pads = pads_of(call, x.shape[2:], window, strides, dilation)
+    how = windows(call, x, window)
     ceil = bool(call.attr("ceil_mode", 0))
     if ceil and not all(isinstance(size, int) for size in x.shape[2:]):
-        rows = zip(x.shape[2:], window, strides, pads, dilation, strict=True)
-        pads, ceil = [_to_the_end(*row) for row in rows], False
-    return {"window": window, "strides": strides, "pads": pads, "dilation": dilation, "ceil": ceil}
+        each = (how["strides"], how["pads"], how["dilation"])
+        rows = zip(x.shape[2:], window, *each, strict=True)
+        how["pads"], ceil = [_to_the_end(*row) for row in rows], False
+    return {"window": window, **how, "ceil": ceil}
 
 
 def _to_the_end(size: Dim, k: int, s: int, pads: tuple[Any, Any], d: int) -> tuple[Any, Any]:

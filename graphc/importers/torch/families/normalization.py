@@ -77,19 +77,11 @@ def _share(count: Any, like: Any) -> Any:
 
 
 def _functional(
-    call: Call,
-    x: Any,
-    w: Any,
-    b: Any,
-    mean: Any,
-    var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
+    call: Call, x: Any, w: Any, b: Any, mean: Any, var: Any, training: bool, *numbers: float
 ) -> Any:
     if training:
-        return _training(call, x, w, b, mean, var, momentum, eps)
-    y, *_ = _no_training(call, x, w, b, mean, var, momentum, eps)
+        return _training(call, x, w, b, mean, var, *numbers)
+    y, *_ = _no_training(call, x, w, b, mean, var, *numbers)
     return y, mean, var, mean, var
 
 
