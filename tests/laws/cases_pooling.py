@@ -45,7 +45,7 @@ def avg_pool(x, window, strides, count_include_pad=False, **attrs):
     return stack(x, *sliding, 0).sum(0) / counts
 
 
-def avg_gradient(dy, size, window, strides, count_include_pad=False, **attrs):
+def avg_gradient(dy, size, window, strides, count_include_pad=False, by_taps=False, **attrs):
     sliding = attributes(window, strides, **attrs)
     ones = np.ones((dy.shape[0], *size, dy.shape[-1]))
     counts = stack(ones, *sliding, float(count_include_pad)).sum(0)
@@ -164,7 +164,17 @@ CASES = (
         lambda x: avg_pool(x, (2, 2, 2), (1, 1, 1), padding=((0, 1), (1, 0), (0, 0))),
         label="three axes",
     ),
+    Case(
+        "AvgPool",
+        lambda x: emit(ops.AVG_POOL, (x,), count_include_pad=False, by_taps=True, **OVERLAP),
+        [X], lambda x: avg_pool(x, **OVERLAP), label="taps",
+    ),
     avg_gradient_case(dict(window=(2, 2), strides=(2, 2)), (4, 2, 2, 2), "apart"),
     avg_gradient_case(OVERLAP, (4, 3, 4, 2), "overlap"),
     avg_gradient_case({**OVERLAP, "count_include_pad": True}, (4, 3, 4, 2), "padding counts"),
+    avg_gradient_case({**OVERLAP, "by_taps": True}, (4, 3, 4, 2), "overlapping taps"),
+    avg_gradient_case(
+        dict(window=(2, 1), strides=(3, 2), padding=((1, 0), (0, 0)), by_taps=True),
+        (4, 2, 2, 2), "taps with gaps",
+    ),
 )  # fmt: skip

@@ -20,7 +20,13 @@ from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import same_axis
 from graphc.ops.core.precision import in_wider, summed
-from graphc.ops.nn.pool_taps import lowest, max_by_taps, max_gradient_by_taps
+from graphc.ops.nn.pool_taps import (
+    lowest,
+    max_by_taps,
+    max_gradient_by_taps,
+    sum_by_taps,
+    sum_gradient_by_taps,
+)
 from graphc.ops.nn.windows import PADDING, positive_ints, sliding, window_sizes
 from graphc.typing import Padding, TensorLike
 
@@ -31,13 +37,15 @@ _WINDOW_ATTRS = {
     "strides": positive_ints("steps of the window along each spatial axis"),
     "padding": PADDING,
 }
+_HOW = {"by_taps": Attr("bool", default=False, doc="how: tap by tap, or by XLA's own operators")}
 _MAX_ATTRS = {
     **_WINDOW_ATTRS,
     "dilation": positive_ints("steps between the taps of the window"),
-    "by_taps": Attr("bool", default=False, doc="how: tap by tap, or by XLA's own operators"),
+    **_HOW,
 }
 _AVG_ATTRS = {
     **_WINDOW_ATTRS,
+    **_HOW,
     "count_include_pad": Attr("bool", default=False, doc="whether padding counts as zeros"),
 }
 
@@ -158,6 +166,8 @@ MAX_POOL_GRADIENT = define(
 
 
 def _sum_pool(x: Any, attrs: dict[str, Any]) -> Any:
+    if attrs["by_taps"]:
+        return sum_by_taps(x, attrs)
     return lax.reduce_window(
         x,
         np.zeros((), x.dtype),
@@ -212,6 +222,8 @@ def _lower_avg_pool_gradient(ctx: LowerContext, dy: Any, *, size: Any, **attrs: 
     spatial = ctx.shape(size)
     x = jax.ShapeDtypeStruct((dy.shape[0], *spatial, dy.shape[-1]), dy.dtype)
     scaled = dy / _counts(spatial, dy.dtype, attrs)
+    if attrs["by_taps"]:
+        return sum_gradient_by_taps(scaled, x.shape, attrs)
     return jax.linear_transpose(lambda x: _sum_pool(x, attrs), x)(scaled)[0]
 
 

@@ -36,6 +36,36 @@ def test_small_windows_are_written_out() -> None:
     )
 
 
+def test_averages_of_windows_that_overlap_are_written_out() -> None:
+    attrs = "window=[3, 2], strides=[1, 2], padding=[[1, 1], [0, 0]]"
+    check_pair(
+        CpuPooling(),
+        f"""
+        x: f32[2, 7, 8, 3], dy: f32[2, 7, 4, 3]
+          %0 = AvgPool(x) {{{attrs}}} : f32[2, 7, 4, 3]
+          %1 = AvgPoolGradient(dy) {{size=[7, 8], {attrs}}} : f32[2, 7, 8, 3]
+          return y = %0, dx = %1
+        =>
+          %0 = AvgPool(x) {{{attrs}, by_taps=true}} : f32[2, 7, 4, 3]
+          %1 = AvgPoolGradient(dy) {{size=[7, 8], {attrs}, by_taps=true}} : f32[2, 7, 8, 3]
+          return y = %0, dx = %1
+        """,
+    )
+
+
+@pytest.mark.parametrize("window", ["[2, 2], strides=[2, 3]", "[5, 5], strides=[1, 1]"])
+def test_averages_of_windows_apart_and_of_large_ones_stay(window: str) -> None:
+    attrs = f"window={window}, padding=[[0, 0], [0, 0]]"
+    size = "[2, 4, 3, 3]" if "3]" in window else "[2, 4, 4, 3]"
+    text = f"""
+    x: f32[2, 8, 8, 3]
+      %0 = AvgPool(x) {{{attrs}}} : f32{size}
+      return out = %0
+    => stays
+    """
+    check_stays(CpuPooling(), pair(text)[0])
+
+
 def test_large_ones_and_those_that_are_stay() -> None:
     for attrs in (f"window=[5, 5], {ATTRS}", f"window=[5, 5], {ATTRS}, by_taps=true"):
         text = f"""
@@ -148,6 +178,42 @@ def test_meaning(axes: list[tuple[int, ...]], bound: float, seed: int) -> None:
     )
     after, changed = CpuPooling().run(before)
     assert changed >= 3
+    verify(after, "functional")
+    difference = check_meaning(before, after, evaluate, seed)
+    assert difference is None, difference
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    axes=st.lists(
+        st.tuples(*[st.integers(1, 4), st.integers(1, 3), *[st.integers(0, 3)] * 3]),
+        min_size=1,
+        max_size=2,
+    ),
+    counts=st.booleans(),
+    seed=st.integers(0, 3),
+)
+def test_meaning_of_averages(axes: list[tuple[int, ...]], counts: bool, seed: int) -> None:
+    window, strides = [taps for taps, *_ in axes], [step for _, step, *_ in axes]
+    sides = [[min(low, taps - 1), min(high, taps - 1)] for taps, *_, low, high in axes]
+    size = [taps + more for taps, _, more, *_ in axes]
+    rows = zip(size, window, strides, sides, strict=True)
+    places = [(n + low + high - taps) // step + 1 for n, taps, step, (low, high) in rows]
+    attrs = f"window={window}, strides={strides}, padding={sides}"
+    attrs += f", count_include_pad={str(counts).lower()}"
+    image, result = [2, *size, 3], [2, *places, 3]
+    before = program(
+        f"""
+        program p(x: f64{image}, dy: f64{result}) {{
+          %0 = AvgPool(x) {{{attrs}}} : f64{result}
+          %1 = AvgPoolGradient(dy) {{size={size}, {attrs}}} : f64{image}
+          return y = %0, dx = %1
+        }}
+        """
+    )
+    after, changed = CpuPooling().run(before)
+    overlap = any(taps > step for taps, step, *_ in axes)
+    assert changed == (2 if overlap and np.prod(window) <= CpuPooling.taps else 0)
     verify(after, "functional")
     difference = check_meaning(before, after, evaluate, seed)
     assert difference is None, difference
