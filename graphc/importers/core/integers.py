@@ -25,7 +25,7 @@ from graphc.importers.core.channels_first import (
 )
 from graphc.ir.node import Tensor
 
-_EXACT: Final = 2**24 // 255**2  # that many products of two differences are exact in float32
+_EXACT: Final = 2**24 // 255**2  # the sum of so many products of differences is exact in float32
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,21 @@ def convolution(
     x: Integers, w: Integers, *, strides: Ints, pads: Pads, dilation: Ints, groups: int = 1
 ) -> Any:
     """`channels_first.conv` of integers, as int32. `x` has one zero point; `w` has one, or one for
-    each output."""
+    each output.
+
+    Few products, and those of groups, are convolutions of floats. Others are a product of matrices,
+    whose rows are the elements of the windows.
+    """
     around = 0 if x.zero is None else ops.cast(x.zero, "int8")
     padded = ops.pad(x.values, [(0, 0), (0, 0), *pads], constant_values=around)
     x = Integers(padded, x.zero)
     window: tuple[Any, ...] = w.values.shape[2:]
-    taps = math.prod(window)
+    taps: Any = math.prod(window)
     terms = taps * w.values.shape[1]
-    if groups > 1 or (taps > 1 and terms <= _EXACT):
-        dtype = "float32" if terms <= _EXACT else "float64"
+    is_known = isinstance(terms, int)
+    is_short = is_known and terms <= _EXACT
+    if groups > 1 or not is_known or (taps > 1 and is_short):
+        dtype = "float32" if is_short else "float64"
         xs, ws = (ops.cast(each.differences, dtype) for each in (x, w))
         none = [(0, 0)] * len(window)
         y = conv(xs, ws, strides=strides, pads=none, dilation=dilation, groups=groups)
