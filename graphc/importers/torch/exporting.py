@@ -110,8 +110,21 @@ def exported_program(
         ) from error
     finally:
         model.train(was_training)
-    program.graph_module.graph.eliminate_dead_code(_has_effect)
+    graph = program.graph_module.graph
+    _restore_users(graph)
+    graph.eliminate_dead_code(_has_effect)
     return _ready(program), type(model).__name__
+
+
+def _restore_users(graph: Any) -> None:
+    """Enters each node among the users of its operands.
+
+    Where torch.export replaces a region of `no_grad` or `autocast` by its operators, it forgets
+    users of the operands outside of it.
+    """
+    for node in graph.nodes:
+        for operand in node.all_input_nodes:
+            operand.users.setdefault(node)
 
 
 def _ready(program: Any) -> Any:

@@ -289,6 +289,25 @@ def test_a_program_is_traced_again_only_if_it_changes_tensors(
         assert_near(found, module(x).numpy(), 1e-12)
 
 
+class _UnusedWithoutGradient(nn.Module):
+    """A part that is given to a region without gradients, which uses only its size."""
+
+    def forward(self, x: Any) -> Any:
+        x = torch.cat((x, x))
+        part = x[1:]
+        with torch.no_grad():
+            places = torch.arange(part.shape[0], dtype=x.dtype)
+        return x.exp() + places.sum()
+
+
+def test_a_part_of_which_a_region_without_gradients_needs_only_the_size() -> None:
+    """torch.export forgets that the part, which becomes unused, uses the whole."""
+    module, x = _UnusedWithoutGradient(), torch.randn(4, 3)
+    alone = gc.from_torch(module, (x,)).to_graph()
+    (found,) = gc.Session(alone.graph).run(list(alone.outputs.values()), {"x": x.numpy()})
+    assert_near(found, module(x).numpy(), 1e-6, 1e-6)
+
+
 class _OnlyTracking(_Tracking):
     def forward(self, x: Any) -> Any:
         super().forward(x)
