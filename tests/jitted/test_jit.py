@@ -226,6 +226,14 @@ def test_callbacks_run_by_jax(capsys: Any) -> None:
         jitted.compile(X)
 
 
+def test_a_result_that_is_no_array_gives_the_error_of_jax() -> None:
+    def described(x: Any) -> Any:
+        return x, {"kind": "mean"}
+
+    with pytest.raises(TypeError, match=r"function described at .*test_jit.py"):
+        gc.jit(described)(X)
+
+
 def test_what_cannot_be_imported_runs_by_jax() -> None:
     def draw(key: Any) -> Any:
         return jax.random.normal(key, (3,))
