@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.extend.core import InconclusiveDimensionOperation, Literal
+from jax.tree_util import keystr
 
 from graphc.errors import JaxImportError
 from graphc.ir.graph import Graph
@@ -113,20 +115,46 @@ def trace(
     trees: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:
-        leaves, tree = jax.tree.flatten(fn(*values))
-        for leaf in leaves:
-            if isinstance(leaf, Operand):
-                raise JaxImportError(
-                    f"the JAX function returned {leaf!r}, which is not one of its arguments",
-                    source=source,
-                    hint="pass the tensor as an argument",
-                )
+        result = fn(*values)
+        leaves, tree = jax.tree.flatten(result)
+        if not all(map(_is_value, leaves)):
+            raise _no_result(result, source)
         trees.append(tree)
         return leaves
 
     with x64_for(types), _explaining(symbols, source):
         jaxpr = jax.make_jaxpr(flat)(*(structs or [symbols.struct(type) for type in types]))
     return Traced(jaxpr, trees[-1], symbols)
+
+
+def _is_value(leaf: Any) -> bool:
+    """Whether a traced function may return a leaf: an array, a tracer or a number."""
+    if isinstance(leaf, Operand):
+        return False
+    try:
+        jax.typeof(leaf)
+    except TypeError:
+        return False
+    return True
+
+
+def _no_result(result: Any, source: Source | None) -> JaxImportError:
+    """The error about the first leaf of a result that JAX cannot return."""
+    rows, _ = jax.tree_util.tree_flatten_with_path(result)
+    path, leaf = next((path, leaf) for path, leaf in rows if not _is_value(leaf))
+    if isinstance(leaf, Operand):
+        return JaxImportError(
+            f"the JAX function returned {leaf!r}, which is not one of its arguments",
+            source=source,
+            hint="pass the tensor as an argument",
+        )
+    place = keystr(path, simple=True, separator="/")
+    return JaxImportError(
+        f"the JAX function returned {reprlib.repr(leaf)}, which is not an array",
+        details=[f"in its result at {place}"] if place else [],
+        source=source,
+        hint="return arrays, numbers and pytrees of them; register other classes as pytrees",
+    )
 
 
 @contextmanager

@@ -211,7 +211,16 @@ def kind_of_leaf(aval: Any) -> tuple[Any, ...]:
     In JAX 0.12, abstract values of the results of a program that was loaded from a file differ from
     others.
     """
-    return aval.shape, aval.dtype, aval.weak_type
+    return aval.shape, aval.dtype, is_weak(aval)
+
+
+def is_weak(aval: Any) -> bool:
+    """Whether a type gives way to those of other operands.
+
+    Booleans give way to all types, so whether they are weak makes no difference. Those that come
+    from comparisons of weakly typed numbers are.
+    """
+    return bool(aval.weak_type) and aval.dtype != bool
 
 
 def flatten(value: Any, form: Form | None) -> tuple[list[Any], Form | None]:

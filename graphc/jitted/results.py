@@ -12,7 +12,7 @@ from jax.tree_util import tree_leaves, tree_structure, tree_unflatten
 
 from graphc.ir.variable import Variable
 from graphc.jaxpr.keys import is_key
-from graphc.jitted.arguments import Form
+from graphc.jitted.arguments import Form, is_weak
 from graphc.jitted.importing import Imported
 from graphc.jitted.packed import PackedTree, Packing
 from graphc.runtime.state.state import State
@@ -95,7 +95,7 @@ def finisher(aval: Any) -> Callable[[Any], Any] | None:
     weakly typed numbers; None if the value needs no conversion."""
     if is_key(aval.dtype):
         return wrap_key
-    return _weakly_typed if aval.weak_type else None
+    return _weakly_typed if is_weak(aval) else None
 
 
 wrap_key: Callable[[Any], Any] = partial(jax.random.wrap_key_data, impl="threefry2x32")

@@ -22,7 +22,7 @@ from graphc.devices.strategy import DataParallel
 from graphc.errors import ArtifactError, AttributeValueError, SerialError
 from graphc.ir.dtypes import UINT32
 from graphc.jaxpr.keys import is_key
-from graphc.jitted.arguments import Call, Form, Roles
+from graphc.jitted.arguments import Call, Form, Roles, is_weak
 from graphc.jitted.importing import import_function
 from graphc.jitted.packed import unpack
 from graphc.jitted.results import finisher, wrap_key
@@ -118,7 +118,7 @@ def _used(nodes: Iterable[Any], results: Iterable[Any]) -> set[Any]:
 
 
 def _kind(aval: Any) -> str:
-    return "key" if is_key(aval.dtype) else "weak" if aval.weak_type else "array"
+    return "key" if is_key(aval.dtype) else "weak" if is_weak(aval) else "array"
 
 
 class SavedFunction(Uncopied):

@@ -49,6 +49,12 @@ def compose(first: Order, then: Order) -> Order:
     return tuple([first[axis] for axis in then])
 
 
+def lengthened(order: Order, rank: int) -> Order:
+    """The order of a tensor that first gets leading axes of size 1, up to `rank` axes."""
+    added = rank - len(order)
+    return (*range(added), *(axis + added for axis in order))
+
+
 def is_identity(order: Order) -> bool:
     """Whether all axes stay where they are."""
     return order == tuple(range(len(order)))

@@ -16,6 +16,7 @@ from graphc.passes.simplify.axis_orders import (
     inverse,
     is_free,
     is_identity,
+    lengthened,
     reordered_type,
 )
 from graphc.passes.simplify.transposed_regions import Region, Search, expanded
@@ -107,7 +108,8 @@ class _Writer(Builder):
         tensor, order = self._region.origin(self._made, tensor, order)
         held = self._region.held.get(tensor)
         if held is not None:
-            tensor, order = self._stored[tensor], compose(inverse(held), order)
+            undone = inverse(lengthened(held, len(order)))
+            tensor, order = self._stored[tensor], compose(undone, order)
         if is_identity(order) and len(order) == tensor.type.rank:
             return tensor
         found = self._ordered.get((tensor, order))

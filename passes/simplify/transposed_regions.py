@@ -19,6 +19,7 @@ from graphc.passes.simplify.axis_orders import (
     compose,
     inverse,
     is_free,
+    lengthened,
     reordered_type,
 )
 
@@ -54,6 +55,7 @@ class Region:
         type = expanded(tensor.type, len(order))
         held = self.held.get(tensor)
         if held is not None:
+            held = lengthened(held, len(order))
             type, order = reordered_type(type, held), compose(inverse(held), order)
         return 0 if is_free(type, order) else _elements(type)
 

@@ -345,6 +345,16 @@ def test_tensors_must_be_arguments() -> None:
         assert "tensors that it uses must be its arguments" in raised.value.__notes__[-1]
 
 
+def test_results_must_be_arrays() -> None:
+    with Graph():
+        x = placeholder((3,), name="x")
+        with pytest.raises(
+            JaxImportError, match="returned 'mean', which is not an array"
+        ) as caught:
+            from_jax(lambda x: {"value": x, "kinds": ["mean"]})(x)
+        assert "in its result at kinds/0" in str(caught.value)
+
+
 def test_not_a_function() -> None:
     with pytest.raises(AttributeValueError, match="from_jax: 3 is not a function"):
         from_jax(3)  # type: ignore[arg-type]

@@ -110,8 +110,21 @@ def exported_program(
         ) from error
     finally:
         model.train(was_training)
-    program.graph_module.graph.eliminate_dead_code(_has_effect)
+    graph = program.graph_module.graph
+    _restore_users(graph)
+    graph.eliminate_dead_code(_has_effect)
     return _ready(program), type(model).__name__
+
+
+def _restore_users(graph: Any) -> None:
+    """Enters each node among the users of its operands.
+
+    Where torch.export replaces a region of `no_grad` or `autocast` by its operators, it forgets
+    users of the operands outside of it.
+    """
+    for node in graph.nodes:
+        for operand in node.all_input_nodes:
+            operand.users.setdefault(node)
 
 
 def _ready(program: Any) -> Any:
@@ -120,19 +133,26 @@ def _ready(program: Any) -> Any:
     package = torch()
     if _is_ready(program):  # the trace by `run_decompositions` takes longer than the export
         return program
-    functional = program.run_decompositions({})
-    missing = {
+    table = package.export.default_decompositions()
+    functional, known = program.run_decompositions({}), dict[Any, Any]()
+    # Operators of a decomposition may lack a rule too. All decompositions are given again: what was
+    # decomposed may come back.
+    while new := _without_rule(functional) & table.keys() - known.keys():
+        known |= {op: table[op] for op in new}
+        functional = functional.run_decompositions(known)
+    return functional
+
+
+def _without_rule(program: Any) -> set[Any]:
+    """The operators of a program for which there is no rule."""
+    package = torch()
+    return {
         node.target
-        for module in functional.graph_module.modules()
+        for module in program.graph_module.modules()
         if isinstance(module, package.fx.GraphModule)
         for node in module.graph.nodes
         if node.op == "call_function" and str(node.target) not in RULES
     }
-    table = package.export.default_decompositions()
-    known = {op: table[op] for op in missing if op in table}
-    if known:
-        functional = functional.run_decompositions(known)
-    return functional
 
 
 def _is_ready(program: Any) -> bool:

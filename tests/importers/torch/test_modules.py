@@ -137,8 +137,15 @@ def test_tied_weights_are_one_variable() -> None:
         def forward(self, ids: Any) -> Any:
             return self.head(self.embed(ids))
 
-    alone = gc.from_torch(Tied(), (torch.tensor([1, 2]),)).to_graph()
+    module = Tied()
+    alone = gc.from_torch(module, (torch.tensor([1, 2]),)).to_graph()
     assert len(alone.graph.variables) == 1
+    session = gc.Session(alone.graph)
+    for name in alone.graph.variables:
+        session.set(name, np.ones((5, 4), np.float32))
+    values = {n: torch.from_numpy(np.array(session.get(n))) for n in alone.graph.variables}
+    module.load_state_dict(values, strict=False)  # as the guide has it
+    np.testing.assert_array_equal(module.head.weight.detach().numpy(), np.ones((5, 4)))
 
 
 def test_branches_and_loops() -> None:
@@ -175,6 +182,23 @@ def test_groups_of_rows_and_their_counts() -> None:
     np.testing.assert_array_equal(counts, [2, 0, 3])
     want = torch.cat([x[:2].float() @ w[0].float(), x[2:].float() @ w[2].float()])
     assert_near(np.asarray(rows, np.float32), want.numpy(), rtol=0.02, atol=0.05)
+
+
+class _Spectrum(nn.Module):
+    """Operators whose decompositions have operators that must be decomposed, too."""
+
+    def forward(self, x: Any) -> Any:
+        window = torch.hann_window(8, dtype=x.dtype)
+        spectrum = torch.stft(x, 8, window=window, return_complex=True)
+        return spectrum.abs(), torch.istft(2 * spectrum, 8, window=window)
+
+
+def test_decompositions_of_decompositions() -> None:
+    module, x = _Spectrum(), torch.randn(2, 32).double()
+    alone = gc.from_torch(module, (x,)).to_graph()
+    found = gc.Session(alone.graph).run(list(alone.outputs.values()), {"x": x.numpy()})
+    for mine, theirs in zip(found, module(x), strict=True):
+        assert_near(mine, theirs.numpy(), 1e-10, 1e-10)
 
 
 def test_sizes_are_computed_with_their_names() -> None:
@@ -287,6 +311,25 @@ def test_a_program_is_traced_again_only_if_it_changes_tensors(
     (found,) = session.run(list(alone.outputs.values()), {given: x.numpy()})
     with torch.no_grad():
         assert_near(found, module(x).numpy(), 1e-12)
+
+
+class _UnusedWithoutGradient(nn.Module):
+    """A part that is given to a region without gradients, which uses only its size."""
+
+    def forward(self, x: Any) -> Any:
+        x = torch.cat((x, x))
+        part = x[1:]
+        with torch.no_grad():
+            places = torch.arange(part.shape[0], dtype=x.dtype)
+        return x.exp() + places.sum()
+
+
+def test_a_part_of_which_a_region_without_gradients_needs_only_the_size() -> None:
+    """torch.export forgets that the part, which becomes unused, uses the whole."""
+    module, x = _UnusedWithoutGradient(), torch.randn(4, 3)
+    alone = gc.from_torch(module, (x,)).to_graph()
+    (found,) = gc.Session(alone.graph).run(list(alone.outputs.values()), {"x": x.numpy()})
+    assert_near(found, module(x).numpy(), 1e-6, 1e-6)
 
 
 class _OnlyTracking(_Tracking):

@@ -66,6 +66,19 @@ MOVED = {
           %1 = ReduceSum(%0) {axes=[1, 2], keepdims=false} : f32[2, 8]
           return out = %1
     """,
+    "a result of fewer axes gets leading ones for an operand of the same chain": """
+        x: f32[2, 4, 8]
+          %0 = Transpose(x) {perm=[0, 2, 1]} : f32[2, 8, 4]
+          %1 = ReduceSum(%0) {axes=[0], keepdims=false} : f32[8, 4]
+          %2 = Add(%0, %1) : f32[2, 8, 4]
+          %3 = Transpose(%2) {perm=[0, 2, 1]} : f32[2, 4, 8]
+          return out = %3
+        =>
+          %0 = ReduceSum(x) {axes=[0], keepdims=false} : f32[4, 8]
+          %1 = Reshape(%0) {shape=[1, 4, 8]} : f32[1, 4, 8]
+          %2 = Add(x, %1) : f32[2, 4, 8]
+          return out = %2
+    """,
     "channels are concatenated, split, padded and sliced in the last axis": """
         x: f32[2, 4, 5, 8], y: f32[2, 4, 5, 6]
           %0 = Transpose(x) {perm=[0, 3, 1, 2]} : f32[2, 8, 4, 5]
