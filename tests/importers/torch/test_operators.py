@@ -23,6 +23,12 @@ MASK = torch.tensor([[True, False, True], [False, True, True]])
 SPOTS = torch.tensor([[0, 2, 1], [1, 0, 2]])
 
 
+def _scattered_integers(x, s):
+    ints, values = (x * 9).int(), (s * 99).int()
+    means = ints.scatter_reduce(1, SPOTS, values, "mean")
+    return means + ints.scatter_reduce(1, SPOTS, values, "amax", include_self=False)
+
+
 def _sum(parts: Any) -> Any:
     """A weighted sum of all gradients."""
     return torch.cat([(i + 1) * part.flatten() for i, part in enumerate(parts) if part is not None])
@@ -192,6 +198,24 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "irfft odd": (lambda x: torch.fft.irfft(torch.fft.rfft(x), n=5, norm="ortho"), [(2, 5)]),
     "stride": (lambda x: x * x.contiguous().stride(0), [(3, 4)]),
     "scatter max": (lambda x, s: x.scatter_reduce(1, SPOTS, s, "amax"), [(2, 4), (2, 3)]),
+    "scatter amin alone": (
+        lambda x, s: x.scatter_reduce(1, SPOTS, s, "amin", include_self=False), [(2, 4), (2, 3)],
+    ),
+    "scatter amax alone": (
+        lambda x, s: x.scatter_reduce(0, SPOTS, s, "amax", include_self=False), [(3, 4), (2, 3)],
+    ),
+    "scatter sum alone": (
+        lambda x, s: x.scatter_reduce(0, SPOTS, s, "sum", include_self=False), [(3, 4), (2, 3)],
+    ),
+    "scatter prod alone": (
+        lambda x, s: x.scatter_reduce(0, SPOTS, s, "prod", include_self=False), [(3, 4), (2, 3)],
+    ),
+    "scatter mean": (lambda x, s: x.scatter_reduce(1, SPOTS, s, "mean"), [(2, 4), (2, 3)]),
+    "scatter mean alone": (
+        lambda x, s: x.scatter_reduce(1, SPOTS, s, "mean", include_self=False), [(2, 4), (2, 3)],
+    ),
+    "scatter of integers": (lambda x, s: x + s.sum() + _scattered_integers(x, s).to(x.dtype),
+                            [(2, 4), (2, 3)]),
     "scatter prod": (lambda x, s: x.scatter_reduce(0, SPOTS, s, "prod"), [(3, 4), (2, 3)]),
     "backward conv": (
         lambda dy, x, w: _sum(torch.ops.aten.convolution_backward(

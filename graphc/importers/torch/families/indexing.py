@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 from jax import numpy as jnp
 
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule, axis_of
 from graphc.ir.dims import DimExpr
+from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.jaxpr.function import from_jax
 from graphc.ops.arrays.creation import iota
@@ -97,6 +99,7 @@ _COMBINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
 _KINDS: Final = {
     "sum": "add",
     "add": "add",
+    "mean": "add",
     "prod": "mul",
     "multiply": "mul",
     "amax": "max",
@@ -104,12 +107,30 @@ _KINDS: Final = {
 }
 
 
+def _neutral(kind: str, dtype: np.dtype[Any]) -> Any:
+    """The value that changes no result."""
+    if kind in ("add", "mul"):
+        return 0 if kind == "add" else 1
+    if is_floating(dtype):
+        return -np.inf if kind == "max" else np.inf
+    return np.iinfo(dtype).min if kind == "max" else np.iinfo(dtype).max
+
+
 def _scatter_reduce(
     call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    if reduce not in _KINDS or not include_self:
-        raise Refused(f"with reduce={reduce!r}, include_self={include_self} is not supported")
-    return _scatter(_KINDS[reduce])(call, x, dim, index, source)
+    kind = _KINDS[reduce]
+
+    def scattered(kind: str, x: Any, values: Any) -> Any:
+        return _scatter(kind)(call, x, dim, index, values)
+
+    begin = x if include_self else scattered("set", x, _neutral(kind, x.dtype))
+    y = scattered(kind, begin, source)
+    if reduce != "mean":
+        return y
+    counts = ops.ones_like(x) if include_self else scattered("set", ops.ones_like(x), 0)
+    counts = scattered("add", counts, ops.ones_like(source))
+    return y / counts if is_floating(x.dtype) else y // counts
 
 
 def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
