@@ -73,7 +73,9 @@ class Importer:
                     env[node] = self._result(node, env)
             elif node.op == "output":
                 self.made = {n.name: v for n, v in env.items() if isinstance(v, Tensor)}
-                return [_filled(arg, env) for arg in node.args[0]]
+                results = node.args[0]  # a body may return one value that is not in a tuple
+                results = results if isinstance(results, (list, tuple)) else [results]
+                return [_filled(result, env) for result in results]
         return []
 
     def _attribute(self, module: Any, path: str) -> Any:

@@ -148,19 +148,6 @@ def test_tied_weights_are_one_variable() -> None:
     np.testing.assert_array_equal(module.head.weight.detach().numpy(), np.ones((5, 4)))
 
 
-def test_branches_and_loops() -> None:
-    class Branch(nn.Module):
-        def forward(self, x: Any) -> Any:
-            return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,))
-
-    for sign in (1, -1):
-        x = torch.ones(3) * sign
-        alone = gc.from_torch(Branch(), (x,)).to_graph()
-        with gc.Session(alone.graph) as session:
-            got = session.run(alone.outputs["output_0"], {alone.inputs["x"]: x.numpy()})
-        np.testing.assert_array_equal(got, Branch()(x).numpy())
-
-
 def test_groups_of_rows_and_their_counts() -> None:
     """A mixture of experts has such groups."""
 
