@@ -1,4 +1,4 @@
-"""PyTorch modules: names, buffers, training, named sizes, control flow, files, errors."""
+"""PyTorch modules: names, buffers, training, named sizes, files, errors."""
 
 from __future__ import annotations
 
