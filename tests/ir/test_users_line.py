@@ -22,7 +22,11 @@ def imported(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 @functools.cache
-def loaded(module: str) -> frozenset[str]:
+def imports_of(module: str) -> tuple[str, ...]:
+    return tuple(imported(ast.parse(MODULES[module].read_text()).body))
+
+
+def loaded(module: str) -> set[str]:
     """The modules that are loaded with a module, and the folders that they are in."""
     found: set[str] = set()
     todo = [module]
@@ -31,8 +35,8 @@ def loaded(module: str) -> frozenset[str]:
         if name in found or name not in MODULES:
             continue
         found.add(name)
-        todo += [name.rpartition(".")[0], *imported(ast.parse(MODULES[name].read_text()).body)]
-    return frozenset(found)
+        todo += [name.rpartition(".")[0], *imports_of(name)]
+    return found
 
 
 def test_modules_that_raise_errors_at_the_users_line_load_what_finds_it() -> None:
