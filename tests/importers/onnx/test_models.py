@@ -220,6 +220,21 @@ def test_a_loop_that_ends_by_its_condition() -> None:
     check(model(nodes, inputs, ["last"], {"t0": np.array(True)}), inputs)
 
 
+def test_a_loop_without_a_limit_counts_in_int64() -> None:
+    body = graph(
+        [
+            node("Mul", "i i", "square"),
+            node("Add", "total square", "next"),
+            node("Less", "next limit", "going"),
+        ],
+        [scalar("i", TensorProto.INT64), scalar("go", TensorProto.BOOL), scalar("total")],
+        [scalar("going", TensorProto.BOOL), scalar("next")],
+    )
+    nodes = [helper.make_node("Loop", ["", "go0", "t0"], ["last"], body=body)]
+    inputs = {"t0": np.array(2), "limit": np.array(100)}
+    check(model(nodes, inputs, ["last"], {"go0": np.array(True)}), inputs)
+
+
 def test_scan() -> None:
     body = graph(
         [node("Add", "s row", "next"), node("Mul", "next row", "out")],

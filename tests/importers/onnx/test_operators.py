@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ pytest.importorskip("onnx")
 
 from onnx import helper
 
+import graphc as gc
 from tests.importers.onnx.models import check, check_gradient, model, results
 from tests.near import assert_near
 
@@ -127,6 +129,22 @@ def test_inputs_known_at_import_give_the_same(
     for a, b in zip(got, want, strict=True):
         assert a.dtype == b.dtype
         assert_near(a, b, rtol=2e-5)
+
+
+def test_a_quantized_product_of_vectors_is_a_scalar() -> None:
+    one, zero = np.ones(1, np.float32), np.zeros(1, np.int8)
+    a, b = np.array([1, 2, 3], np.int8), np.array([4, 5, 6], np.int8)
+    proto, inputs = single("QLinearMatMul", [a, one, zero, b, one, zero, one, zero], {})
+    (got,) = results(proto, inputs)
+    assert got.shape == () and got == 32
+
+
+def test_quantized_products_of_float8_are_refused() -> None:
+    one, zero = np.float32(1), np.zeros((), ml_dtypes.float8_e4m3fn)
+    a = np.full((2, 2), 1.5, zero.dtype)
+    proto, inputs = single("QLinearMatMul", [a, one, zero, a, one, zero, one, zero], {})
+    with pytest.raises(gc.errors.ModelImportError, match="of float8_e4m3fn is not supported"):
+        results(proto, inputs)
 
 
 @pytest.mark.parametrize(

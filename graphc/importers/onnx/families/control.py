@@ -101,7 +101,7 @@ def _as_loop(call: Call, graph: Any, count: int | None, carried: list[Any]) -> A
             needs=True,
         )
     start = ops.reshape(call.x(1), ()) if call.has(1) else ops.constant(True)
-    most = call.x(0) if call.has(0) else ops.constant(np.int64(2**62))
+    most = call.x(0) if call.has(0) else ops.constant(2**62, "int64")
 
     def goes_on(state: Any) -> Any:
         i, going, *_ = state
@@ -113,7 +113,7 @@ def _as_loop(call: Call, graph: Any, count: int | None, carried: list[Any]) -> A
         tensors = tuple(call.tensor(v) for v in results)
         return (i + 1, ops.reshape(call.tensor(proceed), ()), *tensors)
 
-    first = (ops.constant(np.int64(0)), start, *initial)
+    first = (ops.constant(0, "int64"), start, *initial)
     _, _, *last = while_loop(goes_on, body, first, max_trip_count=count)
     return tuple(last)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphc import ops
 from graphc.importers.core.integers import Integers, convolution, integers, product
-from graphc.importers.onnx.call import Call, Rule
+from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.dtypes import dtype_of
 from graphc.importers.onnx.families.convolutions import settings, with_bias
 from graphc.importers.onnx.families.elementwise import cast_to
@@ -100,6 +100,8 @@ def _dynamic(call: Call) -> Any:
 def integers_of(call: Call, i: int, zero: int, axis: int | None = None) -> Integers:
     """Input i, whose zero point is input `zero`: one, or one for each element of `axis`."""
     x, known = call.x(i), call.known(i)
+    if x.dtype not in (np.int8, np.uint8):
+        raise Refused(f"of {x.dtype.name} is not supported")
     if not call.has(zero):
         return integers(x, None, known)
     given, known_zero = call.x(zero), call.known(zero)
@@ -130,10 +132,16 @@ def _conv_integer(call: Call) -> Any:
     return _product(call, (0, 2), (1, 3))
 
 
+def of_columns(v: Tensor) -> Any:
+    """A scale or zero point: for the whole matrix, or for each column. Stacked matrices have one
+    more axis of size 1 already."""
+    return ops.reshape(v, ()) if v.shape == (1,) else v
+
+
 def _qlinear_matmul(call: Call) -> Any:
-    sa, sb, sy, zy = (call.x(i) for i in (1, 4, 6, 7))
+    sa, sb, sy, zy = (of_columns(call.x(i)) for i in (1, 4, 6, 7))
     sa = ops.cast(sa, "float32")
-    if sa.ndim == 1 and sa.shape != (1,):
+    if sa.ndim == 1:
         sa = ops.reshape(sa, (-1, 1))
     scaled = ops.cast(_matrices(call, (0, 2), (3, 5)), "float32") * (sa * ops.cast(sb, "float32"))
     return quantized(scaled, ops.cast(sy, "float32"), zy, zy.dtype)

@@ -12,8 +12,7 @@ from graphc import ops
 from graphc.importers.core.integers import product
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.families.attention import rotate
-from graphc.importers.onnx.families.quantized import integers_of
-from graphc.importers.onnx.families.runtime_products import of_columns
+from graphc.importers.onnx.families.quantized import integers_of, of_columns
 from graphc.importers.onnx.limits import limited, without
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor

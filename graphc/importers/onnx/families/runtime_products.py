@@ -7,7 +7,12 @@ from typing import Any, Final
 from graphc import ops
 from graphc.importers.core.integers import integers, product
 from graphc.importers.onnx.call import Call, Refused, Rule
-from graphc.importers.onnx.families.quantized import integers_of, quantization_of, quantized
+from graphc.importers.onnx.families.quantized import (
+    integers_of,
+    of_columns,
+    quantization_of,
+    quantized,
+)
 from graphc.importers.onnx.limits import limited
 from graphc.ir.node import Tensor
 
@@ -16,12 +21,6 @@ def in_steps(x: Tensor) -> tuple[Any, Any, Any]:
     """`x` quantized to 8 bits by its extremes, the scale and the zero point: whole floats."""
     scale, zero = quantization_of(x)
     return ops.clip(ops.rint(x / scale) + zero, 0, 255), scale, zero
-
-
-def of_columns(v: Tensor) -> Any:
-    """A scale or zero point: for the whole matrix, or for each column. Stacked matrices have one
-    more axis of size 1 already."""
-    return ops.reshape(v, ()) if v.shape == (1,) else v
 
 
 def _with_bias(call: Call, i: int, y: Any) -> Any:
