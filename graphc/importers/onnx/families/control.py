@@ -101,11 +101,11 @@ def _as_loop(call: Call, graph: Any, count: int | None, carried: list[Any]) -> A
             needs=True,
         )
     start = ops.reshape(call.x(1), ()) if call.has(1) else ops.constant(True)
-    most = call.x(0) if call.has(0) else ops.constant(2**62, "int64")
+    most = ops.reshape(call.x(0), ()) if call.has(0) else None
 
     def goes_on(state: Any) -> Any:
         i, going, *_ = state
-        return ops.logical_and(going, i < ops.reshape(most, ()))
+        return going if most is None else ops.logical_and(going, i < most)
 
     def body(state: Any) -> Any:
         i, going, *values = state

@@ -12,13 +12,14 @@ from graphc.importers.onnx.limits import limited
 from graphc.ir.node import Tensor
 
 
-def _scaled_product(a: Any, b: Any, scale: Any) -> Any:
-    """The product of integers, times a scale.
+def _product(x: Tensor, kernel: Any, scale: Any) -> Any:
+    """The product of `x`, quantized by its extremes, with integers of a scale.
 
     It is computed in float32. The integers are exact there, and the rounding of their sums is as
     that of the scale.
     """
-    return ops.matmul(ops.cast(a, "float32"), ops.cast(b, "float32")) * scale
+    steps, own, zero = in_steps(x)
+    return ops.matmul(steps - zero, ops.cast(kernel, "float32")) * (own * scale)
 
 
 class _QuantizedLayer(Layer):
@@ -40,12 +41,10 @@ class _QuantizedLayer(Layer):
         return ops.cast(self.call.x(i)[at], "int32") - zero, self.call.x(scale)[at]
 
     def projected(self, x: Tensor) -> Any:
-        steps, scale, zero = in_steps(x)
-        return _scaled_product(steps - zero, self.w, scale * self._w_scale) + self.wb
+        return _product(x, self.w, self._w_scale) + self.wb
 
     def of_state(self, h: Any) -> Any:
-        steps, scale, zero = in_steps(h)
-        return _scaled_product(steps - zero, self.r, scale * self._r_scale)
+        return _product(h, self.r, self._r_scale)
 
 
 _ATTRS: Final = (
