@@ -107,9 +107,12 @@ def single(op: str, values: list[Any], attrs: dict[str, Any]) -> tuple[Any, dict
     return model([helper.make_node(op, names, outputs, **attrs)], inputs, outputs), inputs
 
 
-@pytest.mark.parametrize(
+each_case = pytest.mark.parametrize(
     ("op", "values", "attrs", "known"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)]
 )
+
+
+@each_case
 def test_an_operator(
     op: str, values: list[Any], attrs: dict[str, Any], known: tuple[int, ...]
 ) -> None:
@@ -117,9 +120,7 @@ def test_an_operator(
     check(proto, inputs, rtol=2e-5, fixed={f"in{i}": values[i] for i in known})
 
 
-@pytest.mark.parametrize(
-    ("op", "values", "attrs", "known"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)]
-)
+@each_case
 def test_inputs_known_at_import_give_the_same(
     op: str, values: list[Any], attrs: dict[str, Any], known: tuple[int, ...]
 ) -> None:
