@@ -145,3 +145,15 @@ def test_extreme_sums_are_exact() -> None:
         lambda x, w, zx: convolution(integers(x, zx), integers(w, None), **how), x=x, w=w, zx=zx
     )
     assert got.tolist() == [[[[-255 * 128 * 514 * 9]]] * 2]
+
+
+@pytest.mark.parametrize("channels", [28, 80, 200])
+def test_long_sums_of_groups_are_exact(channels: int) -> None:
+    """Odd sums above 2**24 are no numbers of float32."""
+    x, w = (
+        RNG.integers(250, 256, s).astype(np.uint8)
+        for s in ((1, channels * 2, 3, 4), (2, channels, 3, 3))
+    )
+    how: Any = {"strides": (1, 1), "dilation": (1, 1), "pads": [(0, 0)] * 2, "groups": 2}
+    got = run(lambda x, w: convolution(integers(x, None), integers(w, None), **how), x=x, w=w)
+    assert np.array_equal(got, expected(x, w.astype(np.int64), **how))

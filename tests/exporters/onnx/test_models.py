@@ -130,6 +130,14 @@ def test_products_of_widened_int8_take_the_narrow_operands(
     assert np.array_equal(found[1], rows.T @ np.maximum(rows, 0))
 
 
+def test_products_of_widened_bfloat16_stay_products_of_floats(tmp_path: Path) -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((3, 4), "bfloat16", name="x")
+        y = gc.cast(x, "float32") @ gc.cast(gc.ones((4, 2), "bfloat16"), "float32")
+    gc.to_onnx(gc.Session(graph), tmp_path / "m.onnx", gc.Signature({"x": x}, {"y": y}))
+    assert ops_of(tmp_path / "m.onnx")["MatMul"] == 1
+
+
 @pytest.mark.parametrize("opset", (16, 17, 18, 20, 21, 23, onnx.defs.onnx_opset_version()))
 def test_every_version_of_onnx(opset: int, tmp_path: Path) -> None:
     graph = gc.Graph(seed=0)

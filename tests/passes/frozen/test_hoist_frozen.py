@@ -51,6 +51,36 @@ HOISTED = {
           }
           return out = %1
     """,
+    "the narrow operand, although a sum of the wide one is moved": """
+        x: i8[3, 3], w: state i8[3, 3]
+          %0 = Scan(w, x) {consts=1, carries=1, length=5} : i8[3, 3]
+              with body(a0: i8[3, 3], a1: i8[3, 3]) {
+            %0 = Negative(a0) : i8[3, 3]
+            %1 = Cast(%0) {dtype=i32} : i32[3, 3]
+            %2 = ReduceSum(%1) {axes=[0]} : i32[3]
+            %3 = Cast(a1) {dtype=i32} : i32[3, 3]
+            %4 = MatMul(%3, %1) : i32[3, 3]
+            %5 = Add(%4, %2) : i32[3, 3]
+            %6 = Cast(%5) {dtype=i8} : i8[3, 3]
+            return r0 = %6
+          }
+          return out = %0
+        =>
+          %0 = Negative(w) : i8[3, 3]
+          %1 = Cast(%0) {dtype=i32} : i32[3, 3]
+          %2 = ReduceSum(%1) {axes=[0]} : i32[3]
+          %3 = Negative(w) : i8[3, 3]
+          %4 = Scan(%2, %3, x) {consts=2, carries=1, length=5} : i8[3, 3]
+              with body(a0: i32[3], a1: i8[3, 3], a2: i8[3, 3]) {
+            %0 = Cast(a1) {dtype=i32} : i32[3, 3]
+            %1 = Cast(a2) {dtype=i32} : i32[3, 3]
+            %2 = MatMul(%1, %0) : i32[3, 3]
+            %3 = Add(%2, a0) : i32[3, 3]
+            %4 = Cast(%3) {dtype=i8} : i8[3, 3]
+            return r0 = %4
+          }
+          return out = %4
+    """,
     "out of one branch of two": """
         p: bool[], x: f32[3], w: state f32[3]
           %0 = Switch(p, x, w) : f32[3] with no(a0: f32[3], a1: f32[3]) {
