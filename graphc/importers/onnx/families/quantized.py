@@ -79,7 +79,7 @@ def _dequantize(call: Call) -> Any:
     return ops.cast(ops.cast(wide, "float32") * ops.cast(_spread(call, scale, x), "float32"), out)
 
 
-def quantization_of(x: Tensor) -> tuple[Any, Any]:
+def _quantization_of(x: Tensor) -> tuple[Any, Any]:
     """The scale, and the zero point as a float, with which the elements of x fill 8 bits."""
     low = ops.minimum(ops.reduce_min(x), 0)
     high = ops.maximum(ops.reduce_max(x), 0)
@@ -90,11 +90,15 @@ def quantization_of(x: Tensor) -> tuple[Any, Any]:
     return scale, ops.clip(ops.rint(-low / scale), 0, 255)
 
 
+def in_steps(x: Tensor) -> tuple[Any, Any, Any]:
+    """`x` quantized to 8 bits by its extremes, the scale and the zero point: whole floats."""
+    scale, zero = _quantization_of(x)
+    return ops.clip(ops.rint(x / scale) + zero, 0, 255), scale, zero
+
+
 def _dynamic(call: Call) -> Any:
-    x = call.x()
-    scale, zero = quantization_of(x)
-    y = ops.clip(ops.rint(x / scale) + zero, 0, 255)
-    return ops.cast(y, "uint8"), scale, ops.cast(zero, "uint8")
+    steps, scale, zero = in_steps(call.x())
+    return ops.cast(steps, "uint8"), scale, ops.cast(zero, "uint8")
 
 
 def integers_of(call: Call, i: int, zero: int, axis: int | None = None) -> Integers:
@@ -107,7 +111,7 @@ def integers_of(call: Call, i: int, zero: int, axis: int | None = None) -> Integ
     given, known_zero = call.x(zero), call.known(zero)
     shape: Any = given.shape if given.ndim > 1 else ()
     if given.ndim == 1 and given.shape != (1,) and axis is not None:
-        shape = tuple(given.shape[0] if i == axis % x.ndim else 1 for i in range(x.ndim))
+        shape = tuple(given.shape[0] if k == axis % x.ndim else 1 for k in range(x.ndim))
     if known_zero is not None:
         known_zero = known_zero.reshape(shape)
     return integers(x, ops.reshape(given, shape), known, known_zero)

@@ -8,19 +8,12 @@ from graphc import ops
 from graphc.importers.core.integers import integers, product
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.families.quantized import (
+    in_steps,
     integers_of,
     of_columns,
-    quantization_of,
     quantized,
 )
 from graphc.importers.onnx.limits import limited
-from graphc.ir.node import Tensor
-
-
-def in_steps(x: Tensor) -> tuple[Any, Any, Any]:
-    """`x` quantized to 8 bits by its extremes, the scale and the zero point: whole floats."""
-    scale, zero = quantization_of(x)
-    return ops.clip(ops.rint(x / scale) + zero, 0, 255), scale, zero
 
 
 def _with_bias(call: Call, i: int, y: Any) -> Any:

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from graphc import ops
 from graphc.importers.onnx.call import Rule
+from graphc.importers.onnx.families.quantized import in_steps
 from graphc.importers.onnx.families.recurrent import Layer, lstm_step, recurrent
-from graphc.importers.onnx.families.runtime_products import in_steps
 from graphc.importers.onnx.limits import limited
 from graphc.ir.node import Tensor
 
