@@ -100,7 +100,7 @@ class AsyncDataParallel:
 
 
 def check_staleness(strategy: str, bound: object) -> None:
-    """Raises if the bound of a strategy with this name is none."""
+    """Raises `AttributeValueError`, in the name of a strategy, unless `bound` is a valid bound."""
     if bound is not None and (type(bound) is not int or bound < 0):
         raise AttributeValueError.here(
             f"{strategy}: staleness must be an int of at least 0, or None for no bound, "

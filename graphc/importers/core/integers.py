@@ -59,7 +59,9 @@ class Integers:
 
 
 def integers(x: Tensor, zero: Any, known: Any = None, known_zero: Any = None) -> Integers:
-    """
+    """A tensor with a zero point as `Integers`. If both are known and the differences fit int8,
+    the result has no zero point.
+
     Args:
         x: int8 or uint8.
         zero: of the dtype of x, and broadcasts with it; None for 0.

@@ -105,7 +105,7 @@ def integers_of(call: Call, i: int, zero: int, axis: int | None = None) -> Integ
     """Input i, whose zero point is input `zero`: one, or one for each element of `axis`."""
     x, known = call.x(i), call.known(i)
     if x.dtype not in (np.int8, np.uint8):
-        raise Refused(f"of {x.dtype.name} is not supported")
+        raise Refused(f"of {x.dtype.name} is not supported: it takes int8 and uint8")
     if not call.has(zero):
         return integers(x, None, known)
     given, known_zero = call.x(zero), call.known(zero)
