@@ -31,8 +31,8 @@ class CpuPooling(Pass):
     ms for [32, 55, 55, 64] and a 3 x 3 window instead of 2 ms. It lowers JAX's select-and-scatter
     to a search over pairs of values and indices, which runs on one core and writes the indices of
     all elements: 132 ms for [8, 112, 112, 64] instead of 21 ms. No pass of XLA finds the other
-    form. Averages of windows that overlap take 0.2 to 0.4 of the time too (3 x 3 over
-    [8, 35, 35, 288]: 0.9 ms instead of 3.7), and their gradients 0.03 to 0.35.
+    form. Averages of windows that overlap take 0.2 to 0.6 of the time too (3 x 3 over
+    [8, 35, 35, 288]: 0.9 ms instead of 3.7), and their gradients 0.03 to 0.4.
 
     If dx is not zero at a position, x has the maximum of a window there. Therefore the gradient of
     a ReLU before the pooling, `where(x > 0, dx, 0)`, can be computed per window, of which there are

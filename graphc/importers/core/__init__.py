@@ -1,1 +1,2 @@
-"""What all importers share: the imported model, its weights, its graph, and refusals."""
+"""What all importers share: the imported model, its weights, its graph, refusals, and
+operations that several formats have."""
