@@ -19,6 +19,7 @@ from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.core.emit import emit_node, emit_one
 from graphc.ops.elementwise.complex_parts import imag, make_complex, real
 from graphc.ops.reductions.approximate import approx_top_k
+from graphc.ops.reductions.reduction_rules import may_be_empty
 from graphc.ops.reductions.sorting import SORT, top_k
 
 
@@ -27,7 +28,9 @@ def _reduction(name: str) -> Rule:
 
     def rule(eqn: Equation, x: Tensor) -> Tensor:
         axes = tuple(sorted(eqn.ints("axes")))
-        return emit_one(op, (x,), axes=axes, keepdims=False) if axes else x
+        # JAX's extremes have a value for no elements too.
+        empty = {"allow_empty": may_be_empty(x, axes)} if "allow_empty" in op.attrs else {}
+        return emit_one(op, (x,), axes=axes, keepdims=False, **empty) if axes else x
 
     return rule
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from jax import numpy as jnp
 
 import graphc as gc
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
@@ -121,6 +124,32 @@ def test_named_sizes() -> None:
     found = gc.Session(graph).run([*y, slope], {x: X})
     assert_near(found[0], np.mean(X, 0, where=X > 0), rtol=1e-6)
     assert_near(found[3], np.gradient(X, axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_extremes_of_a_named_size_that_is_zero_in_a_run(rows: int) -> None:
+    def of_numpy(n: Any, x: Any) -> list[Any]:
+        return [
+            n.max(x, axis=0, initial=-0.5),
+            n.min(x, initial=0.5, keepdims=True),
+            n.max(x, axis=1, initial=0.25),
+            n.min(n.round(x), axis=0, initial=-3.0),
+        ]
+
+    with gc.Graph() as graph:
+        x = gc.placeholder(("n", 5), name="x")
+        fetches = [*of_numpy(gc, x), *gc.from_jax(lambda x: of_numpy(jnp, x))(x)]
+        slope = gc.gradients(gc.sum(fetches[0]), x)
+        plain = gc.max(x, 0)
+    assert [f.shape for f in fetches[:4]] == [(5,), (1, 1), (x.shape[0],), (5,)]
+    session = gc.Session(graph)
+    *found, slopes = session.run([*fetches, slope], {x: X[:rows]})
+    for have, want in zip(found, 2 * of_numpy(jnp, jnp.asarray(X[:rows])), strict=True):
+        assert_near(have, want, rtol=0)
+    assert np.array_equal(slopes, X[:rows] == X[:rows].max(0, initial=-0.5))
+    if rows == 0:
+        with pytest.raises(ShapeError, match="no elements to reduce"):
+            session.run(plain, {x: X[:0]})
 
 
 @pytest.mark.parametrize(

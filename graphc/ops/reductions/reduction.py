@@ -10,7 +10,6 @@ from graphc.ir.dims import product
 from graphc.ir.dtypes import BOOL, as_dtype, is_complex, is_inexact, real_of
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import OpDef
-from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import convert, dim_value, emit_one, promote_inexact, to_dtype
@@ -28,7 +27,7 @@ from graphc.ops.reductions.reduction_rules import REDUCE_MEAN as REDUCE_MEAN
 from graphc.ops.reductions.reduction_rules import REDUCE_MIN as REDUCE_MIN
 from graphc.ops.reductions.reduction_rules import REDUCE_PROD as REDUCE_PROD
 from graphc.ops.reductions.reduction_rules import REDUCE_SUM as REDUCE_SUM
-from graphc.ops.reductions.reduction_rules import reduced_shape
+from graphc.ops.reductions.reduction_rules import may_be_empty
 from graphc.typing import DTypeLike, TensorLike
 
 __all__ = [
@@ -61,9 +60,11 @@ def _counted(x: Tensor, axis: Axes, keepdims: bool, where: Any) -> Tensor:
     return reduce_sum(to_dtype(mask_of(x, where), x.dtype), axis, keepdims)
 
 
-def _emit_reduction(op: OpDef, x: Tensor, axis: Axes, keepdims: bool, name: str | None) -> Tensor:
+def _emit_reduction(
+    op: OpDef, x: Tensor, axis: Axes, keepdims: bool, name: str | None, **attrs: bool
+) -> Tensor:
     axes = normalize_axes(op.name, x, axis)
-    return emit_one(op, (x,), name, axes=axes, keepdims=bool(keepdims))
+    return emit_one(op, (x,), name, axes=axes, keepdims=bool(keepdims), **attrs)
 
 
 def reduce_sum(
@@ -220,11 +221,8 @@ def _extreme(
         refuse_where(tensor, where)
         return _emit_reduction(op, tensor, axis, keepdims, name)
     tensor = chosen(tensor, where, initial)
-    axes = normalize_axes(op.name, tensor, axis)
-    if 0 in [tensor.shape[i] for i in axes]:
-        shape = reduced_shape(tensor.shape, axes, keepdims)
-        return broadcast_to(to_dtype(initial, tensor.dtype), shape, name=name)
-    found = _emit_reduction(op, tensor, axis, keepdims, None)
+    empty = may_be_empty(tensor, normalize_axes(op.name, tensor, axis))
+    found = _emit_reduction(op, tensor, axis, keepdims, None, allow_empty=empty)
     return combine(found, to_dtype(initial, found.dtype), name=name)
 
 

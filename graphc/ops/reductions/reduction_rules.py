@@ -60,15 +60,21 @@ def infer_reduction(
     operand: Callable[..., TensorType], *, nonempty: bool = False
 ) -> Callable[..., Any]:
     """The inference rule of a reduction. `operand` checks the operand. `nonempty`: there must be
-    elements."""
+    elements, unless the attribute `allow_empty` is True."""
 
     def infer(
-        ctx: InferContext, x: TensorType, *, axes: tuple[int, ...], keepdims: bool, **attrs: Any
+        ctx: InferContext,
+        x: TensorType,
+        *,
+        axes: tuple[int, ...],
+        keepdims: bool,
+        allow_empty: bool = not nonempty,
+        **attrs: Any,
     ) -> TensorType:
         operand(ctx, x)
         if axes:
             ctx.require(axes[-1] < x.rank, f"axis {axes[-1]} is out of range for rank {x.rank}")
-        if nonempty:
+        if not allow_empty:
             ctx.require(all(x.shape[a] != 0 for a in axes), "there are no elements to reduce")
         return TensorType(x.dtype, reduced_shape(x.shape, axes, keepdims))
 
@@ -79,6 +85,11 @@ def infer_bool(ctx: InferContext, x: TensorType) -> TensorType:
     """Requires a bool operand."""
     ctx.require_dtype((x,), lambda dtype: dtype == BOOL, "bool")
     return x
+
+
+def may_be_empty(x: Tensor, axes: tuple[int, ...]) -> bool:
+    """Whether there may be no elements along `axes`: a size is 0, or a named size."""
+    return not all(isinstance(x.shape[a], int) and x.shape[a] > 0 for a in axes)
 
 
 # -- lowering --------------------------------------------------------------------------------
@@ -98,7 +109,9 @@ def _reduce(
 def lower_reduction(function: Callable[[Any, tuple[int, ...]], Any]) -> Callable[..., Any]:
     """The lowering to a `jax.lax` function of operand and axes."""
 
-    def lower(ctx: LowerContext, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    def lower(
+        ctx: LowerContext, x: Any, *, axes: tuple[int, ...], keepdims: bool, **attrs: Any
+    ) -> Any:
         return _reduce(function, x, axes, keepdims)
 
     return lower
@@ -282,15 +295,27 @@ REDUCE_MEAN = define(
 def _extreme(
     name: str, part: str, lower: Callable[..., Any], fold: Callable[..., Any], doc: str
 ) -> OpDef:
+    def fold_filled(x: np.ndarray[Any, Any], *, allow_empty: bool, **attrs: Any) -> Any:
+        """None if there are no elements: NumPy has no extreme of them."""
+        return fold_reduction(fold)(x, **attrs) if x.size else None
+
     return define(
         f"{name}(x) -> y",
         precision="follow",
-        attrs=AXES,
+        attrs={
+            **AXES,
+            "allow_empty": Attr(
+                "bool",
+                default=False,
+                doc="whether there may be no elements: the result is then the dtype's other end "
+                "(-inf for the greatest float)",
+            ),
+        },
         infer=infer_reduction(infer_ordered, nonempty=True),
         lower=lower_reduction(lower),
         gradient=extreme_gradient,
         layout=partial_over(part),
-        fold=fold_reduction(fold),
+        fold=fold_filled,
         cost=times_operand(1),
         doc=f"{doc} over `axes`; equal elements share the adjoint. Real dtypes and bool.",
     )
