@@ -62,9 +62,16 @@ def run(text: str, page: str) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("package", "title"),
-    [("flax", "flax linen"), ("flax", "flax nnx"), ("equinox", "equinox"), ("haiku", "haiku")],
+    [
+        ("flax", "flax linen"),
+        ("flax", "flax nnx"),
+        ("equinox", "equinox"),
+        ("haiku", "haiku"),
+        ("keras", "Keras"),
+    ],
 )
-def test_each_library_of_jax(package: str, title: str, capsys) -> None:
+def test_each_library_of_jax(package: str, title: str, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
     pytest.importorskip(package)
     page = f"docs/{FOREIGN}.md"
     first, *sections = (ROOT / page).read_text().split("\n## ")

@@ -21,7 +21,7 @@ import graphc as gc
 os.environ.setdefault("EQX_ON_ERROR", "nan")
 
 # The modules with the programs. They import the packages only when a program is made.
-MODULES = ("networks", "flax_networks", "probability", "solvers", "structures")
+MODULES = ("networks", "flax_networks", "keras_networks", "probability", "solvers", "structures")
 _REGISTERED: dict[str, Program] = {}
 
 
