@@ -29,7 +29,9 @@ def _reduction(name: str) -> Rule:
     def rule(eqn: Equation, x: Tensor) -> Tensor:
         axes = tuple(sorted(eqn.ints("axes")))
         # JAX's extremes have a value for no elements too.
-        empty = {"allow_empty": may_be_empty(x, axes)} if "allow_empty" in op.attrs else {}
+        empty: dict[str, Any] = (
+            {"allow_empty": may_be_empty(x, axes)} if "allow_empty" in op.attrs else {}
+        )
         return emit_one(op, (x,), axes=axes, keepdims=False, **empty) if axes else x
 
     return rule

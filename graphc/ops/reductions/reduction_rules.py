@@ -89,7 +89,7 @@ def infer_bool(ctx: InferContext, x: TensorType) -> TensorType:
 
 def may_be_empty(x: Tensor, axes: tuple[int, ...]) -> bool:
     """Whether there may be no elements along `axes`: a size is 0, or a named size."""
-    return not all(isinstance(x.shape[a], int) and x.shape[a] > 0 for a in axes)
+    return not all(isinstance(dim, int) and dim > 0 for dim in [x.shape[a] for a in axes])
 
 
 # -- lowering --------------------------------------------------------------------------------
