@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from graphc.errors import AttributeValueError, UnknownNameError, nearest
 from graphc.ir.source import Source, current_source
 
+ILLEGAL: Final = " :,()=%"  # the text form and fetches use these characters
 LONGEST_NAME: Final = 4000  # characters; files, archives and compilers allow far more
 T = TypeVar("T")
+
+
+def legal_name(name: str) -> str:
+    """`name` without the characters that a name cannot have; empty if there are only such.
+
+    Examples:
+        >>> legal_name("layer1.0.conv1.weight"), legal_name("dense/kernel:0")
+        ('layer1.0.conv1.weight', 'dense/kernel_0')
+    """
+    return "/".join(part for part in re.sub(f"[{ILLEGAL}]+", "_", name).split("/") if part)
 
 
 class Names:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -11,14 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.errors import AttributeValueError, UnknownNameError, nearest
+from graphc.ir.names import legal_name
 from graphc.ir.source import current_source
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Trainable: TypeAlias = bool | str | Iterable[str]
 """Which weights `gc.minimize` updates: all, none, or those whose names match a pattern ("*.bias")
 or one of several patterns."""
-
-_ILLEGAL = re.compile(r"[ :,()=%]+")
 
 
 @dataclass(frozen=True)
@@ -35,14 +33,8 @@ class Weight:
 
 
 def variable_name(name: str) -> str:
-    """The name of the variable for a weight: `name` itself, if variables can have it.
-
-    Examples:
-        >>> variable_name("layer1.0.conv1.weight"), variable_name("dense/kernel:0")
-        ('layer1.0.conv1.weight', 'dense/kernel_0')
-    """
-    legal = "/".join(part for part in _ILLEGAL.sub("_", name).split("/") if part)
-    return legal or "weight"
+    """The name of the variable for a weight: `name` itself, if variables can have it."""
+    return legal_name(name) or "weight"
 
 
 def with_trainable(

@@ -11,6 +11,7 @@ from graphc.errors import AttributeValueError, FetchError, ShapeError
 from graphc.ir.capture import Fetch, capture, port_name
 from graphc.ir.dims import as_symbol
 from graphc.ir.graph import Graph
+from graphc.ir.names import legal_name
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import bind_sizes, substitute
@@ -30,7 +31,7 @@ def by_name(items: Any, name_of: Any) -> dict[str, Any]:
     """The tensors by name: by the given names, or by the tensors' own names."""
     if isinstance(items, Mapping):
         for name in items:
-            if not isinstance(name, str) or not name or ":" in name:
+            if not isinstance(name, str) or not legal_name(name):
                 raise AttributeValueError.here(f"freeze: {name!r} is not a name")
         return dict(items)
     if isinstance(items, (str, Tensor, Variable)):

@@ -80,7 +80,8 @@ def freeze(
         session: its graph is frozen, with the values of its variables.
         inputs: name -> tensor that is fed, or a list of tensors or names.
         outputs: name -> tensor or variable that is fetched; or a list of them, or a single one.
-            Without names they keep those of the graph.
+            Without names they keep those of the graph. In names, characters that a node's name
+            cannot have become "_", such as the colon of "serving_default_x:0".
         given: tensor or name -> its fixed value, such as `{training: False}`.
         literals: values of at most this many bytes become constants. A large number makes constants
             of all variables.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.graph import Graph
+from graphc.ir.names import legal_name
 from graphc.ir.node import EMPTY, Node, Tensor, same_items
 from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import clone
@@ -88,14 +89,14 @@ class _Writer:
         self.graph, self.program = graph, program
         self._makers = program.producers()
         ports = (*program.ports("feed"), *program.ports("fetch"))
-        self._ports = {_node_name(port.name): port.tensor for port in ports}
+        self._ports = {legal_name(port.name): port.tensor for port in ports}
         state = [port.name for port in program.ports("state")]
         self._taken = {*self._ports, *state}
 
     def placeholder(self, port: Port, batch_axis: int | None, source: Source | None) -> None:
         dtype, shape = port.tensor.type
         attrs = PLACEHOLDER.complete({"dtype": dtype, "shape": shape, "batch_axis": batch_axis})
-        name = _node_name(port.name)
+        name = self._free(legal_name(port.name))
         self._restore(Node(PLACEHOLDER, (), (port.tensor,), attrs, name=name, source=source))
         self.graph.add_to_collection("inputs", port.tensor)
 
@@ -119,22 +120,21 @@ class _Writer:
     def node(self, node: Node) -> None:
         wanted = node.name or node.op.name
         mine = node.outputs and self._ports.get(wanted) is node.outputs[0]
-        name = wanted if mine and not self._is_input(wanted) else self._unique(wanted)
+        name = self._free(wanted) if mine else self._unique(wanted)
         self._restore(node.replace(name=name))
 
     def output(self, port: Port) -> Tensor:
         """The result under the port's name. If it has another name, an identity is added."""
-        name = _node_name(port.name)
+        name = legal_name(port.name)
         if port.tensor.name in (name, f"{name}:0"):
             return port.tensor
-        if self.graph.find_node(name) is not None:  # an input or a variable has that name
-            name = self._unique(name)
         result = Tensor(port.tensor.type)
-        self._restore(node_of(IDENTITY, (port.tensor,), (result,), name=name))
+        self._restore(node_of(IDENTITY, (port.tensor,), (result,), name=self._free(name)))
         return result
 
-    def _is_input(self, name: str) -> bool:
-        return self.graph.find_node(name) is not None
+    def _free(self, name: str) -> str:
+        """The name of a port, or another one if a port or a variable before it has that name."""
+        return name if self.graph.find_node(name) is None else self._unique(name)
 
     def _unique(self, wanted: str) -> str:
         name, number = wanted, 0
@@ -149,8 +149,3 @@ class _Writer:
             # A tensor cannot be renamed once a graph finds it by its name.
             object.__setattr__(tensor, "name", f"{node.name}:{i}")
         self.graph.restore(node)
-
-
-def _node_name(port: str) -> str:
-    """A node name for a port. The name of a second result, `x:1`, is not valid for a node."""
-    return port.replace(":", "_")

@@ -20,6 +20,9 @@ from graphc.errors import (
     ShapeError,
     UnknownNameError,
 )
+from graphc.ir.parse import parse_graph
+from graphc.ir.text import print_graph
+from graphc.ops.catalogue import CATALOGUE
 from tests.near import assert_near
 
 OFF = gc.CompileOptions(cache=None)
@@ -439,3 +442,22 @@ def test_named_sizes_are_known_only_in_a_run() -> None:
         value = np.ones((count, 4), np.float32)
         got = gc.Session(frozen, options=OFF).run(wanted, {given: value})
         assert_near(got, session.run(y, {x: value}), rtol=1e-6)
+
+
+def test_names_from_files_of_other_frameworks() -> None:
+    with gc.Graph() as g:
+        x, y = gc.placeholder((2,), name="x"), gc.placeholder((2,), name="y")
+        inputs = {"serving_default_x:0": x, "serving_default_x_0": y}
+        outputs = {"Call:0": x - y, "Call:1": y, "Call_0": x * y, "a (b)/c": x + y}
+        frozen = gc.freeze(gc.Session(g), inputs, outputs)
+    names = [t.node.name for t in (*frozen.collection("inputs"), *frozen.collection("outputs"))]
+    assert len(set(names)) == len(names) == 6
+    assert {"serving_default_x_0", "Call_1", "a_b_/c"} < set(names)
+    again = parse_graph(print_graph(frozen), CATALOGUE)
+    assert [node.name for node in again.nodes] == [node.name for node in frozen.nodes]
+    feeds = dict(zip(frozen.collection("inputs"), ([5.0, 7.0], [2.0, 3.0]), strict=True))
+    found = gc.Session(frozen).run(frozen.collection("outputs"), feeds)
+    assert np.array_equal(found, [[3, 4], [2, 3], [10, 21], [7, 10]])
+    for name in ("", "/", 3):
+        with pytest.raises(AttributeValueError, match="is not a name"):
+            gc.freeze(gc.Session(g), {name: x, "y": y}, {"z": x + y})
