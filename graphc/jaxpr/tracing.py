@@ -129,11 +129,11 @@ def trace(
 
 def _is_value(leaf: Any) -> bool:
     """Whether a traced function may return a leaf: an array, a tracer or a number."""
-    if isinstance(leaf, Operand):
+    if isinstance(leaf, (Operand, jax.ShapeDtypeStruct)):
         return False
     try:
         jax.typeof(leaf)
-    except TypeError:
+    except (TypeError, OverflowError):  # another object, or a large int
         return False
     return True
 
@@ -149,8 +149,9 @@ def _no_result(result: Any, source: Source | None) -> JaxImportError:
             hint="pass the tensor as an argument",
         )
     place = keystr(path, simple=True, separator="/")
+    why = "does not fit into int32" if isinstance(leaf, int) else "is not an array"
     return JaxImportError(
-        f"the JAX function returned {reprlib.repr(leaf)}, which is not an array",
+        f"the JAX function returned {reprlib.repr(leaf)}, which {why}",
         details=[f"in its result at {place}"] if place else [],
         source=source,
         hint="return arrays, numbers and pytrees of them; register other classes as pytrees",

@@ -16,6 +16,9 @@ from graphc.errors import AttributeValueError
 from graphc.jitted.packed import packing_of
 from graphc.runtime.feeds.feeds import FeedSpec
 
+NO_VALUE = (TypeError, OverflowError)
+"""What `jax.typeof` raises for other objects than arrays and numbers, and for large ints."""
+
 Label: TypeAlias = int | str
 """The position of an argument, or its name if it is passed by name."""
 
@@ -232,7 +235,10 @@ def flatten(value: Any, form: Form | None) -> tuple[list[Any], Form | None]:
     if form is None or tree != form.tree or list(map(type, leaves)) != form.types:
         return leaves, None
     array = array_type()
-    avals = [leaf.aval if isinstance(leaf, array) else jax.typeof(leaf) for leaf in leaves]
+    try:
+        avals = [leaf.aval if isinstance(leaf, array) else jax.typeof(leaf) for leaf in leaves]
+    except NO_VALUE:
+        return leaves, None
     if avals != form.avals:
         if tuple(map(kind_of_leaf, avals)) != form.key[1]:
             return leaves, None
@@ -257,8 +263,10 @@ def form_of(value: Any, name: str) -> Form:
 def _abstract(leaf: Any, tree: Any, number: int, name: str) -> Any:
     try:
         return jax.typeof(leaf)
-    except TypeError as error:
+    except NO_VALUE as error:
         path = Form(tree, [], []).paths(name)[number]
+        if isinstance(leaf, (int, np.ndarray)):  # a large int, or words, dates, objects
+            raise AttributeValueError.here(f"jit: argument {path!r}: {error}") from error
         raise AttributeValueError.here(
             f"jit: argument {path!r} is not an array: {leaf!r}",
             hint="pass it as a static argument: gc.jit(f, static_argnames=...)",

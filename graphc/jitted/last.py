@@ -11,7 +11,7 @@ from jax.tree_util import tree_flatten, tree_structure
 
 from graphc.devices.discovery import default_device
 from graphc.jax_internals import words_of_key
-from graphc.jitted.arguments import Form, array_type, flatten, is_keys, kind_of_leaf
+from graphc.jitted.arguments import NO_VALUE, Form, array_type, flatten, is_keys, kind_of_leaf
 from graphc.jitted.direct import BY_JAX, OTHER
 from graphc.jitted.packed import packing_of, unpack
 from graphc.jitted.program import Given, JitProgram
@@ -65,7 +65,7 @@ class Recognised:
         return True
 
     def _avals_of(self, leaves: Sequence[Any]) -> list[Any] | None:
-        """The abstract values of the leaves; None if a type differs.
+        """The abstract values of the leaves; None if a type differs or JAX cannot take a leaf.
 
         `jax.typeof` is slow: only leaves that are not JAX arrays need it.
         """
@@ -77,7 +77,10 @@ class Recognised:
         if list(map(type, leaves)) != self._types:
             return None
         pairs = zip(leaves, self._are_arrays, strict=True)
-        return [leaf.aval if is_array else jax.typeof(leaf) for leaf, is_array in pairs]
+        try:
+            return [leaf.aval if is_array else jax.typeof(leaf) for leaf, is_array in pairs]
+        except NO_VALUE:
+            return None
 
     def _has_form(self, leaves: Sequence[Any], avals: Sequence[Any]) -> bool:
         """Whether leaves have these types and kinds. JAX shares abstract values between arrays, so

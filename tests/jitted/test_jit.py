@@ -289,6 +289,21 @@ def test_arguments_that_are_no_arrays() -> None:
         gc.jit(lambda x: x["a"])({"a": X, "mode": "max"})
 
 
+@pytest.mark.parametrize("others", [(), (1.0,), (X,)])
+def test_arguments_that_are_no_arrays_after_some_that_were(others: tuple[Any, ...]) -> None:
+    """Also in later calls, which look for the form of the last one."""
+    jitted = gc.jit(lambda x, *others: x)
+    for good in (X, jnp.asarray(X), 3):
+        jitted(good, *others)
+        for bad in (np.array(["a", "b"]), np.array([None]), X.view([("a", "f4")])):
+            with pytest.raises(
+                AttributeValueError, match=r"argument 'x': Dtype .* is not a valid JAX"
+            ):
+                jitted(bad, *others)
+        with pytest.raises(AttributeValueError, match=r"argument 'x': Python int .* too large"):
+            jitted(2**70, *others)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
