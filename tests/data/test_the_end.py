@@ -128,3 +128,27 @@ def test_a_script_without_a_main_guard_gets_a_clear_error(tmp_path: Path) -> Non
     assert process.returncode == 1
     assert "DataError: map(square): the worker process did not start (exit code 1)" in errors
     assert 'if __name__ == "__main__":' in errors
+
+
+BLOCKED = """
+import multiprocessing, signal
+
+def blocked():
+    for process in multiprocessing.active_children():
+        with open(f"/proc/{process.pid}/status") as status:
+            facts = dict(line.split(":", 1) for line in status)
+        print(int(facts["SigBlk"], 16) >> (signal.SIGINT - 1) & 1)
+    sys.stdout.flush()
+    os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_no_worker_receives_ctrl_c(tmp_path: Path) -> None:
+    """Not the first one either: with it, multiprocessing starts its resource tracker, after which
+    it allows SIGINT again."""
+    stages = STAGES.format(pipeline=PIPELINES["processes"], rest="blocked()")
+    process = started(script(BLOCKED + textwrap.dedent(stages), tmp_path))
+    output, errors = process.communicate(timeout=60)
+    assert output.split() == ["ready", "1", "1"], errors
+    assert not errors  # the workers, whose parent is gone, say nothing

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -23,28 +25,28 @@ def serve(connection: Connection, function: bytes) -> None:
 
     The first answer says that the process is ready.
     """
-    try:
-        call = pickle.loads(function)
-    except BaseException as error:
-        send(connection, _failed(error))
-        return
-    send(connection, Answer(None, None))
-    while True:
+    with suppress(EOFError, OSError):  # the pipe is closed
         try:
-            arguments = receive(connection)
-        except (EOFError, OSError):
-            return
-        try:
-            answer = Answer(call(*arguments), None)
+            call = pickle.loads(function)
         except BaseException as error:
-            answer = _failed(error)
-        try:
-            send(connection, answer)
-        except OSError:
-            return
-        except BaseException as error:  # of pickling the result
             send(connection, _failed(error))
-        del arguments, answer
+            return
+        send(connection, Answer(None, None))
+        while True:
+            _answer(connection, call, receive(connection))
+
+
+def _answer(connection: Connection, call: Callable[..., Any], arguments: Any) -> None:
+    try:
+        answer = Answer(call(*arguments), None)
+    except BaseException as error:
+        answer = _failed(error)
+    try:
+        send(connection, answer)
+    except OSError:
+        raise
+    except BaseException as error:  # of pickling the result
+        send(connection, _failed(error))
 
 
 def _failed(error: BaseException) -> Answer:

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -169,6 +170,7 @@ def _interrupts_blocked() -> Iterator[None]:
     if mask is None:  # Windows
         yield
         return
+    resource_tracker.ensure_running()  # at its start it allows the signals again
     before = mask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
