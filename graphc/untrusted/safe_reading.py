@@ -84,22 +84,33 @@ class _Reader:
     ) -> dict[str, Any]:
         """The findings of the process, or {"error": the reason why there are none}."""
         with self._lock:
-            for _ in range(2):
-                try:
-                    if self._process is None:
-                        self._process = _Process()
-                        self._process.reply(_SECONDS_TO_START)
-                    reply = self._process.ask(program, request, seconds)
-                except OSError as error:
-                    return {"error": f"no process could be started to read it in: {error}"}
-                if reply:
-                    found: dict[str, Any] = json.loads(reply)
-                    return found
-                code = self.stop()
-                if code is None:
-                    return {"error": f"it was not read within {seconds:.0f} s"}
-                if code != 0:  # 0: idle; a request may have just missed it
-                    return {"error": f"reading it ended the process that did so (code {code})"}
+            try:
+                return self._answer(program, request, seconds)
+            except BaseException:  # Ctrl-C, a time limit: a later answer would be out of step
+                if self._process is not None:
+                    self._process.kill()
+                    self.stop()
+                raise
+
+    def _answer(
+        self, program: bytes | memoryview, request: dict[str, Any], seconds: float
+    ) -> dict[str, Any]:
+        for _ in range(2):
+            try:
+                if self._process is None:
+                    self._process = _Process()
+                    self._process.reply(_SECONDS_TO_START)
+                reply = self._process.ask(program, request, seconds)
+            except OSError as error:
+                return {"error": f"no process could be started to read it in: {error}"}
+            if reply:
+                found: dict[str, Any] = json.loads(reply)
+                return found
+            code = self.stop()
+            if code is None:
+                return {"error": f"it was not read within {seconds:.0f} s"}
+            if code != 0:  # 0: idle; a request may have just missed it
+                return {"error": f"reading it ended the process that did so (code {code})"}
         return {"error": "the process that reads it does not answer"}
 
     def forget(self) -> None:
@@ -126,6 +137,7 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=settings,
+            start_new_session=True,  # Ctrl-C in a terminal does not end it
         )
         self._requests = cast(IO[bytes], self._process.stdin)
         self._replies = cast(IO[bytes], self._process.stdout)
@@ -155,6 +167,9 @@ class _Process:
                     return b""
                 reply += piece
         return reply
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def stop(self) -> int | None:
         """Stops the process. Returns its exit code, or None if it had to be killed."""

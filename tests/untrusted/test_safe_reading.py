@@ -91,3 +91,31 @@ def test_the_importer_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safe_reading, "_found", {})  # another test may have read this program
     gc.from_stablehlo(ONE)
     assert requests == [{"written": True}]
+
+
+def test_an_interrupted_question_has_no_late_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the answer about a harmless program would be taken for that about the next one."""
+    asked = safe_reading._Reader()
+    other = ONE.replace(b"return %x", b"%y = stablehlo.negate %x : tensor<2xf32> return %y")
+    wanted = asked.ask(other, {}, 60.0)
+    assert wanted["operations"]["stablehlo.negate"] == 1
+    reply = safe_reading._Process.reply
+
+    def interrupted(process: Any, seconds: float) -> bytes:
+        monkeypatch.setattr(safe_reading._Process, "reply", reply)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(safe_reading._Process, "reply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        asked.ask(ONE, {}, 60.0)
+    assert asked.ask(other, {}, 60.0) == wanted
+    asked.stop()
+
+
+def test_ctrl_c_in_a_terminal_does_not_reach_the_process() -> None:
+    process = safe_reading._Process()
+    try:
+        assert os.getpgid(process._process.pid) != os.getpgid(0)
+    finally:
+        process.kill()
+        process.stop()
