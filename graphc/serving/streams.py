@@ -70,12 +70,15 @@ class Events:
         self._socket: socket.socket | None = None
         self._response: Any = None
         self._request = (path, data, headers)
+        self._closed = False
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
         """The bytes of the next PredictResponse."""
+        if self._closed:
+            raise StopIteration
         try:
             if self._response is None:
                 self._begin()
@@ -87,6 +90,9 @@ class Events:
         except (OSError, ValueError, http.client.HTTPException) as error:
             self.close()
             raise Failure("UNAVAILABLE", f"the stream ended early: {error!r}") from error
+        except BaseException:  # Ctrl-C: the rest of an event would be taken for the next one
+            self.close()
+            raise
         if kind == "":
             return base64.b64decode(data)
         self.close()
@@ -121,6 +127,7 @@ class Events:
                 return kind, data
 
     def close(self) -> None:
+        self._closed = True
         found = self._socket
         if found is not None:
             with suppress(OSError):

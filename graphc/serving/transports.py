@@ -158,6 +158,9 @@ class Rest:
         except (OSError, http.client.HTTPException) as error:
             self._drop()
             raise Failure("UNAVAILABLE", f"{self._address.netloc}: {error!r}") from error
+        except BaseException:  # Ctrl-C: the answer may still arrive on this connection
+            self._drop()
+            raise
         if status == 200:
             return body
         raise failure_of_response(status, body)

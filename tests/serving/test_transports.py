@@ -1,5 +1,6 @@
 """Connections of the REST client that the server closes, and its time limits."""
 
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -113,6 +114,50 @@ def test_a_request_on_a_connection_that_was_closed_while_it_was_idle() -> None:
         assert server.closed[0].wait(60)
         assert client.step("m", "id", b"", 60.0) == b"{}"
     assert server.requests == 2
+
+
+class Interrupt(BaseException):
+    """What the handler of a signal raises, as that of Ctrl-C."""
+
+
+@pytest.fixture
+def interrupted() -> Iterator[Callable[[Server], None]]:
+    """Interrupts the main thread when the first request has arrived, before its answer."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Interrupt
+
+    def prepare(server: Server) -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        server.at_request = lambda number: (
+            signal.pthread_kill(main, signal.SIGALRM) if number == 1 else None
+        )
+
+    before = signal.signal(signal.SIGALRM, stop)
+    yield prepare
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_an_interrupted_call_has_no_late_answer(interrupted) -> None:
+    late = OK.replace(b"{}", b"[]")
+    with serving([late], [OK, OK]) as (server, client):
+        interrupted(server)
+        with pytest.raises(Interrupt):
+            client.predict(MODEL, b"", 60.0)
+        for _ in range(2):
+            assert client.predict(MODEL, b"", 60.0) == b"{}"
+    assert server.requests == 3
+
+
+def test_an_interrupted_stream_is_closed(interrupted) -> None:
+    with serving([b"HTTP/1.1 200 OK\r\n\r\ndata: \n\n"]) as (server, client):
+        interrupted(server)
+        stream = client.stream("m", "id", b"", 60.0)
+        with pytest.raises(Interrupt):
+            next(stream)
+        assert list(stream) == []  # the request is not sent again
+    assert server.requests == 1
 
 
 @pytest.fixture
