@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 ORDER = (
-    "_version, errors, collection, exports, web <- copying, config, jax_internals <- store <- ir "
-    "<- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- metrics <- passes <- devices "
-    "<- lowering <- runtime <- checkpoints, untrusted <- artifacts, data <- train, reports, jitted "
+    "_version, errors, collection, exports, interrupts, web <- copying, config, jax_internals "
+    "<- store <- ir <- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- metrics "
+    "<- passes <- devices <- lowering <- runtime <- checkpoints, untrusted <- artifacts, data "
+    "<- train, reports, jitted "
     "<- divergence <- importers, exporters, sklearn <- serving, cluster <- cli"
 )
 # The order of folders and files within a layer. A folder may import only from earlier ones.

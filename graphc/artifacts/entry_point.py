@@ -19,6 +19,7 @@ from graphc.artifacts.strings import Strings, with_strings
 from graphc.artifacts.ways import Chain
 from graphc.copying import Uncopied
 from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, nearest
+from graphc.interrupts import uninterrupted
 from graphc.ir.calls import explained
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
@@ -26,7 +27,6 @@ from graphc.ir.types import shown_size, shown_types
 from graphc.runtime.buffers.layout import public_names
 from graphc.runtime.core.failures import RUN_FAILED, in_words
 from graphc.runtime.core.forking import FORKING
-from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
 from graphc.runtime.targets.executors import ONE_AT_A_TIME, copies_of
 from graphc.runtime.targets.narrow_arguments import from_host, narrow_places

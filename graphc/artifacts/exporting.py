@@ -32,6 +32,7 @@ from graphc.errors import (
     MemoryLimitError,
     SerialError,
 )
+from graphc.interrupts import uninterrupted
 from graphc.ir.dims import Dim, substitute, symbol
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
@@ -250,7 +251,7 @@ def _lowered(
             hint="give the signature outputs that do not depend on it",
         )
     function = _function(name, program, len(order.written), devices, options)
-    exported = stablehlo.export(name, function, platforms, bool(program.symbols()))
+    exported = uninterrupted(stablehlo.export, name, function, platforms, bool(program.symbols()))
     members = {f"programs/{name}.stablehlo": bytes(exported.serialize())}
     graph = f"programs/{name}.graph"
     try:

@@ -18,6 +18,7 @@ from jax.sharding import Mesh, Sharding, SingleDeviceSharding
 from graphc.config import CompileOptions
 from graphc.devices.strategy import DataParallel
 from graphc.errors import GraphcError
+from graphc.interrupts import uninterrupted
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
@@ -84,6 +85,9 @@ class Function:
 
     def lower(self) -> Any:
         """JAX's lowered stage."""
+        return uninterrupted(self._lower)
+
+    def _lower(self) -> Any:
         with x64(self.wide):
             return self.jitted.lower(*self.arguments)
 
@@ -199,6 +203,14 @@ def compiled_program(
     Raises:
         ExecutionError: XLA rejects it.
     """
+    return uninterrupted(_compiled, lower, devices, xla_options)
+
+
+def _compiled(
+    lower: Callable[[], Any],
+    devices: Sequence[jax.Device],
+    xla_options: Mapping[str, str | int | bool | float],
+) -> Any:
     try:
         return lower().compile(compiler_options=dict(xla_options) or None)
     except GraphcError:

@@ -50,6 +50,7 @@ from graphc.errors import (
     LayoutError,
     MemoryLimitError,
 )
+from graphc.interrupts import uninterrupted
 from graphc.ir.program import Program
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.targets.loading import Code, from_bytes
@@ -243,8 +244,9 @@ def _stablehlo(source: Source) -> Callable[[Shapes], Step]:
             jitted = jax.jit(call, in_shardings=(*state, *places.feeds), donate_argnums=donated)
             given = [(row.shape, row.value.type.dtype) for row in state_rows]
             given += zip(shapes, dtypes, strict=True)
+            structs = [jax.ShapeDtypeStruct(*one) for one in given]
             with x64(entry.wide):
-                lowered = jitted.lower(*[jax.ShapeDtypeStruct(*one) for one in given])
+                lowered = uninterrupted(jitted.lower, *structs)
             if again:
                 check_refined(lowered, entry.devices)
             _within_time(source, data, [shape for shape, _ in given])
@@ -291,7 +293,7 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
 
             def compile(function: Function) -> Any:
                 if source.limits.seconds is not None:
-                    data = serialized(function)
+                    data = uninterrupted(serialized, function)
                     _within_time(source, data, [one.shape for one in function.arguments])
                 return _compiled(source, GRAPH, digest, shapes, function.lower)
 

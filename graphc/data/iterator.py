@@ -14,7 +14,7 @@ from graphc.data.core.cursor import Cursor, Mark, Marked, State
 from graphc.data.core.node import Node, Run
 from graphc.data.stages.reading import open_records
 from graphc.errors import StateError
-from graphc.runtime.core.interrupts import uninterrupted
+from graphc.interrupts import uninterrupted
 
 _FORM = 1
 _BATCH = re.compile(r"batch\((\d+)(.*)\)")

@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakSet
 
+from graphc.interrupts import uninterrupted
 from graphc.runtime.core.background import under
 from graphc.runtime.core.forking import in_child_of_thread
-from graphc.runtime.core.interrupts import uninterrupted
 
 PATIENCE = 5.0  # seconds to wait for a source that is producing a batch
 MOMENT = 0.05  # seconds for which a wait delays signals, which must not come while it has a lock

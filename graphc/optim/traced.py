@@ -13,6 +13,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.errors import JaxImportError
+from graphc.interrupts import uninterrupted
 from graphc.ir.graph import Graph
 from graphc.ir.opdef import Effects
 from graphc.ir.operand import Operand
@@ -54,7 +55,9 @@ def traced(
     tx = optax.with_extra_args_support(tx)
     names, types = list(parameters), list(parameters.values())
     with capturing(_refuse):
-        init = trace(lambda *values: tx.init(dict(zip(names, values, strict=True))), types)
+        init = uninterrupted(
+            trace, lambda *values: tx.init(dict(zip(names, values, strict=True))), types
+        )
     fills, own = init.fills(), init.out_types()
     others = [*(operand.type for operand in referred), *(captured or ())]
     taken = [*types, *own, *types, loss, *others]
@@ -100,7 +103,7 @@ def _trace_update(
             updates, state = tx.update(adjoints, state, point, **_taken(tx.update, extras))
         return [optax.apply_updates(point, updates), state]
 
-    return trace(update, types)
+    return uninterrupted(trace, update, types)
 
 
 def _value_of(operand: Operand, known: Mapping[Operand, Any]) -> Any:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
-from graphc.runtime.core.interrupts import is_overdue
+from graphc.interrupts import is_overdue
 
 
 class Signals:

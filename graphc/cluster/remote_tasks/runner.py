@@ -21,10 +21,10 @@ from graphc.devices.placer import Placement, full_name, place
 from graphc.devices.remote_session import RemoteRunner
 from graphc.devices.targets import target_of
 from graphc.errors import ClusterError, GraphcError, StateError
+from graphc.interrupts import uninterrupted
 from graphc.ir.graph import Graph
 from graphc.ir.program import Program
 from graphc.passes.simplify.drop_marks import DropMarks
-from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.feeds.feeds import bind_feeds
 from graphc.runtime.pipeline.placement_log import lines_of
 from graphc.runtime.state.live_state import LiveState

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from graphc.data.core.cursor import Cursor
+from graphc.interrupts import uninterrupted
 from graphc.ir.source import Source
-from graphc.runtime.core.interrupts import uninterrupted
 
 T = TypeVar("T")
 

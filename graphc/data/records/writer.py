@@ -11,8 +11,8 @@ from typing import NoReturn, Self
 from graphc.data.records.framing import Frames, import_crc32c
 from graphc.data.records.streams import WINDOW_BITS, Compression, checked_compression
 from graphc.errors import CopyError, DataError, DTypeError, StateError
+from graphc.interrupts import uninterrupted
 from graphc.ir.calls import explain_methods
-from graphc.runtime.core.interrupts import uninterrupted
 
 _BUFFER = 1 << 20  # bytes written at once
 

@@ -12,10 +12,10 @@ from graphc.data.prefetching import told_more
 from graphc.data.pump import Pump
 from graphc.data.stages.reading import open_records
 from graphc.errors import GraphcError, StateError
+from graphc.interrupts import uninterrupted
 from graphc.ir.source import Source
 from graphc.runtime.core.background import own_settings
 from graphc.runtime.core.forking import FORKING
-from graphc.runtime.core.interrupts import uninterrupted
 
 
 @dataclass(frozen=True, eq=False)

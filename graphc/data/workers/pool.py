@@ -12,9 +12,9 @@ from weakref import WeakSet
 
 from graphc.data.pump import MOMENT, PATIENCE, stop_at_exit
 from graphc.errors import StateError
+from graphc.interrupts import uninterrupted
 from graphc.runtime.core.background import under
 from graphc.runtime.core.forking import in_child_of_thread
-from graphc.runtime.core.interrupts import uninterrupted
 
 
 class Worker(Protocol):

@@ -12,6 +12,7 @@ from jax import numpy as jnp
 
 from graphc.copying import Uncopied
 from graphc.errors import StateError, UnknownNameError, nearest
+from graphc.interrupts import uninterrupted
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.variable import Variable
@@ -31,7 +32,6 @@ from graphc.runtime.buffers.packing import (
 from graphc.runtime.core.across import on_host
 from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
-from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.feeds.feeds import variable_value
 from graphc.runtime.state.initial import InitialValues, state_types
 from graphc.runtime.state.state import State

@@ -11,11 +11,11 @@ from jax import numpy as jnp
 
 from graphc.copying import Uncopied
 from graphc.errors import DTypeError, ShapeError, StateError
+from graphc.interrupts import uninterrupted
 from graphc.runtime.buffers.layout import Buffer, StateLayout, public_names
 from graphc.runtime.buffers.packing import put, repack, take
 from graphc.runtime.core.failures import what_was_lost
 from graphc.runtime.core.forking import FORKING
-from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.feeds.feeds import variable_value
 from graphc.runtime.targets.executors import ONE_AT_A_TIME
 

@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from graphc.devices.mesh import jax_mesh
 from graphc.errors import ExecutionError, StateError
+from graphc.interrupts import uninterrupted
 from graphc.ir.stack import within_stack
 from graphc.ir.types import TensorType
 from graphc.runtime.buffers.layout import Buffer, elements
@@ -25,7 +26,6 @@ from graphc.runtime.buffers.packing import place_on
 from graphc.runtime.core.across import is_across
 from graphc.runtime.core.failures import RUN_FAILED
 from graphc.runtime.core.forking import FORKING, SharedLock
-from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.feeds.shares import AXIS_NAME
 from graphc.runtime.targets import room
 from graphc.runtime.targets.interface import PARTITIONED, SHARDED, SINGLE, Home, Interface

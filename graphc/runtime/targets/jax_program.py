@@ -17,6 +17,7 @@ from graphc.devices.discovery import default_device
 from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.devices.topology import is_here
 from graphc.errors import DeviceError, ExecutionError, GraphcError
+from graphc.interrupts import uninterrupted
 from graphc.ir.layouts import REPLICATED, Layout, axis_of
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Port, Program
@@ -120,6 +121,9 @@ class JaxProgram(NamedTuple):
         """JAX's stage before XLA: the program's StableHLO."""
         FORKING.use_devices()
         COUNTERS.add(traces=1, lowerings=1)
+        return uninterrupted(self._lower)
+
+    def _lower(self) -> Any:
         with self._widths():
             return self.jitted.lower(*self.arguments)
 
@@ -131,11 +135,14 @@ class JaxProgram(NamedTuple):
         """
         FORKING.use_devices()
         COUNTERS.add(compiles=1)
+        return uninterrupted(self._compile, lowered, options)
+
+    def _compile(self, lowered: Any, options: CompileOptions) -> jax.stages.Compiled:
         chosen = self.xla_options(options)
         with self._widths():
             try:
                 compiled: jax.stages.Compiled = lowered.compile(compiler_options=chosen or None)
-            except OSError:  # such as a TimeoutError of a signal handler; XLA raises no OSError
+            except OSError:  # a TimeoutError from outside; XLA raises no OSError
                 raise
             except Exception as error:
                 raise refused(error, self.devices[0], options) from error

@@ -18,6 +18,7 @@ from graphc.config import CompileOptions
 from graphc.devices.partition import Partition, partition
 from graphc.devices.pipelining import PipelineParallel
 from graphc.errors import DeviceError
+from graphc.interrupts import uninterrupted
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
@@ -70,10 +71,13 @@ class PartitionedProgram:
         """
         FORKING.use_devices()
         COUNTERS.add(traces=len(self.kernels), lowerings=len(self.kernels))
-        with self._widths():
-            return LoweredPartition([self._lower(kernel, platforms) for kernel in self.kernels])
+        return uninterrupted(self._lower, platforms)
 
-    def _lower(self, kernel: Kernel, platforms: Sequence[str] | None) -> Any:
+    def _lower(self, platforms: Sequence[str] | None) -> LoweredPartition:
+        with self._widths():
+            return LoweredPartition([self._lower_one(kernel, platforms) for kernel in self.kernels])
+
+    def _lower_one(self, kernel: Kernel, platforms: Sequence[str] | None) -> Any:
         program = kernel.cluster.program
         function = to_function(program)
 
@@ -102,6 +106,9 @@ class PartitionedProgram:
         """
         FORKING.use_devices()
         COUNTERS.add(compiles=len(self.kernels))
+        return uninterrupted(self._compile, lowered, options)
+
+    def _compile(self, lowered: LoweredPartition, options: CompileOptions) -> CompiledPartition:
         chosen = self.xla_options(options)
         with self._widths():
             try:

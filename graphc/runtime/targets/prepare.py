@@ -14,6 +14,7 @@ from graphc.collection import without_collection
 from graphc.config import CompileOptions
 from graphc.devices.accumulate import Accumulate, is_accumulated
 from graphc.errors import FeedError, ShapeError, VerifyError
+from graphc.interrupts import uninterrupted
 from graphc.ir.capture import Fetch, capture, port_name
 from graphc.ir.dims import symbols_of
 from graphc.ir.graph import Graph
@@ -252,7 +253,10 @@ def _run(passes: PassManager, program: Program) -> tuple[Program, PassReport]:
 def evaluate(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     """Runs a pure, bound program with JAX, for validation and initial values."""
     FORKING.use_devices()
-    wide = needs_x64(program)
     COUNTERS.add(traces=1, lowerings=1, compiles=1)
-    with jax.enable_x64(wide):
+    return uninterrupted(_evaluate, program, inputs)
+
+
+def _evaluate(program: Program, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    with jax.enable_x64(needs_x64(program)):
         return [np.asarray(v) for v in jax.jit(to_function(program))(*inputs)]

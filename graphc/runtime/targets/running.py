@@ -8,9 +8,9 @@ from typing import Any
 import jax
 
 from graphc.errors import ExecutionError, StateError
+from graphc.interrupts import uninterrupted
 from graphc.runtime.core.across import on_host
 from graphc.runtime.core.failures import RUN_FAILED, in_words, what_was_lost
-from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.targets.executors import Executor, Places
 from graphc.runtime.targets.numerics import complaint
 

@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from graphc.interrupts import uninterrupted
 from graphc.ir.dtypes import float_info, is_complex, is_floating
 from graphc.passes.core.validate import tolerance_of
 from graphc.runtime.buffers.packing import pack, place_on, unpack
-from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets.executors import shardings
 

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from graphc.errors import StateError
+from graphc.interrupts import uninterrupted
 from graphc.ops.draws.random_keys import as_jax_key
 from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
 from graphc.runtime.core.background import own_settings, under
-from graphc.runtime.core.interrupts import uninterrupted
 from graphc.runtime.state.live_state import LiveState
 from graphc.runtime.workers.admission import Admission
 from graphc.runtime.workers.worker_batches import WorkerBatches

@@ -16,13 +16,15 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import graphc as gc
+from graphc import interrupts
 from graphc.errors import StateError
+from graphc.interrupts import uninterrupted
 from graphc.runtime.buffers import packing
-from graphc.runtime.core import interrupts
-from graphc.runtime.core.interrupts import uninterrupted
+from graphc.runtime.targets.jax_program import JaxProgram
 from tests.runtime.counting import (
     FEED,
     Meddled,
@@ -505,3 +507,46 @@ def test_a_time_limit_that_ends_a_compilation_is_no_failure_of_it(monkeypatch) -
         patch.setattr(jax.stages.Lowered, "compile", limited)
         session.run(y, {x: 1.0})
     assert float(session.run(y, {x: 1.0})) == 2.0
+
+
+@pytest.mark.parametrize("part", ["_lower", "_compile"])
+def test_an_interrupt_while_jax_traces_or_compiles_comes_after_it(part: str, monkeypatch) -> None:
+    """JAX may be unusable after an exception in the middle of a trace."""
+    with gc.Graph() as graph:
+        x = gc.placeholder((), name="x")
+        y = x + 1
+    session = gc.Session(graph, options=gc.CompileOptions(cache=None))
+    whole, original = [], getattr(JaxProgram, part)
+
+    def interrupted(*args: Any) -> Any:
+        interrupt()
+        whole.append(original(*args))
+        return whole[-1]
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(JaxProgram, part, interrupted)
+        session.run(y, {x: 1.0})
+    assert len(whole) == 1
+    assert float(session.run(y, {x: 1.0})) == 2.0
+
+
+@pytest.mark.parametrize("part", ["init", "update"])
+def test_an_interrupt_while_an_optimizer_is_traced_comes_after_it(part: str) -> None:
+    parts, whole = optax.sgd(0.5)._asdict(), []
+
+    def interrupted(*args: Any, **more: Any) -> Any:
+        if not whole:
+            interrupt()
+        whole.append(optax.sgd(0.5)._asdict()[part](*args, **more))
+        return whole[-1]
+
+    optimizer = optax.GradientTransformation(**parts | {part: interrupted})
+    with gc.Graph() as graph:
+        v = gc.variable(1.0, name="v")
+        with pytest.raises(KeyboardInterrupt):
+            gc.minimize(v * v, optimizer)
+        assert len(whole) == 1
+        train = gc.minimize(v * v, optimizer)
+    session = gc.Session(graph)
+    session.run(train)
+    assert float(session.get(v)) == 0.0

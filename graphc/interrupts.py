@@ -1,4 +1,4 @@
-"""Delays signals while state is replaced.
+"""Delays signals while state is replaced, and while JAX traces and compiles.
 
 A step that donates its state consumes the old buffers when it is dispatched. The new buffers are
 available only when the call returns. Python may run signal handlers between the two, in JAX's own
@@ -6,6 +6,12 @@ frames, after the runtime has returned and before any variable holds its results
 raises at that point (Ctrl-C) would lose the parameters. So during that time, graphc replaces the
 user's handler with its own, which records the signal. The user's handler is called when the state
 is whole.
+
+An exception in the middle of a trace can break JAX for the rest of the process: the trace may stay
+the current one of its thread (later calls then fail with "Detected argument of Tracer type"), and
+an entry of JAX's caches may stay in progress (`RecursionError: Recursively calling`). So the traces
+of graphs and optimizers are not interrupted either. Those of a user's function are, as in JAX: the
+function may never end.
 
 Handlers are exchanged for each step, and not once for the whole process. The reason is that
 asyncio, IPython and pytest set and compare the handler of SIGINT, and must find the one that they
