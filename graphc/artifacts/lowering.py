@@ -6,8 +6,8 @@ session stores it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -203,20 +203,25 @@ def compiled_program(
     Raises:
         ExecutionError: XLA rejects it.
     """
-    return uninterrupted(_compiled, lower, devices, xla_options)
+    with _refusing(devices[0]):
+        lowered = lower()
+    return uninterrupted(_compiled, lowered, devices[0], dict(xla_options) or None)
 
 
-def _compiled(
-    lower: Callable[[], Any],
-    devices: Sequence[jax.Device],
-    xla_options: Mapping[str, str | int | bool | float],
-) -> Any:
+def _compiled(lowered: Any, device: jax.Device, xla_options: Any) -> Any:
+    with _refusing(device):
+        return lowered.compile(compiler_options=xla_options)
+
+
+@contextmanager
+def _refusing(device: jax.Device) -> Iterator[None]:
+    """Turns errors of JAX and XLA into graphc's."""
     try:
-        return lower().compile(compiler_options=dict(xla_options) or None)
+        yield
     except GraphcError:
         raise
     except Exception as error:
-        raise refused(error, devices[0], _DEFAULT) from error
+        raise refused(error, device, _DEFAULT) from error
 
 
 def x64(wide: bool) -> AbstractContextManager[Any]:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def legal_name(name: str) -> str:
-    """`name` without the characters that a name cannot have; empty if there are only such.
+    """`name` with "_" in place of characters that a name cannot have; it may be empty.
 
     Examples:
         >>> legal_name("layer1.0.conv1.weight"), legal_name("dense/kernel:0")

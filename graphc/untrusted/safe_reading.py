@@ -96,13 +96,15 @@ class _Reader:
         self, program: bytes | memoryview, request: dict[str, Any], seconds: float
     ) -> dict[str, Any]:
         for _ in range(2):
-            try:
-                if self._process is None:
+            if self._process is None:
+                try:
                     self._process = _Process()
-                    self._process.reply(_SECONDS_TO_START)
-                reply = self._process.ask(program, request, seconds)
-            except OSError as error:
-                return {"error": f"no process could be started to read it in: {error}"}
+                except TimeoutError:  # of a signal handler
+                    raise
+                except OSError as error:
+                    return {"error": f"no process could be started to read it in: {error}"}
+                self._process.reply(_SECONDS_TO_START)
+            reply = self._process.ask(program, request, seconds)
             if reply:
                 found: dict[str, Any] = json.loads(reply)
                 return found

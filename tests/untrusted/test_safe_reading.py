@@ -93,7 +93,10 @@ def test_the_importer_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert requests == [{"written": True}]
 
 
-def test_an_interrupted_question_has_no_late_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_an_interrupted_question_has_no_late_answer(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise the answer about a harmless program would be taken for that about the next one."""
     asked = safe_reading._Reader()
     other = ONE.replace(b"return %x", b"%y = stablehlo.negate %x : tensor<2xf32> return %y")
@@ -103,10 +106,10 @@ def test_an_interrupted_question_has_no_late_answer(monkeypatch: pytest.MonkeyPa
 
     def interrupted(process: Any, seconds: float) -> bytes:
         monkeypatch.setattr(safe_reading._Process, "reply", reply)
-        raise KeyboardInterrupt
+        raise error
 
     monkeypatch.setattr(safe_reading._Process, "reply", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         asked.ask(ONE, {}, 60.0)
     assert asked.ask(other, {}, 60.0) == wanted
     asked.stop()
