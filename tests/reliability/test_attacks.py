@@ -37,6 +37,23 @@ def test_interrupts_leave_the_state_of_a_whole_step(rounds: Rounds) -> None:
 
 
 @pytest.mark.slow
+def test_work_that_was_interrupted_succeeds_afterwards(rounds: Rounds) -> None:
+    """In a process of its own: a trace that is broken off can break JAX for good."""
+    number = rounds(50, 2_000)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.reliability.interrupted_work", str(number), "0"],
+        cwd=REPOSITORY,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    tally = json.loads(done.stdout)
+    print(tally, done.stderr)
+    assert (tally["rounds"], tally.get("errors"), tally.get("broken")) == (number, None, None)
+
+
+@pytest.mark.slow
 def test_threads_see_whole_steps_only(rounds: Rounds) -> None:
     number = rounds(2_000, 100_000)
     tally = threads.attack_all(number, seed=0, each=number > 2_000)
