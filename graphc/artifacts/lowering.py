@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, Sharding, SingleDeviceSharding
 
 from graphc.config import CompileOptions
+from graphc.devices.discovery import default_device
 from graphc.devices.strategy import DataParallel
 from graphc.errors import GraphcError
 from graphc.interrupts import uninterrupted
@@ -197,30 +198,31 @@ def compiled_program(
     Args:
         key: what `lower` depends on besides the environment: the checksum of the program, its form,
             and its sizes.
-        devices: the devices for which it is compiled.
+        devices: the devices for which it is compiled; by default, the default device.
         xla_options: options of XLA's compiler by name.
 
     Raises:
         ExecutionError: XLA rejects it.
     """
-    with _refusing(devices[0]):
+    with _refusing(devices):
         lowered = lower()
-    return uninterrupted(_compiled, lowered, devices[0], dict(xla_options) or None)
+    return uninterrupted(_compiled, lowered, devices, dict(xla_options) or None)
 
 
-def _compiled(lowered: Any, device: jax.Device, xla_options: Any) -> Any:
-    with _refusing(device):
+def _compiled(lowered: Any, devices: Sequence[jax.Device], xla_options: Any) -> Any:
+    with _refusing(devices):
         return lowered.compile(compiler_options=xla_options)
 
 
 @contextmanager
-def _refusing(device: jax.Device) -> Iterator[None]:
+def _refusing(devices: Sequence[jax.Device]) -> Iterator[None]:
     """Turns errors of JAX and XLA into graphc's."""
     try:
         yield
-    except GraphcError:
+    except (GraphcError, OSError):  # a TimeoutError from outside; XLA raises no OSError
         raise
     except Exception as error:
+        device = devices[0] if devices else default_device()
         raise refused(error, device, _DEFAULT) from error
 
 

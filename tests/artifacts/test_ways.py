@@ -14,7 +14,13 @@ import pytest
 
 import graphc as gc
 from graphc.artifacts import native_code, ways
-from graphc.errors import ArtifactCorruptError, ArtifactError, ArtifactVersionError
+from graphc.artifacts.lowering import compiled_program
+from graphc.errors import (
+    ArtifactCorruptError,
+    ArtifactError,
+    ArtifactVersionError,
+    ExecutionError,
+)
 from graphc.untrusted import safe_reading
 from tests.artifacts.forge import entry, forge, member
 from tests.artifacts.models import batch, classifier, linear
@@ -99,8 +105,6 @@ def test_stablehlo_of_a_newer_jax(whole: Path, tmp_path: Path) -> None:
 
 def test_stablehlo_that_xla_refuses(whole: Path, tmp_path: Path, monkeypatch) -> None:
     """A readable program may call functions that no longer exist."""
-    from graphc.artifacts.lowering import compiled_program
-    from graphc.errors import ExecutionError
 
     def refuse(key: dict[str, str], *arguments: Any) -> Any:
         if key["form"] == "stablehlo":
@@ -440,3 +444,21 @@ def test_every_form_is_named_by_errors(whole: Path, tmp_path: Path) -> None:
     forge(whole, path, replaced={PREDICT: b"", "programs/predict.graph": b""})
     with pytest.raises(ArtifactError, match="graph 'predict' cannot be read by this graphc"):
         gc.load(path).signatures["predict"](x=X)
+
+
+@pytest.mark.parametrize(
+    ("raised", "found"),
+    [
+        (RuntimeError("too large"), (ExecutionError, "XLA could not compile the program: too la")),
+        (TimeoutError("time is up"), (TimeoutError, "^time is up")),  # of a signal handler
+    ],
+)
+def test_errors_of_a_compilation_for_no_device_in_particular(
+    raised: Exception, found: tuple[type[Exception], str]
+) -> None:
+    def lower() -> Any:
+        raise raised
+
+    error, match = found
+    with pytest.raises(error, match=match):
+        compiled_program({}, lower, ())
