@@ -289,10 +289,13 @@ def test_arguments_that_are_no_arrays() -> None:
         gc.jit(lambda x: x["a"])({"a": X, "mode": "max"})
 
 
+@pytest.mark.parametrize("donated", [(), (0,)])
 @pytest.mark.parametrize("others", [(), (1.0,), (X,)])
-def test_arguments_that_are_no_arrays_after_some_that_were(others: tuple[Any, ...]) -> None:
+def test_arguments_that_are_no_arrays_after_some_that_were(
+    others: tuple[Any, ...], donated: tuple[int, ...]
+) -> None:
     """Also in later calls, which look for the form of the last one."""
-    jitted = gc.jit(lambda x, *others: x)
+    jitted = gc.jit(lambda x, *others: x + 1, donate_argnums=donated)
     for good in (X, jnp.asarray(X), 3):
         jitted(good, *others)
         for bad in (np.array(["a", "b"]), np.array([None]), X.view([("a", "f4")])):

@@ -126,6 +126,15 @@ def test_named_sizes() -> None:
     assert_near(found[3], np.gradient(X, axis=0), rtol=1e-5)
 
 
+def test_extremes_of_a_constant_without_elements() -> None:
+    with gc.Graph() as graph:
+        y = gc.max(gc.constant(X[:0]), 0, initial=-0.5)
+        v = gc.variable(y, name="v")
+    session = gc.Session(graph)
+    for found in (session.run(y), session.get(v)):
+        assert np.array_equal(found, np.full(5, -0.5))
+
+
 @pytest.mark.parametrize("rows", [0, 2])
 def test_extremes_of_a_named_size_that_is_zero_in_a_run(rows: int) -> None:
     def of_numpy(n: Any, x: Any) -> list[Any]:

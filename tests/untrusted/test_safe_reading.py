@@ -115,6 +115,15 @@ def test_an_interrupted_question_has_no_late_answer(
     asked.stop()
 
 
+def test_a_time_limit_while_the_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*args: Any, **options: Any) -> None:
+        raise TimeoutError("time is up")  # of a signal handler
+
+    monkeypatch.setattr(safe_reading.subprocess, "Popen", start)
+    with pytest.raises(TimeoutError, match="time is up"):
+        safe_reading._Reader().ask(ONE, {}, 60.0)
+
+
 def test_ctrl_c_in_a_terminal_does_not_reach_the_process() -> None:
     process = safe_reading._Process()
     try:
