@@ -32,7 +32,6 @@ from graphc.errors import (
     MemoryLimitError,
     SerialError,
 )
-from graphc.interrupts import uninterrupted
 from graphc.ir.dims import Dim, substitute, symbol
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
@@ -251,7 +250,7 @@ def _lowered(
             hint="give the signature outputs that do not depend on it",
         )
     function = _function(name, program, len(order.written), devices, options)
-    exported = uninterrupted(stablehlo.export, name, function, platforms, bool(program.symbols()))
+    exported = stablehlo.export(name, function, platforms, bool(program.symbols()))
     members = {f"programs/{name}.stablehlo": bytes(exported.serialize())}
     graph = f"programs/{name}.graph"
     try:

@@ -219,7 +219,7 @@ def _refusing(devices: Sequence[jax.Device]) -> Iterator[None]:
     """Turns errors of JAX and XLA into graphc's."""
     try:
         yield
-    except (GraphcError, OSError):  # a TimeoutError from outside; XLA raises no OSError
+    except (GraphcError, OSError):  # a signal handler raised TimeoutError; XLA raises no OSError
         raise
     except Exception as error:
         device = devices[0] if devices else default_device()

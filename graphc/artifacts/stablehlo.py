@@ -15,6 +15,7 @@ from jax.extend.mlir import ir
 from graphc.artifacts.lowering import Function, x64
 from graphc.artifacts.manifest import Entry, Value, corrupt
 from graphc.errors import ArtifactError, ExecutionError, GraphcError
+from graphc.interrupts import uninterrupted
 from graphc.ir.dtypes import short_name
 from graphc.ir.types import TensorType
 from graphc.jax_internals import LOCATIONS, SHARDY, all_settings, changed_setting
@@ -32,6 +33,10 @@ def export(name: str, function: Function, platforms: Sequence[str], open_sizes: 
     Raises:
         ArtifactError: JAX cannot lower it with open sizes, or for one of the platforms.
     """
+    return uninterrupted(_export, name, function, platforms, open_sizes)
+
+
+def _export(name: str, function: Function, platforms: Sequence[str], open_sizes: bool) -> Any:
     try:
         with x64(function.wide), _without_paths():
             exported = jax.export.export(
@@ -59,6 +64,10 @@ def serialized(function: Function) -> bytes:
     Raises:
         ExecutionError: JAX cannot export it.
     """
+    return uninterrupted(_serialized, function)
+
+
+def _serialized(function: Function) -> bytes:
     try:
         with x64(function.wide):
             exported = jax.export.export(

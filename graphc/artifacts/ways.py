@@ -293,7 +293,7 @@ def _graph(source: Source) -> Callable[[Shapes], Step] | None:
 
             def compile(function: Function) -> Any:
                 if source.limits.seconds is not None:
-                    data = uninterrupted(serialized, function)
+                    data = serialized(function)
                     _within_time(source, data, [one.shape for one in function.arguments])
                 return _compiled(source, GRAPH, digest, shapes, function.lower)
 

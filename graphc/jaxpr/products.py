@@ -79,6 +79,8 @@ def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Tensor:
     x = transposed(x, (lhs[0], *lhs[2:], lhs[1]))
     w = transposed(w, (*rhs[2:], rhs[1], rhs[0]))
     pads = [(int(low), int(high)) for low, high in params["padding"]]
+    more = _more_positions(eqn, w, pads)
+    pads = [(low, high + n) for (low, high), n in zip(pads, more, strict=True)]
     x, pads = _spread(eqn, x, pads)
     batch_groups = int(params["batch_group_count"])
     if batch_groups > 1:  # the gradient of a grouped convolution's kernel
@@ -91,7 +93,25 @@ def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Tensor:
         dilation=eqn.ints("rhs_dilation"),
         groups=int(params["feature_group_count"]) * batch_groups,
     )
+    if any(more):
+        sides = [(0, 0, 0), *((0, -n, 0) for n in more), (0, 0, 0)]
+        result = pad_with(result, constant(0, result.dtype), sides)
     return transposed(result, inverse((out[0], *out[2:], out[1])))
+
+
+def _more_positions(eqn: Equation, w: Tensor, pads: list[tuple[int, int]]) -> list[int]:
+    """For each spatial axis, 1 if another position must be computed, which is cut off: XLA:CPU
+    (jaxlib 0.10 and 0.12) ends the process for some convolutions with two taps over values with a
+    gap of one, without padding. So does `jax.jit`."""
+    rows = zip(
+        w.shape[:-2],
+        eqn.ints("lhs_dilation"),
+        eqn.ints("rhs_dilation"),
+        eqn.ints("window_strides"),
+        pads,
+        strict=True,
+    )
+    return [int(row == (2, 2, 1, 1, (0, 0))) for row in rows]
 
 
 def _spread(

@@ -25,6 +25,9 @@ from graphc.jaxpr.table import rule_of
 
 # The errors that JAX raises if a function needs the value of a traced argument.
 _NEEDS_VALUE = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
+NO_VALUE = (TypeError, ValueError, OverflowError)
+"""What `jax.typeof` raises for objects that are no arrays or numbers, for masked arrays, and for
+ints that are too large."""
 
 
 class Traced(NamedTuple):
@@ -133,7 +136,7 @@ def _is_value(leaf: Any) -> bool:
         return False
     try:
         jax.typeof(leaf)
-    except (TypeError, OverflowError):  # another object, or a large int
+    except NO_VALUE:
         return False
     return True
 
@@ -149,7 +152,7 @@ def _no_result(result: Any, source: Source | None) -> JaxImportError:
             hint="pass the tensor as an argument",
         )
     place = keystr(path, simple=True, separator="/")
-    why = "does not fit into int32" if isinstance(leaf, int) else "is not an array"
+    why = "is too large for JAX's integers" if isinstance(leaf, int) else "is not an array"
     return JaxImportError(
         f"the JAX function returned {reprlib.repr(leaf)}, which {why}",
         details=[f"in its result at {place}"] if place else [],

@@ -13,11 +13,9 @@ from jax import numpy as jnp
 from jax.tree_util import keystr, tree_flatten
 
 from graphc.errors import AttributeValueError
+from graphc.jaxpr.tracing import NO_VALUE
 from graphc.jitted.packed import packing_of
 from graphc.runtime.feeds.feeds import FeedSpec
-
-NO_VALUE = (TypeError, OverflowError)
-"""What `jax.typeof` raises for other objects than arrays and numbers, and for large ints."""
 
 Label: TypeAlias = int | str
 """The position of an argument, or its name if it is passed by name."""
@@ -265,7 +263,7 @@ def _abstract(leaf: Any, tree: Any, number: int, name: str) -> Any:
         return jax.typeof(leaf)
     except NO_VALUE as error:
         path = Form(tree, [], []).paths(name)[number]
-        if isinstance(leaf, (int, np.ndarray)):  # a large int, or words, dates, objects
+        if isinstance(leaf, (int, np.ndarray)):  # a large int, words, objects, a masked array
             raise AttributeValueError.here(f"jit: argument {path!r}: {error}") from error
         raise AttributeValueError.here(
             f"jit: argument {path!r} is not an array: {leaf!r}",
@@ -300,4 +298,9 @@ def converted(value: Any, spec: FeedSpec) -> Any:
     array = np.asarray(value)
     if array.dtype == spec.dtype:
         return spec.convert(array)
+    if array.dtype == object:  # JAX knows its shape and dtype, but it has no values
+        raise AttributeValueError.here(
+            f"jit: an argument is {value!r}, which is not an array",
+            hint="`compile` of the function takes shapes in place of arrays",
+        )
     return array.astype(spec.dtype)

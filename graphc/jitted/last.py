@@ -11,7 +11,8 @@ from jax.tree_util import tree_flatten, tree_structure
 
 from graphc.devices.discovery import default_device
 from graphc.jax_internals import words_of_key
-from graphc.jitted.arguments import NO_VALUE, Form, array_type, flatten, is_keys, kind_of_leaf
+from graphc.jaxpr.tracing import NO_VALUE
+from graphc.jitted.arguments import Form, array_type, flatten, is_keys, kind_of_leaf
 from graphc.jitted.direct import BY_JAX, OTHER
 from graphc.jitted.packed import packing_of, unpack
 from graphc.jitted.program import Given, JitProgram

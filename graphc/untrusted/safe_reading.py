@@ -87,9 +87,7 @@ class _Reader:
             try:
                 return self._answer(program, request, seconds)
             except BaseException:  # Ctrl-C, a time limit: a later answer would be out of step
-                if self._process is not None:
-                    self._process.kill()
-                    self.stop()
+                self._kill()
                 raise
 
     def _answer(
@@ -99,11 +97,12 @@ class _Reader:
             if self._process is None:
                 try:
                     self._process = _Process()
+                    self._process.reply(_SECONDS_TO_START)
                 except TimeoutError:  # of a signal handler
                     raise
                 except OSError as error:
+                    self._kill()
                     return {"error": f"no process could be started to read it in: {error}"}
-                self._process.reply(_SECONDS_TO_START)
             reply = self._process.ask(program, request, seconds)
             if reply:
                 found: dict[str, Any] = json.loads(reply)
@@ -118,6 +117,11 @@ class _Reader:
     def forget(self) -> None:
         """Drops the process in a forked child, so that only the parent uses it."""
         self._process, self._lock = None, threading.Lock()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self.stop()
 
     def stop(self) -> int | None:
         """Terminates the process. Returns its exit code, or None if it was still running."""

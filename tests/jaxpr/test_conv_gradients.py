@@ -129,11 +129,16 @@ XLA_ABORTS = {
     "window": (4, 2), "strides": (2, 2), "dilation": (1, 1), "spread": (1, 1),
     "padding": ((0, 3), (1, 2)),
 }  # fmt: skip
+XLA_ABORTS_FORWARD = XLA_ABORTS | {
+    "layout": LAYOUTS[2][0], "space": (3, 4), "strides": (1, 1), "spread": (2, 2),
+    "padding": ((3, 0), (0, 0)),
+}  # fmt: skip
 
 
 @settings(max_examples=40)
 @given(case=cases())
 @example(case=XLA_ABORTS)
+@example(case=XLA_ABORTS_FORWARD)
 def test_any_convolution_equals_its_sum(case: dict[str, Any]) -> None:
     images, kernel, _ = case["layout"]
     axes = "HW" if len(case["space"]) == 2 else "W"

@@ -353,8 +353,10 @@ def test_results_must_be_arrays() -> None:
         ) as caught:
             from_jax(lambda x: {"value": x, "kinds": ["mean"]})(x)
         assert "in its result at kinds/0" in str(caught.value)
-        with pytest.raises(JaxImportError, match=r"2199023255552, which does not fit into int32"):
+        with pytest.raises(JaxImportError, match="2199023255552, which is too large"):
             from_jax(lambda x: 2**41)(x)
+        with pytest.raises(JaxImportError, match=r"masked_array.*, which is not an array"):
+            from_jax(lambda x: np.ma.array([1.0]))(x)
         with pytest.raises(JaxImportError, match=r"ShapeDtypeStr.*, which is not an array"):
             from_jax(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 

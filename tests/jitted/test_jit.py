@@ -303,8 +303,13 @@ def test_arguments_that_are_no_arrays_after_some_that_were(
                 AttributeValueError, match=r"argument 'x': Dtype .* is not a valid JAX"
             ):
                 jitted(bad, *others)
-        with pytest.raises(AttributeValueError, match=r"argument 'x': Python int .* too large"):
-            jitted(2**70, *others)
+        for bad, message in (
+            (2**70, r"argument 'x': Python int .* too large"),
+            (np.ma.array(X), "argument 'x': numpy masked arrays are not supported"),
+            (jax.ShapeDtypeStruct(X.shape, X.dtype), "ShapeDtypeStruct.*, which is not an array"),
+        ):
+            with pytest.raises(AttributeValueError, match=message):
+                jitted(bad, *others)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def _answer(connection: Connection, call: Callable[..., Any], arguments: Any) ->
         answer = _failed(error)
     try:
         send(connection, answer)
-    except OSError:
+    except OSError:  # the pipe is closed
         raise
     except BaseException as error:  # of pickling the result
         send(connection, _failed(error))

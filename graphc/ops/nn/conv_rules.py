@@ -209,8 +209,9 @@ def _lower_input_gradient(ctx: LowerContext, dy: Any, w: Any, *, size: Any, **at
 
 
 def _cut_off(window: Sizes, attrs: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """The positions of the padding on each side, along each spatial axis, whose gradients are
-    computed and cut off: those that only windows reach which lie in the padding altogether."""
+    """How many positions on each side, along each spatial axis, are computed and cut off: those of
+    the padding that only windows reach which lie in the padding altogether, and one more where
+    XLA would abort."""
     excess = []
     for n, gap, step, (low, high) in zip(
         window, attrs["dilation"], attrs["strides"], attrs["padding"], strict=True

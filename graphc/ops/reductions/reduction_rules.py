@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -56,11 +57,8 @@ def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
     return tuple(dim for i, dim in enumerate(shape) if i not in axes)
 
 
-def infer_reduction(
-    operand: Callable[..., TensorType], *, nonempty: bool = False
-) -> Callable[..., Any]:
-    """The inference rule of a reduction. `operand` checks the operand. `nonempty`: there must be
-    elements, unless the attribute `allow_empty` is True."""
+def infer_reduction(operand: Callable[..., TensorType]) -> Callable[..., Any]:
+    """The inference rule of a reduction. `operand` checks the operand."""
 
     def infer(
         ctx: InferContext,
@@ -68,7 +66,7 @@ def infer_reduction(
         *,
         axes: tuple[int, ...],
         keepdims: bool,
-        allow_empty: bool = not nonempty,
+        allow_empty: bool = True,
         **attrs: Any,
     ) -> TensorType:
         operand(ctx, x)
@@ -89,7 +87,7 @@ def infer_bool(ctx: InferContext, x: TensorType) -> TensorType:
 
 def may_be_empty(x: Tensor, axes: tuple[int, ...]) -> bool:
     """Whether there may be no elements along `axes`: a size is 0, or a named size."""
-    return not all(isinstance(dim, int) and dim > 0 for dim in [x.shape[a] for a in axes])
+    return any(not isinstance(x.shape[axis], int) or x.shape[axis] == 0 for axis in axes)
 
 
 # -- lowering --------------------------------------------------------------------------------
@@ -307,11 +305,11 @@ def _extreme(
             "allow_empty": Attr(
                 "bool",
                 default=False,
-                doc="whether there may be no elements: the result is then the dtype's other end "
-                "(-inf for the greatest float)",
+                doc="whether there may be no elements: the result is then the smallest value of "
+                "the dtype for ReduceMax, and the greatest for ReduceMin",
             ),
         },
-        infer=infer_reduction(infer_ordered, nonempty=True),
+        infer=infer_reduction(infer_ordered),
         lower=lower_reduction(lower),
         gradient=extreme_gradient,
         layout=partial_over(part),
@@ -365,7 +363,7 @@ LOG_SUM_EXP = define(
     "LogSumExp(x) -> y",
     precision="wide",
     attrs=AXES,
-    infer=infer_reduction(infer_floating, nonempty=True),
+    infer=partial(infer_reduction(infer_floating), allow_empty=False),
     lower=in_wider(
         lambda ctx, x, *, axes, keepdims: jax.nn.logsumexp(x, axis=axes, keepdims=keepdims)
     ),

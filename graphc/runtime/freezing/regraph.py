@@ -133,7 +133,7 @@ class _Writer:
         return result
 
     def _free(self, name: str) -> str:
-        """The name of a port, or another one if a port or a variable before it has that name."""
+        """The name of a port, or another one if an earlier port or variable already has it."""
         return name if self.graph.find_node(name) is None else self._unique(name)
 
     def _unique(self, wanted: str) -> str:

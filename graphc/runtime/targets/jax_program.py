@@ -142,7 +142,7 @@ class JaxProgram(NamedTuple):
         with self._widths():
             try:
                 compiled: jax.stages.Compiled = lowered.compile(compiler_options=chosen or None)
-            except OSError:  # a TimeoutError from outside; XLA raises no OSError
+            except OSError:  # a signal handler raised TimeoutError; XLA raises no OSError
                 raise
             except Exception as error:
                 raise refused(error, self.devices[0], options) from error

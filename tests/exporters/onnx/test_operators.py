@@ -125,3 +125,22 @@ def check(built: Built, got: Any, want: Any) -> None:
     if built.case.op == "Erfc":  # ONNX has only 1 - erf(x)
         near["atol"] = 1e-6
     assert_near(got.astype(wide), np.asarray(want).astype(wide), **near, err_msg=built.title)
+
+
+@pytest.mark.parametrize("size", [0, "n"])
+def test_reductions_of_no_elements(size: int | str, tmp_path: Path) -> None:
+    with gc.Graph() as graph:
+        xs = {t: gc.placeholder((3, size), t, name=t) for t in ("bool", "int32", "float32")}
+        ys = {"any": gc.any(xs["bool"], 1), "all": gc.all(xs["bool"], 1)}
+        for dtype, start in (("bool", False), ("bool", True), ("int32", -7), ("float32", 0.5)):
+            for extreme in (gc.max, gc.min):
+                name = f"{extreme.__name__}_{dtype}_{start}".replace("-", "_").replace(".", "_")
+                ys[name] = extreme(xs[dtype], 1, initial=start)
+    session, path = gc.Session(graph), tmp_path / "model.onnx"
+    gc.to_onnx(session, path, gc.Signature(xs, ys))
+    runtime = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for count in {0, size if isinstance(size, int) else 2}:
+        feeds = {t: np.ones((3, count), t) for t in xs}
+        wanted = session.run(list(ys.values()), {xs[t]: feeds[t] for t in xs})
+        for name, got, want in zip(ys, runtime.run(list(ys), feeds), wanted, strict=True):
+            assert np.array_equal(got, want), name

@@ -31,13 +31,21 @@ def _mean(c: Call) -> Value:
 
 
 def _truth(op: str) -> Rule:
-    """Any and all of bools as the largest and smallest of integers."""
+    """Any and all of bools as the largest and smallest of integers. Of no elements, these are the
+    smallest and the largest int32."""
 
     def rule(c: Call) -> Value:
         numbers = c.w.cast(c.xs[0], "int32")
-        return c.w.cast(c.w.reduce(op, numbers, c.attrs["axes"], c.attrs["keepdims"]), BOOL)
+        found = c.w.reduce(op, numbers, c.attrs["axes"], c.attrs["keepdims"])
+        return c.w.compare("Greater", found, c.w.like(found, 0))
 
     return rule
+
+
+def _extreme(op: str) -> Rule:
+    """onnxruntime has no extreme of bools without elements."""
+    of_numbers, of_bools = _reduced(op), _truth(op)
+    return lambda c: of_bools(c) if c.xs[0].dtype == BOOL else of_numbers(c)
 
 
 def log_sum_exp(w: Writer, x: Value, axes: Any, keepdims: bool) -> Value:
@@ -173,9 +181,9 @@ RULES: Final[dict[str, Rule]] = {
     "LogSumExp": lambda c: log_sum_exp(c.w, c.xs[0], c.attrs["axes"], c.attrs["keepdims"]),
     "ReduceAll": _truth("ReduceMin"),
     "ReduceAny": _truth("ReduceMax"),
-    "ReduceMax": _reduced("ReduceMax"),
+    "ReduceMax": _extreme("ReduceMax"),
     "ReduceMean": _mean,
-    "ReduceMin": _reduced("ReduceMin"),
+    "ReduceMin": _extreme("ReduceMin"),
     "ReduceProd": _reduced("ReduceProd"),
     "ReduceSum": _reduced("ReduceSum"),
     "SearchSorted": _search_sorted,
