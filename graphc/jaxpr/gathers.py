@@ -35,7 +35,6 @@ from graphc.ops.elementwise.comparison import greater_equal, less, logical_and, 
 Axes = tuple[int, ...]
 _Label = tuple[str, int]
 
-_PROMISED = lax.GatherScatterMode.PROMISE_IN_BOUNDS
 _CLIP = lax.GatherScatterMode.CLIP
 _FILL = lax.GatherScatterMode.FILL_OR_DROP
 
@@ -85,6 +84,14 @@ def _form(eqn: Equation, x: Tensor, indices: Tensor, fields: Sequence[str]) -> _
     return _Form(chosen, windows, starts, tuple(zip(batching, of_indices, strict=True)), target)
 
 
+def _mode(eqn: Equation, of_promised: lax.GatherScatterMode) -> Any:
+    """The mode of a gather or a scatter; `of_promised` if indices are promised to be in range.
+    Those that JAX's indexing makes are not always: XLA's gather clips them, its scatter drops
+    them."""
+    mode = eqn.params["mode"]
+    return of_promised if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS else mode
+
+
 # -- indices -----------------------------------------------------------------------------------
 
 
@@ -100,10 +107,10 @@ def _column(indices: Tensor, j: int) -> Tensor:
 def _guarded(index: Tensor, mode: Any) -> Tensor:
     """Makes negative indices out of range, as in JAX's primitive. In graphc's operators they count
     from the end."""
-    if index.dtype.kind == "u" or mode == _PROMISED:
+    if index.dtype.kind == "u":
         return index
     if mode == _CLIP:
-        return maximum(index, 0)
+        index = maximum(index, 0)
     return to_dtype(index, np.dtype(np.uint64) if is_64bit(index.dtype) else UINT32)
 
 
@@ -121,7 +128,7 @@ def _flat_index(x: Tensor, indices: Tensor, form: _Form, mode: Any) -> tuple[Ten
         if mode == _FILL:
             inside = logical_and(greater_equal(column, 0), less(column, last + 1))
             valid = inside if valid is None else logical_and(valid, inside)
-        columns[axis] = column if mode == _PROMISED else clip(column, 0, last)
+        columns[axis] = clip(column, 0, last)
     flat: Tensor | None = None
     for axis in form.chosen:
         if flat is not None:
@@ -182,7 +189,7 @@ def _taken_labels(form: _Form, index_rank: int, axis: int) -> tuple[_Label, ...]
 
 
 def _gather(eqn: Equation, x: Tensor, indices: Tensor) -> Results:
-    mode, form = eqn.params["mode"], _form(eqn, x, indices, _OF_GATHER)
+    mode, form = _mode(eqn, _CLIP), _form(eqn, x, indices, _OF_GATHER)
     sizes = eqn.symbols.dims(eqn.params["slice_sizes"])
     fill = _fill(eqn, x) if mode == _FILL else None
     windows = not set(form.starts) <= set(form.chosen)
@@ -208,7 +215,7 @@ def _gather(eqn: Equation, x: Tensor, indices: Tensor) -> Results:
 
 def _gather_flat(eqn: Equation, x: Tensor, indices: Tensor, form: _Form, fill: Any) -> Tensor:
     """A gather along several chosen axes, which are merged into one."""
-    flat, valid = _flat_index(x, indices, form, eqn.params["mode"])
+    flat, valid = _flat_index(x, indices, form, _CLIP if fill is None else _FILL)
     y = take(_merged(x, form), flat, 0, "clip")
     if valid is not None:
         mask = reshaped(valid, (*valid.shape, *[1] * len(form.windows)))
@@ -257,13 +264,13 @@ def _gather_window(
 
 
 def _scatter_add(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor) -> Results:
-    form, mode = _form(eqn, x, indices, _OF_SCATTER), eqn.params["mode"]
+    form, mode = _form(eqn, x, indices, _OF_SCATTER), _mode(eqn, _FILL)
     kept = {a: updates.shape[form.target.index(("window", a))] for a in form.windows}
     whole = all(kept[a] == x.shape[a] for a in form.windows)
     if not whole or not set(form.starts) <= set(form.chosen):
         if indices.ndim != 1:
             return primitive(eqn, x, indices, updates)
-        added = _update_window(eqn, zeros_like(x), indices, updates, form)
+        added = _update_window(zeros_like(x), indices, updates, form, mode)
         return x + added
     ours = "drop" if mode == _FILL else "clip"
     if len(form.chosen) == 1 and not form.batching and form.starts:
@@ -296,17 +303,16 @@ def _scatter(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor) -> Resu
         return calls.differentiated(eqn, (x, indices, updates), opaque(eqn, x, indices, updates))
     if indices.ndim != 1:
         return primitive(eqn, x, indices, updates)
-    return _update_window(eqn, x, indices, updates, _form(eqn, x, indices, _OF_SCATTER))
+    form = _form(eqn, x, indices, _OF_SCATTER)
+    return _update_window(x, indices, updates, form, eqn.params["mode"])
 
 
-def _update_window(
-    eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor, form: _Form
-) -> Tensor:
+def _update_window(x: Tensor, indices: Tensor, updates: Tensor, form: _Form, mode: Any) -> Tensor:
     kept = {a: updates.shape[form.target.index(("window", a))] for a in form.windows}
     sizes = tuple([kept.get(a, 1) for a in range(x.ndim)])
     starts = _starts(x, indices, form)
     result = dynamic_update_slice(x, reshaped(updates, sizes), starts)
-    inside = in_range(x, starts, sizes) if eqn.params["mode"] == _FILL else None
+    inside = in_range(x, starts, sizes) if mode == _FILL else None
     return result if inside is None else where(inside, result, x)
 
 
