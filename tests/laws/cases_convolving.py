@@ -47,4 +47,12 @@ CASES = (
         ("float32", "float64", "complex64"),
         label="correlate",
     ),
+    Case(
+        "Convolve",
+        lambda x, y: ops.correlate(x, y, "same"),
+        [In((4,)), X],
+        lambda x, y: np.correlate(x, y, "same"),
+        ("float32", "complex64"),
+        label="correlate, the longer last",
+    ),
 )  # fmt: skip
