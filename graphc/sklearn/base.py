@@ -82,6 +82,31 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     def _blueprint(self) -> Blueprint:
         raise NotImplementedError
 
+    def _planned(
+        self,
+        loss: Loss,
+        outputs: int,
+        target: tuple[str, int | None] | None,
+        decode: Build | None = None,
+    ) -> Blueprint:
+        """The blueprint with what all estimators say in the same way.
+
+        Args:
+            loss: the default one.
+        """
+        return Blueprint(
+            estimator=type(self).__name__,
+            build=self.build,
+            decode=decode,
+            loss=loss if self.loss is None else self.loss,
+            parameters=self.parameters or {},
+            optimizer=transformation(self.optimizer, self.learning_rate),
+            dtype=self._dtype.name,
+            features=self.n_features_in_,
+            outputs=outputs,
+            target=target,
+        )
+
     def _strata(self, y: Array | None) -> Array | None:
         """The classes by which the validation rows are drawn."""
         return None
@@ -232,9 +257,6 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     def _keep_dtype(self, x: Array, *, reset: bool) -> None:
         if reset:
             self._dtype = x.dtype
-
-    def _transformation(self) -> optax.GradientTransformation:
-        return transformation(self.optimizer, self.learning_rate)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")

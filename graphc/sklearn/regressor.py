@@ -127,18 +127,7 @@ class Regressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
 
     def _blueprint(self) -> Blueprint:
         outputs = self._y_columns or 1
-        return Blueprint(
-            estimator=type(self).__name__,
-            build=self.build,
-            decode=None,
-            loss=_squared_error if self.loss is None else self.loss,
-            parameters=self.parameters or {},
-            optimizer=self._transformation(),
-            dtype=self._dtype.name,
-            features=self.n_features_in_,
-            outputs=outputs,
-            target=(self._dtype.name, outputs),
-        )
+        return self._planned(_squared_error, outputs, (self._dtype.name, outputs))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

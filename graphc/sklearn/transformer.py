@@ -213,18 +213,7 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GraphEstima
             )
 
     def _blueprint(self) -> Blueprint:
-        return Blueprint(
-            estimator=type(self).__name__,
-            build=self.build,
-            decode=self.decode,
-            loss=_reconstruction_error if self.loss is None else self.loss,
-            parameters=self.parameters or {},
-            optimizer=self._transformation(),
-            dtype=self._dtype.name,
-            features=self.n_features_in_,
-            outputs=int(self.n_components),
-            target=None,
-        )
+        return self._planned(_reconstruction_error, int(self.n_components), None, self.decode)
 
     @property
     def _n_features_out(self) -> int:

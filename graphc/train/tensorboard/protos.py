@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from graphc.errors import MissingExtraError
 
-_INSTALL = "pip install 'graphc[tensorboard]'"
-
 
 class Protos(NamedTuple):
     """Modules of the package `tensorboard`, by what they define."""
@@ -43,7 +41,7 @@ def protos() -> Protos:
     except ImportError as error:
         raise MissingExtraError.here(
             f"event files need the package tensorboard, which cannot be imported: {error}",
-            hint=_INSTALL,
+            hint="pip install 'graphc[tensorboard]'",
         ) from error
 
 
@@ -80,18 +78,3 @@ def _imported() -> Protos:
         audio=audio_pb2,
         pr_curve=pr_curve_pb2,
     )
-
-
-def import_pillow() -> Any:
-    """The module PIL.Image.
-
-    Raises:
-        MissingExtraError: Pillow is not installed.
-    """
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingExtraError.here(
-            "SummaryWriter.image needs Pillow, which is not installed", hint=_INSTALL
-        ) from None
-    return Image
