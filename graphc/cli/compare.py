@@ -68,11 +68,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace, name: str, found: Comparison) -> None:
-    """Prints a comparison.
-
-    Raises:
-        SystemExit: code 1, if rounding does not explain a value.
-    """
+    """Prints a comparison."""
     if options.plot is not None:
         found.plot(options.plot)
     lines = [found.text(options.rows)]

@@ -64,9 +64,6 @@ def _batch_axes(graph: Graph, target: Target) -> dict[Tensor, int]:
 def _batch(target: Target, axes: Mapping[Tensor, int], search: bool) -> int:
     """The number of rows of the batch that the job feeds; 0 if no feed has a batch axis and only
     the job's own shapes were requested.
-
-    Raises:
-        FeedError: no feed has a batch axis, or their sizes differ.
     """
     rows = {target.feeds[tensor][axis] for tensor, axis in axes.items()}
     if not rows and not search:

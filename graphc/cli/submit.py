@@ -70,9 +70,6 @@ def job_of(options: argparse.Namespace) -> JobSpec:
 def _located(spec: JobSpec, folder: Path) -> JobSpec:
     """The job with absolute paths. In a job file they are relative to its folder; those of the
     command line to the current one.
-
-    Raises:
-        GraphcError: a file does not exist.
     """
     base = folder if (folder / spec.program).is_file() else Path()
 

@@ -143,9 +143,6 @@ def _loss_of(job: Job, script: str) -> str:
     """The figure of the validation that `--early-stop` watches.
 
     It must be named `loss`: for other names it is not known whether lower values are better.
-
-    Raises:
-        GraphcError: the job has no validation, or none of its metrics is named `loss`.
     """
     metrics = _needed_validation(job, script, "--early-stop").metrics
     if "loss" not in metrics:

@@ -16,6 +16,8 @@ from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
+from graphc.ops.elementwise.powers import square
+from graphc.ops.reductions.reduction import reduce_mean
 from graphc.sklearn.apart import with_devices
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.carried import carry, uncarry
@@ -275,6 +277,11 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         super().__setstate__(
             {name: uncarry(name, v) if name in names else v for name, v in state.items()}
         )
+
+
+def squared_error(outputs: Tensor, wanted: Tensor) -> Tensor:
+    """The mean of the squared errors of each row."""
+    return reduce_mean(square(outputs - wanted), axis=1)
 
 
 def _trained(

@@ -179,11 +179,7 @@ def _checked_validation(validation: Any) -> Validation | None:
 
 
 def _saves(checkpoint: Any, steps: Any, seconds: Any) -> Saves:
-    """Checkpoints, with checked arguments.
-
-    Raises:
-        AttributeValueError: an argument is invalid.
-    """
+    """Checkpoints, with checked arguments."""
     if steps is not None:
         check_count("fit: checkpoint_steps", steps, 1)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):

@@ -190,11 +190,7 @@ def _command(spec: JobSpec, places: Places) -> list[str]:
 
 
 def _options(spec: JobSpec) -> dict[str, Any]:
-    """The checked keys of `kubernetes`.
-
-    Raises:
-        AttributeValueError: they are not valid, or the job has what Kubernetes cannot do.
-    """
+    """The checked keys of `kubernetes`."""
     found: dict[str, Any] = {}
     mistakes = []
     for key, value in (spec.kubernetes or {}).items():
