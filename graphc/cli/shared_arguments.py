@@ -13,10 +13,10 @@ from graphc.errors import nearest
 SCRIPT = "a Python file with a function build() that returns a gc.train.Job"
 
 
-def takes_script(parser: argparse.ArgumentParser) -> None:
+def takes_script(parser: argparse.ArgumentParser, what: str = SCRIPT) -> None:
     """Adds the script argument. Arguments after `--` go to the script."""
     parser.add_argument(
-        "script", metavar="SCRIPT", help=f"{SCRIPT}; arguments after -- become its sys.argv"
+        "script", metavar="SCRIPT", help=f"{what}; arguments after -- become its sys.argv"
     )
     parser.set_defaults(takes_arguments=True)
 
