@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import digits_cnn
@@ -14,8 +15,10 @@ from jax import numpy as jnp
 
 import graphc as gc
 from benchmarks.feeding import unchanging
+from benchmarks.steps import advancing, advancing_by_hand, training
 from benchmarks.timing import compare
 
+Row = tuple[str, str, str]
 BATCH = 128
 NAMES = ("conv1", "conv2", "hidden", "out")
 
@@ -42,15 +45,7 @@ def loss_of(params: dict[str, jax.Array], x: jax.Array, y: jax.Array) -> jax.Arr
 
 def jax_step(tx: optax.GradientTransformation, axis: str | None = None) -> Callable[..., Any]:
     """A hand-written training step; under pmap with one psum of gradients and loss."""
-
-    def step(params: Any, state: Any, x: jax.Array, y: jax.Array) -> Any:
-        loss, gradients = jax.value_and_grad(loss_of)(params, x, y)
-        if axis is not None:
-            loss, gradients = lax.pmean((loss, gradients), axis)
-        updates, state = tx.update(gradients, state, params)
-        return optax.apply_updates(params, updates), state, loss
-
-    return step
+    return training(loss_of, tx, None if axis is None else lambda *both: lax.pmean(both, axis))
 
 
 class Setup:
@@ -76,44 +71,40 @@ class Setup:
         return gc.compile(self.job.graph, fetches, feeds, **options)
 
 
-def one_device() -> list[tuple[str, str, str]]:
+def one_device() -> list[Row]:
     """Rows: FLOPs, bytes and time of one step. The initial losses must agree."""
     setup = Setup()
     step = setup.step()
     params = setup.params()
-    theirs = jax.jit(jax_step(setup.tx), donate_argnums=(0, 1))
+    by_hand = jax.jit(jax_step(setup.tx), donate_argnums=(0, 1))
     opt_state = setup.tx.init(params)
-    compiled = theirs.lower(params, opt_state, setup.x, setup.y).compile()
+    compiled = by_hand.lower(params, opt_state, setup.x, setup.y).compile()
     cost = compiled.cost_analysis()
     mine = step.cost()
     rows = [
         (f"CNN step, HLO {what}", f"{mine[what] / cost[what]:.4f}x", "at most 1.00x")
         for what in ("flops", "bytes accessed")
     ]
-    holder: dict[str, Any] = {"state": step.init(), "params": params, "opt": opt_state}
-
-    def run_ours() -> None:
-        (_, loss), holder["state"] = step(holder["state"], {"x": setup.x, "y": setup.y})
-        loss.block_until_ready()
-
-    def run_theirs() -> None:
-        holder["params"], holder["opt"], loss = compiled(
-            holder["params"], holder["opt"], setup.x, setup.y
-        )
-        loss.block_until_ready()
-
-    timed = compare(run_ours, run_theirs, calls=10)
-    rows.append(
-        (
-            f"CNN step, time ({1e3 * timed.ours:.2f} against {1e3 * timed.theirs:.2f} ms)",
-            f"{timed.ratio:.3f}x",
-            "at most 1.10x",
-        )
-    )
-    return rows
+    theirs = advancing_by_hand(compiled, params, opt_state, setup.x, setup.y)
+    return [*rows, _time("CNN step", setup, step, theirs, calls=10)]
 
 
-def replicated(devices: int) -> list[tuple[str, str, str]]:
+def _time(
+    label: str, setup: Setup, step: gc.Executable, theirs: Callable[[], jax.Array], calls: int
+) -> Row:
+    """A row: the time of a step of graphc, relative to that of a step in JAX."""
+    ours = advancing(step, {"x": setup.x, "y": setup.y})
+    sides = (partial(_finished, side) for side in (ours, theirs))
+    timed = compare(*sides, calls=calls)
+    times = f"{1e3 * timed.ours:.2f} against {1e3 * timed.theirs:.2f} ms"
+    return f"{label}, time ({times})", f"{timed.ratio:.3f}x", "at most 1.10x"
+
+
+def _finished(run: Callable[[], jax.Array]) -> None:
+    run().block_until_ready()
+
+
+def replicated(devices: int) -> list[Row]:
     """Rows: collectives and time of one data-parallel step."""
     if len(jax.devices()) < devices:
         return []
@@ -141,26 +132,12 @@ def replicated(devices: int) -> list[tuple[str, str, str]]:
         lowered.as_text().count("stablehlo.all_reduce"),
     )
     done = count_collectives(step.hlo()), count_collectives(compiled.as_text())
-    holder: dict[str, Any] = {"state": step.init(), "params": params, "opt": opt_state}
-
-    def run_ours() -> None:
-        (_, loss), holder["state"] = step(holder["state"], {"x": setup.x, "y": setup.y})
-        loss.block_until_ready()
-
-    def run_theirs() -> None:
-        holder["params"], holder["opt"], loss = compiled(holder["params"], holder["opt"], x, y)
-        loss.block_until_ready()
-
-    timed = compare(run_ours, run_theirs, calls=5)
+    theirs = advancing_by_hand(compiled, params, opt_state, x, y)
+    label = f"pmap step on {devices}"
     return [
-        (f"pmap step on {devices}, all-reduces in StableHLO", f"{asked[0]}", f"{asked[1]} by hand"),
-        (f"pmap step on {devices}, collectives in HLO", f"{done[0]}", f"{done[1]} by hand"),
-        (
-            f"pmap step on {devices}, time ({1e3 * timed.ours:.2f} against "
-            f"{1e3 * timed.theirs:.2f} ms)",
-            f"{timed.ratio:.3f}x",
-            "at most 1.10x",
-        ),
+        (f"{label}, all-reduces in StableHLO", f"{asked[0]}", f"{asked[1]} by hand"),
+        (f"{label}, collectives in HLO", f"{done[0]}", f"{done[1]} by hand"),
+        _time(label, setup, step, theirs, calls=5),
     ]
 
 

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+
+from benchmarks.children import answer_of
 
 Row = tuple[str, str, str]
 FORMS = ("graphc", "imported", "scan", "unrolled")
@@ -51,9 +52,6 @@ class Child:
             raise RuntimeError(f"a child process died: exit code {self._process.wait()}")
         found: dict[str, float] = json.loads(line)
         return found
-
-
-COMMAND = (sys.executable, "-m", "benchmarks.depth_child")
 
 
 def rows(*, unrolled48: bool) -> Iterator[Row]:
@@ -153,12 +151,6 @@ def _run(bytecode: str, *arguments: str) -> float:
     """The seconds that a child reports. Python stores the bytecode of all modules in a folder, as
     for installed packages, even if this environment disables it."""
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env={**inherited, "PYTHONPYCACHEPREFIX": bytecode},
-    )
-    answer: dict[str, Any] = json.loads(done.stdout)
+    environment = {**inherited, "PYTHONPYCACHEPREFIX": bytecode}
+    answer = answer_of("benchmarks.depth_child", *arguments, environment=environment)
     return float(answer["seconds"])

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -29,6 +28,7 @@ from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
 import graphc as gc
+from benchmarks.children import answer_of
 
 Row = tuple[str, str, str]
 Fit = dict[str, float]
@@ -74,13 +74,10 @@ def _row(what: str, ours: float, theirs: float, target: str = "") -> Row:
 
 
 def _fits_in_a_process(dtype: str, cache: str, seeds: int) -> list[Fit]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.estimators", dtype, str(seeds)],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "XDG_CACHE_HOME": cache},
-        check=True,
+    environment = {**os.environ, "XDG_CACHE_HOME": cache}
+    found: list[Fit] = answer_of(
+        "benchmarks.estimators", dtype, str(seeds), environment=environment
     )
-    found: list[Fit] = json.loads(done.stdout)
     return found
 
 

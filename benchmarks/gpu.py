@@ -51,7 +51,6 @@ class Form(NamedTuple):
     Attributes:
         step: runs `STEPS` steps, and returns the loss of the first.
         temporaries: the bytes of temporaries of a step.
-        roofline: the estimate of the shortest time of a step in seconds; 0 if there is none.
         roofline: the estimate of the shortest time of a step in seconds; 0 where there is none.
     """
 

@@ -17,6 +17,7 @@ import optax
 from jax import numpy as jnp
 
 import graphc as gc
+from benchmarks.steps import training
 from benchmarks.transformer import layer_norm
 
 Params = dict[str, Any]
@@ -88,17 +89,6 @@ def _array(*shape: int, dtype: Any = np.float32) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def _step(
-    loss_of: Callable[..., jax.Array], tx: optax.GradientTransformation
-) -> Callable[..., Any]:
-    def step(params: Params, state: Any, *feeds: jax.Array) -> Any:
-        loss, gradients = jax.value_and_grad(loss_of)(params, *feeds)
-        updates, state = tx.update(gradients, state, params)
-        return optax.apply_updates(params, updates), state, loss
-
-    return step
-
-
 def _dense(x: jax.Array, p: Params) -> jax.Array:
     return x @ p["kernel"].astype(x.dtype) + p["bias"].astype(x.dtype)
 
@@ -121,7 +111,7 @@ def vit(batch: int, blocks: int = 12, width: int = 768, heads: int = 12, size: i
     graph, fetches = _vit_graph(blocks, width, heads, size, tx)
     feeds = {"x": _array(batch, size, size, 3), "y": _array(batch, dtype=np.int32)}
     params = _vit_params(blocks, width, tokens)
-    return Model(graph, fetches, feeds, params, _step(_vit_by_hand(heads), tx), tx, 1000)
+    return Model(graph, fetches, feeds, params, training(_vit_by_hand(heads), tx), tx, 1000)
 
 
 def _vit_graph(
@@ -229,7 +219,7 @@ def dlrm(batch: int, tables: int = 8, rows: int = 1_000_000, width: int = 64) ->
         "ids": _array(batch, tables, dtype=np.int32),
         "y": _array(batch),
     }
-    return Model(graph, fetches, feeds, params, _step(_dlrm_by_hand, tx), tx, rows)
+    return Model(graph, fetches, feeds, params, training(_dlrm_by_hand, tx), tx, rows)
 
 
 def _dlrm_graph(
@@ -326,4 +316,4 @@ def lstm(batch: int, layers: int = 2, units: int = 1024, length: int = 128) -> M
         return _classify(_dense(h, p["head"]), text[:, 1:])
 
     feeds = {"text": _array(batch, length + 1, dtype=np.int32)}
-    return Model(graph, [train, loss], feeds, params, _step(loss_of, tx), tx, 256)
+    return Model(graph, [train, loss], feeds, params, training(loss_of, tx), tx, 256)

@@ -58,17 +58,23 @@ def bert_base() -> tuple[Any, Any]:
     import torch
     import transformers
 
-    class Hidden(torch.nn.Module):
-        """Returns only the last hidden states."""
+    bert = transformers.BertModel(transformers.BertConfig())
+    return of_text(bert, "last_hidden_state"), torch.randint(0, 30_000, (1, 128))
 
+
+def of_text(network: Any, result: str) -> Any:
+    """A module that gives one result of a network of transformers, whose only input is the text."""
+    import torch
+
+    class OfText(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.bert = transformers.BertModel(transformers.BertConfig())
+            self.bert = network
 
         def forward(self, text: Any) -> Any:
-            return self.bert(input_ids=text).last_hidden_state
+            return getattr(self.bert(input_ids=text), result)
 
-    return Hidden(), torch.randint(0, 30_000, (1, 128))
+    return OfText()
 
 
 MODELS = {"vit_b_16": vit_b_16, "bert_base": bert_base}

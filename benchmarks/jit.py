@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -13,6 +10,7 @@ import jax
 from jax import numpy as jnp
 
 import graphc as gc
+from benchmarks.children import answer_of
 from benchmarks.timing import compare
 
 Row = tuple[str, str, str]
@@ -70,7 +68,4 @@ def _starts() -> Iterator[Row]:
 
 
 def _start(form: str, folder: str) -> float:
-    command = [sys.executable, "-m", "benchmarks.depth_child", "start", form, str(BLOCKS), folder]
-    child = subprocess.run(command, capture_output=True, text=True, check=True)
-    seconds: float = json.loads(child.stdout)["seconds"]
-    return seconds
+    return float(answer_of("benchmarks.depth_child", "start", form, str(BLOCKS), folder)["seconds"])

@@ -18,6 +18,7 @@ from jax import numpy as jnp
 
 import graphc as gc
 from benchmarks import transformer
+from benchmarks.steps import advancing_by_hand, training
 from benchmarks.timing import compare
 from graphc.errors import ExecutionError
 
@@ -116,21 +117,12 @@ def _by_hand(
         logits = x @ params["head/kernel"]
         return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:]).mean()
 
-    def step(params: Any, slots: Any, tokens: Any) -> Any:
-        loss, slopes = jax.value_and_grad(loss_of)(params, tokens)
-        updates, slots = tx.update(slopes, slots, params)
-        return optax.apply_updates(params, updates), slots, loss
-
     params = jax.tree.map(jnp.asarray, transformer.stacked(transformer.initial(size), size))
-    held = [params, tx.init(params)]
-    first = feeds[0]["text"]
-    compiled = jax.jit(step, donate_argnums=(0, 1)).lower(*held, first).compile()
-
-    def run() -> float:
-        held[0], held[1], loss = compiled(*held, first)
-        return float(loss)
-
-    return run, int(compiled.memory_analysis().temp_size_in_bytes)
+    arguments = [params, tx.init(params), feeds[0]["text"]]
+    step = jax.jit(training(loss_of, tx), donate_argnums=(0, 1))
+    compiled = step.lower(*arguments).compile()
+    run = advancing_by_hand(compiled, *arguments)
+    return lambda: float(run()), int(compiled.memory_analysis().temp_size_in_bytes)
 
 
 def of_recurrence(turns: int = 1024, batch: int = 32, width: int = 64) -> Iterator[Row]:

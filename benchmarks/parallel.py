@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from jax import numpy as jnp
 import graphc as gc
 from benchmarks import cnn
 from benchmarks.feeding import unchanging
+from benchmarks.steps import advancing, advancing_by_hand, training
 from benchmarks.timing import compare
 
 Row = tuple[str, str, str]
@@ -106,27 +108,16 @@ def graphc_step(
     shapes = {name: value.shape for name, value in model.feeds.items()}
     options = gc.CompileOptions(cache=None)
     step = gc.compile(model.graph, model.fetches, shapes, strategy=strategy, options=options)
-    holder = {"state": step.init()}
-
-    def run() -> float:
-        (_, loss), holder["state"] = step(holder["state"], model.feeds)
-        return float(loss)
-
-    return step, run
+    run = advancing(step, model.feeds)
+    return step, lambda: float(run())
 
 
 def jax_step(model: Model, devices: int, size: int) -> tuple[Any, Any, Callable[[], float]]:
     """The hand-written step, lowered and compiled, and a function that runs it once."""
-
-    def step(params: Params, slots: Any, *batch: jax.Array) -> Any:
-        loss, gradients = jax.value_and_grad(model.loss_of)(params, *batch)
-        loss, gradients = mean_in_buckets(loss, gradients, devices, size)
-        updates, slots = model.tx.update(gradients, slots, params)
-        return optax.apply_updates(params, updates), slots, loss
-
+    means = partial(mean_in_buckets, devices=devices, size=size)
     chosen = jax.devices()[:devices]
     mapped = jax.pmap(
-        step,
+        training(model.loss_of, model.tx, means),
         "replica",
         in_axes=(None, None, *[0] * len(model.feeds)),
         out_axes=None,
@@ -136,16 +127,12 @@ def jax_step(model: Model, devices: int, size: int) -> tuple[Any, Any, Callable[
     mesh = jax.sharding.Mesh(np.array(chosen), ("replica",))
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     start = jax.tree.map(jnp.array, model.params)  # a copy, because the step donates them
-    held = list(jax.device_put((start, model.tx.init(start)), everywhere))
+    held = jax.device_put((start, model.tx.init(start)), everywhere)
     batch = [value.reshape(devices, -1, *value.shape[1:]) for value in model.feeds.values()]
     lowered = mapped.lower(*held, *batch)
     compiled = lowered.compile()
-
-    def run() -> float:
-        held[0], held[1], loss = compiled(*held, *batch)
-        return float(loss)
-
-    return lowered, compiled, run
+    run = advancing_by_hand(compiled, *held, *batch)
+    return lowered, compiled, lambda: float(run())
 
 
 def mean_in_buckets(

@@ -7,7 +7,6 @@ JAX, the state, the temporaries of a step, the resident memory after three steps
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +17,8 @@ import optax
 from jax import numpy as jnp
 
 import graphc as gc
+from benchmarks.children import answer_of
+from benchmarks.steps import advancing, advancing_by_hand, training
 
 Row = tuple[str, str, str]
 LAYERS, WIDTH, BATCH = 12, 4096, 256
@@ -30,7 +31,7 @@ Step = Callable[[], Any]  # returns the loss
 
 def rows() -> Iterator[Row]:
     """Rows: the ratio of each form's memory to its long-run need, and of graphc's to JAX's."""
-    found = {form: _in_a_process(form) for form in FORMS}
+    found: dict[str, Measured] = {form: answer_of("benchmarks.peak", form) for form in FORMS}
     what = f"{LAYERS} dense layers of {WIDTH}, batch {BATCH}, adam, float32"
     jax_form = found["JAX"]
     for form, memory in found.items():
@@ -41,13 +42,6 @@ def rows() -> Iterator[Row]:
                 ratios.append(f"{key} {memory[key] / jax_form[key]:.2f}x of JAX")
         values = ", ".join(f"{key} {value:.2f} GB" for key, value in memory.items())
         yield f"{what}: {form} ({values})", ", ".join(ratios), "peak at most 1.05x, of JAX 1.00x"
-
-
-def _in_a_process(form: str) -> Measured:
-    command = [sys.executable, "-m", "benchmarks.peak", form]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: Measured = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def measure(form: str) -> Measured:
@@ -99,14 +93,7 @@ def _of_executable() -> tuple[Step, int, int]:
     shapes = {x: FEED.shape}
     executable = gc.compile(graph, fetches, shapes, options=gc.CompileOptions(cache=None))
     memory = executable.memory()
-    state = executable.init()
-
-    def step() -> Any:
-        nonlocal state
-        (_, loss), state = executable(state, {x: FEED})
-        return loss
-
-    return step, memory["arguments"], memory["temporaries"]
+    return advancing(executable, {x: FEED}), memory["arguments"], memory["temporaries"]
 
 
 def _of_jax() -> tuple[Step, int, int]:
@@ -127,20 +114,11 @@ def _of_jax() -> tuple[Step, int, int]:
             x = jnp.tanh(x @ kernel + bias)
         return jnp.mean(x * x)
 
-    def train(layers: Any, slots: Any, x: Any) -> Any:
-        loss, gradients = jax.value_and_grad(loss_of)(layers, x)
-        updates, slots = optimizer.update(gradients, slots, layers)
-        return optax.apply_updates(layers, updates), slots, loss
-
+    train = jax.jit(training(loss_of, optimizer), donate_argnums=(0, 1))
     layers, slots = jax.jit(initial)(jax.random.key(0))
-    compiled = jax.jit(train, donate_argnums=(0, 1)).lower(layers, slots, FEED).compile()
+    compiled = train.lower(layers, slots, FEED).compile()
     memory = compiled.memory_analysis()
-
-    def step() -> Any:
-        nonlocal layers, slots
-        layers, slots, loss = compiled(layers, slots, FEED)
-        return loss
-
+    step = advancing_by_hand(compiled, layers, slots, FEED)
     return step, memory.argument_size_in_bytes, memory.temp_size_in_bytes
 
 

@@ -12,6 +12,7 @@ import argparse
 import os
 import platform
 import sys
+from importlib import import_module
 from pathlib import Path
 
 DEVICES = 4
@@ -23,68 +24,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
 import jax
 
-from benchmarks import (
-    attention,
-    checkpoints,
-    cnn,
-    cpu,
-    depth,
-    estimators,
-    frozen,
-    gpu,
-    gpu_hlo,
-    input,
-    jit,
-    jobs,
-    memory,
-    parallel,
-    peak,
-    peers,
-    pipeline,
-    precision,
-    records,
-    run_steps,
-    scaling,
-    serving,
-    serving_versions,
-    small,
-    sparse,
-    time_loops,
-    tuning,
-    updates,
-    zoo,
-)
+from benchmarks import cnn, depth, run_steps, small
 
-# Parts that take minutes. Each runs only if it is named.
-NAMED = {
-    "precision": [precision.rows],
-    "attention": [attention.rows],
-    "memory": [memory.rows],
-    "peak": [peak.rows],
-    "updates": [updates.rows],
-    "pipeline": [pipeline.rows],
-    "parallel": [lambda: parallel.rows(DEVICES)],
-    "frozen": [frozen.rows],
-    "time_loops": [time_loops.rows],
-    "tuning": [tuning.rows],
-    "sparse": [sparse.rows],
-    "cpu": [cpu.rows],
-    "peers": [peers.rows],
-    "gpu": [gpu.rows],
-    "gpu_hlo": [gpu_hlo.rows],
-    "jit": [jit.rows],
-    "jobs": [jobs.rows],
-    "input": [input.rows],
-    "records": [records.rows],
-    "checkpoints": [checkpoints.rows],
-    "estimators": [estimators.rows],
-    "scaling": [scaling.rows],
-    "serving": [serving.rows],
-    "serving_versions": [serving_versions.rows],
-    "zoo": [zoo.rows],
-}
-# Parts whose tables have other columns.
-HEADERS = {"zoo": zoo.HEADER}
+# Parts that take minutes, by the names of their modules. Each runs only if it is named.
+NAMED = (
+    "precision", "attention", "memory", "peak", "updates", "pipeline", "parallel", "frozen",
+    "time_loops", "tuning", "sparse", "cpu", "peers", "gpu", "gpu_hlo", "jit", "jobs", "input",
+    "records", "checkpoints", "estimators", "scaling", "serving", "serving_versions", "zoo",
+)  # fmt: skip
 # Parts that run in their own processes, which have one device.
 IN_CHILDREN = (
     "depth",
@@ -109,14 +56,15 @@ def main() -> None:
         f"{device.device_kind}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"jax {jax.__version__}\n"
     )
-    header = HEADERS.get(given.what, ("what", "measured", "target"))
+    named = import_module(f"benchmarks.{given.what}") if given.what in NAMED else None
+    header = getattr(named, "HEADER", ("what", "measured", "target"))
     print(f"| {' | '.join(header)} |\n{'|---' * len(header)}|", flush=True)
     if given.what in IN_CHILDREN:
         os.environ["XLA_FLAGS"] = GIVEN_FLAGS
     if given.what == "depth":
         parts = [lambda: depth.rows(unrolled48=given.unrolled48)]
-    elif given.what in NAMED:
-        parts = NAMED[given.what]
+    elif named is not None:
+        parts = [named.rows]
     else:
         parts = [
             cnn.one_device,

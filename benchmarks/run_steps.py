@@ -11,6 +11,7 @@ import optax
 from jax import numpy as jnp
 
 import graphc as gc
+from benchmarks.steps import training
 from benchmarks.timing import compare
 
 BATCH, INPUTS, HIDDEN, CLASSES = 32, 784, 64, 10
@@ -107,11 +108,11 @@ def _by_hand(session: gc.Session, optimizer: Any) -> Callable[..., Any]:
         logits = jax.nn.relu(x @ w1 + b1) @ w2 + b2
         return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
 
+    train = training(loss_of, optimizer)
+
     def step(state: Any, batch: Any) -> Any:
-        parameters, slots = state
-        loss, gradients = jax.value_and_grad(loss_of)(parameters, *batch)
-        updates, slots = optimizer.update(gradients, slots, parameters)
-        return (optax.apply_updates(parameters, updates), slots), loss
+        *state, loss = train(*state, *batch)
+        return tuple(state), loss
 
     loop = jax.jit(lambda state, xs, ys: jax.lax.scan(step, state, (xs, ys)), donate_argnums=0)
 

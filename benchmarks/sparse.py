@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +14,7 @@ import optax
 from jax import numpy as jnp
 
 import graphc as gc
+from benchmarks.steps import training
 from benchmarks.timing import compare
 
 Row = tuple[str, str, str]
@@ -160,12 +160,7 @@ def by_hand(optimizer: Any, ids: Any, labels: Any) -> Way:
         logits = bag @ params["kernel"] + params["bias"]
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
-    @partial(jax.jit, donate_argnums=(0, 1))
-    def step(params: Any, state: Any, ids: Any, labels: Any) -> Any:
-        loss, gradient = jax.value_and_grad(loss_of)(params, ids, labels)
-        updates, state = optimizer.update(gradient, state, params)
-        return optax.apply_updates(params, updates), state, loss
-
+    step = jax.jit(training(loss_of, optimizer), donate_argnums=(0, 1))
     rng = np.random.default_rng(1)
     params = {
         "table": jnp.asarray(rng.uniform(-0.05, 0.05, (ROWS, WIDTH)).astype(np.float32)),

@@ -63,6 +63,8 @@ def training_step(length: int) -> tuple[Callable[..., Any], list[Any]]:
     import jax.numpy as jnp
     import optax
 
+    from benchmarks.steps import training
+
     adam = optax.adam(1e-3)
 
     def cell(p: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
@@ -80,11 +82,6 @@ def training_step(length: int) -> tuple[Callable[..., Any], list[Any]]:
         logits = h2 @ params["out"]
         return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
 
-    def step(params: Any, opt_state: Any, x: Any, y: Any) -> Any:
-        loss, slopes = jax.value_and_grad(loss_of)(params, x, y)
-        updates, opt_state = adam.update(slopes, opt_state)
-        return optax.apply_updates(params, updates), opt_state, loss
-
     rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> Any:
@@ -101,7 +98,8 @@ def training_step(length: int) -> tuple[Callable[..., Any], list[Any]]:
         "out": normal(HIDDEN, CLASSES),
     }
     y = rng.integers(0, CLASSES, BATCH).astype(np.int32)
-    return step, [params, adam.init(params), normal(BATCH, length, FEATURES), y]
+    x = normal(BATCH, length, FEATURES)
+    return training(loss_of, adam), [params, adam.init(params), x, y]
 
 
 def graphc_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
@@ -109,6 +107,7 @@ def graphc_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
     import jax
 
     import graphc as gc
+    from benchmarks.steps import advancing
 
     step, (params, opt_state, features, classes) = training_step(length)
     begin = time.process_time()
@@ -124,14 +123,7 @@ def graphc_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
     executable = gc.compile(graph, [train, loss], feeds, options=gc.CompileOptions(cache=None))
     seconds = time.process_time() - begin
     memory = executable.memory()
-    values = executable.init()
-    feeds = {name: jax.device_put(value) for name, value in feeds.items()}
-
-    def run() -> Any:
-        nonlocal values
-        (_, found), values = executable(values, feeds)
-        return found
-
+    run = advancing(executable, jax.device_put(feeds))
     return run, {"compile": seconds, "temporaries": memory["temporaries"]}
 
 
@@ -139,17 +131,13 @@ def jax_step(length: int) -> tuple[Callable[[], Any], dict[str, float]]:
     """The same step with `jax.jit`."""
     import jax
 
+    from benchmarks.steps import advancing_by_hand
+
     step, arguments = training_step(length)
     begin = time.process_time()
     compiled = jax.jit(step, donate_argnums=(0, 1)).lower(*arguments).compile()
     seconds = time.process_time() - begin
-    params, opt_state, x, y = jax.device_put(arguments)
-
-    def run() -> Any:
-        nonlocal params, opt_state
-        params, opt_state, loss = compiled(params, opt_state, x, y)
-        return loss
-
+    run = advancing_by_hand(compiled, *jax.device_put(arguments))
     temporaries = compiled.memory_analysis().temp_size_in_bytes
     return run, {"compile": seconds, "temporaries": temporaries}
 

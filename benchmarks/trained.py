@@ -21,7 +21,7 @@ import optax
 
 import graphc as gc
 from benchmarks.cpu import ratios
-from benchmarks.imported import Row
+from benchmarks.imported import Row, of_text
 
 ROUNDS = 5
 CLASSES = 1000
@@ -49,18 +49,8 @@ def _bert() -> tuple[Any, Any]:
     config = transformers.BertConfig(
         num_labels=CLASSES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
-
-    class Logits(torch.nn.Module):
-        """Returns only the logits."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.bert = transformers.BertForSequenceClassification(config)
-
-        def forward(self, text: Any) -> Any:
-            return self.bert(input_ids=text).logits
-
-    return Logits(), torch.randint(0, 30_000, (4, 128))
+    bert = transformers.BertForSequenceClassification(config)
+    return of_text(bert, "logits"), torch.randint(0, 30_000, (4, 128))
 
 
 def _unet() -> tuple[Any, Any]:

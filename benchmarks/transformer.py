@@ -20,6 +20,7 @@ from jax import numpy as jnp
 
 import graphc as gc
 from benchmarks.feeding import unchanging
+from benchmarks.steps import training
 
 VOCABULARY = 256  # bytes
 SOURCES = ("argparse.py", "inspect.py", "subprocess.py", "typing.py")
@@ -210,15 +211,8 @@ def jax_step(
 ) -> Callable[..., Any]:
     """The step `(params, opt_state, tokens) -> (params, opt_state, loss)`, unrolled or with a scan,
     in `dtype` with float32 parameters."""
-    tx = optimizer()
     loss_of = functools.partial(jax_loss, size, scan, dtype=dtype, attention=attention)
-
-    def step(params: Any, opt_state: Any, tokens: jax.Array) -> Any:
-        loss, slopes = jax.value_and_grad(loss_of)(params, tokens)
-        updates, opt_state = tx.update(slopes, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, loss
-
-    return step
+    return training(loss_of, optimizer())
 
 
 # -- plain JAX, imported -----------------------------------------------------------------------

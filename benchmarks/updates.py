@@ -20,6 +20,7 @@ from jax import numpy as jnp
 
 import graphc as gc
 from benchmarks import gpu_hlo
+from benchmarks.steps import advancing, training
 from benchmarks.timing import compare
 from graphc.runtime.hlo.hlo_cost import hlo_cost, roofline_seconds
 
@@ -76,17 +77,12 @@ def jax_parts(size: Size, activation: str) -> tuple[Callable[..., Any], list[Any
             x = function(x @ kernel + bias)
         return jnp.mean(jnp.square(x - y))
 
-    def step(params: Any, slots: Any, x: Any, y: Any) -> Any:
-        loss, gradients = jax.value_and_grad(loss_of)(params, x, y)
-        updates, slots = tx.update(gradients, slots, params)
-        return optax.apply_updates(params, updates), slots, loss
-
     def array(*shape: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, np.float32)
 
     params = [(array(size.width, size.width), array(size.width)) for _ in range(size.layers)]
     feed = array(size.batch, size.width)
-    return step, [params, jax.eval_shape(tx.init, params), feed, feed]
+    return training(loss_of, tx), [params, jax.eval_shape(tx.init, params), feed, feed]
 
 
 def on_cpu(size: Size, activation: str) -> Iterator[Row]:
@@ -122,13 +118,8 @@ def running(step: gc.Executable, size: Size) -> Callable[[], float]:
     """A function that runs the step repeatedly."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, size.batch, size.width)).astype(np.float32)
-    held = [step.init()]
-
-    def run() -> float:
-        (_, loss), held[0] = step(held[0], {"x": x, "y": y})
-        return float(loss)
-
-    return run
+    run = advancing(step, {"x": x, "y": y})
+    return lambda: float(run())
 
 
 def on_gpu(size: Size, activation: str) -> Iterator[Row]:

@@ -9,12 +9,10 @@ runs the two in turn. Ratios are medians of the ratios of consecutive measuremen
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 
+from benchmarks.children import answer_of
 from benchmarks.zoo_models import MODELS
 
 Row = tuple[str, ...]
@@ -25,9 +23,7 @@ PAIRS = 3
 def rows(names: Sequence[str] = tuple(MODELS), pairs: int = PAIRS) -> Iterator[Row]:
     """A row for each model, and a last row with the targets."""
     for name in names:
-        command = [sys.executable, "-m", "benchmarks.zoo_child", name, str(pairs)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        found = json.loads(done.stdout)
+        found = answer_of("benchmarks.zoo_child", name, str(pairs))
         ours, theirs, ratio = found["steps"]
         firsts = [statistics.median(side) for side in zip(*found["firsts"], strict=True)]
         first = statistics.median(a / b for a, b in found["firsts"])

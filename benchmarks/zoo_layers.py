@@ -15,6 +15,8 @@ import optax
 from jax import lax
 from jax import numpy as jnp
 
+from benchmarks import steps
+
 Tree = Any
 # The gradient of a bias without effect (before a softmax) consists of rounding errors. A smaller
 # epsilon would turn them into full steps.
@@ -70,12 +72,7 @@ class Init:
 def training(loss: Callable[..., jax.Array], params: Tree, *batch: Any, tx: Any = None) -> Model:
     """The step `(params, state, *batch) -> (params, state, loss)`, which donates the first two."""
     optimizer = ADAM if tx is None else tx
-
-    def step(params: Tree, state: Any, *batch: Any) -> Any:
-        value, slopes = jax.value_and_grad(loss)(params, *batch)
-        updates, state = optimizer.update(slopes, state, params)
-        return optax.apply_updates(params, updates), state, value
-
+    step = steps.training(loss, optimizer)
     return Model(step, (params, optimizer.init(params), *batch), (0, 1))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from graphc._version import __version__
 from graphc.cli.jobs_arguments import add_jobs_arguments, add_submit_arguments
@@ -18,6 +19,7 @@ from graphc.cli.shared_arguments import (
     action,
     add_cache_dir,
     add_devices,
+    add_fetch,
     add_fetches,
     add_formats,
     add_json,
@@ -223,13 +225,7 @@ def _profile(parser: Parser) -> None:
     graphc profile examples/digits_cnn.py --html profile.html --trace trace.json
     """
     takes_script(parser)
-    parser.add_argument(
-        "--fetch",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a tensor, node or variable to run instead of the training step; may be repeated",
-    )
+    add_fetch(parser)
     add_devices(parser)
     parser.add_argument(
         "--steps", type=positive, default=20, metavar="N", help="steps to profile (default: 20)"
@@ -309,7 +305,7 @@ def _cache(parser: Parser) -> None:
     parser.add_argument(
         "action",
         metavar="list|clear|size",
-        type=action,
+        type=partial(action, command="graphc cache", known=("list", "clear", "size")),
         help="list the programs and the time they save; remove all of them; show their total size",
     )
     parser.add_argument(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphc.cli.report import amount, duration, print_json, table
+from graphc.cli.report import amount, duration, print_result, table
 from graphc.config import CompileOptions
 from graphc.errors import CacheError
 from graphc.store.folder import ExecutableCache, Listed, default_folder
@@ -33,30 +33,25 @@ def _folder(given: str | None) -> Path:
 
 def _list(cache: ExecutableCache, as_json: bool) -> None:
     rows = [_facts(entry) for entry in cache.entries()]
-    if as_json:
-        print_json({"folder": str(cache.folder), "bytes": cache.size(), "entries": rows})
-        return
-    print(_total(len(rows), cache))
+    lines = [_total(len(rows), cache)]
     if rows:
-        print("\n".join(table([_COLUMNS, *map(_cells, rows)], right=(1,))))
+        lines += table([_COLUMNS, *map(_cells, rows)], right=(1,))
+    facts = {"folder": str(cache.folder), "bytes": cache.size(), "entries": rows}
+    print_result(facts, lines, as_json=as_json)
 
 
 def _clear(cache: ExecutableCache, as_json: bool) -> None:
     size = cache.size()
     count = cache.clear()
-    if as_json:
-        print_json({"folder": str(cache.folder), "removed": count, "bytes": size})
-    else:
-        print(f"removed {_entries(count)}, {amount(size, 'B')}, from {cache.folder}")
+    facts = {"folder": str(cache.folder), "removed": count, "bytes": size}
+    removed = f"removed {_entries(count)}, {amount(size, 'B')}, from {cache.folder}"
+    print_result(facts, [removed], as_json=as_json)
 
 
 def _size(cache: ExecutableCache, as_json: bool) -> None:
     count = len(cache.entries())
-    if as_json:
-        facts = {"folder": str(cache.folder), "entries": count, "bytes": cache.size()}
-        print_json(facts)
-    else:
-        print(_total(count, cache))
+    facts = {"folder": str(cache.folder), "entries": count, "bytes": cache.size()}
+    print_result(facts, [_total(count, cache)], as_json=as_json)
 
 
 def _total(count: int, cache: ExecutableCache) -> str:

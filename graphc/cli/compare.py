@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphc.cli.pass_texts import parse_passes
-from graphc.cli.report import check_writable, print_json
+from graphc.cli.report import check_writable, print_result
 from graphc.cli.script import load_job
 from graphc.cli.targets import Target, target_of
 from graphc.config import PIPELINES, CompileOptions
@@ -59,32 +59,22 @@ def run(options: argparse.Namespace) -> None:
         fit(session, job, steps=options.steps, progress=not options.no_progress)
     if options.record is not None:
         record = Record.write(options.record, session, feeds, fetches=target.fetches, run=ran)
-        if options.json:
-            print_json({"record": options.record, "values": len(record.values)})
-        else:
-            print(f"wrote {options.record}: {len(record.values)} values of {record.label}")
-        return
-    _show(
-        options,
-        job.graph.name,
-        compare(session, other, feeds, fetches=target.fetches, run=ran),
-    )
+        count = len(record.values)
+        wrote = f"wrote {options.record}: {count} values of {record.label}"
+        facts = {"record": options.record, "values": count}
+        return print_result(facts, [wrote], as_json=options.json)
+    found = compare(session, other, feeds, fetches=target.fetches, run=ran)
+    _show(options, job.graph.name, found)
 
 
 def _show(options: argparse.Namespace, name: str, found: Comparison) -> None:
-    """Prints a comparison.
-
-    Raises:
-        SystemExit: code 1, if rounding does not explain a value.
-    """
+    """Prints a comparison."""
     if options.plot is not None:
         found.plot(options.plot)
-    if options.json:
-        print_json({"graph": name, **found.to_json()})
-    else:
-        print(found.text(options.rows))
-        if options.plot is not None:
-            print(f"wrote {options.plot}")
+    lines = [found.text(options.rows)]
+    if options.plot is not None:
+        lines.append(f"wrote {options.plot}")
+    print_result({"graph": name, **found.to_json()}, lines, as_json=options.json)
     if not found.ok:
         sys.stdout.flush()
         raise SystemExit(1)

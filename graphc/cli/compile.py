@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from graphc.cli.report import amount, duration, print_json, table
+from graphc.cli.report import amount, duration, print_result, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import machine_of, options_with_cache, strategy_on, target_of
 from graphc.cli.train import PARALLEL, describe_devices, devices_of
@@ -31,12 +31,9 @@ def run(options: argparse.Namespace) -> None:
         options=options_with_cache(options.cache_dir),
     )
     facts = _facts(step)
-    if options.json:
-        print_json(facts | {"passes": step.pass_report().to_json()})
-    else:
-        print("\n".join(_text(facts)))
-        print("passes")
-        print("\n".join("  " + line for line in str(step.pass_report()).splitlines()))
+    report = step.pass_report()
+    lines = [*_text(facts), "passes", *(f"  {line}" for line in str(report).splitlines())]
+    print_result(facts | {"passes": report.to_json()}, lines, as_json=options.json)
 
 
 def _facts(step: Executable) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from graphc.cli.report import amount, print_json, table
+from graphc.cli.report import amount, print_result, table
 from graphc.devices.attached import attached_machine
 from graphc.devices.discovery import available
 from graphc.errors import GraphcError
@@ -20,10 +20,8 @@ def run(options: argparse.Namespace) -> None:
         _describe(options.describe, options.json)
         return
     rows = [_facts(name, device) for name, device in available().items()]
-    if options.json:
-        print_json({"jax": jax.__version__, "devices": rows})
-        return
-    print("\n".join(table([(row["name"], row["kind"], _memory(row)) for row in rows])))
+    lines = table([(row["name"], row["kind"], _memory(row)) for row in rows])
+    print_result({"jax": jax.__version__, "devices": rows}, lines, as_json=options.json)
 
 
 def _describe(path: str, as_json: bool) -> None:
@@ -33,10 +31,8 @@ def _describe(path: str, as_json: bool) -> None:
         Path(path).write_text(machine.to_toml(), encoding="utf-8")
     except OSError as error:
         raise GraphcError(f"cannot write {path!r}: {error.strerror}") from error
-    if as_json:
-        print_json({"file": path, "machine": str(machine)})
-    else:
-        print(f"{path}: {machine}")
+    facts = {"file": path, "machine": str(machine)}
+    print_result(facts, [f"{path}: {machine}"], as_json=as_json)
 
 
 def _facts(name: str, device: jax.Device) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from graphc.cli.inspect_artifact import show_artifact
-from graphc.cli.report import amount, check_writable, print_json, table
+from graphc.cli.report import amount, check_writable, print_result, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import Target, ask_for_devices, strategy_for, target_of
 from graphc.config import CompileOptions
@@ -60,10 +60,7 @@ def run(options: argparse.Namespace) -> None:
     if not texts:
         facts |= _summary(job)
         texts = _summary_text(job, facts)
-    if options.json:
-        print_json(facts)
-    else:
-        print("\n".join(texts))
+    print_result(facts, texts, as_json=options.json)
 
 
 def _asked(options: argparse.Namespace) -> list[str]:

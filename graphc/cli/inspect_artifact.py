@@ -14,7 +14,7 @@ from graphc.artifacts.manifest import Entry, Manifest, Value
 from graphc.artifacts.stablehlo import deserialize
 from graphc.artifacts.strings import with_strings
 from graphc.artifacts.ways import GRAPH, NATIVE, STABLEHLO
-from graphc.cli.report import amount, print_json, table
+from graphc.cli.report import amount, print_result, table
 from graphc.errors import ArtifactVersionError, DeviceError, GraphcError
 from graphc.ir.types import TensorType, shown_types
 from graphc.runtime.buffers.layout import public_names
@@ -46,10 +46,7 @@ def show_artifact(options: argparse.Namespace) -> None:
         }
         facts["stablehlo"] = programs
         texts = [f"// signature {name}\n{text}" for name, text in programs.items()]
-    if options.json:
-        print_json(facts)
-    else:
-        print("\n".join(texts))
+    print_result(facts, texts, as_json=options.json)
 
 
 def _stablehlo(name: str, data: memoryview, digest: str) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from graphc.cli.report import print_json
+from graphc.cli.report import print_json, print_result
 from graphc.cluster.jobs.clients import LocalQueue, Queue, RemoteQueue, default_folder
 from graphc.cluster.jobs.records import ENDED, SUCCEEDED
 from graphc.errors import AttributeValueError, GraphcError
@@ -41,14 +41,11 @@ def run(options: argparse.Namespace) -> None:
         return
     if options.action == "show":
         job = queue.details(options.number)
+        lines = [f"{name}: {value}" for name, value in job.items() if value is not None]
     else:
         job = queue.act(options.number, options.action)
-    if options.json:
-        print_json(job)
-    elif options.action == "show":
-        print("\n".join(f"{name}: {value}" for name, value in job.items() if value is not None))
-    else:
-        print(f"job {job['id']} ({job['name']}): {_state(job)}")
+        lines = [f"job {job['id']} ({job['name']}): {_state(job)}"]
+    print_result(job, lines, as_json=options.json)
 
 
 def queue_of(options: argparse.Namespace) -> Queue:

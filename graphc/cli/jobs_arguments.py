@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
-from graphc.cli.shared_arguments import positive
-from graphc.errors import nearest
+from graphc.cli.shared_arguments import action, positive
 
 ACTIONS = ("serve", "list", "show", "log", "stop", "restart", "resume")
 
@@ -60,7 +60,8 @@ def add_jobs_arguments(parser: argparse.ArgumentParser) -> None:
     graphc jobs stop 3
     """
     parser.set_defaults(whole_errors=True)
-    parser.add_argument("action", type=_action, metavar="ACTION", help=", ".join(ACTIONS))
+    kind = partial(action, command="graphc jobs", known=ACTIONS)
+    parser.add_argument("action", type=kind, metavar="ACTION", help=", ".join(ACTIONS))
     parser.add_argument("number", nargs="?", type=positive, metavar="JOB", help="its number")
     _add_queue(parser.add_argument_group("which queue"))
     reading = parser.add_argument_group("list, show, log")
@@ -113,11 +114,3 @@ def _add_service(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--gpus", metavar="LIST", help="the numbers of the GPUs that jobs get, such as 0,1,2,3"
     )
-
-
-def _action(text: str) -> str:
-    if text not in ACTIONS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not an action of graphc jobs; {nearest(text, ACTIONS)}"
-        )
-    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from graphc.cli.shared_arguments import positive, seconds, tolerance
+from graphc.cli.shared_arguments import positive, seconds, takes_script, tolerance
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,12 +14,7 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
     graphc launch -n 2 --devices 4 --restarts 3 train.py
     graphc launch --spec cluster.json --job worker --task 1 train.py
     """
-    parser.add_argument(
-        "script",
-        metavar="SCRIPT",
-        help="a Python script; arguments after -- become its sys.argv",
-    )
-    parser.set_defaults(takes_arguments=True)
+    takes_script(parser, "a Python script")
     _add_all(parser.add_argument_group("all processes on this machine"))
     _add_one(parser.add_argument_group("one process of many"))
 

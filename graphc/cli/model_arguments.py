@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphc.cli.parser import Parser
 from graphc.cli.shared_arguments import (
+    add_fetch,
     add_json,
     add_pipeline,
     add_platforms,
@@ -30,13 +31,7 @@ def add_compare_arguments(parser: Parser) -> None:
     The exit code is 1 if there is such a node.
     """
     takes_script(parser)
-    parser.add_argument(
-        "--fetch",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a tensor, node or variable to run instead of the training step; may be repeated",
-    )
+    add_fetch(parser)
     add_pipeline(parser)
     parser.add_argument("--precision", choices=("bf16", "f16"), help="the precision of products")
     parser.add_argument("--device", metavar="NAME", help="where it runs, such as /gpu:0")

@@ -142,7 +142,7 @@ def _carry_out(
     for phase in phases:
         if phase.bound:
             program = bind_sizes(program, sizes) if sizes else program
-            open_sizes = _named_sizes(program)
+            open_sizes = list(dict.fromkeys([*program.symbols(), *attribute_symbols(program)]))
             if open_sizes and phase.passes:
                 _say_left_out(phase.passes, open_sizes)
                 continue
@@ -167,10 +167,6 @@ def _run(program: Program, phase: _Phase, verified: bool) -> Program:
 def _stage(program: Program) -> Stage:
     stateful = any(effects_of(node) & _STATEFUL for node in program.nodes)
     return "captured" if stateful else "functional"
-
-
-def _named_sizes(program: Program) -> list[str]:
-    return list(dict.fromkeys([*program.symbols(), *attribute_symbols(program)]))
 
 
 def _say_left_out(passes: Sequence[Pass], sizes: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphc.cli.report import amount, duration, print_json, table
+from graphc.cli.report import amount, duration, print_result, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import Target, strategy_on, target_of
 from graphc.cluster.scale.compiled import run_seconds
@@ -48,10 +48,7 @@ def run(options: argparse.Namespace) -> None:
         tell(best)
         best = best if best.step is not None else None
     facts = _facts(job.graph, machine, unit, tried, best)
-    if options.json:
-        print_json(facts)
-    else:
-        print("\n".join(_text(facts)))
+    print_result(facts, _text(facts), as_json=options.json)
 
 
 def _batch_axes(graph: Graph, target: Target) -> dict[Tensor, int]:
@@ -67,9 +64,6 @@ def _batch_axes(graph: Graph, target: Target) -> dict[Tensor, int]:
 def _batch(target: Target, axes: Mapping[Tensor, int], search: bool) -> int:
     """The number of rows of the batch that the job feeds; 0 if no feed has a batch axis and only
     the job's own shapes were requested.
-
-    Raises:
-        FeedError: no feed has a batch axis, or their sizes differ.
     """
     rows = {target.feeds[tensor][axis] for tensor, axis in axes.items()}
     if not rows and not search:

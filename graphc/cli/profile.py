@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from graphc.cli.report import check_writable, print_json
+from graphc.cli.report import check_writable, print_result
 from graphc.cli.script import load_job
 from graphc.cli.targets import ask_for_devices, options_with_cache, strategy_for
 from graphc.errors import FeedError
@@ -39,10 +39,6 @@ def run(options: argparse.Namespace) -> None:
         made.html(options.html)
     if options.trace is not None:
         made.trace(options.trace)
-    if options.json:
-        print_json({"graph": job.graph.name, **made.to_json()})
-        return
-    print(made.text().rstrip())
-    for path in (options.html, options.trace):
-        if path is not None:
-            print(f"wrote {path}")
+    wrote = [f"wrote {path}" for path in (options.html, options.trace) if path is not None]
+    facts = {"graph": job.graph.name, **made.to_json()}
+    print_result(facts, [made.text().rstrip(), *wrote], as_json=options.json)

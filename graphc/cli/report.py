@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,14 @@ def check_writable(path: str | None) -> None:
 def print_json(value: Any) -> None:
     """Prints JSON on standard output. Values that JSON lacks (NaN, infinities) become null."""
     print(json.dumps(plain(value), indent=1, allow_nan=False))
+
+
+def print_result(facts: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Prints the result of a command: `facts` as JSON, or `lines`."""
+    if as_json:
+        print_json(facts)
+    else:
+        print("\n".join(lines))
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from graphc.cli.report import amount, check_writable, duration, print_json, table
+from graphc.cli.report import amount, check_writable, duration, print_result, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import target_of
 from graphc.cluster.scale.scaling import Scaling, scaling
@@ -28,10 +28,7 @@ def run(options: argparse.Namespace) -> None:
     )
     if options.plot is not None:
         found.plot(options.plot)
-    if options.json:
-        print_json(found.to_json())
-    else:
-        print("\n".join(_text(found)))
+    print_result(found.to_json(), _text(found), as_json=options.json)
 
 
 def _text(found: Scaling) -> Iterator[str]:

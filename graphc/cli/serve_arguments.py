@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import Any
 
 from graphc.cli.shared_arguments import add_size, number, positive
 
@@ -35,45 +37,28 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--model_base_path", metavar="FOLDER", help="the folder of the versions; name: default"
     )
-    group.add_argument(
-        "--model_config_file", metavar="FILE", help="several models: a model_config_list as text"
-    )
-    group.add_argument(
-        "--model_config_file_poll_wait_seconds",
-        type=duration,
-        default=0.0,
-        metavar="N",
-        help="read the file again after this time (default: never)",
-    )
-    group.add_argument(
-        "--file_system_poll_wait_seconds",
-        type=duration,
-        default=1.0,
-        metavar="N",
-        help="the time between two searches for new versions; 0 searches once (default: 1)",
-    )
-    group.add_argument(
-        "--enable_model_warmup", type=boolean, nargs="?", const=True, default=True, metavar="BOOL",
-        help="run a version before it takes requests (default: true)",
+    _add_files(group, ("--model_config_file", "several models: a model_config_list as text"))
+    _add_numbers(
+        group,
+        ("--model_config_file_poll_wait_seconds", duration, 0.0,
+         "read the file again after this time (default: never)"),
+        ("--file_system_poll_wait_seconds", duration, 1.0,
+         "the time between two searches for new versions; 0 searches once (default: 1)"),
     )  # fmt: skip
-    _add_loading(group)
-
-
-def _add_loading(group: argparse._ArgumentGroup) -> None:
-    for name, what in (("--num_load_threads", "loaded"), ("--num_unload_threads", "freed")):
-        group.add_argument(
-            name, type=int, default=4, metavar="N",
-            help=f"how many versions are {what} at the same time; 0 is one, as in TensorFlow "
-            "Serving (default: 4)",
-        )  # fmt: skip
-    group.add_argument(
-        "--max_num_load_retries", type=count, default=5, metavar="N",
-        help="how often a version is tried again whose load failed for another reason than its "
-        "file (default: 5)",
-    )  # fmt: skip
-    group.add_argument(
-        "--load_retry_interval_micros", type=int, default=60_000_000, metavar="N",
-        help="the time before it is tried again (default: a minute)",
+    _add_switch(group, "--enable_model_warmup", True,
+                "run a version before it takes requests (default: true)")  # fmt: skip
+    threads = (
+        "how many versions are {} at the same time; 0 is one, as in TensorFlow Serving (default: 4)"
+    )
+    _add_numbers(
+        group,
+        ("--num_load_threads", int, 4, threads.format("loaded")),
+        ("--num_unload_threads", int, 4, threads.format("freed")),
+        ("--max_num_load_retries", count, 5,
+         "how often a version is tried again whose load failed for another reason than its file "
+         "(default: 5)"),
+        ("--load_retry_interval_micros", int, 60_000_000,
+         "the time before it is tried again (default: a minute)"),
     )  # fmt: skip
 
 
@@ -82,108 +67,90 @@ def _add_endpoints(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)"
     )
-    group.add_argument(
-        "--port", type=port, default=8500, metavar="N",
-        help="for gRPC (default: 8500); 0 selects a free port, -1 disables gRPC",
-    )  # fmt: skip
-    group.add_argument(
-        "--rest_api_port", type=port, default=8501, metavar="N",
-        help="for REST (default: 8501); 0 selects a free port, -1 disables REST",
-    )  # fmt: skip
-    group.add_argument(
-        "--monitoring_config_file", metavar="FILE", help="the path of the Prometheus metrics"
-    )
-    group.add_argument(
-        "--status_page", type=boolean, nargs="?", const=True, default=True, metavar="BOOL",
-        help="a page about the models, at /status of the REST port (default: true)",
-    )  # fmt: skip
-    group.add_argument(
-        "--rest_api_enable_cors_support", type=boolean, nargs="?", const=True, default=False,
-        metavar="BOOL", help="pages of every origin may call the REST endpoint",
-    )  # fmt: skip
+    for name, protocol, default in (("--port", "gRPC", 8500), ("--rest_api_port", "REST", 8501)):
+        text = f"for {protocol} (default: {default}); 0 selects a free port, -1 disables {protocol}"
+        _add_numbers(group, (name, port, default, text))
+    _add_files(group, ("--monitoring_config_file", "the path of the Prometheus metrics"))
+    _add_switch(group, "--status_page", True,
+                "a page about the models, at /status of the REST port (default: true)")  # fmt: skip
+    _add_switch(group, "--rest_api_enable_cors_support", False,
+                "pages of every origin may call the REST endpoint")  # fmt: skip
     group.add_argument(
         "--cors_allowed_origin", action="append", default=[], metavar="ORIGIN",
         help="pages of this origin, such as https://example.com, may call the REST endpoint; can "
         "be repeated",
     )  # fmt: skip
-    group.add_argument(
-        "--access_log", metavar="FILE", help="a JSON line for each request; - for standard output"
-    )
+    _add_files(group, ("--access_log", "a JSON line for each request; - for standard output"))
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("batching and limits")
-    group.add_argument(
-        "--devices", type=positive, metavar="N",
-        help="load each version on N devices, which share the requests (default: one device)",
+    _add_numbers(
+        group,
+        ("--devices", positive, None,
+         "load each version on N devices, which share the requests (default: one device)"),
     )  # fmt: skip
-    group.add_argument(
-        "--enable_batching", type=boolean, nargs="?", const=True, default=False, metavar="BOOL",
-        help="join concurrent requests",
-    )  # fmt: skip
-    group.add_argument(
-        "--batching_parameters_file", metavar="FILE", help="max_batch_size and so on, as text"
-    )
-    for name in ("--grpc_max_threads", "--rest_api_num_threads"):
-        group.add_argument(
-            name, type=positive, metavar="N",
-            help="how many requests run at the same time; the larger of both flags (default: 4)",
-        )  # fmt: skip
-    group.add_argument(
-        "--rest_api_timeout_in_ms", type=positive, default=30_000, metavar="N",
-        help="the time limit of a request (default: 30000)",
-    )  # fmt: skip
-    group.add_argument(
-        "--max_concurrent", type=positive, default=256, metavar="N",
-        help="requests in progress; further ones are refused (default: 256)",
-    )  # fmt: skip
-    group.add_argument(
-        "--max_body_bytes", type=positive, default=64 << 20, metavar="N",
-        help="the largest request (default: 64 MiB)",
-    )  # fmt: skip
-    group.add_argument(
-        "--max_request_bytes", type=positive, metavar="N",
-        help="the bytes of all requests together; further ones are refused (default: 4 GiB, or "
-        "twice --max_body_bytes)",
-    )  # fmt: skip
-    group.add_argument(
-        "--drain_seconds", type=duration, default=30.0, metavar="N",
-        help="how long SIGTERM waits for requests in progress (default: 30)",
+    _add_switch(group, "--enable_batching", False, "join concurrent requests")
+    _add_files(group, ("--batching_parameters_file", "max_batch_size and so on, as text"))
+    together = "how many requests run at the same time; the larger of both flags (default: 4)"
+    _add_numbers(
+        group,
+        ("--grpc_max_threads", positive, None, together),
+        ("--rest_api_num_threads", positive, None, together),
+        ("--rest_api_timeout_in_ms", positive, 30_000,
+         "the time limit of a request (default: 30000)"),
+        ("--max_concurrent", positive, 256,
+         "requests in progress; further ones are refused (default: 256)"),
+        ("--max_body_bytes", positive, 64 << 20, "the largest request (default: 64 MiB)"),
+        ("--max_request_bytes", positive, None,
+         "the bytes of all requests together; further ones are refused (default: 4 GiB, or twice "
+         "--max_body_bytes)"),
+        ("--drain_seconds", duration, 30.0,
+         "how long SIGTERM waits for requests in progress (default: 30)"),
     )  # fmt: skip
 
 
 def _add_sessions(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("sessions, for signatures that update variables")
-    group.add_argument(
-        "--max_sessions", type=natural, default=64, metavar="N",
-        help="how many may be open; 0 disables them (default: 64)",
-    )  # fmt: skip
-    group.add_argument(
-        "--max_session_bytes", type=natural, default=1 << 30, metavar="N",
-        help="the bytes of the variables of all sessions (default: 1 GiB)",
-    )  # fmt: skip
-    group.add_argument(
-        "--session_idle_seconds", type=duration, default=600.0, metavar="N",
-        help="a session ends that was not used for this time (default: 600)",
-    )  # fmt: skip
-    group.add_argument(
-        "--max_session_seconds", type=duration, default=3600.0, metavar="N",
-        help="a session ends after this time (default: 3600)",
+    _add_numbers(
+        parser.add_argument_group("sessions, for signatures that update variables"),
+        ("--max_sessions", natural, 64, "how many may be open; 0 disables them (default: 64)"),
+        ("--max_session_bytes", natural, 1 << 30,
+         "the bytes of the variables of all sessions (default: 1 GiB)"),
+        ("--session_idle_seconds", duration, 600.0,
+         "a session ends that was not used for this time (default: 600)"),
+        ("--max_session_seconds", duration, 3600.0,
+         "a session ends after this time (default: 3600)"),
     )  # fmt: skip
 
 
 def _add_security(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("security")
-    group.add_argument(
-        "--token_file", metavar="FILE", help="the accepted bearer tokens, one a line"
+    _add_files(
+        parser.add_argument_group("security"),
+        ("--token_file", "the accepted bearer tokens, one a line"),
+        ("--tls_certificate", "PEM, for both endpoints"),
+        ("--tls_key", "the key of the certificate, PEM"),
+        ("--ssl_config_file", "TLS for gRPC alone: an SSLConfig as text"),
+        ("--tls_client_ca", "accept only clients with a certificate of this CA"),
     )
-    group.add_argument("--tls_certificate", metavar="FILE", help="PEM, for both endpoints")
-    group.add_argument("--tls_key", metavar="FILE", help="the key of the certificate, PEM")
+
+
+def _add_files(group: argparse._ArgumentGroup, *flags: tuple[str, str]) -> None:
+    """Flags with a FILE: the name and the help of each."""
+    for name, text in flags:
+        group.add_argument(name, metavar="FILE", help=text)
+
+
+def _add_numbers(
+    group: argparse._ArgumentGroup, *flags: tuple[str, Callable[[str], Any], Any, str]
+) -> None:
+    """Flags with a number N: the name, the reader, the default and the help of each."""
+    for name, kind, default, text in flags:
+        group.add_argument(name, type=kind, default=default, metavar="N", help=text)
+
+
+def _add_switch(group: argparse._ArgumentGroup, name: str, default: bool, text: str) -> None:
     group.add_argument(
-        "--ssl_config_file", metavar="FILE", help="TLS for gRPC alone: an SSLConfig as text"
-    )
-    group.add_argument(
-        "--tls_client_ca", metavar="FILE", help="accept only clients with a certificate of this CA"
+        name, type=boolean, nargs="?", const=True, default=default, metavar="BOOL", help=text
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from graphc.config import PIPELINES
@@ -12,10 +13,10 @@ from graphc.errors import nearest
 SCRIPT = "a Python file with a function build() that returns a gc.train.Job"
 
 
-def takes_script(parser: argparse.ArgumentParser) -> None:
+def takes_script(parser: argparse.ArgumentParser, what: str = SCRIPT) -> None:
     """Adds the script argument. Arguments after `--` go to the script."""
     parser.add_argument(
-        "script", metavar="SCRIPT", help=f"{SCRIPT}; arguments after -- become its sys.argv"
+        "script", metavar="SCRIPT", help=f"{what}; arguments after -- become its sys.argv"
     )
     parser.set_defaults(takes_arguments=True)
 
@@ -60,15 +61,17 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_fetch(
+    parser: argparse.ArgumentParser,
+    help: str = "a tensor, node or variable to run instead of the training step; may be repeated",
+) -> None:
+    """`--fetch`."""
+    parser.add_argument("--fetch", action="append", default=[], metavar="NAME", help=help)
+
+
 def add_fetches(parser: argparse.ArgumentParser) -> None:
     """`--fetch` and `--feed`."""
-    parser.add_argument(
-        "--fetch",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a tensor, node or variable to fetch instead of the training step",
-    )
+    add_fetch(parser, "a tensor, node or variable to fetch instead of the training step")
     parser.add_argument(
         "--feed",
         action="append",
@@ -151,12 +154,11 @@ def chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names}
 
 
-def action(text: str) -> str:
-    """An action of `graphc cache`."""
-    known = ("list", "clear", "size")
+def action(text: str, command: str, known: Sequence[str]) -> str:
+    """One of the `known` actions of a command."""
     if text not in known:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not an action of graphc cache; {nearest(text, known)}"
+            f"{text!r} is not an action of {command}; {nearest(text, known)}"
         )
     return text
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphc.cli.jobs import follow, queue_of
-from graphc.cli.report import print_json
+from graphc.cli.report import print_result
 from graphc.cluster.jobs.clients import LocalQueue
 from graphc.cluster.jobs.files import read_job
 from graphc.cluster.jobs.spec import JobSpec
@@ -33,10 +33,7 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps(spec.as_dict(), indent=2))
         return
     job = queue.submit(spec)
-    if options.json:
-        print_json(job)
-    else:
-        print(f"job {job['id']} ({job['name']}) is queued")
+    print_result(job, [f"job {job['id']} ({job['name']}) is queued"], as_json=options.json)
     if not queue.is_served():
         print(
             "no service runs this queue now; start one: graphc jobs serve --root FOLDER",
@@ -73,9 +70,6 @@ def job_of(options: argparse.Namespace) -> JobSpec:
 def _located(spec: JobSpec, folder: Path) -> JobSpec:
     """The job with absolute paths. In a job file they are relative to its folder; those of the
     command line to the current one.
-
-    Raises:
-        GraphcError: a file does not exist.
     """
     base = folder if (folder / spec.program).is_file() else Path()
 
@@ -102,9 +96,9 @@ def _to_kubernetes(spec: JobSpec, options: argparse.Namespace) -> None:
         print(text_of(manifests), end="")
         return
     created = submit(manifests)
-    if options.json:
-        print_json(created)
-    else:
-        print(f"created jobset/{created['name']} in namespace {created['namespace']}")
-        print(f"kubectl logs -n {created['namespace']} -l jobset.sigs.k8s.io/jobset-name="
-              f"{created['name']} -f --prefix")  # fmt: skip
+    name, namespace = created["name"], created["namespace"]
+    lines = [
+        f"created jobset/{name} in namespace {namespace}",
+        f"kubectl logs -n {namespace} -l jobset.sigs.k8s.io/jobset-name={name} -f --prefix",
+    ]
+    print_result(created, lines, as_json=options.json)

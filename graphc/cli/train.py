@@ -12,11 +12,11 @@ import numpy as np
 from graphc.artifacts import save
 from graphc.checkpoints.checkpointer import Checkpointer
 from graphc.cli.failures import running
-from graphc.cli.report import amount, duration, print_json, table
+from graphc.cli.report import amount, check_writable, duration, print_result, table
 from graphc.cli.script import load_job
 from graphc.cli.targets import ask_for_devices, options_with_cache, strategy_for
 from graphc.devices.discovery import name_of
-from graphc.errors import ArtifactError, GraphcError
+from graphc.errors import GraphcError
 from graphc.runtime.session import Session
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets.interface import PARTITIONED, REPLICATED, SHARDED, SINGLE
@@ -61,10 +61,7 @@ def run(options: argparse.Namespace) -> None:
     if options.save is not None:
         save(session, options.save, signatures=job.signatures)
         facts["saved"] = saved_facts(job, options.save)
-    if options.json:
-        print_json(facts)
-    else:
-        print("\n".join(_text(facts)))
+    print_result(facts, _text(facts), as_json=options.json)
 
 
 def check_savable(job: Job, script: str, path: str) -> None:
@@ -79,8 +76,7 @@ def check_savable(job: Job, script: str, path: str) -> None:
             f"build() of {script} gives no signatures, so there is nothing to save",
             hint='gc.train.Job(..., signatures={"predict": gc.Signature(inputs, outputs)})',
         )
-    if not Path(path).parent.is_dir() or Path(path).is_dir():
-        raise ArtifactError(f"cannot write {path!r}", hint="give a file in a folder that exists")
+    check_writable(path)
 
 
 def check_checkpoints(folder: str | None, *, resume: bool) -> None:
@@ -109,12 +105,17 @@ def validation_of(job: Job, every: int | None, script: str) -> Validation | None
     """
     if every is None:
         return None
+    validation = _needed_validation(job, script, "--validate-every")
+    return replace(validation, every_steps=every, every_epochs=None)
+
+
+def _needed_validation(job: Job, script: str, option: str) -> Validation:
     if job.validation is None:
         raise GraphcError(
-            f"build() of {script} gives no validation, so --validate-every has no meaning",
+            f"build() of {script} gives no validation, so {option} has no meaning",
             hint="gc.train.Job(..., validation=gc.train.Validation(batches, metrics))",
         )
-    return replace(job.validation, every_steps=every, every_epochs=None)
+    return job.validation
 
 
 def callbacks_of(job: Job, options: argparse.Namespace) -> list[Callback]:
@@ -142,19 +143,12 @@ def _loss_of(job: Job, script: str) -> str:
     """The figure of the validation that `--early-stop` watches.
 
     It must be named `loss`: for other names it is not known whether lower values are better.
-
-    Raises:
-        GraphcError: the job has no validation, or none of its metrics is named `loss`.
     """
-    if job.validation is None:
-        raise GraphcError(
-            f"build() of {script} gives no validation, so --early-stop has no meaning",
-            hint="gc.train.Job(..., validation=gc.train.Validation(batches, metrics))",
-        )
-    if "loss" not in job.validation.metrics:
+    metrics = _needed_validation(job, script, "--early-stop").metrics
+    if "loss" not in metrics:
         raise GraphcError(
             f"--early-stop looks at the metric 'loss' of the validation; that of {script} has "
-            f"{', '.join(map(repr, job.validation.metrics))}",
+            f"{', '.join(map(repr, metrics))}",
             hint='gc.train.Job(..., callbacks=[gc.train.EarlyStopping("validation/accuracy", '
             'mode="max")])',
         )

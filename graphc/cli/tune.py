@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.cli.report import print_json
+from graphc.cli.report import print_result
 from graphc.cli.script import load_job
 from graphc.cli.targets import Target, machine_of, strategy_on, target_of
 from graphc.config import CompileOptions
@@ -38,10 +38,8 @@ def run(options: argparse.Namespace) -> None:
         tolerance=options.tolerance,
         progress=not options.no_progress,
     )
-    if options.json:
-        print_json({"graph": job.graph.name, **tuning.to_json()})
-    else:
-        print(tuning)
+    facts = {"graph": job.graph.name, **tuning.to_json()}
+    print_result(facts, [str(tuning)], as_json=options.json)
 
 
 def _feeds(job: Job, target: Target) -> dict[Tensor, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from graphc.artifacts.signature import Signature
 from graphc.cli.arrays import common, write_arrays
-from graphc.cli.report import plain, print_json, table
+from graphc.cli.report import plain, print_result, table
 from graphc.cli.timing import latency, timed
 from graphc.errors import ExecutionError
 from graphc.ir.dims import as_symbol, substitute
@@ -136,10 +136,7 @@ def print_compared(
     Raises:
         SystemExit: code 1, if outputs of its "validation" differ; they are named on stderr.
     """
-    if as_json:
-        print_json(plain(facts))
-    else:
-        print("\n".join(lines))
+    print_result(facts, lines, as_json=as_json)
     wrong = too_far(facts.get("validation", {}).get("outputs", {}))
     if wrong:
         sys.stdout.flush()

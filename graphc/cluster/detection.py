@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from graphc.cluster.spec import ClusterSpec, Member
@@ -40,14 +41,6 @@ def text_of(member: Member) -> str:
     """The value of `VARIABLE` for a process."""
     cluster = {job: list(addresses) for job, addresses in member.spec.jobs.items()}
     return json.dumps({"cluster": cluster, "task": {"type": member.job, "index": member.index}})
-
-
-def _of_launch(environment: Environment) -> Member | None:
-    return _of_json(environment, VARIABLE)
-
-
-def _of_tf_config(environment: Environment) -> Member | None:
-    return _of_json(environment, "TF_CONFIG")
 
 
 def _of_json(environment: Environment, variable: str) -> Member | None:
@@ -106,7 +99,8 @@ def _of_kubernetes(environment: Environment) -> Member | None:
 
 
 _READERS: tuple[Callable[[Environment], Member | None], ...] = (
-    _of_launch, _of_tf_config, _of_open_mpi, _of_slurm, _of_kubernetes,
+    partial(_of_json, variable=VARIABLE), partial(_of_json, variable="TF_CONFIG"),
+    _of_open_mpi, _of_slurm, _of_kubernetes,
 )  # fmt: skip
 
 

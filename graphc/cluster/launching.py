@@ -352,11 +352,7 @@ class _Supervisor:
 
 
 def _checked_size(task: Launch, text: str) -> int:
-    """The number of processes that a text asks for.
-
-    Raises:
-        AttributeValueError: it is not one, or there are too few GPUs.
-    """
+    """The number of processes that a text asks for."""
     if not text.isascii() or not text.isdecimal() or int(text) < 1:
         raise AttributeValueError(
             f"launch: the size must be a number of at least 1, got {text!r:.40}",

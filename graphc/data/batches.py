@@ -111,11 +111,13 @@ class BatchesIterator(Iterator[dict[str, np.ndarray[Any, Any]]]):
             2
         """
         given, drawn = self._batches, self._before
+        word = drawn["state"]["state"], drawn["state"]["inc"]
+        half = drawn["has_uint32"], drawn["uinteger"]  # of a random word, for the next draw
         return {
             "examples": given.examples,
             "size": given.size,
             "seed": given.seed,
-            "rng": [hex(n) for n in (*_word(drawn), *_half(drawn))],  # of 128 bits
+            "rng": [hex(n) for n in (*word, *half)],  # of 128 bits
             "next": self._next,
         }
 
@@ -152,16 +154,6 @@ class BatchesIterator(Iterator[dict[str, np.ndarray[Any, Any]]]):
         }
         self._start_epoch()
         self._next = given["next"]
-
-
-def _word(drawn: Mapping[str, Any]) -> tuple[int, int]:
-    """The state of the generator."""
-    return drawn["state"]["state"], drawn["state"]["inc"]
-
-
-def _half(drawn: Mapping[str, Any]) -> tuple[int, int]:
-    """The half of a random word that the generator keeps for the next draw."""
-    return drawn["has_uint32"], drawn["uinteger"]
 
 
 def _as_array(name: str, value: Any) -> np.ndarray[Any, Any]:

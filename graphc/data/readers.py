@@ -265,11 +265,7 @@ def _are_paths(records: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
 
 
 def _of_any(name: str, items: object, convert: Callable[[Record], Record], hint: str) -> Pipeline:
-    """The pipeline of an iterator, a sequence or another iterable.
-
-    Raises:
-        FeedError: it is not iterable.
-    """
+    """The pipeline of an iterator, a sequence or another iterable."""
     made_at = current_source()
     if isinstance(items, Iterator):
         return _once(name, items, convert)

@@ -207,11 +207,7 @@ def _read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], int]:
 
 
 def _checked_row(row: Any) -> dict[str, Any]:
-    """A row of the header.
-
-    Raises:
-        ValueError, KeyError, TypeError: it is not one.
-    """
+    """A row of the header."""
     dtype, shape = as_dtype(str(row["dtype"])), row["shape"]
     sizes = [*shape, row["offset"], row["bytes"]]
     texts = row["name"], row["sha256"]

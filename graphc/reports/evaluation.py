@@ -92,7 +92,7 @@ def evaluated(
     recording = recording._replace(runs=with_true_ends(recording.runs, tables))
     seen = {(run.module, run.instruction) for run in recording.runs}
     times = attribute(recording.runs, steps, lambda run: _contains(tables, seen, run))
-    lowered = _lowered(programs)
+    lowered = [program.lowered for program in programs if program.lowered is not None]
     once = {node for program in lowered for node in program.nodes}
     spent, counts, unattributed, owners = _by_owner(times, tables, seen, once)
     count = len(steps) or 1
@@ -137,10 +137,6 @@ def _tables(programs: Iterable[Program]) -> Mapping[str, Instructions]:
         for name, table in instructions_of(program.hlo, program.lowered).items():
             tables[name] = table if name not in tables else tables[name].joined(table)
     return tables
-
-
-def _lowered(programs: Iterable[Program]) -> list[ir.Program]:
-    return [program.lowered for program in programs if program.lowered is not None]
 
 
 def _contains(tables: Mapping[str, Instructions], seen: set[Key], run: Run) -> bool:

@@ -140,7 +140,7 @@ def _sources(profile: Profile) -> Iterator[str]:
     most = max((line.share for line in profile.lines.values()), default=1.0) or 1.0
     for file, times in files_of.items():
         yield f"<h3 title='{escape(file, quote=True)}'>{escape(os.path.basename(file))}</h3>"
-        text = lines_of(file) or _only(times)
+        text = lines_of(file) or [""] * max(times)
         if not lines_of(file):
             yield "<p>The file cannot be read here: only its line numbers are known.</p>"
         yield "<div class='source'><table>"
@@ -148,11 +148,6 @@ def _sources(profile: Profile) -> Iterator[str]:
             if number in times or lines_of(file):
                 yield _source_row(file, number, code.rstrip("\n"), times.get(number), most)
         yield "</table></div>"
-
-
-def _only(times: Mapping[int, LineTime]) -> list[str]:
-    """Empty lines up to the last one that takes time."""
-    return [""] * max(times)
 
 
 def _source_row(file: str, number: int, code: str, line: LineTime | None, most: float) -> str:

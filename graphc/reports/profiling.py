@@ -12,6 +12,7 @@ import numpy as np
 from jax.profiler import TraceAnnotation
 
 from graphc.artifacts.entry_point import EntryPoint
+from graphc.data.core.checks import check_count
 from graphc.errors import AttributeValueError, FeedError, GraphError
 from graphc.ir.graph import Graph
 from graphc.reports.evaluation import Program, evaluated
@@ -62,7 +63,8 @@ def profile(
             hint="gc.profile(gc.Session(graph), fetches, feeds); for a function of gc.jit or an "
             "entry point of an artifact: gc.profile_call(function, arguments...)",
         )
-    batches = _batches(feeds, _checked_steps(steps))
+    check_count("profile: steps", steps, 1)
+    batches = _batches(feeds, steps)
     programs: dict[Any, Executable] = {}
     for batch in batches:  # each set of shapes has an executable
         shapes = {key: np.shape(value) for key, value in batch.items()}
@@ -126,7 +128,7 @@ def profile_call(
         with TraceAnnotation(f"{MARK}wait"):
             jax.block_until_ready(results)
 
-    steps = _checked_steps(steps)
+    check_count("profile: steps", steps, 1)
     step(0)  # compiles
     programs, notes, devices = _programs_of(function, args, kwargs)
     return _measured(step, steps, programs, devices, None, notes)
@@ -156,14 +158,6 @@ def _executable_of(function: object) -> Executable | None:
     except GraphError:
         return None
     return found if isinstance(found, Executable) else None
-
-
-def _checked_steps(steps: object) -> int:
-    if type(steps) is not int or steps < 1:
-        raise AttributeValueError.here(
-            f"profile: steps must be an int of at least 1, got {steps!r}"
-        )
-    return steps
 
 
 def _batches(feeds: Any, steps: int) -> list[Feeds]:

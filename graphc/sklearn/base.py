@@ -16,6 +16,8 @@ from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError
 from graphc.ir.node import Tensor
+from graphc.ops.elementwise.powers import square
+from graphc.ops.reductions.reduction import reduce_mean
 from graphc.sklearn.apart import with_devices
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.carried import carry, uncarry
@@ -81,6 +83,31 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     def _blueprint(self) -> Blueprint:
         raise NotImplementedError
+
+    def _planned(
+        self,
+        loss: Loss,
+        outputs: int,
+        target: tuple[str, int | None] | None,
+        decode: Build | None = None,
+    ) -> Blueprint:
+        """The blueprint with what all estimators say in the same way.
+
+        Args:
+            loss: the default one.
+        """
+        return Blueprint(
+            estimator=type(self).__name__,
+            build=self.build,
+            decode=decode,
+            loss=loss if self.loss is None else self.loss,
+            parameters=self.parameters or {},
+            optimizer=transformation(self.optimizer, self.learning_rate),
+            dtype=self._dtype.name,
+            features=self.n_features_in_,
+            outputs=outputs,
+            target=target,
+        )
 
     def _strata(self, y: Array | None) -> Array | None:
         """The classes by which the validation rows are drawn."""
@@ -233,9 +260,6 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if reset:
             self._dtype = x.dtype
 
-    def _transformation(self) -> optax.GradientTransformation:
-        return transformation(self.optimizer, self.learning_rate)
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
 
@@ -253,6 +277,11 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         super().__setstate__(
             {name: uncarry(name, v) if name in names else v for name, v in state.items()}
         )
+
+
+def squared_error(outputs: Tensor, wanted: Tensor) -> Tensor:
+    """The mean of the squared errors of each row."""
+    return reduce_mean(square(outputs - wanted), axis=1)
 
 
 def _trained(

@@ -193,18 +193,7 @@ class Classifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         return np.searchsorted(self.classes_, labels).astype(np.int32)
 
     def _blueprint(self) -> Blueprint:
-        return Blueprint(
-            estimator=type(self).__name__,
-            build=self.build,
-            decode=None,
-            loss=_cross_entropy if self.loss is None else self.loss,
-            parameters=self.parameters or {},
-            optimizer=self._transformation(),
-            dtype=self._dtype.name,
-            features=self.n_features_in_,
-            outputs=len(self.classes_),
-            target=("int32", None),
-        )
+        return self._planned(_cross_entropy, len(self.classes_), ("int32", None))
 
     def _strata(self, y: Array | None) -> Array | None:
         return y

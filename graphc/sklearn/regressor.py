@@ -10,10 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from graphc.errors import AttributeValueError
-from graphc.ir.node import Tensor
-from graphc.ops.elementwise.powers import square
-from graphc.ops.reductions.reduction import reduce_mean
-from graphc.sklearn.base import Array, GraphEstimator
+from graphc.sklearn.base import Array, GraphEstimator, squared_error
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.networks import FEATURES, OUTPUTS
 
@@ -127,24 +124,9 @@ class Regressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
 
     def _blueprint(self) -> Blueprint:
         outputs = self._y_columns or 1
-        return Blueprint(
-            estimator=type(self).__name__,
-            build=self.build,
-            decode=None,
-            loss=_squared_error if self.loss is None else self.loss,
-            parameters=self.parameters or {},
-            optimizer=self._transformation(),
-            dtype=self._dtype.name,
-            features=self.n_features_in_,
-            outputs=outputs,
-            target=(self._dtype.name, outputs),
-        )
+        return self._planned(squared_error, outputs, (self._dtype.name, outputs))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    return reduce_mean(square(outputs - targets), axis=1)

@@ -12,11 +12,16 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, ShapeError
-from graphc.ir.node import Tensor
-from graphc.ops.elementwise.powers import square
-from graphc.ops.reductions.reduction import reduce_mean
 from graphc.sklearn.apart import with_devices
-from graphc.sklearn.base import Array, Build, GraphEstimator, Loss, Optimizer, RandomState
+from graphc.sklearn.base import (
+    Array,
+    Build,
+    GraphEstimator,
+    Loss,
+    Optimizer,
+    RandomState,
+    squared_error,
+)
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.learning import Rows, mean_loss
 from graphc.sklearn.networks import ENCODING, FEATURES, OUTPUTS
@@ -213,18 +218,7 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GraphEstima
             )
 
     def _blueprint(self) -> Blueprint:
-        return Blueprint(
-            estimator=type(self).__name__,
-            build=self.build,
-            decode=self.decode,
-            loss=_reconstruction_error if self.loss is None else self.loss,
-            parameters=self.parameters or {},
-            optimizer=self._transformation(),
-            dtype=self._dtype.name,
-            features=self.n_features_in_,
-            outputs=int(self.n_components),
-            target=None,
-        )
+        return self._planned(squared_error, int(self.n_components), None, self.decode)
 
     @property
     def _n_features_out(self) -> int:
@@ -236,7 +230,3 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GraphEstima
             ["float64", "float32"] if self.dtype is None else [self.dtype]
         )
         return tags
-
-
-def _reconstruction_error(outputs: Tensor, features: Tensor) -> Tensor:
-    return reduce_mean(square(outputs - features), axis=1)

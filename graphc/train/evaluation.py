@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard
 import jax
 import numpy as np
 
+from graphc.data.core.checks import check_count
 from graphc.errors import AttributeValueError, FeedError
 from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
@@ -71,10 +72,8 @@ class Validation:
     def __post_init__(self) -> None:
         for name in ("every_steps", "every_epochs", "steps"):
             value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise AttributeValueError.here(
-                    f"Validation: {name} must be an int of at least 1, got {value!r}"
-                )
+            if value is not None:
+                check_count(f"Validation: {name}", value, 1)
 
     def is_due_at(self, step: int) -> bool:
         """Whether to validate after this step.

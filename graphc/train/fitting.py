@@ -9,6 +9,7 @@ from typing import Any
 
 from graphc.checkpoints.checkpointer import Checkpointer
 from graphc.data.batches import Batches
+from graphc.data.core.checks import check_count
 from graphc.errors import AttributeValueError
 from graphc.ir.calls import explained
 from graphc.runtime.feeds.batches import checked_count
@@ -163,12 +164,8 @@ def _checked_callbacks(callbacks: Any) -> list[Callback]:
             )
         for name in ("session_every", "fetch_every"):
             value = getattr(each, name)
-            optional = name == "session_every" and value is None
-            if not optional and (type(value) is not int or value < 1):
-                raise AttributeValueError.here(
-                    f"fit: {name} of {type(each).__name__} must be an int of at least 1, "
-                    f"got {value!r}"
-                )
+            if name == "fetch_every" or value is not None:
+                check_count(f"fit: {name} of {type(each).__name__}", value, 1)
     return found
 
 
@@ -182,15 +179,9 @@ def _checked_validation(validation: Any) -> Validation | None:
 
 
 def _saves(checkpoint: Any, steps: Any, seconds: Any) -> Saves:
-    """Checkpoints, with checked arguments.
-
-    Raises:
-        AttributeValueError: an argument is invalid.
-    """
-    if steps is not None and (type(steps) is not int or steps < 1):
-        raise AttributeValueError.here(
-            f"fit: checkpoint_steps must be an int of at least 1, got {steps!r}"
-        )
+    """Checkpoints, with checked arguments."""
+    if steps is not None:
+        check_count("fit: checkpoint_steps", steps, 1)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         raise AttributeValueError.here(
             f"fit: checkpoint_seconds must be a number above 0, got {seconds!r}"

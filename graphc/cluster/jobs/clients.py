@@ -177,11 +177,7 @@ class RemoteQueue(Queue):
     def _ask(
         self, method: str, path: str, value: object = None
     ) -> tuple[bytes, http.client.HTTPMessage]:
-        """The body and the headers of a response.
-
-        Raises:
-            GraphcError: the server does not answer, or refuses.
-        """
+        """The body and the headers of a response."""
         connection = self._connection()
         headers = {"authorization": f"Bearer {self._token}", "x-graphc-jobs": "1"}
         body = None if value is None else json.dumps(value)

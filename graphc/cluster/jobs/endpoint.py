@@ -224,11 +224,7 @@ async def _until_gone(receive: Receive) -> None:
 
 
 def _parsed(path: str) -> tuple[int, str, str]:
-    """The job, the action and the part that a path names.
-
-    Raises:
-        HttpError: 404: there is no such path.
-    """
+    """The job, the action and the part that a path names."""
     match = _JOB.fullmatch(path)
     if match is None or (match[2] and match[2] not in ACTIONS):
         raise HttpError(404, f"there is nothing at {path[:200]!r}")
@@ -244,11 +240,7 @@ def _query(scope: Scope) -> dict[str, str]:
 
 
 async def _run(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Runs a function in a thread. Users' mistakes become failures.
-
-    Raises:
-        Failure: NOT_FOUND, INVALID_ARGUMENT or FAILED_PRECONDITION.
-    """
+    """Runs a function in a thread. Users' mistakes become failures."""
     try:
         return await asyncio.to_thread(function, *arguments)
     except UnknownNameError as error:

@@ -129,7 +129,7 @@ class JobService:
         running = self.store.active(RUNNING)
         ended = [record.id for record in running if self._has_ended(record, now)]
         self._check_memory([record for record in running if record.id not in ended])
-        if now >= self._next_deadline or self._is_changed():
+        if now >= self._next_deadline or self.store.version() != self._seen:
             self._check_deadlines(now)
         version = self.store.version()  # before the queue is read: others may write meanwhile
         if version != self._seen:
@@ -227,9 +227,6 @@ class JobService:
         return _REASONS.get(record.wanted, record.wanted)
 
     # -- the queue ---------------------------------------------------------------------------------
-
-    def _is_changed(self) -> bool:
-        return self.store.version() != self._seen
 
     def _check_deadlines(self, now: float) -> None:
         """Ends queued jobs whose deadlines have passed, and notes the next deadline."""

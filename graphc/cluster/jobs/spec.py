@@ -215,13 +215,15 @@ def _text(value: object) -> str:
     return value
 
 
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise ValueError(
-            "1 to 40 lower-case letters, digits and hyphens, which begin with a letter and end "
-            "without a hyphen"
-        )
-    return value
+def text_like(pattern: re.Pattern[str], what: str) -> Callable[[object], str]:
+    """A reader of texts that match a pattern; `what` says which these are."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise ValueError(what)
+        return value
+
+    return read
 
 
 def _program(*endings: str) -> Callable[[object], str]:
@@ -296,7 +298,11 @@ _READERS: Final[dict[str, Callable[[object], Any]]] = {
     "script": _program(".py"),
     "train": _program(".py"),
     "artifact": _program(".gcx"),
-    "name": _name,
+    "name": text_like(
+        _NAME,
+        "1 to 40 lower-case letters, digits and hyphens, which begin with a letter and end without "
+        "a hyphen",
+    ),
     "parameters": _parameters,
     "arguments": _arguments,
     "signature": _text,

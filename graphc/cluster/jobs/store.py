@@ -111,7 +111,7 @@ class Store:
         """
         rows = self._select("WHERE id = ? AND (? IS NULL OR user = ?)", (number, user, user))
         if not rows:
-            raise _unknown(number)
+            raise UnknownNameError(f"there is no job {number}", hint="graphc jobs list")
         return rows[0]
 
     def jobs(
@@ -269,11 +269,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction.
-
-        Raises:
-            ClusterError: the disk is full, or another process writes for too long.
-        """
+        """A transaction."""
         connection = self._connection()
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -314,7 +310,3 @@ def _check_waiting(write: sqlite3.Connection, user: str, most: int | None) -> No
             f"{waiting} jobs of {user} wait, and the quota is {most}",
             hint="wait until one has started, or stop one",
         )
-
-
-def _unknown(number: int) -> UnknownNameError:
-    return UnknownNameError(f"there is no job {number}", hint="graphc jobs list")

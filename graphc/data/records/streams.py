@@ -166,11 +166,9 @@ class Inflated:
             self._pending = self._engine.unconsumed_tail
             if found:
                 return found
-            if not self._engine.eof and not self._pending and self._at_end():
+            at_end = not self._pending and self._taken >= self._raw.size()
+            if at_end and not self._engine.eof:
                 raise self._error(f"the {self._name} data are incomplete", CUT)
-
-    def _at_end(self) -> bool:
-        return self._taken >= self._raw.size()
 
     def _next_member(self) -> bool:
         """Begins another compressed stream after the end of one, as in concatenated files."""

@@ -124,12 +124,12 @@ def checked_pixels(size: Any, mode: Any) -> None:
         )
 
 
-def import_pillow(name: str) -> Any:
-    """The module PIL.Image.
+def import_pillow(name: str, extra: str = "images") -> Any:
+    """The module PIL.Image, which `name` needs and `extra` installs.
 
     Raises:
         MissingExtraError: it is not installed.
     """
-    with importing(f"{name} needs Pillow, which is not installed", "images"):
+    with importing(f"{name} needs Pillow, which is not installed", extra):
         from PIL import Image
     return Image

@@ -76,11 +76,8 @@ class ChildProcess:
                 self._process.terminate()
 
     def end(self) -> None:
-        """Waits for the process, and closes the pipe."""
-        with self._lock:
-            self._stopped = True
-            if self._process is not None:
-                self._process.terminate()
+        """Ends the process, waits for it, and closes the pipe."""
+        self.stop()
         self._bury()
 
     def _start(self) -> None:

@@ -76,11 +76,7 @@ class GrpcCalls:
         return grpc.stream_stream_rpc_method_handler(behave)
 
     async def _message(self, call: Call, context: Any) -> bytes:
-        """The message of a request.
-
-        Raises:
-            Failure: there is none, or as of `Service.message`.
-        """
+        """The message of a request."""
         import grpc
 
         async def read() -> bytes:

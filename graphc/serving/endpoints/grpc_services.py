@@ -96,19 +96,11 @@ class GrpcServices:
 
     async def classify(self, call: Call, data: bytes, deadline: float | None) -> bytes:
         """ClassificationRequest -> ClassificationResponse."""
-
-        def fill(result: Any, answer: Answer, count: int) -> None:
-            fill_classes(result, classes_of(answer.outputs, count))
-
-        return await self._filled(call, data, deadline, "Classification", fill)
+        return await self._filled(call, data, deadline, "Classification", _classify)
 
     async def regress(self, call: Call, data: bytes, deadline: float | None) -> bytes:
         """RegressionRequest -> RegressionResponse."""
-
-        def fill(result: Any, answer: Answer, count: int) -> None:
-            fill_values(result, values_of(answer.outputs, count))
-
-        return await self._filled(call, data, deadline, "Regression", fill)
+        return await self._filled(call, data, deadline, "Regression", _regress)
 
     async def _filled(
         self, call: Call, data: bytes, deadline: float | None, kind: str, fill: Fill
@@ -142,9 +134,9 @@ class GrpcServices:
             result = response.results.add()
             fill_spec(result.model_spec, target.name, answer)
             if task.method_name == CLASSIFY:
-                fill_classes(result.classification_result, classes_of(answer.outputs, count))
+                _classify(result.classification_result, answer, count)
             else:
-                fill_values(result.regression_result, values_of(answer.outputs, count))
+                _regress(result.regression_result, answer, count)
         return _bytes(response)
 
     async def _on_examples(
@@ -216,6 +208,14 @@ class GrpcServices:
         is not read, so that it takes no memory."""
         state = _SERVING if self._ready() else _NOT_SERVING
         return _bytes(messages().HealthCheckResponse(status=state))
+
+
+def _classify(result: Any, answer: Answer, count: int) -> None:
+    fill_classes(result, classes_of(answer.outputs, count))
+
+
+def _regress(result: Any, answer: Answer, count: int) -> None:
+    fill_values(result, values_of(answer.outputs, count))
 
 
 def options_of(config: ServerConfig) -> list[tuple[str, int]]:

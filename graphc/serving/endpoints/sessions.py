@@ -202,12 +202,7 @@ def _begun(session: Session, number: int) -> Failure:
 
 
 def _signature(session: Session, name: str) -> EntryPoint:
-    """The signature of a request.
-
-    Raises:
-        Failure: FAILED_PRECONDITION: there is no such one; or the request names none, and several
-            assign variables.
-    """
+    """The signature of a request."""
     points = session.servable.signatures
     name = name or session.signature
     if name in points:

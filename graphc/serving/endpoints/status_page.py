@@ -108,11 +108,7 @@ class StatusPage:
 
 
 def _model_of(data: bytes) -> str:
-    """The model that a request for reloading names.
-
-    Raises:
-        Failure: INVALID_ARGUMENT: it names none.
-    """
+    """The model that a request for reloading names."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

@@ -100,10 +100,8 @@ def bind_grpc(server: Any, config: ServerConfig) -> int:
     credentials = grpc_credentials(config)
     try:
         if credentials is not None:
-            found: int = server.add_secure_port(address, credentials)
-            return found
-        found = server.add_insecure_port(address)
-        return found
+            return int(server.add_secure_port(address, credentials))
+        return int(server.add_insecure_port(address))
     except RuntimeError as error:
         family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
         place = config.host, config.port or 0

@@ -106,7 +106,6 @@ class Served:
             Failure: NOT_FOUND: the version is not available. INVALID_ARGUMENT: there is no such
                 label.
         """
-        asked = f"Specific({self.name}, {version})"
         if label is not None:
             if version is not None:
                 raise Failure("INVALID_ARGUMENT", "a request names a version or a label, not both")
@@ -115,8 +114,8 @@ class Served:
                 raise Failure(
                     "INVALID_ARGUMENT", f"Unrecognized servable version label: {label[:100]}"
                 )
-            asked = f"Specific({self.name}, {version})"
-        elif version is None:
+        asked = f"Specific({self.name}, {version})"
+        if version is None:
             available = self.available
             version = self._traffic.next(available) or max(available, default=None)
             asked = f"Latest({self.name})"

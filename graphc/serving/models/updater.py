@@ -28,11 +28,8 @@ class Updater:
     Args:
         loader: loads a version.
         lock: the manager's, which protects the models.
-        load_threads: how many versions are loaded at the same time.
-        unload_threads: how many versions are freed at the same time.
-        retries: how often a version is tried again whose load failed for another reason than its
-            file, such as a lack of memory.
-        retry_seconds: the time before it is tried again.
+        load_threads, unload_threads: see `ServerConfig`.
+        retries, retry_seconds: `load_retries` and `load_retry_seconds` of it.
         wake: called when a version is to be tried again, see `retry`.
 
     Attributes:

@@ -90,11 +90,7 @@ def warm_up(servable: Servable, folder: str) -> None:
 
 
 def _check_methods(methods: set[str], inputs: Arrays, outputs: Arrays) -> None:
-    """Checks that the signature suits the methods that were recorded.
-
-    Raises:
-        Failure: INVALID_ARGUMENT: it does not.
-    """
+    """Checks that the signature suits the methods that were recorded."""
     for method in methods - {"predict"}:
         rows = len(next(iter(inputs.values())))
         (classes_of if method == "classify" else values_of)(outputs, rows)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphc.checkpoints.checkpointer import Checkpointer
 from graphc.train.callbacks.watching import Watched, Watching
@@ -55,7 +54,7 @@ class BestCheckpoint(Watching):
 
     def on_start(self, run: Run) -> None:
         """Opens the folder."""
-        self._watched.check(run)
+        super().on_start(run)
         self._saver = Checkpointer(self._folder, keep=1)
 
     def _look(self, run: Run) -> None:
@@ -67,11 +66,3 @@ class BestCheckpoint(Watching):
         saver, self._saver = self._saver, None
         if saver is not None:
             saver.close()
-
-    def state(self) -> Mapping[str, Any]:
-        """The best value."""
-        return self._watched.state()
-
-    def restore(self, state: Mapping[str, object]) -> None:
-        """Continues with a value that `state` returned."""
-        self._watched.restore(state)

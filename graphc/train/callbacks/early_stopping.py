@@ -44,10 +44,6 @@ class EarlyStopping(Watching):
         self._patience = checked_count(patience, "EarlyStopping: patience")
         self._waited = 0
 
-    def on_start(self, run: Run) -> None:
-        """Checks the name of the metric."""
-        self._watched.check(run)
-
     def _look(self, run: Run) -> None:
         if self._watched.improves(self._watched.value(run)):
             self._waited = 0

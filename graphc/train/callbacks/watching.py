@@ -83,6 +83,10 @@ class Watching(Callback):
 
     _watched: Watched
 
+    def on_start(self, run: Run) -> None:
+        """Checks the name of the metric."""
+        self._watched.check(run)
+
     def on_validation(self, run: Run) -> None:
         """Checks the figures of a validation."""
         if self._watched.of_validation:
@@ -92,6 +96,14 @@ class Watching(Callback):
         """Checks a metric of the job."""
         if not self._watched.of_validation:
             self._look(run)
+
+    def state(self) -> Mapping[str, Any]:
+        """The best value."""
+        return self._watched.state()
+
+    def restore(self, state: Mapping[str, object]) -> None:
+        """Continues with a value that `state` returned."""
+        self._watched.restore(state)
 
     def _look(self, run: Run) -> None:
         """Compares the value with the best one, and acts."""

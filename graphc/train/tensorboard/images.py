@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from graphc.data.sources.images import import_pillow
 from graphc.errors import DTypeError, ShapeError
-from graphc.train.tensorboard.protos import import_pillow, protos
+from graphc.train.tensorboard.protos import protos
 from graphc.train.tensorboard.summaries import strings, summary
 from graphc.train.tensorboard.values import Array, Values, host_copy, require_rank
 
@@ -19,6 +20,10 @@ _HINT = (
 _RED = (255, 0, 0)  # where a float is NaN or infinite
 
 
+def _pillow() -> Any:
+    return import_pillow("SummaryWriter.image", "tensorboard")
+
+
 def checked_images(value: Values, most: int) -> Array:
     """At most `most` images, uint8 [images, height, width, channels].
 
@@ -26,7 +31,7 @@ def checked_images(value: Values, most: int) -> Array:
         ShapeError: the value is no image.
         DTypeError: its dtype is not uint8, bool or a float.
     """
-    import_pillow()
+    _pillow()
     array = host_copy("image", value)
     require_rank("image", array, (2, 3, 4), _HINT)
     if array.ndim == 2:
@@ -71,7 +76,7 @@ def _marked(pixels: Array, bad: Array) -> Array:
 
 def image(tag: str, pixels: Array, description: str) -> Any:
     """The images as PNG files behind their width and height."""
-    pillow = import_pillow()
+    pillow = _pillow()
     files = []
     for picture in pixels:
         file = io.BytesIO()

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from graphc.data.core.checks import check_count
 from graphc.errors import AttributeValueError, DTypeError, GraphError, ShapeError
 from graphc.ir.operand import Operand
 from graphc.ir.operand_types import SupportsArray
@@ -117,11 +118,8 @@ def checked_number(method: str, name: str, number: Any, least: int) -> int:
     Raises:
         AttributeValueError: it is not.
     """
-    if type(number) is not int or number < least:
-        raise AttributeValueError.here(
-            f"SummaryWriter.{method}: {name} must be an int of at least {least}, got {number!r}"
-        )
-    return number
+    check_count(f"SummaryWriter.{method}: {name}", number, least)
+    return int(number)
 
 
 def checked_texts(text: Any) -> Array:

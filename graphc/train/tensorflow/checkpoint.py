@@ -157,11 +157,7 @@ class Bundle:
         return self._read(entry, sizes, dtype, what)
 
     def _file(self, entry: Any, what: str) -> Path:
-        """The file of an entry, which it lies in.
-
-        Raises:
-            ModelFileError: the file is missing or too short.
-        """
+        """The file of an entry, which it lies in."""
         name = f"{self._prefix.name}.data-{entry.shard_id:05d}-of-{self._shards:05d}"
         path = self._prefix.with_name(name)
         try:

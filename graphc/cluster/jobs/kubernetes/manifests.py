@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from graphc.cluster.detection import PORT
 from graphc.cluster.jobs.runs import Places, graphc_command
-from graphc.cluster.jobs.spec import JobSpec
+from graphc.cluster.jobs.spec import JobSpec, text_like
 from graphc.errors import AttributeValueError, MissingExtraError, nearest
 
 GROUP: Final = "jobset.x-k8s.io"
@@ -34,6 +34,8 @@ _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _KEY: Final = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_IMAGE: Final = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,500}", re.ASCII)
+_PATH: Final = re.compile(r"(/[\w.-]+)+", re.ASCII)
 _MOUNT: Final = "/job"
 _SHELL: Final = 'mkdir -p "$GRAPHC_OUTPUT_DIR" && exec "$@"'
 
@@ -190,11 +192,7 @@ def _command(spec: JobSpec, places: Places) -> list[str]:
 
 
 def _options(spec: JobSpec) -> dict[str, Any]:
-    """The checked keys of `kubernetes`.
-
-    Raises:
-        AttributeValueError: they are not valid, or the job has what Kubernetes cannot do.
-    """
+    """The checked keys of `kubernetes`."""
     found: dict[str, Any] = {}
     mistakes = []
     for key, value in (spec.kubernetes or {}).items():
@@ -227,15 +225,6 @@ _OTHERWISE: Final = {
 }
 
 
-def _text(what: str, pattern: re.Pattern[str]) -> Callable[[object], str]:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise ValueError(what)
-        return value
-
-    return read
-
-
 def _cpu(value: object) -> str:
     text = str(value)
     if isinstance(value, bool) or not re.fullmatch(r"\d{1,4}(\.\d{1,3})?|[1-9]\d{0,6}m", text):
@@ -255,14 +244,14 @@ def _selector(value: object) -> dict[str, str]:
 
 
 _READERS: Final[dict[str, Callable[[object], Any]]] = {
-    "image": _text("the name of an image", re.compile(r"[A-Za-z0-9][\w.:/@-]{0,500}", re.ASCII)),
-    "namespace": _text("the name of a namespace", _LABEL),
-    "accelerator": _text('a resource such as "nvidia.com/gpu"', _KEY),
+    "image": text_like(_IMAGE, "the name of an image"),
+    "namespace": text_like(_LABEL, "the name of a namespace"),
+    "accelerator": text_like(_KEY, 'a resource such as "nvidia.com/gpu"'),
     "cpu": _cpu,
-    "claim": _text("the name of a PersistentVolumeClaim", _NAME),
-    "mount": _text("an absolute path", re.compile(r"(/[\w.-]+)+", re.ASCII)),
-    "service_account": _text("the name of a ServiceAccount", _NAME),
+    "claim": text_like(_NAME, "the name of a PersistentVolumeClaim"),
+    "mount": text_like(_PATH, "an absolute path"),
+    "service_account": text_like(_NAME, "the name of a ServiceAccount"),
     "node_selector": _selector,
-    "priority_class": _text("the name of a PriorityClass", _NAME),
-    "queue": _text("the name of a LocalQueue of Kueue", _LABEL),
+    "priority_class": text_like(_NAME, "the name of a PriorityClass"),
+    "queue": text_like(_LABEL, "the name of a LocalQueue of Kueue"),
 }

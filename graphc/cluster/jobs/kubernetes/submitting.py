@@ -59,11 +59,7 @@ def submit(manifests: list[Manifest]) -> dict[str, str]:
 
 
 def _configure(config: Any) -> None:
-    """Reads kubectl's configuration; in a pod without one, that of its service account.
-
-    Raises:
-        ClusterError: there is none.
-    """
+    """Reads kubectl's configuration; in a pod without one, that of its service account."""
     try:
         config.load_kube_config()
     except config.ConfigException as error:
