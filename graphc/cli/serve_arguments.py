@@ -113,8 +113,8 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 def _add_sessions(parser: argparse.ArgumentParser) -> None:
     _add_numbers(
         parser.add_argument_group("sessions, for signatures that update variables"),
-        ("--max_sessions", natural, 64, "how many may be open; 0 disables them (default: 64)"),
-        ("--max_session_bytes", natural, 1 << 30,
+        ("--max_sessions", count, 64, "how many may be open; 0 disables them (default: 64)"),
+        ("--max_session_bytes", count, 1 << 30,
          "the bytes of the variables of all sessions (default: 1 GiB)"),
         ("--session_idle_seconds", duration, 600.0,
          "a session ends that was not used for this time (default: 600)"),
@@ -161,11 +161,6 @@ def port(text: str) -> int | None:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port")
     return int(text)
-
-
-def natural(text: str) -> int:
-    """An integer of at least 0."""
-    return 0 if text == "0" else positive(text)
 
 
 def duration(text: str) -> float:

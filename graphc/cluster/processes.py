@@ -25,8 +25,18 @@ class Launch:
     """What `launch` starts.
 
     Attributes:
-        environment: of the processes, in addition to their places in the cluster. The others are
-            arguments of `launch`.
+        command: the program and its arguments.
+        processes: how many workers.
+        devices: the devices of each process; None leaves it to JAX. On CPUs, virtual devices; on
+            GPUs, consecutive ones.
+        restarts: how often all processes may be started again after one has failed.
+        pause: seconds before a restart; longer after starts without a step.
+        grace: seconds that processes get to end after SIGTERM.
+        silence: seconds without a further step of `fit` after which a process has failed, or None.
+        least: after a failure, how many processes are enough to go on without those that failed;
+            None: as many as before.
+        size_file: a file with the number of workers, which may change, or None.
+        environment: of the processes, in addition to their places in the cluster.
     """
 
     command: Sequence[str]

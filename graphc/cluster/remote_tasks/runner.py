@@ -223,8 +223,7 @@ class Runner(RemoteRunner):
         """The processes; they are started if they are not running."""
         if self._actors is None:
             tasks = self._strategy.names()
-            jobs = [task.split("/")[1].partition(":")[2] for task in tasks]
-            options = [self._strategy.options.get(job, {}) for job in jobs]
+            options = [self._strategy.options.get(_job(task), {}) for task in tasks]
             actors = Actors(tasks, options)
             self._end = weakref.finalize(self, actors.close)  # also if it is never closed
             found = actors.get([actors.ask(task, "devices") for task in tasks])
@@ -253,6 +252,10 @@ class Runner(RemoteRunner):
         if self._end is not None:
             self._end()
         self._actors = None
+
+
+def _job(task: str) -> str:
+    return task.split("/")[1].partition(":")[2]
 
 
 def _named(program: Program, device: str) -> Program:
