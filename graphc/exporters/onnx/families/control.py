@@ -140,17 +140,9 @@ def _choose(c: Call, w: Writer, index: Value, operands: list[Value], number: int
     return w.ops("If", is_first, results=results, then_branch=then, else_branch=other)
 
 
-def _call(c: Call) -> list[Value]:
-    return c.write_body(c.w, c.node.regions[0], c.xs)
-
-
-def _custom_gradient(c: Call) -> list[Value]:
-    return list(c.xs[: c.attrs["count"]])
-
-
 RULES: Final[dict[str, Rule]] = {
-    "Call": _call,
-    "CustomGradient": _custom_gradient,
+    "Call": lambda c: c.write_body(c.w, c.node.regions[0], c.xs),
+    "CustomGradient": lambda c: list(c.xs[: c.attrs["count"]]),
     "Map": _map,
     "Scan": _scan,
     "Switch": _switch,

@@ -100,10 +100,6 @@ def _is_inf(call: Call) -> Any:
 # -- activations -----------------------------------------------------------------------------
 
 
-def _leaky(call: Call) -> Any:
-    return activation.leaky_relu(call.x(), call.attr("alpha", 0.01))
-
-
 def _elu(call: Call) -> Any:
     x, alpha = call.x(), call.attr("alpha", 1.0)
     return ops.where(x > 0, x, alpha * ops.expm1(ops.minimum(x, 0)))
@@ -277,7 +273,7 @@ RULES: Final[dict[str, Rule]] = {
     "Identity": _identity,
     "IsInf": _is_inf,
     "IsNaN": _unary(ops.isnan),
-    "LeakyRelu": _leaky,
+    "LeakyRelu": lambda call: activation.leaky_relu(call.x(), call.attr("alpha", 0.01)),
     "Less": _binary(ops.less),
     "LessOrEqual": _binary(ops.less_equal),
     "Log": _unary(ops.log),

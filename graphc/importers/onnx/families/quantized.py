@@ -122,18 +122,10 @@ def _matrices(call: Call, a: tuple[int, int], b: tuple[int, int]) -> Any:
     return product(integers_of(call, *a, axis=-2), integers_of(call, *b, axis=-1))
 
 
-def _matmul_integer(call: Call) -> Any:
-    return _matrices(call, (0, 2), (1, 3))
-
-
 def _product(call: Call, x: tuple[int, int], w: tuple[int, int]) -> Any:
     """The convolution of two inputs, with the places of their zero points."""
     how = settings(call, call.x(x[0]), call.x(w[0]).shape[2:])
     return convolution(integers_of(call, *x), integers_of(call, *w, axis=0), **how)
-
-
-def _conv_integer(call: Call) -> Any:
-    return _product(call, (0, 2), (1, 3))
 
 
 def of_columns(v: Tensor) -> Any:
@@ -167,10 +159,10 @@ def _qlinear_conv(call: Call) -> Any:
 
 
 RULES: Final[dict[str, Rule]] = {
-    "ConvInteger": _conv_integer,
+    "ConvInteger": lambda call: _product(call, (0, 2), (1, 3)),
     "DequantizeLinear": _dequantize,
     "DynamicQuantizeLinear": _dynamic,
-    "MatMulInteger": _matmul_integer,
+    "MatMulInteger": lambda call: _matrices(call, (0, 2), (1, 3)),
     "QLinearConv": _qlinear_conv,
     "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": _quantize,

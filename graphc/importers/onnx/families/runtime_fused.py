@@ -43,10 +43,6 @@ def _bias_split_gelu(call: Call) -> Any:
     return x[..., : size // 2] * _gelu(x[..., size // 2 :])
 
 
-def _bias_add(call: Call) -> Any:
-    return call.x(0) + call.x(1) + call.x(2)
-
-
 def _bias_softmax(call: Call) -> Any:
     """The bias has the axes from `axis` on, and some of those before it."""
     x, bias = call.x(0), call.x(1)
@@ -173,7 +169,7 @@ _ACTIVATION: Final = "activation activation_alpha activation_beta activation_gam
 _TRANSPOSED: Final = "alpha transA transB transBatchA transBatchB"
 
 RULES: Final[dict[str, Rule]] = {
-    "BiasAdd": limited(_bias_add, 3),
+    "BiasAdd": limited(lambda call: call.x(0) + call.x(1) + call.x(2), 3),
     "BiasDropout": limited(_bias_dropout, 5, "seed"),
     "BiasGelu": limited(_biased(_gelu), 2),
     "BiasSoftmax": limited(_bias_softmax, 2, "axis is_inner_broadcast"),

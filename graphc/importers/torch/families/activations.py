@@ -15,17 +15,9 @@ def _gelu(call: Call, x: Any, *, approximate: str = "none") -> Any:
     return activation.gelu(x, approximate=approximate == "tanh")
 
 
-def _leaky(call: Call, x: Any, slope: float = 0.01) -> Any:
-    return activation.leaky_relu(x, slope)
-
-
 def _elu(call: Call, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
     negative = alpha * ops.expm1(ops.minimum(x, 0) * input_scale)
     return scale * ops.where(x > 0, x, negative)
-
-
-def _selu(call: Call, x: Any) -> Any:
-    return _elu(call, x, 1.6732632423543772, 1.0507009873554805)
 
 
 def _celu(call: Call, x: Any, alpha: float = 1.0) -> Any:
@@ -35,10 +27,6 @@ def _celu(call: Call, x: Any, alpha: float = 1.0) -> Any:
 def _softplus(call: Call, x: Any, beta: float = 1, threshold: float = 20) -> Any:
     soft = ops.softplus(x * beta) / beta
     return ops.where(x * beta > threshold, x, soft)
-
-
-def _hardtanh(call: Call, x: Any, low: float = -1, high: float = 1) -> Any:
-    return ops.clip(x, low, high)
 
 
 def _prelu(call: Call, x: Any, weight: Any) -> Any:
@@ -77,10 +65,6 @@ def _logit(call: Call, x: Any, eps: float | None = None) -> Any:
     return ops.logit(x if eps is None else ops.clip(x, eps, 1 - eps))
 
 
-def _hardsigmoid(call: Call, x: Any) -> Any:
-    return ops.clip(x + 3, 0, 6) / 6
-
-
 _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     "hardswish": lambda x: x * ops.clip(x + 3, 0, 6) / 6,
     "log_sigmoid": lambda x: -ops.softplus(-x),
@@ -101,13 +85,13 @@ RULES: Final[dict[str, Rule]] = {
     "aten.gelu.default": _gelu,
     "aten.glu.default": _glu,
     "aten.hardshrink.default": _hardshrink,
-    "aten.hardsigmoid.default": _hardsigmoid,
-    "aten.hardtanh.default": _hardtanh,
-    "aten.leaky_relu.default": _leaky,
+    "aten.hardsigmoid.default": lambda call, x: ops.clip(x + 3, 0, 6) / 6,
+    "aten.hardtanh.default": lambda call, x, low=-1, high=1: ops.clip(x, low, high),
+    "aten.leaky_relu.default": lambda call, x, slope=0.01: activation.leaky_relu(x, slope),
     "aten.log_softmax.int": _softmax(activation.log_softmax),
     "aten.logit.default": _logit,
     "aten.prelu.default": _prelu,
-    "aten.selu.default": _selu,
+    "aten.selu.default": lambda call, x: _elu(call, x, 1.6732632423543772, 1.0507009873554805),
     "aten.softmax.int": _softmax(activation.softmax),
     "aten.softplus.default": _softplus,
     "aten.softshrink.default": _softshrink,

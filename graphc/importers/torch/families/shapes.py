@@ -23,10 +23,6 @@ def _permute(call: Call, x: Any, dims: Any) -> Any:
     return ops.transpose(x, tuple(axis_of(d, x.ndim) for d in dims))
 
 
-def _transpose(call: Call, x: Any, a: int, b: int) -> Any:
-    return ops.swapaxes(x, a, b) if x.ndim else x
-
-
 def _squeeze(call: Call, x: Any, dims: Any = None) -> Any:
     axes = range(x.ndim) if dims is None else dims if isinstance(dims, (list, tuple)) else [dims]
     ones = tuple(axis_of(a, x.ndim) for a in axes if x.ndim and x.shape[a] == 1)
@@ -302,7 +298,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.unsafe_split.Tensor": _split,
     "aten.unsafe_split_with_sizes.default": _split,
     "aten.tile.default": lambda call, x, dims: ops.tile(x, list(dims)),
-    "aten.transpose.int": _transpose,
+    "aten.transpose.int": lambda call, x, a, b: ops.swapaxes(x, a, b) if x.ndim else x,
     "aten.unbind.int": _unbind,
     "aten.unbind_copy.int": _unbind,
     "aten.unflatten.int": _unflatten,
