@@ -6,7 +6,7 @@ Names that begin with "Lite" have their rules in `rules` and `recurrent`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from graphc.importers.tensorflow.graph import Edge
 from graphc.importers.tflite.flatbuffer import broken
@@ -149,6 +149,12 @@ def _spatial(op: Operator, prefix: str, axes: Sequence[str] = "hw") -> list[int]
     return [1, *found, 1]
 
 
+def _convolution(op: Operator, axes: Sequence[str] = "hw") -> dict[str, Any]:
+    """The attributes of a convolution."""
+    strides, dilations = (_spatial(op, key, axes) for key in ("stride", "dilation"))
+    return {"strides": strides, "dilations": dilations, "padding": _padding(op)}
+
+
 def _biased(b: Body, op: Operator, y: Edge, i: int) -> Edge:
     return b.node("BiasAdd", y, b.input(op, i)) if b.has(op, i) else y
 
@@ -157,23 +163,19 @@ def _biased(b: Body, op: Operator, y: Edge, i: int) -> Edge:
 def _conv(b: Body, op: Operator) -> Edge:
     """The kernel is [outputs, height, width, inputs]."""
     kernel = b.node("Transpose", b.input(op, 1), b.const([1, 2, 3, 0]))
-    strides, dilations = _spatial(op, "stride"), _spatial(op, "dilation")
-    attrs = {"strides": strides, "dilations": dilations, "padding": _padding(op)}
-    return _biased(b, op, b.node("Conv2D", b.input(op, 0), kernel, **attrs), 2)
+    return _biased(b, op, b.node("Conv2D", b.input(op, 0), kernel, **_convolution(op)), 2)
 
 
 @_lite("DEPTHWISE_CONV_2D")
 def _depthwise(b: Body, op: Operator) -> Edge:
-    strides, dilations = _spatial(op, "stride"), _spatial(op, "dilation")
-    attrs = {"strides": strides, "dilations": dilations, "padding": _padding(op)}
-    return _biased(b, op, b.node("LiteDepthwise", b.input(op, 0), b.input(op, 1), **attrs), 2)
+    y = b.node("LiteDepthwise", b.input(op, 0), b.input(op, 1), **_convolution(op))
+    return _biased(b, op, y, 2)
 
 
 @_lite("CONV_3D")
 def _conv_3d(b: Body, op: Operator) -> Edge:
-    strides, dilations = (_spatial(op, key, "dhw") for key in ("stride", "dilation"))
-    attrs = {"strides": strides, "dilations": dilations, "padding": _padding(op)}
-    return _biased(b, op, b.node("Conv3D", b.input(op, 0), b.input(op, 1), **attrs), 2)
+    y = b.node("Conv3D", b.input(op, 0), b.input(op, 1), **_convolution(op, "dhw"))
+    return _biased(b, op, y, 2)
 
 
 @_lite("TRANSPOSE_CONV")
@@ -186,10 +188,9 @@ def _transposed(b: Body, op: Operator) -> Edge:
 
 @_lite("CONV_3D_TRANSPOSE")
 def _transposed_3d(b: Body, op: Operator) -> Edge:
-    strides, dilations = (_spatial(op, key, "dhw") for key in ("stride", "dilation"))
-    attrs = {"strides": strides, "dilations": dilations, "padding": _padding(op)}
     inputs = [b.input(op, i) for i in range(3)]
-    return _biased(b, op, b.node("Conv3DBackpropInputV2", *inputs, **attrs), 3)
+    y = b.node("Conv3DBackpropInputV2", *inputs, **_convolution(op, "dhw"))
+    return _biased(b, op, y, 3)
 
 
 @_lite("FULLY_CONNECTED")

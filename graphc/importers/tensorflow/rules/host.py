@@ -316,15 +316,12 @@ def invert(call: Call, x: Value) -> Value:
     return None if _mixed((x,)) else np.argsort(x).astype(x.dtype)
 
 
-@_host(
-    "ListDiff",
-)
+@_host("ListDiff")
 def difference(call: Call, x: Value, y: Value) -> list[Value] | None:
     if _mixed((x, y)):
         return None
     kept = np.flatnonzero(~np.isin(x, y))
-    wanted = call.attr("out_idx")
-    return [x[kept], kept.astype(np.int32 if wanted is None else wanted.dtype)]
+    return [x[kept], kept.astype(call.dtype("out_idx", "int32"))]
 
 
 @_host("Split")
@@ -347,8 +344,7 @@ def split_v(call: Call, x: Value, sizes: Value, axis: Value) -> list[Value] | No
 
 @_host("Shape")
 def shape(call: Call, x: Value) -> Value:
-    wanted = call.attr("out_type")
-    return np.array(shape_of_value(call, x), np.int32 if wanted is None else wanted.dtype)
+    return np.array(shape_of_value(call, x), call.dtype("out_type", "int32"))
 
 
 @_host("ScatterNd")

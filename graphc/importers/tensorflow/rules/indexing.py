@@ -14,6 +14,7 @@ from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.node import Tensor
 
 FAMILY = Family()
+FAMILY.plain({"Gather": lambda x, indices: ops.take(x, indices, 0), "GatherNd": ops.gather_nd})
 
 
 def strided_index(call: Call, begin: Sequence[Dim], end: Sequence[Dim], step: Sequence[Dim]) -> Any:
@@ -124,11 +125,6 @@ def slice_(call: Call, x: Tensor, begin: Value, sizes: Value) -> Tensor:
     return x[tuple(index)] if index else x
 
 
-@FAMILY.rule("Gather")
-def gather(call: Call, x: Tensor, indices: Tensor) -> Tensor:
-    return ops.take(x, indices, 0)
-
-
 @FAMILY.rule("GatherV2", kinds="ttn")
 def gather_v2(call: Call, x: Tensor, indices: Tensor, axis: int) -> Tensor:
     batch = call.attr("batch_dims", 0)
@@ -136,11 +132,6 @@ def gather_v2(call: Call, x: Tensor, indices: Tensor, axis: int) -> Tensor:
         batch = batch % indices.ndim if batch < 0 else batch
         return ops.gather(x, indices, axis % x.ndim, batch)
     return ops.take(x, indices, axis)
-
-
-@FAMILY.rule("GatherNd")
-def gather_nd(call: Call, x: Tensor, indices: Tensor) -> Tensor:
-    return ops.gather_nd(x, indices)
 
 
 @FAMILY.rule("ScatterNd", kinds="ttd")
@@ -200,7 +191,7 @@ def unique(call: Call, x: Any, axis: Value = None) -> list[Value]:
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    dtype = call.dtype("out_idx") if call.attr("out_idx") else np.dtype(np.int32)
+    dtype = call.dtype("out_idx", "int32")
     found: list[Value] = [x.reshape(-1)[np.sort(first)], rank[inverse].astype(dtype)]
     return [*found, counts[order].astype(dtype)] if "Counts" in call.node.op else found
 

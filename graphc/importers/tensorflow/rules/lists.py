@@ -249,8 +249,7 @@ def concat_lists(call: Call, a: Value, b: Value) -> Value:
 
 @FAMILY.rule("TensorListElementShape", kinds="v")
 def element_shape(call: Call, value: Value) -> Value:
-    wanted = call.attr("shape_type")
-    dtype = np.dtype(np.int32) if wanted is None else wanted.dtype
+    dtype = call.dtype("shape_type", "int32")
     element = _stack(call, value).element
     return np.array(-1, dtype) if element is None else Sizes.of(list(element), dtype)
 
