@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,11 +22,8 @@ from graphc.ir.source import Source
 _WEIGHT = 1024  # elements from which integers are a weight, and not a constant of the program
 
 
-class _Unknown:
-    """The value of what could not be imported. What needs it is skipped."""
-
-
-UNKNOWN = _Unknown()
+UNKNOWN: Final = object()
+"""The value of what could not be imported. What needs it is skipped."""
 
 
 def is_weight(array: np.ndarray[Any, Any]) -> bool:

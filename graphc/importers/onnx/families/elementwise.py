@@ -12,6 +12,7 @@ from jax import numpy as jnp
 
 import graphc.nn.functional.nonlinear as nonlinear
 from graphc import ops
+from graphc.importers.core.channels_first import beside
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.dtypes import STRING, dtype_of
 from graphc.importers.onnx.values import is_dims
@@ -131,7 +132,7 @@ def _hard_swish(call: Call) -> Any:
 def _prelu(call: Call) -> Any:
     x, slope = call.x(0), call.x(1)
     if call.version < 7 and slope.ndim == 1 and x.ndim > 1:
-        slope = ops.reshape(slope, (slope.shape[0], *(1,) * (x.ndim - 2)))
+        slope = beside(slope, x)
     return ops.where(x < 0, x * slope, x)
 
 

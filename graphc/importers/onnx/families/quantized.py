@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
+from graphc.importers.core.channels_first import beside
 from graphc.importers.core.integers import Integers, convolution, integers, product
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.dtypes import dtype_of
@@ -68,14 +69,10 @@ def _dequantize(call: Call) -> Any:
     out = scale.dtype
     if call.attr("output_dtype", 0):
         out = dtype_of(call.attr("output_dtype"))
-    if x.dtype.name.startswith("float8"):
-        wide: Any = ops.cast(x, "float32")
-        if call.has(2):
-            wide = wide - ops.cast(_spread(call, call.x(2), x), "float32")
-    else:
-        wide = ops.cast(x, "int32")
-        if call.has(2):
-            wide = wide - ops.cast(_spread(call, call.x(2), x), "int32")
+    kind = "float32" if x.dtype.name.startswith("float8") else "int32"
+    wide: Any = ops.cast(x, kind)
+    if call.has(2):
+        wide = wide - ops.cast(_spread(call, call.x(2), x), kind)
     return ops.cast(ops.cast(wide, "float32") * ops.cast(_spread(call, scale, x), "float32"), out)
 
 
@@ -149,10 +146,8 @@ def _qlinear_conv(call: Call) -> Any:
     if call.has(8):
         y = with_bias(y, call.x(8))
     scale = ops.reshape(sx, ()) * sw
-    if scale.ndim == 1 and scale.shape != (1,):
-        scale = ops.reshape(scale, (scale.shape[0], *(1,) * (y.ndim - 2)))
-    else:
-        scale = ops.reshape(scale, ())
+    is_one = scale.ndim != 1 or scale.shape == (1,)
+    scale = ops.reshape(scale, ()) if is_one else beside(scale, y)
     return quantized(
         ops.cast(y, "float32") * scale, ops.reshape(sy, ()), ops.reshape(zy, ()), zy.dtype
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from graphc import ops
+from graphc.importers.core.channels_first import beside
 from graphc.importers.torch.call import Call, Rule
 from graphc.importers.torch.families.elementwise import unary
 from graphc.ops.elementwise import activation
@@ -31,7 +32,7 @@ def _softplus(call: Call, x: Any, beta: float = 1, threshold: float = 20) -> Any
 
 def _prelu(call: Call, x: Any, weight: Any) -> Any:
     if weight.ndim == 1 and weight.shape != (1,) and x.ndim > 1:
-        weight = ops.reshape(weight, (weight.shape[0], *(1,) * (x.ndim - 2)))
+        weight = beside(weight, x)
     return ops.where(x > 0, x, weight * x)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from graphc import ops
@@ -268,14 +269,10 @@ RULES: Final[dict[str, Rule]] = {
     "aten.permute_copy.default": _permute,
     "aten.pixel_shuffle.default": _pixel_shuffle,
     "aten.pixel_unshuffle.default": _pixel_unshuffle,
-    "aten.reflection_pad1d.default": lambda call, x, pads: _pad(call, x, pads, 0, "reflect"),
-    "aten.reflection_pad2d.default": lambda call, x, pads: _pad(call, x, pads, 0, "reflect"),
-    "aten.reflection_pad3d.default": lambda call, x, pads: _pad(call, x, pads, 0, "reflect"),
+    **{f"aten.reflection_pad{n}d.default": partial(_pad, mode="reflect") for n in (1, 2, 3)},
     "aten.repeat.default": _repeat,
     "aten.repeat_interleave.self_int": _repeat_interleave,
-    "aten.replication_pad1d.default": lambda call, x, pads: _pad(call, x, pads, 0, "replicate"),
-    "aten.replication_pad2d.default": lambda call, x, pads: _pad(call, x, pads, 0, "replicate"),
-    "aten.replication_pad3d.default": lambda call, x, pads: _pad(call, x, pads, 0, "replicate"),
+    **{f"aten.replication_pad{n}d.default": partial(_pad, mode="replicate") for n in (1, 2, 3)},
     "aten.reshape.default": _view,
     "aten.roll.default": _roll,
     "aten.select.int": _select,
