@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphc import ops
-from graphc.importers.tensorflow.evaluation import Deeper, Scope
+from graphc.importers.tensorflow.evaluation import Deeper, Scope, Special
 from graphc.importers.tensorflow.frames import base_op, frames_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.packing import (
@@ -53,11 +53,8 @@ def _within(index: int, count: int) -> int:
     return index if 0 <= index < count else count - 1
 
 
-class FunctionBranch:
+class FunctionBranch(Special):
     """If, StatelessIf, Case, StatelessCase: the branches are functions."""
-
-    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
-        return node.inputs
 
     def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
         call = Call(node, scope)
@@ -271,11 +268,8 @@ class SwitchMerge:
         return found
 
 
-class LoneSwitch:
+class LoneSwitch(Special):
     """Switch whose Merge is not among what is wanted: its value, if the predicate is known."""
-
-    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
-        return node.inputs
 
     def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
         value, test = (scope.value(edge) for edge in node.inputs)

@@ -33,6 +33,7 @@ class Special(Protocol):
 
     def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
         """What must be evaluated before."""
+        return node.inputs
 
     def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
         """The results."""

@@ -124,7 +124,7 @@ class JaxProgram(NamedTuple):
         return uninterrupted(self._lower)
 
     def _lower(self) -> Any:
-        with self._widths():
+        with x64(self.interface.wide):
             return self.jitted.lower(*self.arguments)
 
     def compile(self, lowered: Any, options: CompileOptions) -> jax.stages.Compiled:
@@ -139,7 +139,7 @@ class JaxProgram(NamedTuple):
 
     def _compile(self, lowered: Any, options: CompileOptions) -> jax.stages.Compiled:
         chosen = self.xla_options(options)
-        with self._widths():
+        with x64(self.interface.wide):
             try:
                 compiled: jax.stages.Compiled = lowered.compile(compiler_options=chosen or None)
             except OSError:  # a TimeoutError from outside; XLA raises no OSError
@@ -155,8 +155,10 @@ class JaxProgram(NamedTuple):
             **chosen_xla_options(self.local, options, self.devices[0]),
         }
 
-    def _widths(self) -> AbstractContextManager[Any]:
-        return jax.enable_x64(True) if self.interface.wide else nullcontext()
+
+def x64(wide: bool) -> AbstractContextManager[Any]:
+    """Enables 64-bit values in JAX if `wide` is True."""
+    return jax.enable_x64(True) if wide else nullcontext()
 
 
 def refused(error: Exception, device: jax.Device, options: CompileOptions) -> GraphcError:
@@ -349,11 +351,15 @@ def with_token(program: Program, function: Any) -> Any:
 
     New state is donated to the next step, so the host cannot wait for it. It waits for this token.
     """
-    wants_token = not program.ports("fetch")
+    return named_step(program.name, function, not program.ports("fetch"))
+
+
+def named_step(name: str, function: Any, token: bool) -> Any:
+    """`function` under a name, as a function that gives a list, perhaps with a token at its end."""
 
     def with_outputs(*args: Any) -> list[Any]:
         outputs = list(function(*args))
-        return [*outputs, jnp.zeros((), jnp.int32)] if wants_token else outputs
+        return [*outputs, jnp.zeros((), jnp.int32)] if token else outputs
 
-    with_outputs.__name__ = program.name
+    with_outputs.__name__ = name
     return with_outputs

@@ -11,25 +11,13 @@ import numpy as np
 from graphc import ops
 from graphc.importers.core.integers import product
 from graphc.importers.onnx.call import Call, Refused, Rule
-from graphc.importers.onnx.families.attention import rotate
+from graphc.importers.onnx.families.attention import flat, heads_of, rotate
 from graphc.importers.onnx.families.quantized import integers_of, of_columns
 from graphc.importers.onnx.limits import limited, without
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ops.core.emit import dim_value
 from graphc.ops.elementwise import activation
-
-
-def heads_of(x: Tensor, heads: int) -> Any:
-    """[batch, time, features] as [batch, heads, time, depth]."""
-    batch, time, features = x.shape
-    return ops.transpose(ops.reshape(x, (batch, time, heads, features // heads)), (0, 2, 1, 3))
-
-
-def flat(x: Tensor) -> Any:
-    """[batch, heads, time, depth] as [batch, time, features]."""
-    batch, heads, time, depth = x.shape
-    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (batch, time, heads * depth))
 
 
 def number_of(size: Dim) -> Any:

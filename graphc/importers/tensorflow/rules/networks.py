@@ -229,7 +229,7 @@ _ACTIVATIONS: dict[bytes, Callable[..., Tensor]] = {
 def fused(call: Call, x: Tensor, w: Tensor, *rest: Tensor) -> Tensor:
     """What TensorFlow's optimiser makes of a product and the elementwise operators after it."""
     if call.node.op == "_FusedMatMul":
-        y = matmul(call, x, w)
+        y: Tensor = matmul(call, x, w)
     else:
         layout = Layout(call, 2)
         if layout.first:

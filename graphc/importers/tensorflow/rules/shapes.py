@@ -124,7 +124,7 @@ def concat_v2(call: Call, *values: Value) -> Tensor:
 
 
 @FAMILY.rule("Concat", kinds="v*")
-def concat(call: Call, axis: Value, *parts: Value) -> Tensor:
+def concat(call: Call, axis: Value, *parts: Value) -> Value:
     return concat_v2(call, *parts, axis)
 
 
