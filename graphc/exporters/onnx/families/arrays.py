@@ -28,14 +28,12 @@ def _reshape(c: Call) -> Value:
 
 def _iota(c: Call) -> Value:
     shape, axis, dtype = c.attrs["shape"], c.attrs["axis"], c.attrs["dtype"]
-    size = c.sizes.scalar(shape[axis])
     w = c.w
     if all(isinstance(dim, int) for dim in shape):
         column = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))
         row = w.constant(column.astype(dtype))
     else:
-        zero, one = (w.constant(i, INT64) for i in (0, 1))
-        row = w.cast(w.op("Range", zero, size, one, rank=1), dtype)
+        row = w.cast(c.count(shape[axis]), dtype)
         row = w.unsqueeze(row, range(1, len(shape) - axis))
     return row if len(shape) == 1 else c.expand(row, shape)
 

@@ -80,8 +80,7 @@ def _write_scan(
 ) -> list[Value]:
     w = c.w
     if not stacks:  # ONNX counts iterations by what they read
-        zero, one = (w.constant(i, INT64) for i in (0, 1))
-        stacks = [w.op("Range", zero, c.sizes.scalar(c.attrs["length"]), one, rank=1)]
+        stacks = [c.count(c.attrs["length"])]
         slices = [_input(body, stacks[0], 0)]
     attrs: dict[str, Any] = {"num_scan_inputs": len(stacks)}
     if c.attrs.get("reverse"):
