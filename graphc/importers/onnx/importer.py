@@ -159,7 +159,7 @@ class Importer:
         )
         if domain in DOMAINS:
             check_choices(call)
-        rule = find_rule(domain, node.op_type, version)
+        rule = find_rule(domain, node.op_type)
         if host.can_compute(call) and domain in DOMAINS:
             computed = host.compute(call, node, domain, must=rule is None)
             if computed is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphc import ops
-from graphc.importers.tensorflow.evaluation import Deeper, Scope, Special
+from graphc.importers.tensorflow.evaluation import Scope, Special, deeper
 from graphc.importers.tensorflow.frames import base_op, frames_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.packing import (
@@ -27,7 +27,7 @@ Branch = Callable[[], list[Value]]
 
 def choose(call: Call, index: Value, branches: Sequence[Branch]) -> list[Value]:
     """The results of the branch of a number; those of a bool are the false and the true one."""
-    with Deeper(call.scope.build):
+    with deeper(call.scope.build):
         if isinstance(index, np.ndarray):
             return branches[_within(int(index.reshape(())), len(branches))]()
         kinds: list[list[Value]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphc.importers.tensorflow.evaluation import Deeper, Scope, Special, called_functions
+from graphc.importers.tensorflow.evaluation import Scope, Special, called_functions, deeper
 from graphc.importers.tensorflow.graph import Edge, TFNode
 from graphc.importers.tensorflow.packing import refused_among
 from graphc.importers.tensorflow.registry import Unsupported
@@ -25,7 +25,7 @@ class FunctionCall(Special):
         if len(values) != len(body.parameters):
             raise Unsupported(f"gives {len(values)} values to {len(body.parameters)} parameters")
         bound = {Edge(name, 0): v for name, v in zip(body.parameters, values, strict=True)}
-        with Deeper(scope.build):
+        with deeper(scope.build):
             inner = scope.inside(body, bound, f"{scope.prefix}{node.name}/")
             return inner.get(body.results, body.control_results)
 

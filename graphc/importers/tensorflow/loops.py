@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from graphc import ops
-from graphc.importers.tensorflow.evaluation import Deeper, Scope, Special
+from graphc.importers.tensorflow.evaluation import Scope, Special, deeper
 from graphc.importers.tensorflow.frames import Frame, frames_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.loop_trips import Side, Trips, count_trips
@@ -51,7 +51,7 @@ class Loop:
             Unsupported: a carried value is no tensor.
             RefusedBody: an operator in the loop is refused.
         """
-        with Deeper(self.call.scope.build):
+        with deeper(self.call.scope.build):
             self._find_elements()
             first = [pack(self.call, v, f"carried value {i}") for i, v in enumerate(self.init)]
             unpack = [unpacker(v) for v in self.init]

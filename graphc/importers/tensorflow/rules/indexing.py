@@ -82,14 +82,12 @@ def _moving_slice(call: Call, x: Tensor, begin: Value, end: Value, step: Sequenc
         elif whole and step[i] == 1:
             axis += 1
         else:
-            y = _known_part(call, y, axis, i, end, masks, start)
+            y = _known_part(call, y, axis, i, masks)
             axis += 1
     return y
 
 
-def _known_part(
-    call: Call, y: Tensor, axis: int, i: int, end: Value, masks: dict[str, int], start: Tensor
-) -> Tensor:
+def _known_part(call: Call, y: Tensor, axis: int, i: int, masks: dict[str, int]) -> Tensor:
     fixed = _is_fixed(call, 1, i), _is_fixed(call, 2, i)
     first = 0 if masks["begin"] >> i & 1 else fixed[0]
     last = None if masks["end"] >> i & 1 else fixed[1]
