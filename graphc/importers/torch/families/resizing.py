@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
+from graphc.importers.core.grids import cubic_shares
 from graphc.importers.torch.call import Call, Refused, Rule, within_reason
 
 Array = np.ndarray[Any, Any]
@@ -68,16 +69,12 @@ def _linear_matrix(old: int, new: int, factor: Any, corners: bool) -> Array:
 
 
 def _cubic_matrix(old: int, new: int, factor: Any, corners: bool) -> Array:
-    a = -0.75
     places = _positions(old, new, factor, corners)
     floor = np.floor(places).astype(int)
     part = places - floor
     matrix = np.zeros((new, old))
     for tap in range(-1, 3):
-        away = np.abs(tap - part)
-        near = (a + 2) * away**3 - (a + 3) * away**2 + 1
-        far = a * away**3 - 5 * a * away**2 + 8 * a * away - 4 * a
-        share = np.where(away <= 1, near, np.where(away < 2, far, 0))
+        share = cubic_shares(np.abs(tap - part), -0.75)
         np.add.at(matrix, (np.arange(new), np.clip(floor + tap, 0, old - 1)), share)
     return matrix
 
