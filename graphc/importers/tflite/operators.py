@@ -15,7 +15,6 @@ from graphc.importers.tflite.reading import Operator
 from graphc.importers.tflite.rows import replaced_row
 from graphc.importers.tflite.schema import ACTIVATIONS
 from graphc.importers.tflite.translation import Body, Refused, Translate, called_by, variable_of
-from graphc.train.tensorflow.tensors import DTypeNumber
 
 OPERATORS: Final[dict[str, Translate]] = {}
 
@@ -317,14 +316,11 @@ def _recurrent(b: Body, op: Operator) -> Sequence[Edge]:
 # Control flow and variables.
 
 
-def _dtypes(b: Body, op: Operator) -> list[DTypeNumber]:
-    return [b.result(op, i).dtype for i in range(len(op.outputs))]
-
-
 @_lite("IF")
 def _if(b: Body, op: Operator) -> list[Edge]:
     then, other = (b.function(int(op.options[key])) for key in ("then", "else"))
-    attrs = {"then_branch": then, "else_branch": other, "Tout": _dtypes(b, op)}
+    dtypes = [b.result(op, i).dtype for i in range(len(op.outputs))]
+    attrs = {"then_branch": then, "else_branch": other, "Tout": dtypes}
     return b.several(b.effect("If", *b.inputs(op), **attrs), op)
 
 

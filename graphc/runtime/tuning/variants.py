@@ -7,7 +7,7 @@ A variant changes the speed of a program, and its results only by rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from graphc.config import CompileOptions
@@ -40,14 +40,12 @@ def variants_for(program: Program, target: Target, options: CompileOptions) -> I
     Args:
         program: bound, and optimised under `options`.
     """
-    free = {f.name for f in fields(options) if getattr(options, f.name) == _default(f)}
+    plain = CompileOptions()
+    names = [field.name for field in fields(options)]
+    free = {name for name in names if getattr(options, name) == getattr(plain, name)}
     for variant in VARIANTS:
         if variant.choice.options.keys() <= free and variant.wanted(program, target):
             yield variant
-
-
-def _default(option: Field[Any]) -> Any:
-    return option.default if option.default_factory is MISSING else option.default_factory()
 
 
 # -- what a program has ---------------------------------------------------------------------

@@ -35,7 +35,7 @@ class _Places:
     before: Dim  # keys of earlier calls
 
 
-def _hidden(call: Call, mask: Tensor, places: _Places) -> Any:
+def _hidden(mask: Tensor, places: _Places) -> Any:
     """Where keys are hidden, to broadcast with [batch, heads, queries, keys].
 
     A mask has an element for each key (not 0: it is seen), or, with one axis, the numbers of keys
@@ -88,7 +88,7 @@ def attended(
     if call.has(bias):
         logits = logits + call.x(bias)
     if call.has(mask):
-        hidden = _hidden(call, call.x(mask), places)
+        hidden = _hidden(call.x(mask), places)
         logits = logits + ops.cast(hidden, logits.dtype) * low
     if call.attr("unidirectional", 0):
         never = float(np.finfo(np.float32).min) if logits.dtype.itemsize > 2 else -65504.0

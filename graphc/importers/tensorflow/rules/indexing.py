@@ -44,7 +44,7 @@ def strided_slice(call: Call, x: Tensor, begin: Value, end: Value, step: Sequenc
     if not any(isinstance(v, Tensor) for v in (begin, end)):
         index = strided_index(call, call.dims(begin, "begin"), call.dims(end, "end"), step)
         return x[_clipped(x, index)]
-    return _moving_slice(call, x, begin, end, step)
+    return _moving_slice(call, x, begin, step)
 
 
 def _clipped(x: Tensor, index: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -65,7 +65,7 @@ def _clipped(x: Tensor, index: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _moving_slice(call: Call, x: Tensor, begin: Value, end: Value, step: Sequence[Dim]) -> Tensor:
+def _moving_slice(call: Call, x: Tensor, begin: Value, step: Sequence[Dim]) -> Tensor:
     """A slice at a place that is known only in a run: one element of axes, or whole axes."""
     masks = {name: int(call.attr(f"{name}_mask", 0)) for name in _MASKS}
     starts = ops.unstack(call.tensor(begin))
