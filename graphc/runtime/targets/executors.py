@@ -21,7 +21,7 @@ from graphc.errors import ExecutionError, StateError
 from graphc.interrupts import uninterrupted
 from graphc.ir.costs import bytes_of_type
 from graphc.ir.stack import within_stack
-from graphc.runtime.buffers.layout import Buffer
+from graphc.runtime.buffers.layout import Buffer, StateLayout
 from graphc.runtime.buffers.packing import place_on
 from graphc.runtime.core.across import is_across
 from graphc.runtime.core.failures import RUN_FAILED
@@ -44,6 +44,13 @@ class Places(NamedTuple):
     written: list[int]
     read: list[int]
     assigned: list[int]
+
+    @staticmethod
+    def of(interface: Interface, layout: StateLayout) -> Places:
+        """The places in `layout`, which must have all these buffers."""
+        number = {buffer: i for i, buffer in enumerate(layout.buffers)}
+        rows = (interface.written, interface.read, interface.assigned)
+        return Places(*([number[buffer] for buffer in row] for row in rows))
 
 
 class Executor:

@@ -240,10 +240,7 @@ def on_one_device(
     # Results of programs for the default device are not committed to it, as those of `jax.jit`, so
     # that JAX may use them together with arrays on other devices.
     home = None if device == default_device() else jax.sharding.SingleDeviceSharding(device)
-    arguments = [
-        jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=home)
-        for p in program.inputs
-    ]
+    arguments = arguments_of(program, [home] * len(program.inputs))
     function = with_token(program, to_function(program))
     # `keep_unused` is not set, because JAX 0.12 never frees programs lowered with it. If there are
     # no arguments, the sharding of the results determines the device.
@@ -339,6 +336,14 @@ def _values(ports: Sequence[Port], layouts: Sequence[Layout]) -> tuple[Value, ..
         Value(port.name, port.tensor.type, axis_of(layout))
         for port, layout in zip(ports, layouts, strict=True)
     )
+
+
+def arguments_of(program: Program, places: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
+    """The types of the arguments, with the sharding of each."""
+    return [
+        jax.ShapeDtypeStruct(tensor.type.shape, tensor.type.dtype, sharding=place)
+        for tensor, place in zip(program.input_tensors(), places, strict=True)
+    ]
 
 
 def donated(order: PortOrder, options: CompileOptions) -> tuple[int, ...]:

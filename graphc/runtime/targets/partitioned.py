@@ -29,6 +29,7 @@ from graphc.runtime.core.forking import FORKING
 from graphc.runtime.targets.interface import PARTITIONED, Home, Interface, Value
 from graphc.runtime.targets.jax_program import (
     PortOrder,
+    arguments_of,
     interface_of,
     named_step,
     options_for_absent,
@@ -86,10 +87,7 @@ class PartitionedProgram:
         program = kernel.cluster.program
         run = named_step(program.name, to_function(program), kernel.token)
         here = jax.sharding.SingleDeviceSharding(self.devices[kernel.device])
-        arguments = [
-            jax.ShapeDtypeStruct(t.type.shape, t.type.dtype, sharding=here)
-            for t in program.input_tensors()
-        ]
+        arguments = arguments_of(program, [here] * len(program.inputs))
         # If there are no arguments, the sharding of the results determines the device.
         where = None if arguments else here
         jitted = jax.jit(run, donate_argnums=kernel.donated, out_shardings=where)
