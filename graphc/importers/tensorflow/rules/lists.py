@@ -113,10 +113,10 @@ def array_scatter(call: Call, handle: Value, indices: Value, items: Tensor, flow
 
 @FAMILY.rule("TensorArrayConcatV3", kinds="vv", outputs=("value", "lengths"))
 def array_concat(call: Call, handle: Value, flow: Value) -> list[Value]:
-    return _concatenated(call, _stack(call, flow))
+    return _concatenated(_stack(call, flow))
 
 
-def _concatenated(call: Call, stack: TensorStack) -> list[Value]:
+def _concatenated(stack: TensorStack) -> list[Value]:
     data = _filled(stack)
     joined = ops.reshape(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
     lengths = ops.full((data.shape[0],), ops.cast(data.shape[1] * ops.constant(1), "int64"))
@@ -232,7 +232,7 @@ def pop(call: Call, value: Value, shape: Value) -> list[Value]:
 
 @FAMILY.rule("TensorListConcatV2", kinds="vvv", outputs=("tensor", "lengths"))
 def list_concat(call: Call, value: Value, shape: Value, dims: Value) -> list[Value]:
-    return _concatenated(call, _stack(call, value))
+    return _concatenated(_stack(call, value))
 
 
 @FAMILY.rule("TensorListSplit", kinds="tvs")
