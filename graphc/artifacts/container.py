@@ -107,10 +107,7 @@ class Members(Mapping[str, memoryview]):
         """
         digest = hashlib.sha256()
         data = self.part(name, 0, self.size(name), digest)
-        if digest.hexdigest() != self._digests[name]:
-            raise ArtifactCorruptError(
-                f"{self._file.name!r}: member {name!r} was altered", hint=_AGAIN
-            )
+        self._check_digest(name, digest)
         return data
 
     def part(self, name: str, offset: int, size: int, digest: Any = None) -> memoryview:
@@ -143,6 +140,9 @@ class Members(Mapping[str, memoryview]):
         digest = hashlib.sha256()
         for piece in self._file.pieces(self._places[name].start, self.size(name)):
             digest.update(piece)
+        self._check_digest(name, digest)
+
+    def _check_digest(self, name: str, digest: Any) -> None:
         if digest.hexdigest() != self._digests[name]:
             raise ArtifactCorruptError(
                 f"{self._file.name!r}: member {name!r} was altered", hint=_AGAIN

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from graphc.artifacts.examples import unpacked
-from graphc.artifacts.lowering import Places, x64
+from graphc.artifacts.lowering import Places
 from graphc.artifacts.source import Source
 from graphc.artifacts.state import ModelState, Saved
 from graphc.artifacts.steps import Step
@@ -29,6 +29,7 @@ from graphc.runtime.core.failures import RUN_FAILED, in_words
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
 from graphc.runtime.targets.executors import ONE_AT_A_TIME, copies_of
+from graphc.runtime.targets.jax_program import x64
 from graphc.runtime.targets.narrow_arguments import from_host, narrow_places
 from graphc.runtime.targets.room import is_limited
 

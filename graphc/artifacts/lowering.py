@@ -7,7 +7,7 @@ session stores it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -29,7 +29,13 @@ from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.feeds.shares import AXIS_NAME
 from graphc.runtime.pipeline.fitting import fit
 from graphc.runtime.targets.executors import cut_along
-from graphc.runtime.targets.jax_program import chosen_xla_options, refused, suited, with_token
+from graphc.runtime.targets.jax_program import (
+    chosen_xla_options,
+    refused,
+    suited,
+    with_token,
+    x64,
+)
 from graphc.runtime.targets.replicated import on_replicas
 
 _DEFAULT: Final = CompileOptions()
@@ -224,8 +230,3 @@ def _refusing(devices: Sequence[jax.Device]) -> Iterator[None]:
     except Exception as error:
         device = devices[0] if devices else default_device()
         raise refused(error, device, _DEFAULT) from error
-
-
-def x64(wide: bool) -> AbstractContextManager[Any]:
-    """Enables 64-bit values in JAX if `wide` is True."""
-    return jax.enable_x64(True) if wide else nullcontext()

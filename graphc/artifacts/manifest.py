@@ -101,9 +101,6 @@ class Examples:
     member: str
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"member": self.member, "shapes": self.shapes}
-
 
 @dataclass(frozen=True)
 class VocabularyRow:
@@ -169,7 +166,7 @@ class Entry:
             "outputs": [output.to_json() for output in self.outputs],
             "native": None if self.native is None else vars(self.native),
             "buckets": dict(self.buckets),
-            "examples": None if self.examples is None else self.examples.to_json(),
+            "examples": None if self.examples is None else vars(self.examples),
             "vocabularies": {name: vars(row) for name, row in self.vocabularies.items()},
         }
         return plain | rows

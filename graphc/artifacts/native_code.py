@@ -70,10 +70,7 @@ def native_code_of(
                 return for_replicas(local, devices, options, budget)
             return for_one(local, donated, device=devices[0], options=options, budget=budget)
 
-        def compile(function: Function) -> Any:
-            return compiled_for(function, devices)
-
-        return compiled_within(limit, make, compile, words)[1]
+        return compiled_within(limit, make, lambda made: compiled_for(made, devices), words)[1]
 
     try:
         compiled = compiled_for_memory(limit_of(options) is not None)

@@ -12,13 +12,14 @@ import jax
 from jax.extend import mlir
 from jax.extend.mlir import ir
 
-from graphc.artifacts.lowering import Function, x64
+from graphc.artifacts.lowering import Function
 from graphc.artifacts.manifest import Entry, Value, corrupt
 from graphc.errors import ArtifactError, ExecutionError, GraphcError
 from graphc.interrupts import uninterrupted
 from graphc.ir.dtypes import short_name
 from graphc.ir.types import TensorType
 from graphc.jax_internals import LOCATIONS, SHARDY, all_settings, changed_setting
+from graphc.runtime.targets.jax_program import x64
 from graphc.untrusted.findings import findings
 from graphc.untrusted.kernel_contracts import CHANGING
 from graphc.untrusted.rules import NotAllowedError, check_rules, check_targets, mlir_name
@@ -39,9 +40,7 @@ def export(name: str, function: Function, platforms: Sequence[str], open_sizes: 
 def _export(name: str, function: Function, platforms: Sequence[str], open_sizes: bool) -> Any:
     try:
         with x64(function.wide), _without_paths():
-            exported = jax.export.export(
-                function.jitted, platforms=tuple(platforms), disabled_checks=_ALLOWED
-            )(*function.arguments)
+            exported = _exported(function, platforms)
         with ir.Context():
             module = mlir.deserialize_portable_artifact(exported.mlir_module_serialized)
             check_targets(findings(module))
@@ -70,12 +69,16 @@ def serialized(function: Function) -> bytes:
 def _serialized(function: Function) -> bytes:
     try:
         with x64(function.wide):
-            exported = jax.export.export(
-                function.jitted, platforms=("cpu",), disabled_checks=_ALLOWED
-            )(*function.arguments)
-        return bytes(exported.serialize())
+            return bytes(_exported(function, ("cpu",)).serialize())
     except Exception as error:  # JAX raises errors of many kinds here
         raise ExecutionError(f"the graph cannot be exported: {error}") from error
+
+
+def _exported(function: Function, platforms: Sequence[str]) -> Any:
+    making = jax.export.export(
+        function.jitted, platforms=tuple(platforms), disabled_checks=_ALLOWED
+    )
+    return making(*function.arguments)
 
 
 def _without_paths() -> AbstractContextManager[None]:
@@ -204,20 +207,27 @@ def check_refined(lowered: Any, devices: int) -> None:
         ExecutionError: a rule does not allow it, or JAX cannot fill in the sizes.
     """
     module = lowered.compiler_ir("stablehlo")
-    code = io.BytesIO()
     try:
-        module.operation.write_bytecode(code)
-        refined = mlir.refine_polymorphic_shapes(
-            code.getvalue(),
-            enable_shape_assertions=True,
-            validate_static_shapes=True,
-            enable_shardy=bool(all_settings().get(SHARDY, True)),
-        )
-        found = findings(ir.Module.parse(refined, context=module.context))
-        check_rules(found, devices, refined=True)
+        check_rules(findings(refined_module(module)), devices, refined=True)
     except Exception as error:  # from a rule or from MLIR, which raises errors of many kinds
         why = f"{type(error).__name__}: {error}"[:500]
         raise ExecutionError(f"the program is not run with these sizes: {why}") from error
+
+
+def refined_module(module: Any) -> Any:
+    """A module of MLIR with all sizes that follow from those of the main function's arguments.
+
+    MLIR raises errors of many kinds if they do not fit.
+    """
+    code = io.BytesIO()
+    module.operation.write_bytecode(code)
+    refined = mlir.refine_polymorphic_shapes(
+        code.getvalue(),
+        enable_shape_assertions=True,
+        validate_static_shapes=True,
+        enable_shardy=bool(all_settings().get(SHARDY, True)),
+    )
+    return ir.Module.parse(refined, context=module.context)
 
 
 def _match(where: str, verb: str, values: Sequence[Value], avals: Sequence[Any]) -> None:

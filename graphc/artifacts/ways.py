@@ -23,7 +23,6 @@ from graphc.artifacts.lowering import (
     for_one,
     for_replicas,
     places_on,
-    x64,
 )
 from graphc.artifacts.sharing import through_cache
 from graphc.artifacts.source import Source
@@ -53,6 +52,7 @@ from graphc.errors import (
 from graphc.interrupts import uninterrupted
 from graphc.ir.program import Program
 from graphc.runtime.feeds.feeds import bind_feeds
+from graphc.runtime.targets.jax_program import x64
 from graphc.runtime.targets.loading import Code, from_bytes
 from graphc.untrusted.kernel_contracts import CHANGING
 from graphc.untrusted.safe_reading import UnreadableError, read_program, try_compile

@@ -14,9 +14,8 @@ from graphc.artifacts.signature import Signature
 from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError, ModelExportError
 from graphc.exporters.core.files import write
-from graphc.exporters.core.inference import check_effects, check_signature
+from graphc.exporters.core.inference import check_calls, check_signature, state_values
 from graphc.ir.extras import importing
-from graphc.ir.fingerprint import calls_back
 from graphc.ir.program import Program
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.runtime.session import Session
@@ -114,11 +113,9 @@ def _module(session: Session, signature: Signature) -> str:
     options = CompileOptions(pipeline="O1", sparse_updates="off")
     taken = program_of(session, "main", signature, options)
     program = taken.program
-    _check(program)
-    state = [port.name for port in program.ports("state")]
-    check_effects("to_iree", state, [port.name for port in program.new_state()])
-    variables = [name for name in state if name not in taken.values]
-    arrays = {**taken.values, **session.values(variables)}
+    _check_sizes(program)
+    check_calls("to_iree", program)
+    arrays = state_values("to_iree", session, taken)
     feeds = {port.name: port.tensor.type for port in program.ports("feed")}
     call, places = to_function(program), taken.places[: len(signature.outputs)]
 
@@ -136,17 +133,12 @@ def _module(session: Session, signature: Signature) -> str:
     return text
 
 
-def _check(program: Program) -> None:
+def _check_sizes(program: Program) -> None:
     if program.symbols():
         names = ", ".join(program.symbols())
         raise ModelExportError.here(
             f"to_iree: the sizes {names} are open, and IREE compiles fixed sizes",
             hint=f"gc.Signature(..., sizes={{{program.symbols()[0]!r}: 1}})",
-        )
-    if calls_back(program):
-        raise ModelExportError.here(
-            "to_iree: the program prints or calls a Python function, which no file can hold",
-            hint="give the signature outputs that do not depend on it",
         )
 
 

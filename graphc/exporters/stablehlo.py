@@ -10,8 +10,8 @@ from graphc.artifacts.manifest import Entry
 from graphc.artifacts.signature import Signature
 from graphc.artifacts.stablehlo import deserialize
 from graphc.config import CompileOptions
-from graphc.errors import AttributeValueError
 from graphc.exporters.core.files import write
+from graphc.exporters.core.inference import check_is_signature
 from graphc.runtime.session import Session
 
 
@@ -47,11 +47,7 @@ def to_stablehlo(
         // arguments: "x"
         // results: "double"
     """
-    if not isinstance(signature, Signature):
-        raise AttributeValueError.here(
-            f"to_stablehlo: signature must be a gc.Signature, got {type(signature).__name__}",
-            hint='gc.Signature({"x": x}, {"y": y})',
-        )
+    check_is_signature("to_stablehlo", signature)
     found = export(session, "main", signature, ("cpu",), False, None, CompileOptions())
     exported = deserialize(found.members[found.entry.stablehlo])
     if text:

@@ -16,12 +16,11 @@ from jax import numpy as jnp
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule, depends_on_nothing
-from graphc.jaxpr.keys import is_key
+from graphc.jaxpr.keys import is_key, with_keys
 from graphc.jaxpr.opaque import alone, opaque, variables_of
 from graphc.jaxpr.symbols import x64_for
 from graphc.ops.control.custom_gradient import with_late_gradient
 from graphc.ops.core.emit import emit_one
-from graphc.ops.draws.random_keys import as_jax_key
 from graphc.ops.structure.ordering import FENCE
 
 
@@ -87,11 +86,7 @@ def foreign(eqn: Equation, *operands: Tensor) -> Results:
     found = eqn.eqn.primitive
 
     def evaluate(*values: Any) -> Any:
-        keyed = [
-            as_jax_key(x) if is_key(v.aval.dtype) else x
-            for x, v in zip(values, eqn.eqn.invars, strict=True)
-        ]
-        return found.impl(*keyed, **eqn.params)
+        return found.impl(*with_keys(values, eqn.eqn.invars), **eqn.params)
 
     try:
         jaxpr = jax.make_jaxpr(evaluate)(*[eqn.symbols.struct(t.type) for t in operands])
@@ -156,11 +151,8 @@ def _backward(
     moving = [i for i in floating if i not in fixed]
 
     def backward(*values: Any) -> list[Any]:
-        words, adjoints = values[: len(variables)], values[len(variables) :]
-        xs = [
-            as_jax_key(x) if is_key(v.aval.dtype) else x
-            for x, v in zip(words, variables, strict=True)
-        ]
+        xs = with_keys(values[: len(variables)], variables)
+        adjoints = values[len(variables) :]
 
         def of_moving(*moved: Any) -> Any:
             given = dict(zip(moving, moved, strict=True))

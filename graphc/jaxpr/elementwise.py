@@ -132,14 +132,14 @@ def _polynomial(eqn: Equation, x: Tensor, *coefficients: Tensor) -> Tensor:
     return result
 
 
-def _shift_right_logical(eqn: Equation, x: Tensor, n: Tensor) -> Tensor:
-    unsigned = _UNSIGNED[x.dtype.itemsize]
-    return bitcast(right_shift(bitcast(x, unsigned), bitcast(n, unsigned)), x.dtype)
+def _shift_right(dtypes: Mapping[int, Any]) -> Rule:
+    """A shift of integers as those of other dtypes, by the size of an element."""
 
+    def rule(eqn: Equation, x: Tensor, n: Tensor) -> Tensor:
+        dtype = dtypes[x.dtype.itemsize]
+        return bitcast(right_shift(bitcast(x, dtype), bitcast(n, dtype)), x.dtype)
 
-def _shift_right_arithmetic(eqn: Equation, x: Tensor, n: Tensor) -> Tensor:
-    signed = _SIGNED[x.dtype.itemsize]
-    return bitcast(right_shift(bitcast(x, signed), bitcast(n, signed)), x.dtype)
+    return rule
 
 
 def _bitcast(eqn: Equation, x: Tensor) -> Results:
@@ -178,6 +178,6 @@ RULES: dict[str, Rule] = {
     "round": _round,
     "select_n": _select,
     "shift_left": _operator("LeftShift"),
-    "shift_right_arithmetic": _shift_right_arithmetic,
-    "shift_right_logical": _shift_right_logical,
+    "shift_right_arithmetic": _shift_right(_SIGNED),
+    "shift_right_logical": _shift_right(_UNSIGNED),
 }

@@ -6,6 +6,7 @@ Primitives that reshape and select keys have their own rules here, because of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -26,7 +27,7 @@ from graphc.ops.arrays.joining import concatenate
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.arrays.slicing import slice_
 from graphc.ops.core.emit import constant, emit_one, to_dtype
-from graphc.ops.draws.random_keys import FOLD_IN, RANDOM_BITS, SPLIT_KEY
+from graphc.ops.draws.random_keys import FOLD_IN, RANDOM_BITS, SPLIT_KEY, as_jax_key
 from graphc.ops.elementwise.bits import bitcast, right_shift
 
 
@@ -46,6 +47,12 @@ def is_key(dtype: Any) -> bool:
             hint='make its keys with impl="threefry2x32", which is what graphc draws from',
         )
     return True
+
+
+def with_keys(values: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+    """Values of variables of a jaxpr, with keys in place of their words."""
+    pairs = zip(values, variables, strict=True)
+    return [as_jax_key(x) if is_key(v.aval.dtype) else x for x, v in pairs]
 
 
 def words_of(keys: Any) -> Array:

@@ -9,10 +9,9 @@ from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, Literal, jaxpr_as_fun
 
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation
-from graphc.jaxpr.keys import is_key
+from graphc.jaxpr.keys import is_key, with_keys
 from graphc.ops.core.declared import declare
 from graphc.ops.core.emit import emit_node
-from graphc.ops.draws.random_keys import as_jax_key
 from graphc.ops.structure.lowered import LOWERED, lower_now
 
 
@@ -45,12 +44,9 @@ def opaque(eqn: Equation, *operands: Tensor) -> list[Tensor | None]:
     given = variables_of(eqn.eqn, operands)
     outputs = [v for v, used in zip(eqn.eqn.outvars, eqn.used, strict=True) if used]
     function = alone(eqn.eqn, list(given), outputs)
-    keyed = [is_key(variable.aval.dtype) for variable in given]
 
     def graphc_lowered(*values: Any) -> list[Any]:
-        return function(
-            *[as_jax_key(x) if key else x for x, key in zip(values, keyed, strict=True)]
-        )
+        return function(*with_keys(values, list(given)))
 
     target = eqn.params.get("target_name")  # set by jax.ffi.ffi_call
     targets = [target] if isinstance(target, str) else []

@@ -142,7 +142,12 @@ class Replay:
         except (JaxImportError, GraphError):
             raise
         except GraphcError as error:
-            raise _failed(eqn, error) from error
+            raise JaxImportError(
+                f"JAX primitive {eqn.primitive.name!r}: {error.what}",
+                details=error.details,
+                source=error.source,
+                hint=error.hint,
+            ) from error
         listed = [results] if isinstance(results, Tensor) else list(results)
         found = {}
         for variable, tensor, type in zip(eqn.outvars, listed, types, strict=True):
@@ -185,12 +190,3 @@ def _check_type(eqn: Any, tensor: Tensor, expected: TensorType) -> None:
         if all(graph.constraints.unify(a, b) for a, b in pairs):
             return
     refuse(eqn, f"its nodes give {got}, but JAX gives {expected}", "please report this")
-
-
-def _failed(eqn: Any, error: GraphcError) -> JaxImportError:
-    return JaxImportError(
-        f"JAX primitive {eqn.primitive.name!r}: {error.what}",
-        details=error.details,
-        source=error.source,
-        hint=error.hint,
-    )

@@ -112,13 +112,16 @@ def jit(
         >>> normalise(jnp.array([1.0, 3.0]))
         Array([-1.,  1.], dtype=float32)
     """
+    as_in_jax: dict[str, Any] = {
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+        "donate_argnames": donate_argnames,
+    }
     if function is None:
         return partial(
             jit,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-            donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames,
+            **as_in_jax,
             options=options,
             strategy=strategy,
             batch_argnums=batch_argnums,
@@ -133,13 +136,7 @@ def jit(
         options = replace(options, state_buffers="stacked")
     static, donated = (static_argnums, static_argnames), (donate_argnums, donate_argnames)
     roles = Roles(function, static, donated)
-    by_jax = jax.jit(
-        function,
-        static_argnums=static_argnums,
-        static_argnames=static_argnames,
-        donate_argnums=donate_argnums,
-        donate_argnames=donate_argnames,
-    )
+    by_jax = jax.jit(function, **as_in_jax)
     batched = None if batch_argnums is None else roles.labels("batch", (batch_argnums, None))
     return JittedFunction(function, roles, options, strategy, batched, cache_key, by_jax)
 

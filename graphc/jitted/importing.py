@@ -114,7 +114,7 @@ def import_function(
         for leaf in leaves:
             type, name = type_of(forms[leaf.argument].avals[leaf.number]), names[leaf]
             if leaf in replaced:
-                made = variable("zeros", shape=_sizes(type), dtype=type.dtype, name=name)
+                made = variable("zeros", shape=sizes_of(type), dtype=type.dtype, name=name)
                 imported.variables[leaf] = made
                 operands.append(made.read())
             else:
@@ -205,7 +205,8 @@ def type_of(aval: Any) -> TensorType:
     return TensorType(as_dtype(aval.dtype), aval.shape)
 
 
-def _sizes(type: TensorType) -> tuple[int, ...]:
+def sizes_of(type: TensorType) -> tuple[int, ...]:
+    """The shape of a type without named sizes."""
     return tuple([dim for dim in type.shape if isinstance(dim, int)])
 
 

@@ -16,7 +16,7 @@ from graphc.ir.node import Tensor
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Form, array_type, converted
 from graphc.jitted.direct import DirectCall, is_direct
-from graphc.jitted.importing import Imported, Leaf
+from graphc.jitted.importing import Imported, Leaf, sizes_of
 from graphc.jitted.packed import PackedTree, packing_of
 from graphc.jitted.results import Result
 from graphc.ops.structure.state import group
@@ -200,7 +200,7 @@ def compiled(
 
     def made(options: CompileOptions, known: StateLayout) -> JitProgram:
         plan = Plan.of(imported.graph, fetches, feeds, options, unused_feeds="ignore")
-        shapes = [_sizes(tensor) for tensor in plan.feeds]
+        shapes = [sizes_of(tensor.type) for tensor in plan.feeds]
         request = CompileRequest(plan.prepared, shapes, options, strategy, device=device)
         executable = build(plan.fetch_set, request, known).wait()
         return JitProgram(imported, forms, executable, layouts)
@@ -216,10 +216,6 @@ def _sources(imported: Imported, feeds: Sequence[Tensor]) -> list[Any]:
     sources: dict[Tensor, Any] = {tensor: leaf for leaf, tensor in imported.feeds.items()}
     sources.update(imported.held)
     return [sources[tensor] for tensor in feeds]
-
-
-def _sizes(tensor: Tensor) -> tuple[int, ...]:
-    return tuple([dim for dim in tensor.type.shape if isinstance(dim, int)])
 
 
 def _state_of(value: Given, names: list[str]) -> State | None:

@@ -21,6 +21,7 @@ from graphc.devices.mesh import Strategy
 from graphc.devices.strategy import DataParallel
 from graphc.errors import ArtifactError, AttributeValueError, SerialError
 from graphc.ir.dtypes import UINT32
+from graphc.ir.names import Names
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Call, Form, Roles, is_weak
 from graphc.jitted.importing import import_function
@@ -82,7 +83,8 @@ def save_function(
         for label, form in zip(labels, callee.forms, strict=True)
         for path in form.paths(callee.roles.name(label))
     ]
-    names = _identifiers(leaves)
+    unique = Names().unique
+    names = [unique(re.sub(r"\W+", "_", path)) for path in leaves]
     inputs = dict(zip(names, imported.feeds.values(), strict=True))
     outputs = {f"result_{i}": tensor for i, tensor in enumerate(imported.fetched())}
     used = _used(imported.graph.nodes, outputs.values())
@@ -98,18 +100,6 @@ def save_function(
     signature = Signature(inputs, outputs, replicated=strategy is not None)
     session = Session(imported.graph, strategy=strategy, options=callee.options)
     write(session, path, {_NAME: signature}, platforms=platforms, native=native, call=call)
-
-
-def _identifiers(paths: Sequence[str]) -> list[str]:
-    """A name for each leaf that is valid for a keyword argument."""
-    found: dict[str, None] = {}
-    for path in paths:
-        base = re.sub(r"\W+", "_", path)
-        name, number = base, 1
-        while name in found:
-            name, number = f"{base}_{number}", number + 1
-        found[name] = None
-    return list(found)
 
 
 def _used(nodes: Iterable[Any], results: Iterable[Any]) -> set[Any]:

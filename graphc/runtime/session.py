@@ -15,7 +15,7 @@ from graphc.devices.asynchronous import AsyncDataParallel
 from graphc.devices.mesh import Strategy
 from graphc.devices.remote_session import RemoteRunner, RemoteSession, in_turn
 from graphc.devices.remote_workers import RemoteWorkers
-from graphc.errors import AttributeValueError, GraphError
+from graphc.errors import AttributeValueError
 from graphc.ir.calls import explained
 from graphc.ir.graph import Graph
 from graphc.ir.name_errors import no_member
@@ -29,7 +29,7 @@ from graphc.runtime.pipeline.placement_log import PlacementLog
 from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.live_state import Homes, LiveState
 from graphc.runtime.state.variables import HasVariables
-from graphc.runtime.step.compiler import check_strategy, checked_options
+from graphc.runtime.step.compiler import check_graph, check_strategy, checked_options
 from graphc.runtime.step.feed_places import FeedPlacer
 from graphc.runtime.step.plans import Plan, ProgramKey
 from graphc.runtime.step.programs import Programs
@@ -314,11 +314,7 @@ class Session(HasVariables, HasExecutables, HasWorkers, HasShares, HasProfile, U
 
 
 def _check(graph: object, unused_feeds: object) -> None:
-    if not isinstance(graph, Graph):
-        raise GraphError(
-            f"the first argument must be a graph, got {type(graph).__name__}",
-            hint="gc.Session(graph)",
-        )
+    check_graph(graph, "gc.Session(graph)")
     if unused_feeds not in ("warn", "ignore", "error"):
         raise AttributeValueError.here(
             f'Session: unused_feeds must be "warn", "ignore" or "error", got {unused_feeds!r}',

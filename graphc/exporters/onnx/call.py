@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from graphc.exporters.onnx.sizes import Sizes
 from graphc.exporters.onnx.values import Value
-from graphc.exporters.onnx.writer import Writer
+from graphc.exporters.onnx.writer import INT64, Writer
 from graphc.ir.dims import Dim
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
@@ -53,6 +53,11 @@ class Call:
         """`x` in another shape."""
         zero = {"allowzero": 1} if 0 in dims else {}
         return self.w.op("Reshape", x, self.sizes.target(dims), rank=len(dims), **zero)
+
+    def count(self, size: Dim) -> Value:
+        """The vector 0, 1, ..., size - 1, in int64."""
+        zero, one = (self.w.constant(i, INT64) for i in (0, 1))
+        return self.w.op("Range", zero, self.sizes.scalar(size), one, rank=1)
 
     def expand(self, x: Value, dims: Sequence[Dim]) -> Value:
         """`x` broadcast to a shape."""

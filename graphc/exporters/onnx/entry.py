@@ -15,14 +15,12 @@ from graphc.artifacts.signature import Signature
 from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError, ModelExportError
 from graphc.exporters.core.files import write
-from graphc.exporters.core.inference import check_effects, check_signature
+from graphc.exporters.core.inference import check_calls, check_signature, state_values
 from graphc.exporters.onnx.aside import LARGEST, Aside
 from graphc.exporters.onnx.program import ProgramWriter
 from graphc.ir.dims import substitute
 from graphc.ir.extras import importing
-from graphc.ir.fingerprint import calls_back
 from graphc.ir.node import Tensor
-from graphc.ir.program import Program
 from graphc.ir.rewrite import map_dims
 from graphc.runtime.feeds.fetches import resolve_feed
 from graphc.runtime.session import Session
@@ -150,10 +148,8 @@ def _model(
 
     taken, unused = _program(session, signature)
     program = map_dims(taken.program, lambda dim: substitute(dim, taken.names))
-    _check_effects(program)
-    state = [port.name for port in program.ports("state")]
-    variables = [name for name in state if name not in taken.values]
-    arrays = {**taken.values, **session.values(variables)}
+    arrays = state_values("to_onnx", session, taken)
+    check_calls("to_onnx", program)
     fetches = program.ports("fetch")
     outputs = [
         (names[output], fetches[place].tensor)
@@ -187,21 +183,6 @@ def _program(session: Session, signature: Signature) -> tuple[SignatureProgram, 
                 tensor = resolve_feed(session.graph, fed)
                 if any(tensor is each for each in error.feeds):
                     unused[name] = tensor
-
-
-def _check_effects(program: Program) -> None:
-    """Refuses what no model for inference has.
-
-    Raises:
-        ModelExportError: the program assigns variables, draws random numbers or calls Python.
-    """
-    state = [port.name for port in program.ports("state")]
-    check_effects("to_onnx", state, [port.name for port in program.new_state()])
-    if calls_back(program):
-        raise ModelExportError.here(
-            "to_onnx: the program prints or calls a Python function, which no file can hold",
-            hint="give the signature outputs that do not depend on it",
-        )
 
 
 def _checked(model: Any) -> None:

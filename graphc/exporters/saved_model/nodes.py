@@ -46,12 +46,8 @@ def model_of(
         names.reserve(f"{_SCOPE}/{name}")
     fed = [_placeholder(graph, names, value) for value in entry.inputs]
     state = (*entry.written, *entry.read)
-    held = [
-        _variable(graph, names, name, arrays[name])
-        if variables
-        else _constant(graph, names, name, arrays[name])
-        for name in state
-    ]
+    hold = _variable if variables else _constant
+    held = [hold(graph, names, name, arrays[name]) for name in state]
     types = [*(arrays[name].dtype for name in state), *(v.type.dtype for v in entry.inputs)]
     call = _call(graph, names, exported, [*held, *fed], types)
     info.meta_info_def.tags.append("serve")

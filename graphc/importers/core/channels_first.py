@@ -39,6 +39,11 @@ def channels_second(x: Tensor) -> Tensor:
     return ops.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
+def beside(vector: Tensor, x: Tensor) -> Any:
+    """A vector over the channels, to broadcast with x [batch, channels, ...]."""
+    return ops.reshape(vector, (vector.shape[0], *(1,) * (x.ndim - 2)))
+
+
 def conv(
     x: Tensor, w: Tensor, *, strides: Ints, pads: Pads, dilation: Ints, groups: int = 1
 ) -> Tensor:
@@ -185,6 +190,37 @@ def one_of_each(
     return x[tuple(where)]
 
 
+def summed_windows(
+    x: Tensor, sizes: Ints, *, window: Ints, strides: Ints, pads: Pads, dilation: Ints, name: str
+) -> Any:
+    """[batch, channels * taps, places] added up to [batch, channels, *sizes].
+
+    Args:
+        name: of the node.
+    """
+    padded = [size + low + high for size, (low, high) in zip(sizes, pads, strict=True)]
+    steps = [
+        (size - d * (k - 1) - 1) // s + 1
+        for size, d, k, s in zip(padded, dilation, window, strides, strict=True)
+    ]
+    taps = list(itertools.product(*map(range, window)))
+
+    def combine(x: Any) -> Any:
+        channels = x.shape[1] // len(taps)
+        apart = x.reshape(x.shape[0], channels, len(taps), *steps)
+        total = jnp.zeros((x.shape[0], channels, *padded), x.dtype)
+        for i, tap in enumerate(taps):
+            where = [
+                slice(t * d, t * d + (n - 1) * s + 1, s)
+                for t, d, n, s in zip(tap, dilation, steps, strides, strict=True)
+            ]
+            total = total.at[(slice(None), slice(None), *where)].add(apart[:, :, i])
+        inner = [slice(low, low + size) for (low, _), size in zip(pads, sizes, strict=True)]
+        return total[(slice(None), slice(None), *inner)]
+
+    return from_jax(combine, name=name)(x)
+
+
 def avg_pool_first(
     x: Tensor,
     *,
@@ -232,6 +268,7 @@ def avg_pool_first(
 
 __all__ = [
     "avg_pool_first",
+    "beside",
     "channels_last",
     "channels_second",
     "conv",
@@ -239,4 +276,5 @@ __all__ = [
     "max_pool_first",
     "max_pool_places",
     "one_of_each",
+    "summed_windows",
 ]

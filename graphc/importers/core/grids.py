@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import jax
+import numpy as np
 from jax import numpy as jnp
 
 
@@ -101,6 +102,13 @@ def _cubic(image: Any, places: Any, padding: str, corners: bool) -> Any:
         at = [floor + (t - 1) for floor, t in zip(floors, tap, strict=True)]
         total = total + _at(image, at, padding, corners) * weight
     return total
+
+
+def cubic_shares(away: np.ndarray[Any, Any], a: float) -> np.ndarray[Any, Any]:
+    """Keys' cubic kernel: the shares of elements at these distances from a position."""
+    near = (a + 2) * away**3 - (a + 3) * away**2 + 1
+    far = a * away**3 - 5 * a * away**2 + 8 * a * away - 4 * a
+    return np.where(away <= 1, near, np.where(away < 2, far, 0.0))
 
 
 def _cubic_weights(t: Any, a: float = -0.75) -> list[Any]:

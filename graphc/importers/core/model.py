@@ -29,6 +29,31 @@ Build = Callable[["ImportedModel", Sequence[Tensor]], Sequence[Tensor]]
 """Adds the nodes of a model to the graph being built: (model, inputs) -> outputs."""
 
 
+def try_build(
+    inputs: Sequence[TensorSpec],
+    weights: Mapping[str, Any],
+    build: Callable[[Callable[[str], Variable], Sequence[Tensor]], object],
+) -> None:
+    """Builds a model in a graph that is thrown away, so that errors are raised now.
+
+    Args:
+        weights: their values by name.
+        build: adds the nodes: (gives the variable of a weight, inputs).
+    """
+    made: dict[str, Variable] = {}
+
+    def weight(name: str) -> Variable:
+        if name not in made:
+            made[name] = variable(weights[name], name=variable_name(name))
+        return made[name]
+
+    with Graph():
+        build(
+            weight,
+            [placeholder(s.shape, s.dtype, name=variable_name(str(s.name))) for s in inputs],
+        )
+
+
 def _by_name(names: Sequence[str], results: Sequence[Tensor]) -> Any:
     """The only result, or the results by their names."""
     return results[0] if len(results) == 1 else dict(zip(names, results, strict=True))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from graphc.artifacts.signature import Signature
 from graphc.artifacts.vocabulary import Vocabulary
 from graphc.ir.graph import Graph
+from graphc.ir.names import Names
 from graphc.ir.node import Node, Tensor
 from graphc.ir.variable import Variable
 
@@ -70,14 +71,12 @@ def _renamed(
     return {name: vocabularies[was] for was, name in names if was in vocabularies}
 
 
-def _identifiers(tensors: Mapping[str, Tensor], taken: Container[str] = ()) -> dict[str, Tensor]:
+def _identifiers(tensors: Mapping[str, Tensor], taken: Iterable[str] = ()) -> dict[str, Tensor]:
     """The tensors by names that are identifiers, and not among those that are taken."""
-    found: dict[str, Tensor] = {}
+    names, found = Names(), dict[str, Tensor]()
+    for name in taken:
+        names.reserve(name)
     for name, tensor in tensors.items():
         base = re.sub(r"\W", "_", name)
-        base = base if base.isidentifier() else f"_{base}"
-        unique, count = base, 1
-        while unique in found or unique in taken:
-            unique, count = f"{base}_{count}", count + 1
-        found[unique] = tensor
+        found[names.unique(base if base.isidentifier() else f"_{base}")] = tensor
     return found

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from graphc.artifacts.vocabulary import Vocabulary
-from graphc.build.placeholders import placeholder
 from graphc.build.specs import TensorSpec
-from graphc.build.variable_definition import variable
 from graphc.errors import ModelImportError, UnknownNameError, nearest
-from graphc.importers.core.model import ImportedModel, ModelSource
+from graphc.importers.core.model import ImportedModel, ModelSource, try_build
 from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, variable_name, with_trainable
 from graphc.importers.core.words import NUMBERS, WordList, Words, together
@@ -100,19 +98,18 @@ def from_onnx(
     words = _Found(frozenset(texts), {}, {})
     weights = with_trainable("from_onnx", {n: Weight(a) for n, a in held.items()}, trainable)
 
-    def build(layer: ImportedModel, tensors: Sequence[Tensor]) -> list[Tensor]:
-        importer = Importer(file, held, constants, layer.weight)
-        return _run(importer, inputs, tensors, words)
+    def build(weight: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return _run(Importer(file, held, constants, weight), inputs, tensors, words)
 
     outputs = tuple(port.name for port in proto.output)
-    _try(file, inputs, held, constants, words)
+    try_build(inputs, held, build)
     source = ModelSource(
         importer="from_onnx",
         name=proto.name or file.name,
         inputs=inputs,
         outputs=outputs,
         weights=weights,
-        build=build,
+        build=lambda layer, tensors: build(layer.weight, tensors),
         input_vocabularies=words.inputs,
         output_vocabularies=words.outputs,
     )
@@ -187,26 +184,6 @@ def _run(
     for name in words.given & given.keys():
         words.inputs[name] = given[name].words.vocabulary()
     return found
-
-
-def _try(
-    file: File, inputs: Sequence[TensorSpec], held: Mapping[str, Any], constants: Any, words: _Found
-) -> None:
-    """Imports the model into a graph that is thrown away, so that errors are raised now."""
-    graph = Graph()
-    with graph:
-        tensors = [
-            placeholder(spec.shape, spec.dtype, name=variable_name(str(spec.name)))
-            for spec in inputs
-        ]
-        made: dict[str, Any] = {}
-
-        def weight(name: str) -> Any:
-            if name not in made:
-                made[name] = variable(held[name], name=variable_name(name))
-            return made[name]
-
-        _run(Importer(file, held, constants, weight), inputs, tensors, words)
 
 
 def _known(value: Any) -> Any:

@@ -146,10 +146,6 @@ def _same(a: Any, b: Any) -> bool | None:
     return False if not named or any(v < 0 for v in numbers) else None
 
 
-def _where(call: Call) -> Any:
-    return np.where(call.need(0, "the condition"), _array(call, 1), _array(call, 2))
-
-
 def _gather(call: Call) -> Any:
     indices = call.need(1, "the indices").astype(np.int64)
     return np.take(_array(call, 0), indices, axis=call.attr("axis", 0))
@@ -182,10 +178,6 @@ def _unsqueeze(call: Call) -> Any:
 
 def _cast(call: Call) -> Any:
     return _array(call, 0) if call.attr("to") in (6, 7) and is_dims(call.inputs[0]) else None
-
-
-def _reshape(call: Call) -> Any:
-    return _array(call, 0).reshape([int(d) for d in call.need(1, "the shape")])
 
 
 def _product(call: Call) -> Any:
@@ -229,9 +221,9 @@ _ON_SIZES: Final[dict[str, Callable[[Call], Any]]] = {
     "Identity": lambda call: _array(call, 0),
     "Mod": _remainder,
     "ReduceProd": _product,
-    "Reshape": _reshape,
+    "Reshape": lambda call: _array(call, 0).reshape([int(d) for d in call.need(1, "the shape")]),
     "Slice": _slice,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
-    "Where": _where,
+    "Where": lambda call: np.where(call.need(0, "the condition"), _array(call, 1), _array(call, 2)),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,11 +22,8 @@ from graphc.ir.source import Source
 _WEIGHT = 1024  # elements from which integers are a weight, and not a constant of the program
 
 
-class _Unknown:
-    """The value of what could not be imported. What needs it is skipped."""
-
-
-UNKNOWN = _Unknown()
+UNKNOWN: Final = object()
+"""The value of what could not be imported. What needs it is skipped."""
 
 
 def is_weight(array: np.ndarray[Any, Any]) -> bool:
@@ -162,7 +159,7 @@ class Importer:
         )
         if domain in DOMAINS:
             check_choices(call)
-        rule = find_rule(domain, node.op_type, version)
+        rule = find_rule(domain, node.op_type)
         if host.can_compute(call) and domain in DOMAINS:
             computed = host.compute(call, node, domain, must=rule is None)
             if computed is not None:

@@ -68,7 +68,7 @@ def _merged() -> Mapping[str, Mapping[str, Rule]]:
 RULES: Final = _merged()
 
 
-def find_rule(domain: str, op: str, version: int) -> Rule | None:
+def find_rule(domain: str, op: str) -> Rule | None:
     """The rule of an operator; it reads the version itself where versions differ.
 
     Raises:

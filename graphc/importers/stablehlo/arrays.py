@@ -16,10 +16,6 @@ from graphc.importers.stablehlo.operation import NotKnownError, Operation, const
 Rule = Callable[..., Any]
 
 
-def _constant(op: Operation) -> Any:
-    return constant(op.attribute("value"))
-
-
 def _iota(op: Operation) -> Any:
     return lax.broadcasted_iota(op.dtype, op.shape, op.number("iota_dimension"))
 
@@ -28,22 +24,6 @@ def _broadcast_in_dim(op: Operation, x: Any) -> Any:
     if isinstance(x, np.ndarray) and op.shape == ():
         return x  # a constant, which reductions look at
     return lax.broadcast_in_dim(x, op.shape, op.ints("broadcast_dimensions"))
-
-
-def _reshape(op: Operation, x: Any) -> Any:
-    return lax.reshape(x, op.shape)
-
-
-def _transpose(op: Operation, x: Any) -> Any:
-    return lax.transpose(x, op.ints("permutation"))
-
-
-def _concatenate(op: Operation, *xs: Any) -> Any:
-    return lax.concatenate(xs, op.number("dimension"))
-
-
-def _reverse(op: Operation, x: Any) -> Any:
-    return lax.rev(x, op.ints("dimensions"))
 
 
 def _slice(op: Operation, x: Any) -> Any:
@@ -63,10 +43,6 @@ def _dynamic_slice(op: Operation, x: Any, *starts: Any) -> Any:
 
 def _dynamic_update_slice(op: Operation, x: Any, update: Any, *starts: Any) -> Any:
     return lax.dynamic_update_slice(x, update, starts)
-
-
-def _dimension_size(op: Operation, x: Any) -> Any:
-    return np.int32(x.shape[op.number("dimension")])
 
 
 def _dot(op: Operation, x: Any, y: Any) -> Any:
@@ -226,30 +202,26 @@ def _norm(op: Operation, x: Any, scale: Any, offset: Any, mean: Any, variance: A
     return (x - spread(mean)) * spread(factor) + spread(offset)
 
 
-def _itself(op: Operation, *values: Any) -> Any:
-    return list(values)
-
-
 RULES: Mapping[str, Rule] = {
     "stablehlo.batch_norm_inference": _norm,
     "stablehlo.broadcast_in_dim": _broadcast_in_dim,
     "stablehlo.cholesky": _cholesky,
-    "stablehlo.concatenate": _concatenate,
-    "stablehlo.constant": _constant,
+    "stablehlo.concatenate": lambda op, *xs: lax.concatenate(xs, op.number("dimension")),
+    "stablehlo.constant": lambda op: constant(op.attribute("value")),
     "stablehlo.convolution": _convolution,
     "stablehlo.dot_general": _dot,
     "stablehlo.dynamic_slice": _dynamic_slice,
     "stablehlo.dynamic_update_slice": _dynamic_update_slice,
     "stablehlo.fft": _fft,
     "stablehlo.gather": _gather,
-    "stablehlo.get_dimension_size": _dimension_size,
+    "stablehlo.get_dimension_size": lambda op, x: np.int32(x.shape[op.number("dimension")]),
     "stablehlo.iota": _iota,
-    "stablehlo.optimization_barrier": _itself,
+    "stablehlo.optimization_barrier": lambda op, *values: list(values),
     "stablehlo.pad": _pad,
-    "stablehlo.reshape": _reshape,
-    "stablehlo.reverse": _reverse,
+    "stablehlo.reshape": lambda op, x: lax.reshape(x, op.shape),
+    "stablehlo.reverse": lambda op, x: lax.rev(x, op.ints("dimensions")),
     "stablehlo.scatter": _scatter,
     "stablehlo.slice": _slice,
-    "stablehlo.transpose": _transpose,
+    "stablehlo.transpose": lambda op, x: lax.transpose(x, op.ints("permutation")),
     "stablehlo.triangular_solve": _triangular_solve,
 }

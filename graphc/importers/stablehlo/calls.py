@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
-import jax
 from jax import numpy as jnp
 
 from graphc.importers.core.refusals import Refusal
@@ -15,6 +13,7 @@ from graphc.importers.stablehlo.operation import NotKnownError
 from graphc.importers.stablehlo.reading import read_call
 from graphc.ir.node import Tensor
 from graphc.jaxpr.function import from_jax
+from graphc.runtime.targets.jax_program import x64
 
 
 class NotImportedError(Exception):
@@ -57,7 +56,7 @@ def call_program(
     def function(xs: Sequence[Any]) -> list[Any]:
         return [jnp.asarray(value) for value in module.evaluate(xs, weights, refusals)]
 
-    with jax.enable_x64(True) if found.wide else nullcontext():
+    with x64(found.wide):
         results: list[Tensor] = from_jax(function)(list(operands))
     if refusals:
         raise NotImportedError(f"has {refusals[0]}")

@@ -44,26 +44,6 @@ def _plain(function: Callable[..., Any]) -> Rule:
     return lambda op, *values: function(*values)
 
 
-def _compare(op: Operation, x: Any, y: Any) -> Any:
-    return _COMPARE[op.word("comparison_direction")](x, y)
-
-
-def _convert(op: Operation, x: Any) -> Any:
-    return lax.convert_element_type(x, op.dtype)
-
-
-def _bitcast(op: Operation, x: Any) -> Any:
-    return lax.bitcast_convert_type(x, op.dtype)
-
-
-def _round_away(op: Operation, x: Any) -> Any:
-    return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)
-
-
-def _round_even(op: Operation, x: Any) -> Any:
-    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
-
-
 def _reduce_precision(op: Operation, x: Any) -> Any:
     return lax.reduce_precision(x, op.number("exponent_bits"), op.number("mantissa_bits"))
 
@@ -77,11 +57,11 @@ def _integer_power(op: Operation, x: Any, y: Any) -> Any:
 RULES: Mapping[str, Rule] = {
     **{f"stablehlo.{name}": _plain(function) for name, function in _SAME.items()},
     **{f"chlo.{name}": _plain(function) for name, function in CHLO.items()},
-    "stablehlo.bitcast_convert": _bitcast,
-    "stablehlo.compare": _compare,
-    "stablehlo.convert": _convert,
+    "stablehlo.bitcast_convert": lambda op, x: lax.bitcast_convert_type(x, op.dtype),
+    "stablehlo.compare": lambda op, x, y: _COMPARE[op.word("comparison_direction")](x, y),
+    "stablehlo.convert": lambda op, x: lax.convert_element_type(x, op.dtype),
     "stablehlo.power": _integer_power,
     "stablehlo.reduce_precision": _reduce_precision,
-    "stablehlo.round_nearest_afz": _round_away,
-    "stablehlo.round_nearest_even": _round_even,
+    "stablehlo.round_nearest_afz": lambda op, x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
+    "stablehlo.round_nearest_even": lambda op, x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
 }

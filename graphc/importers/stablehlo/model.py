@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,6 +26,7 @@ from graphc.jaxpr.function import from_jax
 from graphc.ops.core.declared import declare
 from graphc.ops.core.emit import emit_node
 from graphc.ops.structure.lowered import LOWERED, accept
+from graphc.runtime.targets.jax_program import x64
 from graphc.untrusted.reader import write_module
 
 
@@ -169,7 +169,7 @@ def _visible(
         return [jnp.asarray(value) for value in results]
 
     call = from_jax(function, name=model.name, max_trip_count=max_trips)
-    with jax.enable_x64(True) if wide else nullcontext():
+    with x64(wide):
         results: Sequence[Tensor] = call(list(inputs), weights)
     return results
 

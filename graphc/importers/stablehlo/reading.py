@@ -8,7 +8,6 @@ operations that compute, and calls of libraries that are known.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +17,10 @@ import jax
 from jax.extend import mlir
 from jax.extend.mlir import ir
 
-from graphc.artifacts.stablehlo import check_convention
+from graphc.artifacts.stablehlo import check_convention, refined_module
 from graphc.errors import ArtifactCorruptError, ModelFileError, ModelImportError
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import substitute
-from graphc.jax_internals import SHARDY, all_settings
 from graphc.untrusted.findings import findings
 from graphc.untrusted.reader import parse_module
 from graphc.untrusted.rules import NotAllowedError, check_rules
@@ -243,20 +241,12 @@ def _refined(module: Any) -> Any:
     Raises:
         ModelImportError: they do not fit.
     """
-    code = io.BytesIO()
-    module.operation.write_bytecode(code)
     try:
-        refined = mlir.refine_polymorphic_shapes(
-            code.getvalue(),
-            enable_shape_assertions=True,
-            validate_static_shapes=True,
-            enable_shardy=bool(all_settings().get(SHARDY, True)),
-        )
+        return refined_module(module)
     except Exception as error:  # MLIR raises errors of many kinds
         raise ModelImportError.here(
             "from_stablehlo: the program does not fit these sizes", details=[str(error)[:300]]
         ) from None
-    return ir.Module.parse(refined, context=module.context)
 
 
 def _check(name: str, found: Mapping[str, Any]) -> None:

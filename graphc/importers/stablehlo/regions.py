@@ -214,17 +214,9 @@ def _case(op: Operation, index: Any) -> Any:
     return list(lax.switch(chosen, branches))
 
 
-def _if(op: Operation, which: Any) -> Any:
-    return list(lax.cond(which, _branch(op, 0), _branch(op, 1)))
-
-
 def _branch(op: Operation, number: int) -> Callable[[], tuple[Any, ...]]:
     function = op.function(number)
     return lambda: tuple(map(jnp.asarray, function()))
-
-
-def _call(op: Operation, *values: Any) -> Any:
-    return op.call(op.text("callee"), values)
 
 
 def _composite(op: Operation, *values: Any) -> Any:
@@ -238,10 +230,6 @@ def _composite(op: Operation, *values: Any) -> Any:
     return op.call(op.text("decomposition"), values)
 
 
-def _top_k(op: Operation, x: Any) -> Any:
-    return list(lax.top_k(x, op.number("k")))
-
-
 def _custom_call(op: Operation, *values: Any) -> Any:
     target = op.text("call_target_name")
     name = target.removeprefix("mhlo.").removeprefix("chlo.")
@@ -253,12 +241,12 @@ def _custom_call(op: Operation, *values: Any) -> Any:
 
 
 RULES: Mapping[str, Rule] = {
-    "chlo.top_k": _top_k,
-    "func.call": _call,
+    "chlo.top_k": lambda op, x: list(lax.top_k(x, op.number("k"))),
+    "func.call": lambda op, *values: op.call(op.text("callee"), values),
     "stablehlo.case": _case,
     "stablehlo.composite": _composite,
     "stablehlo.custom_call": _custom_call,
-    "stablehlo.if": _if,
+    "stablehlo.if": lambda op, which: list(lax.cond(which, _branch(op, 0), _branch(op, 1))),
     "stablehlo.reduce": _reduce,
     "stablehlo.reduce_window": _reduce_window,
     "stablehlo.sort": _sort,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphc import ops
-from graphc.importers.tensorflow.evaluation import Deeper, Scope
+from graphc.importers.tensorflow.evaluation import Scope, Special, deeper
 from graphc.importers.tensorflow.frames import base_op, frames_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.packing import (
@@ -27,9 +27,10 @@ Branch = Callable[[], list[Value]]
 
 def choose(call: Call, index: Value, branches: Sequence[Branch]) -> list[Value]:
     """The results of the branch of a number; those of a bool are the false and the true one."""
-    with Deeper(call.scope.build):
+    with deeper(call.scope.build):
         if isinstance(index, np.ndarray):
-            return branches[_within(int(index.reshape(())), len(branches))]()
+            number = int(index.reshape(()))  # those out of range stand for the last branch
+            return branches[number if 0 <= number < len(branches) else -1]()
         kinds: list[list[Value]] = []
 
         def traced(branch: Branch) -> Callable[[], tuple[Tensor, ...]]:
@@ -40,24 +41,16 @@ def choose(call: Call, index: Value, branches: Sequence[Branch]) -> list[Value]:
 
             return run
 
-        number = ops.reshape(call.tensor(index), ())
-        if number.dtype == np.bool_:
-            number = ops.cast(number, "int32")
-        found = ops.switch(number, [traced(branch) for branch in branches])
+        chosen = ops.reshape(call.tensor(index), ())
+        if chosen.dtype == np.bool_:
+            chosen = ops.cast(chosen, "int32")
+        found = ops.switch(chosen, [traced(branch) for branch in branches])
         examples = next((k for k in kinds if any(isinstance(v, TensorStack) for v in k)), kinds[0])
         return [unpacker(v)(t) for v, t in zip(examples, found, strict=True)]
 
 
-def _within(index: int, count: int) -> int:
-    """TensorFlow takes the last branch for numbers out of range."""
-    return index if 0 <= index < count else count - 1
-
-
-class FunctionBranch:
+class FunctionBranch(Special):
     """If, StatelessIf, Case, StatelessCase: the branches are functions."""
-
-    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
-        return node.inputs
 
     def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
         call = Call(node, scope)
@@ -271,11 +264,8 @@ class SwitchMerge:
         return found
 
 
-class LoneSwitch:
+class LoneSwitch(Special):
     """Switch whose Merge is not among what is wanted: its value, if the predicate is known."""
-
-    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
-        return node.inputs
 
     def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
         value, test = (scope.value(edge) for edge in node.inputs)

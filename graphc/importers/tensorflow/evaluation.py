@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +33,7 @@ class Special(Protocol):
 
     def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
         """What must be evaluated before."""
+        return node.inputs
 
     def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
         """The results."""
@@ -286,23 +287,20 @@ class _RefusedNode(list[Value]):
 _REFUSED_NODE = _RefusedNode()
 
 
-class Deeper:
+@contextmanager
+def deeper(build: Build) -> Iterator[None]:
     """A context in which one more body is open.
 
     Raises:
         Unsupported: too many are open.
     """
-
-    def __init__(self, build: Build) -> None:
-        self._build = build
-
-    def __enter__(self) -> None:
-        if self._build.depth >= _DEEPEST:
-            raise Unsupported(f"is nested more than {_DEEPEST} deep: functions may not recurse")
-        self._build.depth += 1
-
-    def __exit__(self, *exc: object) -> None:
-        self._build.depth -= 1
+    if build.depth >= _DEEPEST:
+        raise Unsupported(f"is nested more than {_DEEPEST} deep: functions may not recurse")
+    build.depth += 1
+    try:
+        yield
+    finally:
+        build.depth -= 1
 
 
 def effects_of(graph: TFGraph, writes: frozenset[str]) -> frozenset[str]:

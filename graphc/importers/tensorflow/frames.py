@@ -45,10 +45,6 @@ class Frame:
         """What the loop takes from outside."""
         return [*self.entering_carried, *(enter.inputs[0] for enter in self.invariants)]
 
-    def number_of_exit(self, node: TFNode) -> int:
-        """The carried value that an Exit returns."""
-        return self.exits[node.name]
-
     def edges_of(self, number: int) -> list[Edge]:
         """The edges that have a carried value in an iteration."""
         found = [Edge(self.merges[number].name, 0)]

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphc.importers.tensorflow.evaluation import Deeper, Scope, called_functions
+from graphc.importers.tensorflow.evaluation import Scope, Special, called_functions, deeper
 from graphc.importers.tensorflow.graph import Edge, TFNode
 from graphc.importers.tensorflow.packing import refused_among
 from graphc.importers.tensorflow.registry import Unsupported
 from graphc.importers.tensorflow.values import NOTHING, REFUSED, Value
 
 
-class FunctionCall:
+class FunctionCall(Special):
     """PartitionedCall, StatefulPartitionedCall, and nodes whose operator is a function's name."""
-
-    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
-        return node.inputs
 
     def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
         bodies = called_functions(scope.graph, node)
@@ -28,7 +25,7 @@ class FunctionCall:
         if len(values) != len(body.parameters):
             raise Unsupported(f"gives {len(values)} values to {len(body.parameters)} parameters")
         bound = {Edge(name, 0): v for name, v in zip(body.parameters, values, strict=True)}
-        with Deeper(scope.build):
+        with deeper(scope.build):
             inner = scope.inside(body, bound, f"{scope.prefix}{node.name}/")
             return inner.get(body.results, body.control_results)
 

@@ -135,7 +135,7 @@ class Imported:
         tables = self.tables
         for node in self.reachable():
             known = node.op in tables.rules or node.op in tables.special or node.op in tables.host
-            if not known and node.op not in (*_STRUCTURE, *node_functions(node, self.graph)):
+            if not known and node.op not in _STRUCTURE and node.op not in self.graph.library:
                 refusals.append(Refusal(node.op, node.refusal, f"the node {node.name}"))
         return refusals
 
@@ -233,11 +233,6 @@ def _done(scope: Scope, edge: Edge) -> Tensor:
 
 
 _STRUCTURE = ("_Arg", "Placeholder", "NextIteration", "RefNextIteration")
-
-
-def node_functions(node: TFNode, graph: TFGraph) -> tuple[str, ...]:
-    """The name of the operator if it is a function of the library."""
-    return (node.op,) if node.op in graph.library else ()
 
 
 def needed(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from graphc import ops
-from graphc.importers.tensorflow.evaluation import Deeper, Scope
+from graphc.importers.tensorflow.evaluation import Scope, Special, deeper
 from graphc.importers.tensorflow.frames import Frame, frames_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.loop_trips import Side, Trips, count_trips
@@ -51,7 +51,7 @@ class Loop:
             Unsupported: a carried value is no tensor.
             RefusedBody: an operator in the loop is refused.
         """
-        with Deeper(self.call.scope.build):
+        with deeper(self.call.scope.build):
             self._find_elements()
             first = [pack(self.call, v, f"carried value {i}") for i, v in enumerate(self.init)]
             unpack = [unpacker(v) for v in self.init]
@@ -115,11 +115,8 @@ class Loop:
         return after
 
 
-class FunctionLoop:
+class FunctionLoop(Special):
     """While, StatelessWhile: the condition and the body are functions."""
-
-    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
-        return node.inputs
 
     def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
         init = [scope.value(edge) for edge in node.inputs]
@@ -202,7 +199,7 @@ class FrameExit:
         if key not in scope.results:
             scope.results[key] = self._build(scope, node, frame)
         final = scope.results[key]
-        return [final[frame.number_of_exit(node)]]
+        return [final[frame.exits[node.name]]]
 
     def _build(self, scope: Scope, node: TFNode, frame: Frame) -> list[Value]:
         init = [scope.value(edge) for edge in frame.entering_carried]
@@ -243,11 +240,8 @@ class FrameExit:
         return results
 
 
-class FrameEnter:
+class FrameEnter(Special):
     """Enter outside its loop: what a loop takes. In the loop it is bound."""
-
-    def needs(self, scope: Scope, node: TFNode) -> Iterable[Edge]:
-        return node.inputs
 
     def evaluate(self, scope: Scope, node: TFNode) -> Sequence[Value]:
         return [scope.value(node.inputs[0])]

@@ -51,9 +51,11 @@ class Call:
         value = self.node.attr(name)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else default
 
-    def dtype(self, name: str = "T") -> DType:
-        """The dtype that an attribute names."""
+    def dtype(self, name: str = "T", default: str | None = None) -> DType:
+        """The dtype that an attribute names. Without a default, the attribute must be there."""
         value = self.node.attr(name)
+        if not value and default is not None:
+            return np.dtype(default)
         if not isinstance(value, DTypeNumber):
             self.refuse(f"has no attribute {name!r}")
         return value.dtype

@@ -6,7 +6,7 @@ Names that begin with "Lite" have their rules in `rules` and `recurrent`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from graphc.importers.tensorflow.graph import Edge
 from graphc.importers.tflite.flatbuffer import broken
@@ -15,7 +15,6 @@ from graphc.importers.tflite.reading import Operator
 from graphc.importers.tflite.rows import replaced_row
 from graphc.importers.tflite.schema import ACTIVATIONS
 from graphc.importers.tflite.translation import Body, Refused, Translate, called_by, variable_of
-from graphc.train.tensorflow.tensors import DTypeNumber
 
 OPERATORS: Final[dict[str, Translate]] = {}
 
@@ -149,6 +148,12 @@ def _spatial(op: Operator, prefix: str, axes: Sequence[str] = "hw") -> list[int]
     return [1, *found, 1]
 
 
+def _convolution(op: Operator, axes: Sequence[str] = "hw") -> dict[str, Any]:
+    """The attributes of a convolution."""
+    strides, dilations = (_spatial(op, key, axes) for key in ("stride", "dilation"))
+    return {"strides": strides, "dilations": dilations, "padding": _padding(op)}
+
+
 def _biased(b: Body, op: Operator, y: Edge, i: int) -> Edge:
     return b.node("BiasAdd", y, b.input(op, i)) if b.has(op, i) else y
 
@@ -157,23 +162,19 @@ def _biased(b: Body, op: Operator, y: Edge, i: int) -> Edge:
 def _conv(b: Body, op: Operator) -> Edge:
     """The kernel is [outputs, height, width, inputs]."""
     kernel = b.node("Transpose", b.input(op, 1), b.const([1, 2, 3, 0]))
-    strides, dilations = _spatial(op, "stride"), _spatial(op, "dilation")
-    attrs = {"strides": strides, "dilations": dilations, "padding": _padding(op)}
-    return _biased(b, op, b.node("Conv2D", b.input(op, 0), kernel, **attrs), 2)
+    return _biased(b, op, b.node("Conv2D", b.input(op, 0), kernel, **_convolution(op)), 2)
 
 
 @_lite("DEPTHWISE_CONV_2D")
 def _depthwise(b: Body, op: Operator) -> Edge:
-    strides, dilations = _spatial(op, "stride"), _spatial(op, "dilation")
-    attrs = {"strides": strides, "dilations": dilations, "padding": _padding(op)}
-    return _biased(b, op, b.node("LiteDepthwise", b.input(op, 0), b.input(op, 1), **attrs), 2)
+    y = b.node("LiteDepthwise", b.input(op, 0), b.input(op, 1), **_convolution(op))
+    return _biased(b, op, y, 2)
 
 
 @_lite("CONV_3D")
 def _conv_3d(b: Body, op: Operator) -> Edge:
-    strides, dilations = (_spatial(op, key, "dhw") for key in ("stride", "dilation"))
-    attrs = {"strides": strides, "dilations": dilations, "padding": _padding(op)}
-    return _biased(b, op, b.node("Conv3D", b.input(op, 0), b.input(op, 1), **attrs), 2)
+    y = b.node("Conv3D", b.input(op, 0), b.input(op, 1), **_convolution(op, "dhw"))
+    return _biased(b, op, y, 2)
 
 
 @_lite("TRANSPOSE_CONV")
@@ -186,10 +187,9 @@ def _transposed(b: Body, op: Operator) -> Edge:
 
 @_lite("CONV_3D_TRANSPOSE")
 def _transposed_3d(b: Body, op: Operator) -> Edge:
-    strides, dilations = (_spatial(op, key, "dhw") for key in ("stride", "dilation"))
-    attrs = {"strides": strides, "dilations": dilations, "padding": _padding(op)}
     inputs = [b.input(op, i) for i in range(3)]
-    return _biased(b, op, b.node("Conv3DBackpropInputV2", *inputs, **attrs), 3)
+    y = b.node("Conv3DBackpropInputV2", *inputs, **_convolution(op, "dhw"))
+    return _biased(b, op, y, 3)
 
 
 @_lite("FULLY_CONNECTED")
@@ -316,14 +316,11 @@ def _recurrent(b: Body, op: Operator) -> Sequence[Edge]:
 # Control flow and variables.
 
 
-def _dtypes(b: Body, op: Operator) -> list[DTypeNumber]:
-    return [b.result(op, i).dtype for i in range(len(op.outputs))]
-
-
 @_lite("IF")
 def _if(b: Body, op: Operator) -> list[Edge]:
     then, other = (b.function(int(op.options[key])) for key in ("then", "else"))
-    attrs = {"then_branch": then, "else_branch": other, "Tout": _dtypes(b, op)}
+    dtypes = [b.result(op, i).dtype for i in range(len(op.outputs))]
+    attrs = {"then_branch": then, "else_branch": other, "Tout": dtypes}
     return b.several(b.effect("If", *b.inputs(op), **attrs), op)
 
 

@@ -26,10 +26,6 @@ def _activation(call: Call) -> Callable[[Tensor], Tensor]:
     return _ACTIVATIONS[name]
 
 
-def _optional(call: Call, values: Sequence[Value]) -> list[Tensor | None]:
-    return [None if value is NOTHING else call.tensor(value) for value in values]
-
-
 def _scanned(x: Tensor, init: tuple[Tensor, ...], step: Step, backwards: bool) -> Tensor:
     """The results for x [time, batch, ...]."""
     _, found = ops.scan(step, init, ops.flip(x, [0]) if backwards else x)
@@ -55,7 +51,8 @@ def _lstm(call: Call, x: Tensor, values: Sequence[Value], backwards: bool = Fals
             in the order input, forget, cell, output; the weights of the input gate are left out if
             it is one less the forget gate.
     """
-    found = _optional(call, values)
+    found: list[Tensor | None]
+    found = [None if value is NOTHING else call.tensor(value) for value in values]
     found += [None] * (21 - len(found))
     w, r, biases = found[:4], found[4:8], found[11:15]
     peepholes = [found[8], found[9], None, found[10]]

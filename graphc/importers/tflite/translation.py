@@ -99,12 +99,10 @@ class Subgraphs(Library):
     def variables(self) -> dict[str, Array]:
         """The first values of variables, which subgraphs assign that run once."""
         found: dict[str, Array] = {}
-        index = 0
-        while index < self.model.count:
+        for index in range(self.model.count):
             for op in self.model.subgraph(index).operators:
                 if op.name == "CALL_ONCE":
                     found |= self._assigned(self.model.subgraph(op.options["init_subgraph"]))
-            index += 1
         return found
 
     def _assigned(self, graph: Subgraph) -> dict[str, Array]:

@@ -6,21 +6,18 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphc.build.placeholders import placeholder
 from graphc.build.specs import TensorSpec
-from graphc.build.variable_definition import variable
 from graphc.errors import ModelImportError
-from graphc.importers.core.model import ImportedModel, ModelSource
+from graphc.importers.core.model import ImportedModel, ModelSource, try_build
 from graphc.importers.core.model_graph import ORIGINS
 from graphc.importers.core.refusals import Refusal, refuse_all
-from graphc.importers.core.weights import Trainable, Weight, variable_name, with_trainable
+from graphc.importers.core.weights import Trainable, Weight, with_trainable
 from graphc.importers.torch.call import Call, Refused
 from graphc.importers.torch.dtypes import dtype_of
 from graphc.importers.torch.exported import Exported
 from graphc.importers.torch.exporting import exported
 from graphc.importers.torch.importer import UNKNOWN, Importer
 from graphc.importers.torch.symbols import Symbols
-from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import control_inputs, current_graph
 from graphc.nn.layers.normalization import UPDATES
@@ -87,7 +84,8 @@ def from_torch(
     def build(layer: ImportedModel, tensors: Sequence[Tensor]) -> list[Tensor]:
         return plan.build(layer.weight, tensors, assign=True)
 
-    plan.attempt()
+    arrays = {key: weight.array for key, weight in plan.weights.items()}
+    try_build(plan.inputs, arrays, lambda weight, given: plan.build(weight, given, assign=False))
     record = ModelSource(
         "from_torch", source.name, plan.inputs, plan.outputs, weights, build, plan.wrap
     )
@@ -182,21 +180,6 @@ class Plan:
         assigned = weight(self._shared.get(fqn, fqn)).assign(value)
         graph.add_to_collection(UPDATES, assigned)
         return [assigned.node.name]
-
-    def attempt(self) -> None:
-        """Imports the program into a graph that is thrown away, so that errors are raised now."""
-        made: dict[str, Any] = {}
-
-        def weight(name: str) -> Any:
-            if name not in made:
-                made[name] = variable(self.weights[name].array, name=variable_name(name))
-            return made[name]
-
-        with Graph():
-            tensors = [
-                placeholder(s.shape, s.dtype, name=variable_name(str(s.name))) for s in self.inputs
-            ]
-            self.build(weight, tensors, assign=False)
 
     def wrap(self, names: Sequence[str], results: Sequence[Tensor]) -> Any:
         """The nest that the module returns."""

@@ -197,8 +197,7 @@ def _names(program: Any, dynamic_shapes: Any) -> dict[str, str]:
         for n in specs
         if n.name in inputs and hasattr(n.meta.get("val"), "shape")
     ]
-    is_leaf = _is_leaf
-    given = package.utils._pytree.tree_flatten(dynamic_shapes, is_leaf=is_leaf)[0]
+    given = package.utils._pytree.tree_flatten(dynamic_shapes, is_leaf=_is_leaf)[0]
     found: dict[str, str] = {}
     for shape, spec in zip(shapes, given, strict=False):
         pairs = spec.items() if isinstance(spec, dict) else enumerate(spec or ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,11 +23,8 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _IN_TORCH = re.compile(r"-packages[/\\]torch[/\\]|^torch[/\\]")  # of any machine
 
 
-class _Unknown:
-    """The value of what could not be imported. What needs it is skipped."""
-
-
-UNKNOWN = _Unknown()
+UNKNOWN: Final = object()
+"""The value of what could not be imported. What needs it is skipped."""
 
 
 def line_of(node: Any) -> Source | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import add, mul
 from typing import Any
 
 from graphc.importers.torch.call import Refused
@@ -33,15 +35,9 @@ class Symbols:
             return symbol(self._names.get(name, name))
         parts = [self._of(arg) for arg in expression.args]
         if expression.is_Add:
-            total: Any = parts[0]
-            for part in parts[1:]:
-                total = total + part
-            return total  # type: ignore[no-any-return]
+            return reduce(add, parts)
         if expression.is_Mul:
-            product: Any = parts[0]
-            for part in parts[1:]:
-                product = product * part
-            return product  # type: ignore[no-any-return]
+            return reduce(mul, parts)
         if type(expression).__name__ in ("FloorDiv", "CleanDiv"):
             return parts[0] // parts[1]
         raise Refused(f"has the size {expression}, which is not supported")

@@ -14,11 +14,11 @@ import numpy as np
 from graphc.errors import DTypeError
 from graphc.ir.dtypes import INT32, DType, is_floating
 from graphc.ir.node import Tensor
-from graphc.nn.functional.masks import as_lengths, sequence_mask
+from graphc.nn.functional.masks import lengths_or_all, sequence_mask
 from graphc.ops.arrays.along_axis import take_along_axis
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.joining import concatenate
-from graphc.ops.arrays.shape import broadcast_to, expand_dims, reshape, transpose
+from graphc.ops.arrays.shape import expand_dims, reshape, transpose
 from graphc.ops.control.scan import scan
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import dim_value, promote_inexact, to_dtype
@@ -162,10 +162,7 @@ def _operands(
             scores=x,
             transitions=moves,
         )
-    if lengths is None:
-        sizes = broadcast_to(dim_value(x.shape[1]), x.shape[:1])
-    else:
-        sizes = as_lengths(what, lengths, x.shape[0], x.shape[1])
+    sizes = lengths_or_all(what, lengths, x, x.shape[1])
     dtype = wide(x.dtype)
     inside = expand_dims(sequence_mask(sizes, x.shape[1]), -1)
     # Values after the length may be NaN, and do not affect gradients.

@@ -9,7 +9,7 @@ from graphc.errors import AttributeValueError, DTypeError
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import is_floating, is_integer
 from graphc.ir.node import Tensor
-from graphc.nn.functional.masks import as_lengths, sequence_mask
+from graphc.nn.functional.masks import lengths_or_all, sequence_mask
 from graphc.ops.arrays.along_axis import take_along_axis
 from graphc.ops.arrays.creation import full_like, iota
 from graphc.ops.arrays.padding import pad
@@ -17,7 +17,7 @@ from graphc.ops.arrays.shape import broadcast_to, expand_dims, reshape, transpos
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.control.scan import scan
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert, dim_value, to_dtype
+from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.precision import wide, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.activation import log_softmax
@@ -71,11 +71,12 @@ def ctc_loss(
     _check(logits, labels, blank)
     batch, time, _ = logits.shape
     log_p = log_softmax(to_dtype(logits, wide(logits.dtype)))
-    counts = _lengths(label_lengths, labels, labels.shape[1])
+    counts = lengths_or_all("ctc_loss", label_lengths, labels, labels.shape[1])
     states, jumps = _states(_valid_labels(labels, counts, blank, logits.shape[2]), blank)
     places = broadcast_to(expand_dims(states, 1), (batch, time, states.shape[1]))
     emitted = transpose(take_along_axis(log_p, places, mode="clip"), (1, 0, 2))
-    is_valid = transpose(sequence_mask(_lengths(logit_lengths, logits, time), time))
+    steps = lengths_or_all("ctc_loss", logit_lengths, logits, time)
+    is_valid = transpose(sequence_mask(steps, time))
     found = _log_probability(emitted, is_valid, jumps, counts)
     lost = where(less(found, _NEVER / 2), math.inf, -found, name=name)
     return to_dtype(lost, logits.dtype)
@@ -139,12 +140,6 @@ def _check(logits: Tensor, labels: Tensor, blank: int) -> None:
             error=AttributeValueError,
             logits=logits,
         )
-
-
-def _lengths(given: Any, like: Tensor, size: Dim) -> Tensor:
-    if given is None:
-        return broadcast_to(dim_value(size), like.shape[:1])
-    return as_lengths("ctc_loss", given, like.shape[0], size)
 
 
 def _states(labels: Tensor, blank: int) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from graphc.ir.node import Tensor
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.shape import broadcast_to, expand_dims
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.emit import convert, to_dtype
+from graphc.ops.core.emit import convert, dim_value, to_dtype
 from graphc.ops.core.operands import as_integers
 from graphc.ops.core.precision import wide, wide_integer
 from graphc.ops.core.ranges import in_range
@@ -77,6 +77,13 @@ def as_lengths(
     if most is not None:
         counts = in_range(counts, 0, most + 1, "lengths", of=of or what)
     return to_dtype(counts, wide_integer(counts.type.dtype))
+
+
+def lengths_or_all(what: str, lengths: Any, like: Tensor, size: Dim) -> Tensor:
+    """`as_lengths` of the rows of `like`; by default, each row has the length `size`."""
+    if lengths is None:
+        return broadcast_to(dim_value(size), like.shape[:1])
+    return as_lengths(what, lengths, like.shape[0], size)
 
 
 def masked_mean(x: TensorLike, mask: TensorLike, *, name: str | None = None) -> Tensor:

@@ -32,6 +32,16 @@ UPDATES = "updates"
 """The collection of assignments that belong to a training step without being its gradients."""
 
 
+def update_in_training(
+    variable: Variable, old: Tensor, new: Tensor, training: bool | Tensor
+) -> None:
+    """Assigns a variable of a layer its new value in training, and notes the assignment."""
+    assigned = variable.assign(new if training is True else where(training, new, old))
+    graph = current_graph()
+    if graph.parent is None:  # an assignment in a body runs whenever the body runs
+        graph.add_to_collection(UPDATES, assigned)
+
+
 class _Norm(Layer):
     """A layer that normalizes, then scales and shifts each feature."""
 
@@ -151,16 +161,10 @@ class BatchNorm(_Norm):
             normalized = local_batch_norm if self.local else batch_norm_training
             y, *statistics = normalized(x, gain, shift, self.epsilon)
             for average, statistic in zip(averages, statistics, strict=True):
-                self._update(average, statistic, in_training)
+                old, new = average.read(), to_dtype(statistic, average.type.dtype)
+                new = old * self.momentum + new * (1 - self.momentum)
+                update_in_training(average, old, new, in_training)
             return y if served is None else where(in_training, y, served)
-
-    def _update(self, average: Variable, statistic: Tensor, training: bool | Tensor) -> None:
-        old, new = average.read(), to_dtype(statistic, average.type.dtype)
-        new = old * self.momentum + new * (1 - self.momentum)
-        assigned = average.assign(new if training is True else where(training, new, old))
-        graph = current_graph()
-        if graph.parent is None:  # an assignment in a body runs whenever the body runs
-            graph.add_to_collection(UPDATES, assigned)
 
 
 class LayerNorm(_ShiftedNorm):

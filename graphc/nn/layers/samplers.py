@@ -7,17 +7,15 @@ from typing import Any
 from graphc.build.initializer_names import AnyInitializer, as_initializer
 from graphc.ir.dtypes import FLOAT32
 from graphc.ir.node import Tensor
-from graphc.ir.scopes import current_graph
 from graphc.nn.functional.sampled_losses import Candidates, check_samples, sampled
 from graphc.nn.layers.intervals import POSITIVE, within
 from graphc.nn.layers.layer import Layer, check_training
-from graphc.nn.layers.normalization import UPDATES
+from graphc.nn.layers.normalization import update_in_training
 from graphc.ops.arrays.indexing import take_for
 from graphc.ops.core.emit import to_dtype
 from graphc.ops.core.operands import as_integers
 from graphc.ops.core.ranges import in_range
 from graphc.ops.draws.random_draws import uniform
-from graphc.ops.elementwise.comparison import where
 from graphc.ops.elementwise.powers import power
 from graphc.ops.numpy_api.searching import bincount, searchsorted
 from graphc.ops.reductions.axiswise import cumsum
@@ -118,12 +116,6 @@ class UnigramSampler(Layer):
                 drawn,
             )
             if in_training is not False:
-                self._count(state, before, numbers, in_training)
+                after = before + bincount(numbers, self.classes)
+                update_in_training(state, before, after, in_training)
             return candidates
-
-    def _count(self, state: Any, before: Tensor, labels: Tensor, training: bool | Tensor) -> None:
-        after = before + bincount(labels, self.classes)
-        assigned = state.assign(after if training is True else where(training, after, before))
-        graph = current_graph()
-        if graph.parent is None:  # an assignment in a body runs whenever the body runs
-            graph.add_to_collection(UPDATES, assigned)

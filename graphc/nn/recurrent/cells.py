@@ -10,6 +10,7 @@ from graphc.build.scaled_initializers import GlorotUniform
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
+from graphc.ir.variable import Variable
 from graphc.nn.layers.activations import Activation, as_activation
 from graphc.nn.layers.layer import Layer, features_of, positive
 from graphc.nn.layers.regularizers import AnyRegularizer, as_regularizer
@@ -154,13 +155,8 @@ class Cell(Layer):
         with self.scope(x):
             x = convert(x)
             size = self.gates * self.units
-            shape = (features_of(self, x), size)
-            kernel = self.variable(
-                "kernel", self.kernel_initializer, shape, regularizer=self.kernel_regularizer
-            )
-            bias = self.variable(
-                "bias", self.bias_initializer, (size,), regularizer=self.bias_regularizer
-            )
+            kernel = self._made_kernel((features_of(self, x), size))
+            bias = self._made_bias("bias", size)
             return add(matmul(x, kernel), bias)
 
     def output(self, state: State) -> Tensor:
@@ -198,14 +194,19 @@ class Cell(Layer):
             ...     cell.recur(gc.zeros((2, 4))).shape
             (2, 16)
         """
-        shape = (self.units, self.gates * self.units)
-        kernel = self.variable(
-            "recurrent_kernel",
-            self.recurrent_initializer,
-            shape,
-            regularizer=self.recurrent_regularizer,
-        )
-        return matmul(h, kernel)
+        return matmul(h, self._made_recurrent_kernel((self.units, self.gates * self.units)))
+
+    def _made_kernel(self, shape: tuple[int, ...]) -> Variable | Tensor:
+        init, penalty = self.kernel_initializer, self.kernel_regularizer
+        return self.variable("kernel", init, shape, regularizer=penalty)
+
+    def _made_recurrent_kernel(self, shape: tuple[int, ...]) -> Variable | Tensor:
+        init, penalty = self.recurrent_initializer, self.recurrent_regularizer
+        return self.variable("recurrent_kernel", init, shape, regularizer=penalty)
+
+    def _made_bias(self, name: str, size: int) -> Variable | Tensor:
+        init, penalty = self.bias_initializer, self.bias_regularizer
+        return self.variable(name, init, (size,), regularizer=penalty)
 
 
 class SimpleRNNCell(Cell):

@@ -115,26 +115,15 @@ class _ConvLSTMCell(LSTMCell):
             ones = (1,) * self.space
             options = (self.kernel_size, self.strides, ones)
             padding = explicit_padding(str(self), self.padding, x, *options)
-            shape = (*self.kernel_size, features_of(self, x), size)
-            kernel = self.variable(
-                "kernel", self.kernel_initializer, shape, regularizer=self.kernel_regularizer
-            )
+            kernel = self._made_kernel((*self.kernel_size, features_of(self, x), size))
             y = _CONV[self.space](x, kernel, strides=self.strides, padding=padding)
-            y = y + self.variable(
-                "bias", self.bias_initializer, (size,), regularizer=self.bias_regularizer
-            )
+            y = y + self._made_bias("bias", size)
             return y if len(lead) == 1 else reshape(y, (*lead, *y.shape[1:]))
 
     def recur(self, h: Tensor) -> Tensor:
         """The convolution of `h` with `recurrent_kernel`. The result has the sizes of `h`."""
         shape = (*self.kernel_size, self.units, self.gates * self.units)
-        kernel = self.variable(
-            "recurrent_kernel",
-            self.recurrent_initializer,
-            shape,
-            regularizer=self.recurrent_regularizer,
-        )
-        return _CONV[self.space](h, kernel, padding="same")
+        return _CONV[self.space](h, self._made_recurrent_kernel(shape), padding="same")
 
     def step(self, projected: Tensor, state: State) -> State:
         for part in state:  # sizes of 1 would broadcast

@@ -81,12 +81,7 @@ class GRUCell(_GatedCell):
             own = split(self.recur(state), 3, axis=-1)
             gate = self.recurrent_activation
             reset, keep = (gate(x + h) for x, h in zip(given[:2], own[:2], strict=True))
-            bias = self.variable(
-                "recurrent_bias",
-                self.bias_initializer,
-                (self.units,),
-                regularizer=self.bias_regularizer,
-            )
+            bias = self._made_bias("recurrent_bias", self.units)
             candidate = self.activation(given[2] + reset * (own[2] + bias))
             return candidate + keep * (state - candidate)
 

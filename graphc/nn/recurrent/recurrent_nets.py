@@ -107,7 +107,8 @@ class StackedRNN(Recurrent):
     ) -> None:
         super().__init__(name)
         self.layers = list(layers)
-        if not self.layers or not all(_is_recurrent(layer) for layer in self.layers):
+        given: Sequence[object] = self.layers
+        if not given or not all(isinstance(layer, Recurrent) for layer in given):
             refuse(
                 f"StackedRNN: takes recurrent layers, one or more, got {self.layers!r}",
                 error=AttributeValueError,
@@ -144,10 +145,6 @@ class StackedRNN(Recurrent):
 
     def initial_state(self, batch: Dim, dtype: DTypeLike | None = None) -> State:
         return tuple(rnn.initial_state(batch, dtype) for rnn in self.layers)
-
-
-def _is_recurrent(layer: Any) -> bool:
-    return isinstance(layer, Recurrent)
 
 
 def _states(layer: Layer, state: State, count: int) -> Sequence[State]:

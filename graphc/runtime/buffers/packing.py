@@ -12,6 +12,7 @@ from jax import lax
 from jax import numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
+from graphc.ir.costs import bytes_of_type
 from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, StateLayout, elements
 from graphc.runtime.core.across import agree_on, from_whole, is_across, on_host
 from graphc.runtime.feeds.feed_memory import is_aligned
@@ -156,7 +157,7 @@ def repack(
 
 def size_of(buffer: Buffer) -> int:
     """The size of a buffer in bytes."""
-    return sum(elements(type) * type.dtype.itemsize for type in buffer.types)
+    return sum(map(bytes_of_type, buffer.types))
 
 
 def take(array: jax.Array, buffer: Buffer, member: int) -> jax.Array:

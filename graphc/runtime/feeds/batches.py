@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -78,7 +77,7 @@ def stack(spec: FeedSpec, values: Sequence[Any]) -> Any:
         _check_shapes(spec, arrays)
         where = arrays[0].sharding
         with jax.enable_x64(True):
-            return _stacker()(
+            return _stacked(
                 *[a if a.sharding == where else jax.device_put(a, where) for a in arrays]
             )
     rows = [np.asarray(spec.convert(value, copy=False)) for value in values]
@@ -104,9 +103,9 @@ def leading(spec: FeedSpec, value: Any, n: int) -> Any:
     return array
 
 
-@lru_cache(maxsize=1)
-def _stacker() -> Any:
-    return jax.jit(lambda *arrays: jnp.stack(arrays))
+@jax.jit
+def _stacked(*arrays: jax.Array) -> jax.Array:
+    return jnp.stack(arrays)
 
 
 def _check_shapes(spec: FeedSpec, arrays: Sequence[Any]) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
-
 import jax
 import numpy as np
 from jax import numpy as jnp
@@ -28,13 +25,13 @@ def fitted_on_device(value: jax.Array, dtype: DType) -> jax.Array:
         if not value.size or not can_overflow(source, dtype):
             return result
         if not is_integer(dtype):
-            if bool(_loses_numbers()(value, result)):
+            if bool(_loses_numbers(value, result)):
                 raise DTypeError(
                     f"{source} values do not fit {dtype.name}",
                     details=["a finite value would become an infinity or a NaN"],
                 )
             return result
-        least, most = map(int, _extremes()(value))
+        least, most = map(int, _extremes(value))
     limits = jnp.iinfo(dtype)  # type: ignore[no-untyped-call]
     if least < int(limits.min) or most > int(limits.max):
         raise DTypeError(
@@ -44,20 +41,14 @@ def fitted_on_device(value: jax.Array, dtype: DType) -> jax.Array:
     return result
 
 
-@lru_cache(maxsize=1)
-def _extremes() -> Any:
-    def extremes(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        if x.dtype.itemsize == 1:  # some backends lack reductions of 4-bit integers
-            x = x.astype(jnp.int16)
-        return x.min(), x.max()
-
-    return jax.jit(extremes)
+@jax.jit
+def _extremes(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    if x.dtype.itemsize == 1:  # some backends lack reductions of 4-bit integers
+        x = x.astype(jnp.int16)
+    return x.min(), x.max()
 
 
-@lru_cache(maxsize=1)
-def _loses_numbers() -> Any:
-    def loses(x: jax.Array, result: jax.Array) -> jax.Array:
-        nan = jnp.isnan(x) != jnp.isnan(result)
-        return (nan | (jnp.isinf(x) != jnp.isinf(result))).any()
-
-    return jax.jit(loses)
+@jax.jit
+def _loses_numbers(x: jax.Array, result: jax.Array) -> jax.Array:
+    nan = jnp.isnan(x) != jnp.isnan(result)
+    return (nan | (jnp.isinf(x) != jnp.isinf(result))).any()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.graph import Graph
-from graphc.ir.names import legal_name
+from graphc.ir.names import Names, legal_name
 from graphc.ir.node import EMPTY, Node, Tensor, same_items
 from graphc.ir.program import Port, Program
 from graphc.ir.rewrite import clone
@@ -87,11 +87,11 @@ class _Writer:
 
     def __init__(self, graph: Graph, program: Program) -> None:
         self.graph, self.program = graph, program
-        self._makers = program.producers()
         ports = (*program.ports("feed"), *program.ports("fetch"))
         self._ports = {legal_name(port.name): port.tensor for port in ports}
-        state = [port.name for port in program.ports("state")]
-        self._taken = {*self._ports, *state}
+        self._names = Names()
+        for name in (*self._ports, *(port.name for port in program.ports("state"))):
+            self._names.reserve(name)
 
     def placeholder(self, port: Port, batch_axis: int | None, source: Source | None) -> None:
         dtype, shape = port.tensor.type
@@ -110,7 +110,7 @@ class _Writer:
                 READ_VARIABLE,
                 (),
                 (port.tensor,),
-                name=self._unique(f"{port.name}/read"),
+                name=self._names.unique(f"{port.name}/read"),
                 variable=port.name,
                 dtype=type.dtype,
                 shape=type.shape,
@@ -120,7 +120,7 @@ class _Writer:
     def node(self, node: Node) -> None:
         wanted = node.name or node.op.name
         mine = node.outputs and self._ports.get(wanted) is node.outputs[0]
-        name = self._free(wanted) if mine else self._unique(wanted)
+        name = self._free(wanted) if mine else self._names.unique(wanted)
         self._restore(node.replace(name=name))
 
     def output(self, port: Port) -> Tensor:
@@ -134,15 +134,7 @@ class _Writer:
 
     def _free(self, name: str) -> str:
         """The name of a port, or another one if an earlier port or variable already has it."""
-        return name if self.graph.find_node(name) is None else self._unique(name)
-
-    def _unique(self, wanted: str) -> str:
-        name, number = wanted, 0
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
-        return name
+        return name if self.graph.find_node(name) is None else self._names.unique(name)
 
     def _restore(self, node: Node) -> None:
         for i, tensor in enumerate(node.outputs):

@@ -210,10 +210,6 @@ def _per_window(instruction: Instruction, operands: Sequence[Shape]) -> float:
     return window * _per_result(instruction, operands)
 
 
-def _per_update(instruction: Instruction, operands: Sequence[Shape]) -> float:
-    return operands[-1].elements if operands else 0
-
-
 def _sort(instruction: Instruction, operands: Sequence[Shape]) -> float:
     elements = _per_operand(instruction, operands)
     length = _sizes(operands[0], instruction.numbers("dimensions")) if operands else 1
@@ -238,7 +234,7 @@ def _of_matrices(share: float) -> Callable[[Instruction, Sequence[Shape]], float
 _VECTOR: Mapping[str, Callable[[Instruction, Sequence[Shape]], float]] = {
     "reduce": _per_operand,
     "reduce-window": _per_window,
-    "scatter": _per_update,
+    "scatter": lambda instruction, operands: operands[-1].elements if operands else 0,
     "select-and-scatter": _per_operand,
     "sort": _sort,
     "fft": _fft,

@@ -77,7 +77,10 @@ class CacheSlot:
         # An executable that cannot run here cannot be loaded.
         if cache is None or compilation.machine is not None:
             return None
-        found = self._found(cache)
+        try:
+            found = self._found(cache)
+        except CacheError:
+            found = None  # the program is compiled and replaces the entry
         if spans_processes(compilation.devices) and not all_found(found is not None):
             found = None
         COUNTERS.add(**{"cache_misses" if found is None else "cache_hits": 1})
@@ -161,13 +164,8 @@ class CacheSlot:
 
     def _found(self, cache: ExecutableCache) -> Found | None:
         entry = cache.get(self._key)
-        if entry is None:
-            return None
-        try:
-            found = self._load(entry)
-        except CacheError:
-            return None  # the program is compiled and replaces the entry
-        if found is not None:
+        found = None if entry is None else self._load(entry)
+        if entry is None or found is not None:
             return found
         program = self._compilation.prepared.functional
         names = {port.name for port in (*program.ports("state"), *program.new_state())}
@@ -175,10 +173,7 @@ class CacheSlot:
         text = json.dumps([self._key, buffers])
         self._key = hashlib.sha256(text.encode()).hexdigest()
         entry = cache.get(self._key)
-        try:
-            return None if entry is None else self._load(entry)
-        except CacheError:
-            return None
+        return None if entry is None else self._load(entry)
 
     def _load(self, entry: Entry) -> Found | None:
         """`load_entry`, with a note if the executable was compiled elsewhere.

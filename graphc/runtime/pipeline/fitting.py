@@ -156,7 +156,7 @@ class _Search(Generic[M]):
     def _next(self, found: Try[M]) -> int | None:
         """The next budget, or None if no improvement is possible. That is so if the program that
         fits recomputes nothing, or if no estimate is left between fitting and not fitting."""
-        if found is self._fits and not _computes_again(found.made):
+        if found is self._fits and not recomputes(found.made.report):
             return None
         budget = found.estimate + self._limit - found.taken
         below = -1 if self._fits is None else self._fits.estimate
@@ -188,8 +188,9 @@ class _Search(Generic[M]):
         )
 
 
-def _computes_again(made: Made) -> bool:
-    rows = [row for row in made.report.rows if row.name == Recompute.class_name()]
+def recomputes(report: PassReport) -> bool:
+    """Whether the program recomputes values."""
+    rows = [row for row in report.rows if row.name == Recompute.class_name()]
     return any(row.changed for row in rows)
 
 

@@ -11,11 +11,10 @@ import jax
 from graphc.collection import without_collection
 from graphc.ir.program import Program
 from graphc.passes.manager import PassReport
-from graphc.passes.memory.recompute import Recompute
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.lazy import Lazy
 from graphc.runtime.pipeline.compilation import Compilation
-from graphc.runtime.pipeline.fitting import Try, fit
+from graphc.runtime.pipeline.fitting import Try, fit, recomputes
 from graphc.runtime.targets.interface import Interface
 from graphc.runtime.targets.jax_program import InJax
 from graphc.runtime.targets.loading import noting_reuse
@@ -107,8 +106,7 @@ class Stages:
     @property
     def recomputes(self) -> bool:
         """Whether the program recomputes values to stay within its memory limit."""
-        rows = self.report.rows
-        return any(row.changed for row in rows if row.name == Recompute.class_name())
+        return recomputes(self.report)
 
     @property
     def lowered(self) -> Any:

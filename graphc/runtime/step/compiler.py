@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -41,6 +42,7 @@ from graphc.runtime.pipeline.tuned import find_tuned
 from graphc.runtime.state.initial import state_types
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets.executors import Executor
+from graphc.runtime.targets.interface import Interface
 from graphc.runtime.targets.prepare import prepare
 from graphc.typing import Feeds, Fetches
 
@@ -135,11 +137,7 @@ def _begin(
     machine: Machine | str | None,
 ) -> Executable:
     """The executable. It is compiled when `wait` is called."""
-    if not isinstance(graph, Graph):
-        raise GraphError(
-            f"the first argument must be a graph, got {type(graph).__name__}",
-            hint="gc.compile(graph, fetches, feeds)",
-        )
+    check_graph(graph, "gc.compile(graph, fetches, feeds)")
     options = checked_options(options)
     check_strategy(strategy)
     refuse_workers(strategy, "compile")
@@ -167,6 +165,14 @@ def _begin(
 # The layouts of executables' states. Executables of one graph share a layout where possible.
 _LAYOUTS: WeakKeyDictionary[Graph, StateLayout] = WeakKeyDictionary()
 _LOCK = SharedLock()
+
+
+def check_graph(graph: object, call: str) -> None:
+    """Raises `GraphError` for a first argument that is no graph; `call` is a correct call."""
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"the first argument must be a graph, got {type(graph).__name__}", hint=call
+        )
 
 
 def checked_options(options: CompileOptions | None) -> CompileOptions:
@@ -299,28 +305,21 @@ def make(
         layout: the layout of the existing state.
         grow: whether state may be put into more groups; otherwise its layout does not change.
     """
+    options = compilation.options
+
+    def executor(interface: Interface, compiled: Callable[[], Any]) -> Executor:
+        return Executor(interface, compiled, compilation.devices, options.max_in_flight)
+
     found = slot.find()
     if found is not None and (grow or found.layout.buffers == layout.buffers):
         stages = Stages(compilation, found.layout, budget=found.budget, names=found.names)
-        executor = Executor(
-            found.interface,
-            lambda: found.compiled,
-            compilation.devices,
-            compilation.options.max_in_flight,
-        )
-        return Made(executor, stages, found.layout, found.report, found.seconds)
+        ready = executor(found.interface, lambda: found.compiled)
+        return Made(ready, stages, found.layout, found.report, found.seconds)
     if grow:
-        layout = layout.with_groups(
-            propose(compilation.program, layout, compilation.options.state_buffers)
-        )
+        layout = layout.with_groups(propose(compilation.program, layout, options.state_buffers))
     stages = Stages(compilation, layout, slot.keep if found is None else None)
-    executor = Executor(
-        stages.interface,
-        lambda: stages.compiled,
-        compilation.devices,
-        compilation.options.max_in_flight,
-    )
-    return Made(executor, stages, layout, compilation.report, None)
+    ready = executor(stages.interface, lambda: stages.compiled)
+    return Made(ready, stages, layout, compilation.report, None)
 
 
 def shape_of(tensor: Tensor, value: Any) -> tuple[int, ...]:

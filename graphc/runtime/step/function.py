@@ -10,7 +10,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.config import CompileOptions
-from graphc.errors import DTypeError, ExecutionError, FeedError, GraphError
+from graphc.errors import DTypeError, ExecutionError, FeedError
 from graphc.ir.capture import Fetch, choose, port_name
 from graphc.ir.dtypes import SCALAR_DEFAULTS, kind_of
 from graphc.ir.graph import Graph
@@ -24,7 +24,7 @@ from graphc.runtime.core.forking import FORKING
 from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
 from graphc.runtime.feeds.fetches import FetchNest, resolve_feed, resolve_feeds
 from graphc.runtime.state.initial import initial_values
-from graphc.runtime.step.compiler import checked_options
+from graphc.runtime.step.compiler import check_graph, checked_options
 from graphc.runtime.targets.prepare import Prepared, bind, prepare
 from graphc.typing import Feeds, Fetched, Fetches
 
@@ -69,7 +69,7 @@ def to_jax(
         Array([0., 2., 4.], dtype=float32)
     """
     FORKING.use_devices()
-    _check_graph(graph)
+    check_graph(graph, "gc.to_jax(graph, fetches)")
     options = checked_options(options)
     nest = FetchNest(graph, fetches)
     if feeds is None:
@@ -112,14 +112,6 @@ def _step(
 
     function.__name__ = graph.name
     return function
-
-
-def _check_graph(graph: object) -> None:
-    if not isinstance(graph, Graph):
-        raise GraphError(
-            f"the first argument must be a graph, got {type(graph).__name__}",
-            hint="gc.to_jax(graph, fetches)",
-        )
 
 
 def _placeholders(graph: Graph, fetches: list[Fetch]) -> list[Tensor]:

@@ -98,7 +98,9 @@ class Programs:
         found = plan.executables.get(key)
         if found is None:
             with self.compiling:  # another thread may have compiled it by now
-                found = plan.executables.get(key) or self._build(plan, key)
+                found = plan.executables.get(key)
+                if found is None:  # compiled before the state is moved for it
+                    found = self._take_in(plan, key, self._made(plan, key).wait())
         return found if found.is_compiled else found.wait()
 
     def begin(self, plan: Plan, feeds: Mapping[Any, Any], steps: int | None) -> list[Executable]:
@@ -111,7 +113,7 @@ class Programs:
         with self.compiling:
             pairs = [(plan, wanted)]
             pairs += [(p, known) for p in self.plans.values() for known in p.executables]
-            return [p.executables.get(k) or self._begin(p, k) for p, k in pairs]
+            return [p.executables.get(k) or self._take_in(p, k, self._made(p, k)) for p, k in pairs]
 
     def grow(self) -> None:
         """Adds new variables of the graph to the state."""
@@ -119,15 +121,8 @@ class Programs:
             with self.compiling:
                 self._state.grow()
 
-    def _build(self, plan: Plan, key: ProgramKey) -> Executable:
-        """The executable, compiled before the state is moved for it."""
-        return self._take_in(plan, key, self._made(plan, key).wait())
-
-    def _begin(self, plan: Plan, key: ProgramKey) -> Executable:
-        """The executable. It is compiled when `wait` is called."""
-        return self._take_in(plan, key, self._made(plan, key))
-
     def _made(self, plan: Plan, key: ProgramKey) -> Executable:
+        """The executable. It is compiled when `wait` is called."""
         self._state.grow()
         request = self._request(plan.prepared, key.shapes, steps=key.steps, base=self._base)
         return build(plan.fetch_set, request, self._state.layout, self._log)

@@ -32,7 +32,7 @@ class StatePositions:
     ) -> None:
         self._interface = interface
         self._home = home
-        self.own = layout, self._find(layout)
+        self.own = layout, Places.of(interface, layout)
         self._elsewhere: WeakKeyDictionary[StateLayout, Places] = WeakKeyDictionary()
         self._lock = Lock()  # of `_elsewhere`
 
@@ -55,7 +55,7 @@ class StatePositions:
                 own, wanted = self.own[0], state.layout.with_buffers(self._interface.buffers)
                 agrees = wanted.buffers == own.buffers and wanted.types == own.types
                 state.rearrange(own if agrees else wanted, self._home)
-            found = self._find(state.layout)
+            found = Places.of(self._interface, state.layout)
             with self._lock:
                 self._elsewhere[state.layout] = found
         return found
@@ -77,16 +77,9 @@ class StatePositions:
                         "graph that was made after its last variable",
                     )
 
-    def _find(self, layout: StateLayout) -> Places:
-        """The positions of the buffers in `layout`, which must have them."""
-        number = {buffer: i for i, buffer in enumerate(layout.buffers)}
-        interface = self._interface
-        rows = (interface.written, interface.read, interface.assigned)
-        return Places(*([number[buffer] for buffer in row] for row in rows))
-
     def move_to(self, layout: StateLayout) -> bool:
         """Makes `layout` the expected layout. Returns False if it lacks a buffer of the step."""
         if not layout.has(self._interface.buffers):
             return False
-        self.own = layout, self._find(layout)
+        self.own = layout, Places.of(self._interface, layout)
         return True

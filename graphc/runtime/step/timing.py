@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ from jax import numpy as jnp
 
 from graphc.devices.partition import Partition
 from graphc.devices.schedule import Span, dispatch_order, timeline
+from graphc.runtime.targets.jax_program import x64
 from graphc.runtime.targets.scripts import CompiledPartition
 
 _RUNS = 5
@@ -33,7 +33,7 @@ def measured_timeline(
     """
     order = dispatch_order(parts)
     best = [float("inf")] * len(order)
-    with jax.enable_x64(True) if wide else nullcontext():
+    with x64(wide):
         for _ in range(_RUNS):
             arguments = [jnp.array(value, copy=True) for value in state]
             taken = _seconds(compiled, [*arguments, *feeds])

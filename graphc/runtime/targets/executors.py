@@ -19,9 +19,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from graphc.devices.mesh import jax_mesh
 from graphc.errors import ExecutionError, StateError
 from graphc.interrupts import uninterrupted
+from graphc.ir.costs import bytes_of_type
 from graphc.ir.stack import within_stack
-from graphc.ir.types import TensorType
-from graphc.runtime.buffers.layout import Buffer, elements
+from graphc.runtime.buffers.layout import Buffer, StateLayout
 from graphc.runtime.buffers.packing import place_on
 from graphc.runtime.core.across import is_across
 from graphc.runtime.core.failures import RUN_FAILED
@@ -44,6 +44,13 @@ class Places(NamedTuple):
     written: list[int]
     read: list[int]
     assigned: list[int]
+
+    @staticmethod
+    def of(interface: Interface, layout: StateLayout) -> Places:
+        """The places in `layout`, which must have all these buffers."""
+        number = {buffer: i for i, buffer in enumerate(layout.buffers)}
+        rows = (interface.written, interface.read, interface.assigned)
+        return Places(*([number[buffer] for buffer in row] for row in rows))
 
 
 class Executor:
@@ -331,7 +338,7 @@ class InFlight:
         self._bound = bound
         self.waited_for = False  # if memory is limited: whether the caller waits for each step
         self._waiting: deque[Any] = deque()
-        sizes = [_bytes(value.type) for value in interface.fetches] or [0]
+        sizes = [bytes_of_type(value.type) for value in interface.fetches] or [0]
         fetched = self._assigned + len(interface.fetches)
         self._of_state, self._of_fetches = slice(self._assigned), slice(self._assigned, fetched)
         watched = self._assigned + sizes.index(min(sizes))
@@ -386,7 +393,3 @@ class InFlight:
         """(fetched values, assigned state) of a step that was just dispatched."""
         self._waiting.append(outputs[self._watched])
         return outputs[self._of_fetches], outputs[self._of_state]
-
-
-def _bytes(type: TensorType) -> int:
-    return elements(type) * type.dtype.itemsize

@@ -70,13 +70,7 @@ class Value:
 
     def to_json(self) -> dict[str, Any]:
         """The value as plain values."""
-        return {
-            "name": self.name,
-            "type": str(self.type),
-            "axis": self.axis,
-            "spec": self.spec,
-            "device": self.device,
-        }
+        return {**vars(self), "type": str(self.type)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Value:
@@ -156,23 +150,9 @@ class Interface:
 
     def to_json(self) -> dict[str, Any]:
         """The interface as plain values, which `from_json` reads."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "replicas": self.replicas,
-            "wide": self.wide,
-            "donate": self.donate,
-            "written": [buffer.to_json() for buffer in self.written],
-            "read": [buffer.to_json() for buffer in self.read],
-            "assigned": [buffer.to_json() for buffer in self.assigned],
-            "feeds": [value.to_json() for value in self.feeds],
-            "fetches": [value.to_json() for value in self.fetches],
-            "nodes": self.nodes,
-            "notes": list(self.notes),
-            "checks": self.checks,
-            "homes": [home.to_json() for home in self.homes],
-            "mesh": self.mesh,
-        }
+        records = ("written", "read", "assigned", "feeds", "fetches", "homes")
+        listed = {name: [each.to_json() for each in getattr(self, name)] for name in records}
+        return {**vars(self), **listed}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Interface:

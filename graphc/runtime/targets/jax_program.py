@@ -124,7 +124,7 @@ class JaxProgram(NamedTuple):
         return uninterrupted(self._lower)
 
     def _lower(self) -> Any:
-        with self._widths():
+        with x64(self.interface.wide):
             return self.jitted.lower(*self.arguments)
 
     def compile(self, lowered: Any, options: CompileOptions) -> jax.stages.Compiled:
@@ -139,7 +139,7 @@ class JaxProgram(NamedTuple):
 
     def _compile(self, lowered: Any, options: CompileOptions) -> jax.stages.Compiled:
         chosen = self.xla_options(options)
-        with self._widths():
+        with x64(self.interface.wide):
             try:
                 compiled: jax.stages.Compiled = lowered.compile(compiler_options=chosen or None)
             except OSError:  # a signal handler raised TimeoutError; XLA raises no OSError
@@ -155,8 +155,10 @@ class JaxProgram(NamedTuple):
             **chosen_xla_options(self.local, options, self.devices[0]),
         }
 
-    def _widths(self) -> AbstractContextManager[Any]:
-        return jax.enable_x64(True) if self.interface.wide else nullcontext()
+
+def x64(wide: bool) -> AbstractContextManager[Any]:
+    """Enables 64-bit values in JAX if `wide` is True."""
+    return jax.enable_x64(True) if wide else nullcontext()
 
 
 def refused(error: Exception, device: jax.Device, options: CompileOptions) -> GraphcError:
@@ -238,10 +240,7 @@ def on_one_device(
     # Results of programs for the default device are not committed to it, as those of `jax.jit`, so
     # that JAX may use them together with arrays on other devices.
     home = None if device == default_device() else jax.sharding.SingleDeviceSharding(device)
-    arguments = [
-        jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=home)
-        for p in program.inputs
-    ]
+    arguments = arguments_of(program, [home] * len(program.inputs))
     function = with_token(program, to_function(program))
     # `keep_unused` is not set, because JAX 0.12 never frees programs lowered with it. If there are
     # no arguments, the sharding of the results determines the device.
@@ -339,6 +338,14 @@ def _values(ports: Sequence[Port], layouts: Sequence[Layout]) -> tuple[Value, ..
     )
 
 
+def arguments_of(program: Program, places: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
+    """The types of the arguments, with the sharding of each."""
+    return [
+        jax.ShapeDtypeStruct(tensor.type.shape, tensor.type.dtype, sharding=place)
+        for tensor, place in zip(program.input_tensors(), places, strict=True)
+    ]
+
+
 def donated(order: PortOrder, options: CompileOptions) -> tuple[int, ...]:
     """The positions of the donated arguments."""
     return tuple(range(len(order.written))) if options.donate else ()
@@ -349,11 +356,15 @@ def with_token(program: Program, function: Any) -> Any:
 
     New state is donated to the next step, so the host cannot wait for it. It waits for this token.
     """
-    wants_token = not program.ports("fetch")
+    return named_step(program.name, function, not program.ports("fetch"))
+
+
+def named_step(name: str, function: Any, token: bool) -> Any:
+    """`function` under a name, as a function that gives a list, perhaps with a token at its end."""
 
     def with_outputs(*args: Any) -> list[Any]:
         outputs = list(function(*args))
-        return [*outputs, jnp.zeros((), jnp.int32)] if wants_token else outputs
+        return [*outputs, jnp.zeros((), jnp.int32)] if token else outputs
 
-    with_outputs.__name__ = program.name
+    with_outputs.__name__ = name
     return with_outputs

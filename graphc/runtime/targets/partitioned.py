@@ -7,12 +7,10 @@ JAX's runtime starts each executable, and each copy between devices, when its op
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-from jax import numpy as jnp
 
 from graphc.config import CompileOptions
 from graphc.devices.partition import Partition, partition
@@ -29,7 +27,15 @@ from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.counters import COUNTERS
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.targets.interface import PARTITIONED, Home, Interface, Value
-from graphc.runtime.targets.jax_program import PortOrder, interface_of, options_for_absent, refused
+from graphc.runtime.targets.jax_program import (
+    PortOrder,
+    arguments_of,
+    interface_of,
+    named_step,
+    options_for_absent,
+    refused,
+    x64,
+)
 from graphc.runtime.targets.numerics import checked
 from graphc.runtime.targets.script_writing import Kernel, ScriptWriter
 from graphc.runtime.targets.scripts import CompiledPartition, Script, in_parts
@@ -74,23 +80,14 @@ class PartitionedProgram:
         return uninterrupted(self._lower, platforms)
 
     def _lower(self, platforms: Sequence[str] | None) -> LoweredPartition:
-        with self._widths():
+        with x64(self.interface.wide):
             return LoweredPartition([self._lower_one(kernel, platforms) for kernel in self.kernels])
 
     def _lower_one(self, kernel: Kernel, platforms: Sequence[str] | None) -> Any:
         program = kernel.cluster.program
-        function = to_function(program)
-
-        def run(*args: Any) -> list[Any]:
-            results = list(function(*args))
-            return [*results, jnp.zeros((), jnp.int32)] if kernel.token else results
-
-        run.__name__ = program.name
+        run = named_step(program.name, to_function(program), kernel.token)
         here = jax.sharding.SingleDeviceSharding(self.devices[kernel.device])
-        arguments = [
-            jax.ShapeDtypeStruct(t.type.shape, t.type.dtype, sharding=here)
-            for t in program.input_tensors()
-        ]
+        arguments = arguments_of(program, [here] * len(program.inputs))
         # If there are no arguments, the sharding of the results determines the device.
         where = None if arguments else here
         jitted = jax.jit(run, donate_argnums=kernel.donated, out_shardings=where)
@@ -110,7 +107,7 @@ class PartitionedProgram:
 
     def _compile(self, lowered: LoweredPartition, options: CompileOptions) -> CompiledPartition:
         chosen = self.xla_options(options)
-        with self._widths():
+        with x64(self.interface.wide):
             try:
                 made = [part.compile(compiler_options=chosen or None) for part in lowered.parts]
             except Exception as error:
@@ -120,9 +117,6 @@ class PartitionedProgram:
     def xla_options(self, options: CompileOptions) -> dict[str, str | int | bool | float]:
         """The XLA options: the user's, and those needed for devices that this machine lacks."""
         return {**options_for_absent(self.devices[0]), **options.xla_options}
-
-    def _widths(self) -> AbstractContextManager[Any]:
-        return jax.enable_x64(True) if self.interface.wide else nullcontext()
 
 
 class LoweredPartition:

@@ -24,6 +24,7 @@ from graphc.ir.rewrite import bind_sizes
 from graphc.ir.stack import within_stack
 from graphc.lowering.emit_jax import needs_x64, to_function
 from graphc.ops.structure.state import ASSIGN, READ_VARIABLE
+from graphc.passes.core.base import Pass
 from graphc.passes.core.target import Target, suited_to
 from graphc.passes.manager import PassManager, PassReport
 from graphc.passes.pass_filter import without
@@ -184,12 +185,17 @@ def manager(options: CompileOptions) -> PassManager:
     """The passes and checks that `options` request."""
     from graphc.passes import pipelines  # here: a start with a warm cache runs no passes
 
+    return _manager(pipelines.pipeline(options), options)
+
+
+def _manager(passes: Sequence[Pass], options: CompileOptions, **more: Any) -> PassManager:
     return PassManager(
-        without(pipelines.pipeline(options), options),
+        without(passes, options),
         verify=options.verify,
         validate=options.validate,
         evaluator=evaluate,
         dump=options.dump,
+        **more,
     )
 
 
@@ -232,15 +238,7 @@ def late_manager(options: CompileOptions, target: Target, program: Program) -> P
     from graphc.passes import pipelines
 
     target = replace(suited_to(target, program), accumulates=is_accumulated(program))
-    return PassManager(
-        without(pipelines.after_binding(options, target), options),
-        stage="bound",
-        verify=options.verify,
-        validate=options.validate,
-        evaluator=evaluate,
-        dump=options.dump,
-        rounds=1,
-    )
+    return _manager(pipelines.after_binding(options, target), options, stage="bound", rounds=1)
 
 
 def _run(passes: PassManager, program: Program) -> tuple[Program, PassReport]:

@@ -48,6 +48,7 @@ from graphc.runtime.targets.interface import REPLICATED
 from graphc.runtime.targets.jax_program import (
     JaxProgram,
     PortOrder,
+    arguments_of,
     donated,
     interface_of,
     suited,
@@ -184,11 +185,7 @@ def _jitted(
         out_shardings=[cut_along(mesh, axis_of(layout)) for layout in results],
         donate_argnums=donated(order, options),
     )
-    arguments = [
-        jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=sharding)
-        for p, sharding in zip(program.inputs, shardings, strict=True)
-    ]
-    return jitted, arguments
+    return jitted, arguments_of(program, shardings)
 
 
 def _is_uneven(program: Program, replicas: int) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 
 from graphc.errors import ExecutionError
-from graphc.runtime.buffers.layout import elements
+from graphc.ir.costs import bytes_of_type
 from graphc.runtime.targets.interface import PARTITIONED, SINGLE, Interface
 
 resource: Any
@@ -73,7 +73,7 @@ def need_of(compiled: Any, interface: Interface, devices: Sequence[jax.Device]) 
         return Need((temporaries + results) * len(here), large)
     new = interface.assigned[len(interface.written) if interface.donate else 0 :]
     types = [*(value.type for value in interface.fetches), *(buffer.type for buffer in new)]
-    sizes = [temporaries, *[elements(type) * type.dtype.itemsize for type in types]]
+    sizes = [temporaries, *map(bytes_of_type, types)]
     return Need(temporaries + results, sum(size for size in sizes if size >= LARGE))
 
 

@@ -12,6 +12,7 @@ from graphc.interrupts import uninterrupted
 from graphc.runtime.core.across import on_host
 from graphc.runtime.core.failures import RUN_FAILED, in_words, what_was_lost
 from graphc.runtime.targets.executors import Executor, Places
+from graphc.runtime.targets.interface import Interface
 from graphc.runtime.targets.numerics import complaint
 
 
@@ -60,16 +61,27 @@ def _run_beside(
         except RUN_FAILED:
             executor.forget()
             raise
-    if executor.interface.checks is not None:
-        *fetched, faults = fetched
-        wrong = complaint(on_host(faults), executor.interface.checks)
-        if wrong is not None:
-            raise wrong
+    fetched = without_faults(executor.interface, fetched)
     if assigned:
         after = list(buffers)
         for i, buffer in zip(assigned, new, strict=True):
             after[i] = buffer
         buffers[:] = after
+    return fetched
+
+
+def without_faults(interface: Interface, fetched: Any) -> Any:
+    """The fetched values of a run, without the result of its checks.
+
+    Raises:
+        NumericsError: the checks have found something.
+    """
+    if interface.checks is None:
+        return fetched
+    *fetched, faults = fetched
+    wrong = complaint(on_host(faults), interface.checks)
+    if wrong is not None:
+        raise wrong
     return fetched
 
 

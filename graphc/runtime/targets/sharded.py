@@ -34,6 +34,7 @@ from graphc.runtime.targets.interface import SHARDED, Home
 from graphc.runtime.targets.jax_program import (
     JaxProgram,
     PortOrder,
+    arguments_of,
     donated,
     interface_of,
     with_token,
@@ -117,11 +118,7 @@ def _jitted(
         out_shardings=[*results, *[fetched] * (len(order.fetches) or 1)],
         donate_argnums=donated(order, options),
     )
-    arguments = [
-        jax.ShapeDtypeStruct(p.tensor.type.shape, p.tensor.type.dtype, sharding=place)
-        for p, place in zip(program.inputs, places, strict=True)
-    ]
-    return jitted, arguments
+    return jitted, arguments_of(program, places)
 
 
 def feed_spec(

@@ -33,6 +33,7 @@ from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.initial import initial_values, state_types
 from graphc.runtime.step.compiler import (
     assemble,
+    check_graph,
     checked_machine,
     checked_options,
     refuse_workers,
@@ -105,7 +106,7 @@ def tune(
     """
     begin = time.perf_counter()
     FORKING.use_devices()
-    _check_graph(graph)
+    check_graph(graph, "gc.tune(graph, fetches, feeds)")
     _check_number("seconds", seconds)
     if tolerance is not None:
         _check_number("tolerance", tolerance, above=False)
@@ -164,14 +165,6 @@ def _step(
     request = CompileRequest(prepared, shapes, options, strategy, count, machine=machine)
     layout = StateLayout({}).with_variables(state_types(graph))
     return _Step(fetch_set, given, shapes, Compilation(request), layout)
-
-
-def _check_graph(graph: object) -> None:
-    if not isinstance(graph, Graph):
-        raise GraphError(
-            f"the first argument must be a graph, got {type(graph).__name__}",
-            hint="gc.tune(graph, fetches, feeds)",
-        )
 
 
 def _refuse_callbacks(prepared: Prepared) -> None:

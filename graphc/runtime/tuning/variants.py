@@ -7,7 +7,7 @@ A variant changes the speed of a program, and its results only by rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from graphc.config import CompileOptions
@@ -40,57 +40,35 @@ def variants_for(program: Program, target: Target, options: CompileOptions) -> I
     Args:
         program: bound, and optimised under `options`.
     """
-    free = {f.name for f in fields(options) if getattr(options, f.name) == _default(f)}
+    plain = CompileOptions()
+    names = [field.name for field in fields(options)]
+    free = {name for name in names if getattr(options, name) == getattr(plain, name)}
     for variant in VARIANTS:
         if variant.choice.options.keys() <= free and variant.wanted(program, target):
             yield variant
 
 
-def _default(option: Field[Any]) -> Any:
-    return option.default if option.default_factory is MISSING else option.default_factory()
-
-
 # -- what a program has ---------------------------------------------------------------------
 
 
-def _always(program: Program, target: Target) -> bool:
-    return True
-
-
-def _on(platform: str, *operators: str) -> Wanted:
-    """A condition: the platform is this one and, if operators are given, the program has one of
-    them."""
+def _for(*operators: str, platform: str | None = None, replicas: int = 1) -> Wanted:
+    """A condition: the platform is this one, there are at least so many replicas, and the program
+    has one of the operators. What is not given does not matter."""
     return lambda program, target: (
-        target.platform == platform and (not operators or _has(program, *operators))
+        platform in (None, target.platform)
+        and target.replicas >= replicas
+        and (not operators or any(node.op.name in operators for node in program.walk()))
     )
 
 
-def _has_loops(program: Program, target: Target) -> bool:
-    return _has(program, "Scan")
+def _on(platform: str, *operators: str) -> Wanted:
+    return _for(*operators, platform=platform)
 
 
-def _has_groups(program: Program, target: Target) -> bool:
-    return _has(program, "Map")
-
-
-def _has_attention(program: Program, target: Target) -> bool:
-    return _has(program, "Attention")
-
-
-def _has_rows(program: Program, target: Target) -> bool:
-    return _has(program, "UniqueRows")
-
-
-def _parallel_on(platform: str) -> Wanted:
-    return lambda program, target: target.platform == platform and target.replicas > 1
-
-
-def _parallel_loops_on_gpu(program: Program, target: Target) -> bool:
-    return _parallel_on("gpu")(program, target) and _has_loops(program, target)
-
-
-def _has(program: Program, *operators: str) -> bool:
-    return any(node.op.name in operators for node in program.walk())
+_ALWAYS: Final = _for()
+_PARALLEL_ON_GPU: Final = _for(platform="gpu", replicas=2)
+_LOOPS: Final = _for("Scan")
+_ATTENTION: Final = _for("Attention")
 
 
 # -- the table ------------------------------------------------------------------------------
@@ -98,7 +76,7 @@ def _has(program: Program, *operators: str) -> bool:
 
 def _row(
     name: str,
-    wanted: Wanted = _always,
+    wanted: Wanted = _ALWAYS,
     xla: Mapping[str, str | int | bool | float] = EMPTY,
     **options: Any,
 ) -> Variant:
@@ -124,10 +102,10 @@ VARIANTS: Final[tuple[Variant, ...]] = (
     ),
     # Scores are computed for all queries at once if memory suffices, and otherwise in loops over
     # queries.
-    _row("attention as written", _has_attention, fuse_attention=False),
-    _row("attention at once", _has_attention, without_passes=("step-attention",)),
+    _row("attention as written", _ATTENTION, fuse_attention=False),
+    _row("attention at once", _ATTENTION, without_passes=("step-attention",)),
     # Tables with few rows are updated faster as a whole.
-    _row("dense updates", _has_rows, sparse_updates="off"),
+    _row("dense updates", _for("UniqueRows"), sparse_updates="off"),
     # Convolutions use Eigen, which computes the gradients of large ones faster. Products stay in
     # YNN.
     _row(
@@ -138,10 +116,10 @@ VARIANTS: Final[tuple[Variant, ...]] = (
     _row("no YNN", _on("cpu"), {_YNN: ""}),
     # Each iteration of a loop over blocks costs time, but a loop compiles faster. A few blocks are
     # faster without a loop.
-    _row("no loops", _has_loops, without_passes=("group-alike", "roll-repeats")),
-    _row("loops, ungrouped", _has_groups, without_passes=("group-alike",)),
-    _row("loops of 2 turns", _has_loops, unroll=2),
-    _row("loops of 4 turns", _has_loops, unroll=4),
+    _row("no loops", _LOOPS, without_passes=("group-alike", "roll-repeats")),
+    _row("loops, ungrouped", _for("Map"), without_passes=("group-alike",)),
+    _row("loops of 2 turns", _LOOPS, unroll=2),
+    _row("loops of 4 turns", _LOOPS, unroll=4),
     _row("512-bit vectors", _on("cpu"), {"xla_cpu_prefer_vector_width": 512}),
     _row(
         "scheduled for memory",
@@ -168,38 +146,38 @@ VARIANTS: Final[tuple[Variant, ...]] = (
     ),
     _row(
         "two turns of a loop at a time",
-        lambda program, target: target.platform == "gpu" and _has_loops(program, target),
+        _on("gpu", "Scan"),
         {"xla_gpu_enable_while_loop_unrolling": "WHILE_LOOP_UNROLLING_DOUBLE_BUFFER"},
     ),
     _row(
         "collectives behind computation",
-        _parallel_on("gpu"),
+        _PARALLEL_ON_GPU,
         {"xla_gpu_enable_latency_hiding_scheduler": True},
     ),
     _row(
         "two collectives at a time",
-        _parallel_on("gpu"),
+        _PARALLEL_ON_GPU,
         {"xla_gpu_experimental_parallel_collective_overlap_limit": 2},
     ),
     _row(
         "gradients of loops exchanged after them",
-        _parallel_loops_on_gpu,
+        _for("Scan", platform="gpu", replicas=2),
         without_passes=("exchange-in-loops",),
     ),
     # The buckets of a strategy have this size by default, see `devices.bucketing`.
     _row(
         "all-reduces of 2 MiB",
-        _parallel_on("gpu"),
+        _PARALLEL_ON_GPU,
         {"xla_gpu_all_reduce_combine_threshold_bytes": 2 * 2**20},
     ),
     _row(
         "all-reduces of 30 MiB",
-        _parallel_on("gpu"),
+        _PARALLEL_ON_GPU,
         {"xla_gpu_all_reduce_combine_threshold_bytes": 30 * 2**20},
     ),
     _row(
         "all-reduces of 128 MiB",
-        _parallel_on("gpu"),
+        _PARALLEL_ON_GPU,
         {"xla_gpu_all_reduce_combine_threshold_bytes": 128 * 2**20},
     ),
 )

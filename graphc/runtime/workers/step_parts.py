@@ -22,8 +22,8 @@ from graphc.runtime.pipeline.request import CompileRequest
 from graphc.runtime.state.live_state import Homes
 from graphc.runtime.step.compiler import Made, make
 from graphc.runtime.targets.executors import Executor, Places, spread
-from graphc.runtime.targets.numerics import complaint
 from graphc.runtime.targets.prepare import Prepared
+from graphc.runtime.targets.running import without_faults
 from graphc.runtime.workers.parameter_server import ParameterServer
 
 
@@ -45,11 +45,7 @@ class Part:
     def _places_in(self, layout: StateLayout) -> Places:
         known = self._known  # another thread may ask about another layout meanwhile
         if known is None or known[0] is not layout:
-            interface = self._executor.interface
-            number = {buffer: i for i, buffer in enumerate(layout.buffers)}
-            rows = (interface.written, interface.read, interface.assigned)
-            known = layout, Places(*([number[buffer] for buffer in row] for row in rows))
-            self._known = known
+            known = self._known = layout, Places.of(self._executor.interface, layout)
         return known[1]
 
     def wait(self) -> None:
@@ -73,7 +69,7 @@ class Part:
             NumericsError: the run made a NaN or an infinity, and `buffers` is unchanged.
         """
         written, read, assigned = self._places_in(layout)
-        interface, here = self._executor.interface, self._here
+        here = self._here
         try:
             fetched, new = self._executor(
                 [spread(buffers[i], here) for i in written],
@@ -87,11 +83,7 @@ class Part:
             self._executor.forget()
             what, details = in_words(error)
             raise ExecutionError(f"the run failed: {what}", details=details) from error
-        if interface.checks is not None:
-            *fetched, faults = fetched
-            wrong = complaint(faults, interface.checks)
-            if wrong is not None:
-                raise wrong
+        fetched = without_faults(self._executor.interface, fetched)
         for number, buffer in zip(assigned, new, strict=True):
             buffers[number] = buffer
         return list(fetched)

@@ -100,7 +100,8 @@ class WorkerThreads(ABC):
         self._failed: tuple[int, BaseException] | None = None  # the first worker that failed
         # Random draws are derived from these. They differ in each call, because updates advance
         # them.
-        self._root = [_held(call.state, name) for name in (RNG_KEY, RNG_COUNTER)]
+        hidden = call.state.values([RNG_KEY, RNG_COUNTER])
+        self._root = [hidden[RNG_KEY], hidden[RNG_COUNTER]]
         self._keys: list[Any] = []
         self._settings = own_settings()
         self._ended: list[Event] = []
@@ -249,11 +250,6 @@ class WorkerThreads(ABC):
             RNG_COUNTER: np.asarray(self._steps[worker], np.int32),
         }
         return [drawn[name] for name in names]
-
-
-def _held(state: LiveState, name: str) -> Any:
-    """The value of hidden state, on the host."""
-    return state.values([name])[name]
 
 
 def check_not_going(run: WorkerThreads | None) -> None:

@@ -26,26 +26,16 @@ def _reshape(c: Call) -> Value:
     return c.reshape(c.xs[0], shape)
 
 
-def _broadcast(c: Call) -> Value:
-    return c.expand(c.xs[0], c.attrs["shape"])
-
-
 def _iota(c: Call) -> Value:
     shape, axis, dtype = c.attrs["shape"], c.attrs["axis"], c.attrs["dtype"]
-    size = c.sizes.scalar(shape[axis])
     w = c.w
     if all(isinstance(dim, int) for dim in shape):
         column = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))
         row = w.constant(column.astype(dtype))
     else:
-        zero, one = (w.constant(i, INT64) for i in (0, 1))
-        row = w.cast(w.op("Range", zero, size, one, rank=1), dtype)
+        row = w.cast(c.count(shape[axis]), dtype)
         row = w.unsqueeze(row, range(1, len(shape) - axis))
     return row if len(shape) == 1 else c.expand(row, shape)
-
-
-def _concatenate(c: Call) -> Value:
-    return c.w.concat(c.xs, c.attrs["axis"])
 
 
 def _split(c: Call) -> list[Value]:
@@ -136,10 +126,6 @@ def _reverse(c: Call) -> Value:
     return c.w.slice(c.xs[0], last, before, axes, [-1] * len(axes))
 
 
-def _dim_value(c: Call) -> Value:
-    return c.w.cast(c.sizes.scalar(c.attrs["dim"]), c.attrs["dtype"])
-
-
 # -- windows at computed places --------------------------------------------------------------------
 
 
@@ -189,10 +175,10 @@ def _refused_constant(c: Call) -> Value:
 
 RULES: Final[dict[str, Rule]] = {
     "After": first,
-    "BroadcastTo": _broadcast,
-    "Concatenate": _concatenate,
+    "BroadcastTo": lambda c: c.expand(c.xs[0], c.attrs["shape"]),
+    "Concatenate": lambda c: c.w.concat(c.xs, c.attrs["axis"]),
     "Constant": _refused_constant,
-    "DimValue": _dim_value,
+    "DimValue": lambda c: c.w.cast(c.sizes.scalar(c.attrs["dim"]), c.attrs["dtype"]),
     "DynamicSlice": _dynamic_slice,
     "DynamicUpdateSlice": _dynamic_update,
     "Fence": first,

@@ -80,8 +80,7 @@ def _write_scan(
 ) -> list[Value]:
     w = c.w
     if not stacks:  # ONNX counts iterations by what they read
-        zero, one = (w.constant(i, INT64) for i in (0, 1))
-        stacks = [w.op("Range", zero, c.sizes.scalar(c.attrs["length"]), one, rank=1)]
+        stacks = [c.count(c.attrs["length"])]
         slices = [_input(body, stacks[0], 0)]
     attrs: dict[str, Any] = {"num_scan_inputs": len(stacks)}
     if c.attrs.get("reverse"):
@@ -140,17 +139,9 @@ def _choose(c: Call, w: Writer, index: Value, operands: list[Value], number: int
     return w.ops("If", is_first, results=results, then_branch=then, else_branch=other)
 
 
-def _call(c: Call) -> list[Value]:
-    return c.write_body(c.w, c.node.regions[0], c.xs)
-
-
-def _custom_gradient(c: Call) -> list[Value]:
-    return list(c.xs[: c.attrs["count"]])
-
-
 RULES: Final[dict[str, Rule]] = {
-    "Call": _call,
-    "CustomGradient": _custom_gradient,
+    "Call": lambda c: c.write_body(c.w, c.node.regions[0], c.xs),
+    "CustomGradient": lambda c: list(c.xs[: c.attrs["count"]]),
     "Map": _map,
     "Scan": _scan,
     "Switch": _switch,

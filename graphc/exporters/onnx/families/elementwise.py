@@ -105,10 +105,6 @@ def rsqrt(w: Writer, x: Value) -> Value:
     return w.elementwise("Reciprocal", w.elementwise("Sqrt", x))
 
 
-def _round(c: Call) -> Value:
-    return c.xs[0] if is_integer(c.xs[0].dtype) else c.w.elementwise("Round", c.xs[0])
-
-
 def _whole(op: str) -> Rule:
     return lambda c: c.xs[0] if is_integer(c.xs[0].dtype) else c.w.elementwise(op, c.xs[0])
 
@@ -116,10 +112,6 @@ def _whole(op: str) -> Rule:
 def _is_finite(w: Writer, x: Value) -> Value:
     """x - x is 0 for finite numbers, otherwise NaN."""
     return w.compare("Equal", w.elementwise("Sub", x, x), w.like(x, 0))
-
-
-def _is_nan(w: Writer, x: Value) -> Value:
-    return w.elementwise("IsNaN", x, dtype=BOOL)
 
 
 # -- functions -----------------------------------------------------------------------------------
@@ -211,10 +203,6 @@ def _zero_times(log: Callable[[Writer, Value], Value]) -> Rule:
     return rule
 
 
-def _log(w: Writer, x: Value) -> Value:
-    return w.elementwise("Log", x)
-
-
 def _sign_bit(w: Writer, x: Value) -> Value:
     """1 / -0.0 is negative."""
     if is_integer(x.dtype):
@@ -266,10 +254,6 @@ def _logical_not(c: Call) -> Value:
 # -- activations ---------------------------------------------------------------------------------
 
 
-def _silu(w: Writer, x: Value) -> Value:
-    return w.elementwise("Mul", x, w.elementwise("Sigmoid", x))
-
-
 def _gelu(c: Call) -> Value:
     x, w = c.xs[0], c.w
     approximate = c.attrs["approximate"]
@@ -290,14 +274,6 @@ def _elu(c: Call) -> Value:
     return w.where(w.compare("Greater", x, w.like(x, 0)), x, below)
 
 
-def _erfc(w: Writer, x: Value) -> Value:
-    return w.elementwise("Sub", w.like(x, 1), w.elementwise("Erf", x))
-
-
-def _where(c: Call) -> Value:
-    return c.w.where(*c.xs)
-
-
 def _cast(c: Call) -> Value:
     x, dtype, w = c.xs[0], np.dtype(c.attrs["dtype"]), c.w
     if dtype == BOOL:
@@ -307,10 +283,6 @@ def _cast(c: Call) -> Value:
 
 def _exp2(w: Writer, x: Value) -> Value:
     return w.elementwise("Pow", w.like(x, 2), x)
-
-
-def _ldexp(w: Writer, x: Value, n: Value) -> Value:
-    return w.elementwise("Mul", x, _exp2(w, w.cast(n, x.dtype)))
 
 
 _SAME: Final = {
@@ -354,7 +326,7 @@ RULES: Final[dict[str, Rule]] = {
     "Clip": _clip,
     "Elu": _elu,
     "Equal": comparison("Equal"),
-    "Erfc": unary(_erfc),
+    "Erfc": unary(lambda w, x: w.elementwise("Sub", w.like(x, 1), w.elementwise("Erf", x))),
     "Exp2": unary(_exp2),
     "Expm1": unary(expm1),
     "Floor": _whole("Floor"),
@@ -366,8 +338,8 @@ RULES: Final[dict[str, Rule]] = {
     "Hypot": binary(_hypot),
     "IntegerPower": _integer_power,
     "IsFinite": unary(_is_finite),
-    "IsNan": unary(_is_nan),
-    "Ldexp": binary(_ldexp),
+    "IsNan": unary(lambda w, x: w.elementwise("IsNaN", x, dtype=BOOL)),
+    "Ldexp": binary(lambda w, x, n: w.elementwise("Mul", x, _exp2(w, w.cast(n, x.dtype)))),
     "LeakyRelu": lambda c: c.w.elementwise("LeakyRelu", c.xs[0], alpha=float(c.attrs["alpha"])),
     "LeftShift": _shift("LEFT"),
     "Less": comparison("Less"),
@@ -381,14 +353,14 @@ RULES: Final[dict[str, Rule]] = {
     "NotEqual": negated("Equal"),
     "Remainder": binary(remainder),
     "RightShift": _shift("RIGHT"),
-    "Round": _round,
+    "Round": lambda c: c.xs[0] if is_integer(c.xs[0].dtype) else c.w.elementwise("Round", c.xs[0]),
     "Rsqrt": unary(rsqrt),
     "SignBit": unary(_sign_bit),
-    "Silu": unary(_silu),
+    "Silu": unary(lambda w, x: w.elementwise("Mul", x, w.elementwise("Sigmoid", x))),
     "Sinc": unary(_sinc),
     "Softplus": unary(softplus),
     "Square": unary(square),
-    "Where": _where,
+    "Where": lambda c: c.w.where(*c.xs),
     "Xlog1py": _zero_times(log1p),
-    "Xlogy": _zero_times(_log),
+    "Xlogy": _zero_times(lambda w, x: w.elementwise("Log", x)),
 }

@@ -35,8 +35,9 @@ def _counted(c: Call, indices: Value, ends: Value) -> Value:
     return w.where(negative, w.elementwise("Add", indices, ends), indices)
 
 
-def _inside(w: Writer, places: Value, ends: Value) -> tuple[Value, Value | None]:
-    """(places within the range, whether each was), where None stands for all."""
+def _inside(c: Call, indices: Value, ends: Value) -> tuple[Value, Value | None]:
+    """(indices within the range, whether each was), where None stands for all."""
+    w, places = c.w, _counted(c, indices, ends)
     array, known = w.array_of(places), w.array_of(ends)
     if array is not None and known is not None and ((array >= 0) & (array < known)).all():
         return places, None
@@ -57,7 +58,7 @@ def _take(c: Call) -> Value:
     x, indices = c.xs
     axis, mode, w = c.attrs["axis"], c.attrs["mode"], c.w
     size = c.sizes.scalar(c.shape()[axis])
-    places, inside = _inside(w, _counted(c, indices, size), size)
+    places, inside = _inside(c, indices, size)
     y = w.gather(x, places, axis)
     if inside is not None:
         inside = w.unsqueeze(inside, range(indices.rank, indices.rank + x.rank - axis - 1))
@@ -66,15 +67,10 @@ def _take(c: Call) -> Value:
 
 def _take_along(c: Call) -> Value:
     x, indices = c.xs
-    axis, w = c.attrs["axis"], c.w
-    size = c.sizes.scalar(c.shape()[axis])
-    places, inside = _inside(w, _counted(c, indices, size), size)
-    y = w.op("GatherElements", x, places, rank=x.rank, axis=axis)
+    axis = c.attrs["axis"]
+    places, inside = _inside(c, indices, c.sizes.scalar(c.shape()[axis]))
+    y = c.w.op("GatherElements", x, places, rank=x.rank, axis=axis)
     return _filled(c, y, inside, c.attrs["mode"])
-
-
-def _ends(c: Call, axes: Sequence[int]) -> Value:
-    return c.sizes.vector([c.shape()[axis] for axis in axes])
 
 
 def _frame(c: Call) -> tuple[Frame, tuple[int, ...]]:
@@ -96,8 +92,8 @@ def _gather_nd(c: Call) -> Value:
     x, indices = c.xs
     axes, batch, w = c.attrs["axes"], c.attrs["batch"], c.w
     frame, order = _frame(c)
-    ends = _ends(c, axes)
-    places, inside = _inside(w, _counted(c, indices, ends), ends)
+    ends = c.sizes.vector([c.shape()[axis] for axis in axes])
+    places, inside = _inside(c, indices, ends)
     first = w.transpose(x, order)
     rank = len(c.y.type.shape)
     y = w.op("GatherND", first, places, rank=rank, batch_dims=batch)
@@ -119,9 +115,8 @@ def _scattered(
     """ScatterND over the first axes. Updates out of range go to an element beyond each axis, which
     is cut off."""
     w, count, ends = c.w, len(dims), c.sizes.vector(dims)
-    places = _counted(c, places, ends)
     attrs = {} if op == "set" else {"reduction": _REDUCTIONS[op]}
-    inner, inside = _inside(w, places, ends)
+    inner, inside = _inside(c, places, ends)
     if inside is None or mode == "clip":
         return w.op("ScatterND", operand, inner, updates, rank=operand.rank, **attrs)
     whole = w.cast(w.reduce("ReduceMin", w.cast(inside, "int32"), [places.rank - 1], True), BOOL)
@@ -154,9 +149,7 @@ def _with_batch(
     indices = w.cast(indices, INT64)
     columns = []
     for axis in range(batch):
-        zero, one = (w.constant(i, INT64) for i in (0, 1))
-        row = w.op("Range", zero, c.sizes.scalar(shape[axis]), one, rank=1)
-        row = w.unsqueeze(row, [i for i in range(indices.rank) if i != axis])
+        row = w.unsqueeze(c.count(shape[axis]), [i for i in range(indices.rank) if i != axis])
         columns.append(c.expand(row, (*shape[:-1], 1)))
     return w.concat([*columns, indices], indices.rank - 1), [*shape[:batch], *dims]
 
@@ -177,8 +170,7 @@ def _scatter_add(c: Call) -> Value:
 def _scatter_along(c: Call) -> Value:
     operand, indices, updates = c.xs
     axis, w = c.attrs["axis"], c.w
-    size = c.sizes.scalar(c.shape()[axis])
-    places, inside = _inside(w, _counted(c, indices, size), size)
+    places, inside = _inside(c, indices, c.sizes.scalar(c.shape()[axis]))
     if inside is not None and c.attrs["mode"] == "drop":
         updates = w.where(inside, updates, w.constant(0, updates.dtype))
     attrs = {"axis": axis, "reduction": "add"}
@@ -188,11 +180,8 @@ def _scatter_along(c: Call) -> Value:
 def _one_hot(c: Call) -> Value:
     indices, w = c.xs[0], c.w
     depth, axis, dtype = c.attrs["depth"], c.attrs["axis"], c.attrs["dtype"]
-    if isinstance(depth, int):
-        row = w.constant(np.arange(depth), INT64)
-    else:
-        zero, one = (w.constant(i, INT64) for i in (0, 1))
-        row = w.op("Range", zero, c.sizes.scalar(depth), one, rank=1)
+    is_known = isinstance(depth, int)
+    row = w.constant(np.arange(depth), INT64) if is_known else c.count(depth)
     row = w.unsqueeze(row, range(1, indices.rank - axis + 1))
     places = w.unsqueeze(w.cast(indices, INT64), [axis])
     return w.cast(w.compare("Equal", places, row), dtype)

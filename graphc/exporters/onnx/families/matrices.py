@@ -48,10 +48,6 @@ def _dot_general(c: Call) -> Value:
     return c.w.op("Einsum", a, b, rank=len(shared) + len(free), equation=equation)
 
 
-def _determinant(c: Call) -> Value:
-    return c.w.op("Det", c.xs[0], rank=c.xs[0].rank - 2)
-
-
 def _convolve(c: Call) -> Value:
     """A correlation with the reversed shorter vector."""
     x, y = c.xs
@@ -72,7 +68,7 @@ def _convolve(c: Call) -> Value:
 
 RULES: Final[dict[str, Rule]] = {
     "Convolve": _convolve,
-    "Determinant": _determinant,
+    "Determinant": lambda c: c.w.op("Det", c.xs[0], rank=c.xs[0].rank - 2),
     "DotGeneral": _dot_general,
     "MatMul": _mat_mul,
 }

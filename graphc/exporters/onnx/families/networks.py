@@ -17,7 +17,7 @@ from graphc.exporters.onnx.families.elementwise import rsqrt, square
 from graphc.exporters.onnx.families.matrices import transposed
 from graphc.exporters.onnx.refused import Refused
 from graphc.exporters.onnx.values import Value
-from graphc.exporters.onnx.writer import BOOL, INT64, Writer
+from graphc.exporters.onnx.writer import BOOL, Writer
 from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import is_integer
 
@@ -80,18 +80,18 @@ def _conv_transpose(c: Call) -> Value:
     w, spatial = c.w, kernel.rank - 2
     groups, strides, dilation = (c.attrs[k] for k in ("groups", "strides", "dilation"))
     window, size, given = c.shape(1)[:-2], c.attrs["size"], c.shape()[1:-1]
+    padding = c.attrs["padding"]
     if not all(isinstance(k, int) for k in window):
         raise Refused("needs a kernel of known size")
-    extra, cut = [], []
-    for n, m, k, s, d, (low, high) in zip(
-        size, given, window, strides, dilation, c.attrs["padding"], strict=True
+    high = [0]  # elements that no window reads are beyond the end, and have no gradient
+    for n, m, k, s, d, (before, after) in zip(
+        size, given, window, strides, dilation, padding, strict=True
     ):
-        more = n - ((m - 1) * s + d * (k - 1) + 1 - low - high)
+        more = n - ((m - 1) * s + d * (k - 1) + 1 - before - after)
         if not isinstance(more, int):
             raise Refused(f"needs a known size where it now has {n}")
-        extra.append(more)
-        cut.append((low, high))
-    if any(low < 0 or high < 0 for low, high in cut):
+        high.append(more - after)
+    if any(n < 0 for pair in padding for n in pair):
         raise Refused("has negative padding")
     # [*window, in / groups, out] -> [out, in / groups, *window]; the operator takes `out` channels.
     weights = w.transpose(kernel, (spatial + 1, spatial, *range(spatial)))
@@ -106,10 +106,8 @@ def _conv_transpose(c: Call) -> Value:
         group=groups,
     )
     y = channels_last(w, y)
-    # Elements that no window reads are beyond the end, and have no gradient: they are zero.
-    low = [0, *(-a for a, _ in cut), 0]
-    high = [0, *(e - b for e, (_, b) in zip(extra, cut, strict=True)), 0]
-    return pad(c, y, low, high, w.like(y, 0)) if any((*low, *high)) else y
+    low = [0, *(-before for before, _ in padding), 0]
+    return pad(c, y, low, [*high, 0], w.like(y, 0)) if any((*low, *high)) else y
 
 
 def _kernel_gradient(c: Call) -> Value:
@@ -302,10 +300,8 @@ def _repeated(c: Call, x: Value, position: int, times: int) -> Value:
 
 def _causal(c: Call, time: Dim, source: Dim) -> Value:
     """[time, source]: whether the query comes no later than the key, aligned at the first."""
-    w, (zero, one) = c.w, (c.w.constant(i, INT64) for i in (0, 1))
-    rows = w.op("Range", zero, c.sizes.scalar(time), one, rank=1)
-    columns = w.op("Range", zero, c.sizes.scalar(source), one, rank=1)
-    return w.compare("GreaterOrEqual", w.unsqueeze(rows, [1]), columns)
+    rows, columns = c.count(time), c.count(source)
+    return c.w.compare("GreaterOrEqual", c.w.unsqueeze(rows, [1]), columns)
 
 
 RULES: Final[dict[str, Rule]] = {

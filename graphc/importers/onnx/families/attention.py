@@ -35,22 +35,29 @@ def rotate(x: Tensor, cos: Any, sin: Any, *, interleaved: int = 0, part: int = 0
     return ops.concatenate([out, rest], axis=-1) if part and part != x.shape[-1] else out
 
 
+def heads_of(x: Tensor, heads: int) -> Any:
+    """[batch, time, features] as [batch, heads, time, depth]."""
+    batch, time, features = x.shape
+    return ops.transpose(ops.reshape(x, (batch, time, heads, features // heads)), (0, 2, 1, 3))
+
+
+def flat(x: Tensor) -> Any:
+    """[batch, heads, time, depth] as [batch, time, features]."""
+    batch, heads, time, depth = x.shape
+    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (batch, time, heads * depth))
+
+
 def _rotary(call: Call) -> Any:
     x, cos, sin = (call.x(i) for i in range(3))
-    heads = call.attr("num_heads", 0)
-    flat = x.ndim == 3
-    if flat:
-        batch, time, features = x.shape
-        x = ops.transpose(ops.reshape(x, (batch, time, heads, features // heads)), (0, 2, 1, 3))
+    is_flat = x.ndim == 3
+    if is_flat:
+        x = heads_of(x, call.attr("num_heads", 0))
     if call.has(3):
         positions = call.x(3)
         cos, sin = ops.take(cos, positions), ops.take(sin, positions)
     interleaved, part = call.attr("interleaved", 0), call.attr("rotary_embedding_dim", 0)
     out = rotate(x, cos, sin, interleaved=interleaved, part=part)
-    if not flat:
-        return out
-    batch, count, time, features = out.shape
-    return ops.reshape(ops.transpose(out, (0, 2, 1, 3)), (batch, time, count * features))
+    return flat(out) if is_flat else out
 
 
 RULES: Final[dict[str, Rule]] = {"RotaryEmbedding": _rotary}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,7 +9,7 @@ import jax
 from jax import numpy as jnp
 
 from graphc import ops
-from graphc.importers.core.channels_first import conv, conv_transpose
+from graphc.importers.core.channels_first import beside, conv, conv_transpose, summed_windows
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
@@ -69,7 +68,7 @@ def settings(call: Call, x: Tensor, window: Any) -> dict[str, Any]:
 
 def with_bias(y: Tensor, bias: Tensor) -> Any:
     """Adds a vector over the channels."""
-    return y + ops.reshape(bias, (bias.shape[0], *(1,) * (y.ndim - 2)))
+    return y + beside(bias, y)
 
 
 def _conv(call: Call) -> Any:
@@ -171,31 +170,16 @@ def _col2im(call: Call) -> Any:
     image = [int(d) for d in call.need(1, "the shape of the image")]
     block = [int(d) for d in call.need(2, "the shape of the blocks")]
     rank = len(image)
-    dilation = call.attr("dilations") or [1] * rank
-    strides = call.attr("strides") or [1] * rank
     pads = call.attr("pads") or [0] * (2 * rank)
-
-    def combine(x: Any) -> Any:
-        count, rows, _ = x.shape
-        taps = math.prod(block)
-        channels = rows // taps
-        padded = [s + pads[i] + pads[rank + i] for i, s in enumerate(image)]
-        steps = [
-            (p - d * (k - 1) - 1) // s + 1
-            for p, d, k, s in zip(padded, dilation, block, strides, strict=True)
-        ]
-        apart = x.reshape(count, channels, taps, *steps)
-        total = jnp.zeros((count, channels, *padded), x.dtype)
-        for tap in range(taps):
-            place, where = tap, list[Any]()
-            for k, d, s, n in reversed(list(zip(block, dilation, strides, steps, strict=True))):
-                place, t = divmod(place, k)
-                where.insert(0, slice(t * d, t * d + (n - 1) * s + 1, s))
-            total = total.at[(slice(None), slice(None), *where)].add(apart[:, :, tap])
-        inner = tuple(slice(pads[i], pads[i] + s) for i, s in enumerate(image))
-        return total[(slice(None), slice(None), *inner)]
-
-    return from_jax(combine, name=call.op)(call.x(0))
+    return summed_windows(
+        call.x(0),
+        image,
+        window=block,
+        strides=call.attr("strides") or [1] * rank,
+        pads=list(zip(pads[:rank], pads[rank:], strict=True)),
+        dilation=call.attr("dilations") or [1] * rank,
+        name=call.op,
+    )
 
 
 RULES: Final[dict[str, Rule]] = {

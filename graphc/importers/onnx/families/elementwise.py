@@ -12,6 +12,7 @@ from jax import numpy as jnp
 
 import graphc.nn.functional.nonlinear as nonlinear
 from graphc import ops
+from graphc.importers.core.channels_first import beside
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.dtypes import STRING, dtype_of
 from graphc.importers.onnx.values import is_dims
@@ -100,10 +101,6 @@ def _is_inf(call: Call) -> Any:
 # -- activations -----------------------------------------------------------------------------
 
 
-def _leaky(call: Call) -> Any:
-    return activation.leaky_relu(call.x(), call.attr("alpha", 0.01))
-
-
 def _elu(call: Call) -> Any:
     x, alpha = call.x(), call.attr("alpha", 1.0)
     return ops.where(x > 0, x, alpha * ops.expm1(ops.minimum(x, 0)))
@@ -135,7 +132,7 @@ def _hard_swish(call: Call) -> Any:
 def _prelu(call: Call) -> Any:
     x, slope = call.x(0), call.x(1)
     if call.version < 7 and slope.ndim == 1 and x.ndim > 1:
-        slope = ops.reshape(slope, (slope.shape[0], *(1,) * (x.ndim - 2)))
+        slope = beside(slope, x)
     return ops.where(x < 0, x * slope, x)
 
 
@@ -277,7 +274,7 @@ RULES: Final[dict[str, Rule]] = {
     "Identity": _identity,
     "IsInf": _is_inf,
     "IsNaN": _unary(ops.isnan),
-    "LeakyRelu": _leaky,
+    "LeakyRelu": lambda call: activation.leaky_relu(call.x(), call.attr("alpha", 0.01)),
     "Less": _binary(ops.less),
     "LessOrEqual": _binary(ops.less_equal),
     "Log": _unary(ops.log),

@@ -10,7 +10,8 @@ from jax import numpy as jnp
 
 from graphc import ops
 from graphc.importers.core.grids import sample
-from graphc.importers.onnx.call import Call, Refused, Rule
+from graphc.importers.onnx.call import Call, Rule
+from graphc.importers.onnx.families.reductions import unknown_size
 from graphc.importers.onnx.families.resizing import Resizing
 from graphc.importers.onnx.families.resizing_named import resize_named
 from graphc.jaxpr.function import from_jax
@@ -145,15 +146,9 @@ def _aligned(
     return sum(terms[1:], terms[0]).mean((2, 4))
 
 
-def _suppression(call: Call) -> Any:
-    raise Refused(
-        "has a result whose size depends on values; it is only computed at import", needs=True
-    )
-
-
 RULES: Final[dict[str, Rule]] = {
     "GridSample": _grid_sample,
-    "NonMaxSuppression": _suppression,
+    "NonMaxSuppression": unknown_size,
     "Resize": _resize,
     "RoiAlign": _roi_align,
     "Upsample": _resize,

@@ -15,10 +15,6 @@ from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.scattering_nd import scatter_at
 
 
-def _gather(call: Call) -> Any:
-    return ops.take(call.x(0), call.x(1), axis=call.attr("axis", 0), mode="clip")
-
-
 def _gather_elements(call: Call) -> Any:
     x, indices = call.x(0), call.x(1)
     axis = call.attr("axis", 0) % x.ndim
@@ -99,7 +95,7 @@ def _strings(call: Call) -> Any:
 
 RULES: Final[dict[str, Rule]] = {
     "Compress": _compress,
-    "Gather": _gather,
+    "Gather": lambda call: ops.take(call.x(0), call.x(1), axis=call.attr("axis", 0), mode="clip"),
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "OneHot": _one_hot,

@@ -27,13 +27,9 @@ def _number(value: float, like: Any) -> Any:
     return int(value) if like.dtype.kind in "iu" else value
 
 
-def _einsum(call: Call) -> Any:
-    return ops.einsum(call.attr("equation").replace(" ", ""), *call.xs())
-
-
 RULES: Final[dict[str, Rule]] = {
     "Det": lambda call: linalg.det(call.x()),
-    "Einsum": _einsum,
+    "Einsum": lambda call: ops.einsum(call.attr("equation").replace(" ", ""), *call.xs()),
     "Gemm": _gemm,
     "MatMul": lambda call: ops.matmul(call.x(0), call.x(1)),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphc import ops
+from graphc.importers.core.channels_first import beside
 from graphc.importers.onnx.call import Call, Rule
 from graphc.importers.onnx.values import WeightRef
 from graphc.ir.node import Tensor
@@ -12,11 +13,6 @@ from graphc.ir.scopes import current_graph
 from graphc.nn.layers.normalization import UPDATES
 from graphc.ops.nn.normalization import moments
 from graphc.ops.random import uniform
-
-
-def _beside(vector: Tensor, x: Tensor) -> Any:
-    """A vector over the channels, to broadcast with x."""
-    return ops.reshape(vector, (vector.shape[0], *(1,) * (x.ndim - 2)))
 
 
 def _batch_norm(call: Call) -> Any:
@@ -48,8 +44,8 @@ def _normalized(
     x: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, bias: Tensor, epsilon: float
 ) -> Any:
     factor = ops.rsqrt(variance + epsilon) * ops.cast(scale, variance.dtype)
-    y = (ops.cast(x, mean.dtype) - _beside(mean, x)) * _beside(factor, x)
-    return ops.cast(y + _beside(ops.cast(bias, y.dtype), x), x.dtype)
+    y = (ops.cast(x, mean.dtype) - beside(mean, x)) * beside(factor, x)
+    return ops.cast(y + beside(ops.cast(bias, y.dtype), x), x.dtype)
 
 
 def _moments(x: Tensor, axes: tuple[int, ...]) -> tuple[Any, Any]:
@@ -62,7 +58,7 @@ def _instance_norm(call: Call) -> Any:
     x, scale, bias = (call.x(i) for i in range(3))
     mean, variance = _moments(x, tuple(range(2, x.ndim)))
     y = (x - mean) * ops.rsqrt(variance + call.attr("epsilon", 1e-5))
-    return y * _beside(scale, x) + _beside(bias, x)
+    return y * beside(scale, x) + beside(bias, x)
 
 
 def _layer_norm(call: Call) -> Any:
@@ -94,7 +90,7 @@ def _group_norm(call: Call) -> Any:
     if call.version < 21:  # a scale for each group
         shape = (groups, *(1,) * (apart.ndim - 2))
         return ops.reshape(y * ops.reshape(scale, shape) + ops.reshape(bias, shape), x.shape)
-    return ops.reshape(y, x.shape) * _beside(scale, x) + _beside(bias, x)
+    return ops.reshape(y, x.shape) * beside(scale, x) + beside(bias, x)
 
 
 def _mean_variance(call: Call) -> Any:

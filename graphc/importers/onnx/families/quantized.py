@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
+from graphc.importers.core.channels_first import beside
 from graphc.importers.core.integers import Integers, convolution, integers, product
 from graphc.importers.onnx.call import Call, Refused, Rule
 from graphc.importers.onnx.dtypes import dtype_of
@@ -68,14 +69,10 @@ def _dequantize(call: Call) -> Any:
     out = scale.dtype
     if call.attr("output_dtype", 0):
         out = dtype_of(call.attr("output_dtype"))
-    if x.dtype.name.startswith("float8"):
-        wide: Any = ops.cast(x, "float32")
-        if call.has(2):
-            wide = wide - ops.cast(_spread(call, call.x(2), x), "float32")
-    else:
-        wide = ops.cast(x, "int32")
-        if call.has(2):
-            wide = wide - ops.cast(_spread(call, call.x(2), x), "int32")
+    kind = "float32" if x.dtype.name.startswith("float8") else "int32"
+    wide: Any = ops.cast(x, kind)
+    if call.has(2):
+        wide = wide - ops.cast(_spread(call, call.x(2), x), kind)
     return ops.cast(ops.cast(wide, "float32") * ops.cast(_spread(call, scale, x), "float32"), out)
 
 
@@ -122,18 +119,10 @@ def _matrices(call: Call, a: tuple[int, int], b: tuple[int, int]) -> Any:
     return product(integers_of(call, *a, axis=-2), integers_of(call, *b, axis=-1))
 
 
-def _matmul_integer(call: Call) -> Any:
-    return _matrices(call, (0, 2), (1, 3))
-
-
 def _product(call: Call, x: tuple[int, int], w: tuple[int, int]) -> Any:
     """The convolution of two inputs, with the places of their zero points."""
     how = settings(call, call.x(x[0]), call.x(w[0]).shape[2:])
     return convolution(integers_of(call, *x), integers_of(call, *w, axis=0), **how)
-
-
-def _conv_integer(call: Call) -> Any:
-    return _product(call, (0, 2), (1, 3))
 
 
 def of_columns(v: Tensor) -> Any:
@@ -157,20 +146,18 @@ def _qlinear_conv(call: Call) -> Any:
     if call.has(8):
         y = with_bias(y, call.x(8))
     scale = ops.reshape(sx, ()) * sw
-    if scale.ndim == 1 and scale.shape != (1,):
-        scale = ops.reshape(scale, (scale.shape[0], *(1,) * (y.ndim - 2)))
-    else:
-        scale = ops.reshape(scale, ())
+    is_one = scale.ndim != 1 or scale.shape == (1,)
+    scale = ops.reshape(scale, ()) if is_one else beside(scale, y)
     return quantized(
         ops.cast(y, "float32") * scale, ops.reshape(sy, ()), ops.reshape(zy, ()), zy.dtype
     )
 
 
 RULES: Final[dict[str, Rule]] = {
-    "ConvInteger": _conv_integer,
+    "ConvInteger": lambda call: _product(call, (0, 2), (1, 3)),
     "DequantizeLinear": _dequantize,
     "DynamicQuantizeLinear": _dynamic,
-    "MatMulInteger": _matmul_integer,
+    "MatMulInteger": lambda call: _matrices(call, (0, 2), (1, 3)),
     "QLinearConv": _qlinear_conv,
     "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": _quantize,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -20,23 +21,21 @@ def _dtype(call: Call, like: bool) -> np.dtype[Any]:
     return call.x().dtype if like else np.dtype(np.float32)
 
 
-def _normal(like: bool) -> Rule:
+def _drawn(draw: Callable[[Call, Any, np.dtype[Any]], Any], like: bool) -> Rule:
     def rule(call: Call) -> Any:
         shape = shape_of(call) if like else tuple(call.attr("shape"))
-        dtype = _dtype(call, like)
-        drawn = random.normal(shape, dtype=dtype)
-        return drawn * call.attr("scale", 1.0) + call.attr("mean", 0.0)
+        return draw(call, shape, _dtype(call, like))
 
     return rule
 
 
-def _uniform(like: bool) -> Rule:
-    def rule(call: Call) -> Any:
-        shape = shape_of(call) if like else tuple(call.attr("shape"))
-        low, high = call.attr("low", 0.0), call.attr("high", 1.0)
-        return random.uniform(shape, dtype=_dtype(call, like)) * (high - low) + low
+def _normal(call: Call, shape: Any, dtype: np.dtype[Any]) -> Any:
+    return random.normal(shape, dtype=dtype) * call.attr("scale", 1.0) + call.attr("mean", 0.0)
 
-    return rule
+
+def _uniform(call: Call, shape: Any, dtype: np.dtype[Any]) -> Any:
+    low, high = call.attr("low", 0.0), call.attr("high", 1.0)
+    return random.uniform(shape, dtype=dtype) * (high - low) + low
 
 
 def _bernoulli(call: Call) -> Any:
@@ -56,8 +55,8 @@ def _multinomial(call: Call) -> Any:
 RULES: Final[dict[str, Rule]] = {
     "Bernoulli": _bernoulli,
     "Multinomial": _multinomial,
-    "RandomNormal": _normal(like=False),
-    "RandomNormalLike": _normal(like=True),
-    "RandomUniform": _uniform(like=False),
-    "RandomUniformLike": _uniform(like=True),
+    "RandomNormal": _drawn(_normal, like=False),
+    "RandomNormalLike": _drawn(_normal, like=True),
+    "RandomUniform": _drawn(_uniform, like=False),
+    "RandomUniformLike": _drawn(_uniform, like=True),
 }

@@ -136,7 +136,8 @@ def _descending(x: Any) -> Any:
     return ops.cast(ops.size(x, -1), "int64") - 1 - ops.cast(order, "int64")
 
 
-def _unknown_size(call: Call) -> Any:
+def unknown_size(call: Call) -> Any:
+    """The rule of an operator that is only computed at import."""
     raise Refused(
         "has a result whose size depends on values; it is only computed at import", needs=True
     )
@@ -147,7 +148,7 @@ RULES: Final[dict[str, Rule]] = {
     "ArgMin": _arg(ops.argmin),
     "CumProd": _cumulative(_cumprod),
     "CumSum": _cumulative(ops.cumsum),
-    "NonZero": _unknown_size,
+    "NonZero": unknown_size,
     "ReduceL1": _reduce(lambda x, axes, keep: _sum(ops.abs(x), axes, keep)),
     "ReduceL2": _reduce(_norm2),
     "ReduceLogSum": _reduce(_log_sum),
@@ -159,5 +160,5 @@ RULES: Final[dict[str, Rule]] = {
     "ReduceSum": _reduce(_sum),
     "ReduceSumSquare": _reduce(lambda x, axes, keep: _sum(ops.square(x), axes, keep)),
     "TopK": _top_k,
-    "Unique": _unknown_size,
+    "Unique": unknown_size,
 }

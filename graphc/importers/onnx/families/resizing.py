@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphc import ops
+from graphc.importers.core.grids import cubic_shares
 from graphc.importers.onnx.call import Call, Refused
 
 Array = np.ndarray[Any, Any]
@@ -167,18 +168,12 @@ class Resizing:
             away = np.abs((np.arange(start, 2 - start) - part) * small)
             shares: Any = np.clip(1 - away, 0, 1)
         elif not self.antialias:
-            return self._cubic_shares(np.abs(np.arange(-1, 3) - part))
+            return cubic_shares(np.abs(np.arange(-1, 3) - part), self.cubic)
         else:
             start = int(np.floor(-2 / small) + 1)
             away = np.abs((np.arange(start, 2 - start) - part) * small)
-            shares = self._cubic_shares(away)
+            shares = cubic_shares(away, self.cubic)
         return shares / shares.sum()
-
-    def _cubic_shares(self, away: Array) -> Array:
-        a = self.cubic
-        near = (a + 2) * away**3 - (a + 3) * away**2 + 1
-        far = a * away**3 - 5 * a * away**2 + 8 * a * away - 4 * a
-        return np.where(away <= 1, near, np.where(away < 2, far, 0.0))
 
     def extrapolated(self, x: Any) -> Any:
         """The result with the extrapolation value at positions outside of the input."""

@@ -11,25 +11,13 @@ import numpy as np
 from graphc import ops
 from graphc.importers.core.integers import product
 from graphc.importers.onnx.call import Call, Refused, Rule
-from graphc.importers.onnx.families.attention import rotate
+from graphc.importers.onnx.families.attention import flat, heads_of, rotate
 from graphc.importers.onnx.families.quantized import integers_of, of_columns
 from graphc.importers.onnx.limits import limited, without
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ops.core.emit import dim_value
 from graphc.ops.elementwise import activation
-
-
-def heads_of(x: Tensor, heads: int) -> Any:
-    """[batch, time, features] as [batch, heads, time, depth]."""
-    batch, time, features = x.shape
-    return ops.transpose(ops.reshape(x, (batch, time, heads, features // heads)), (0, 2, 1, 3))
-
-
-def flat(x: Tensor) -> Any:
-    """[batch, heads, time, depth] as [batch, time, features]."""
-    batch, heads, time, depth = x.shape
-    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (batch, time, heads * depth))
 
 
 def number_of(size: Dim) -> Any:
@@ -47,7 +35,7 @@ class _Places:
     before: Dim  # keys of earlier calls
 
 
-def _hidden(call: Call, mask: Tensor, places: _Places) -> Any:
+def _hidden(mask: Tensor, places: _Places) -> Any:
     """Where keys are hidden, to broadcast with [batch, heads, queries, keys].
 
     A mask has an element for each key (not 0: it is seen), or, with one axis, the numbers of keys
@@ -100,7 +88,7 @@ def attended(
     if call.has(bias):
         logits = logits + call.x(bias)
     if call.has(mask):
-        hidden = _hidden(call, call.x(mask), places)
+        hidden = _hidden(call.x(mask), places)
         logits = logits + ops.cast(hidden, logits.dtype) * low
     if call.attr("unidirectional", 0):
         never = float(np.finfo(np.float32).min) if logits.dtype.itemsize > 2 else -65504.0

@@ -43,10 +43,6 @@ def _bias_split_gelu(call: Call) -> Any:
     return x[..., : size // 2] * _gelu(x[..., size // 2 :])
 
 
-def _bias_add(call: Call) -> Any:
-    return call.x(0) + call.x(1) + call.x(2)
-
-
 def _bias_softmax(call: Call) -> Any:
     """The bias has the axes from `axis` on, and some of those before it."""
     x, bias = call.x(0), call.x(1)
@@ -131,20 +127,16 @@ def _conv_of(call: Call, inputs: Sequence[Value]) -> Any:
     return CONVOLUTIONS["Conv"](replace(call, version=22, inputs=inputs, attrs=attrs))
 
 
-def _fused_conv(call: Call) -> Any:
-    """The activation of the convolution, after another input has been added."""
-    y = _conv_of(call, call.inputs[:3])
-    if call.has(3):
-        y = y + call.x(3)
-    return activated(y, call.attr("activation", ""), call.attr("activation_params") or [])
+def _activated_sum(call: Call, y: Tensor) -> Any:
+    """The activation of a convolution, after another input has been added."""
+    total = y + call.x(3) if call.has(3) else y
+    return activated(total, call.attr("activation", ""), call.attr("activation_params") or [])
 
 
 def _nhwc_conv(call: Call) -> Any:
     """Channels last in the input and in the results; the kernel is as in the standard."""
-    y = channels_last(_conv_of(call, [channels_second(call.x(0)), *call.inputs[1:3]]))
-    if call.has(3):
-        y = y + call.x(3)
-    return activated(y, call.attr("activation", ""), call.attr("activation_params") or [])
+    y = _conv_of(call, [channels_second(call.x(0)), *call.inputs[1:3]])
+    return _activated_sum(call, channels_last(y))
 
 
 # -- products --------------------------------------------------------------------------------
@@ -173,13 +165,15 @@ _ACTIVATION: Final = "activation activation_alpha activation_beta activation_gam
 _TRANSPOSED: Final = "alpha transA transB transBatchA transBatchB"
 
 RULES: Final[dict[str, Rule]] = {
-    "BiasAdd": limited(_bias_add, 3),
+    "BiasAdd": limited(lambda call: call.x(0) + call.x(1) + call.x(2), 3),
     "BiasDropout": limited(_bias_dropout, 5, "seed"),
     "BiasGelu": limited(_biased(_gelu), 2),
     "BiasSoftmax": limited(_bias_softmax, 2, "axis is_inner_broadcast"),
     "BiasSplitGelu": limited(_bias_split_gelu, 2),
     "FastGelu": limited(_biased(activation.gelu), 2),
-    "FusedConv": limited(_fused_conv, 4, _CONV),
+    "FusedConv": limited(
+        lambda call: _activated_sum(call, _conv_of(call, call.inputs[:3])), 4, _CONV
+    ),
     "FusedGemm": limited(_fused_gemm, 3, f"alpha beta transA transB {_ACTIVATION}"),
     "FusedMatMul": limited(_fused_matmul, 2, _TRANSPOSED),
     "FusedMatMulActivation": limited(

@@ -9,8 +9,8 @@ import numpy as np
 
 from graphc import ops
 from graphc.importers.onnx.call import Call, Refused, Rule
-from graphc.importers.onnx.families.attention import rotate
-from graphc.importers.onnx.families.runtime_attention import flat, heads_of, number_of
+from graphc.importers.onnx.families.attention import flat, heads_of, rotate
+from graphc.importers.onnx.families.runtime_attention import number_of
 from graphc.importers.onnx.limits import limited, without
 from graphc.importers.onnx.values import as_dims
 from graphc.ir.dims import Dim

@@ -81,25 +81,17 @@ def _map(call: Call) -> Any:
     return tuple([row[i] for row in found] for i in range(count))
 
 
-def _optional(call: Call) -> Any:
-    return call.inputs[0] if call.inputs else None
-
-
 def _element(call: Call) -> Any:
     if not call.has(0):
         raise Refused("takes an optional value that is not there")
     return call.inputs[0]
 
 
-def _has_element(call: Call) -> Any:
-    return np.array(call.has(0))
-
-
 RULES: Final[dict[str, Rule]] = {
     "ConcatFromSequence": _join,
-    "Optional": _optional,
+    "Optional": lambda call: call.inputs[0] if call.inputs else None,
     "OptionalGetElement": _element,
-    "OptionalHasElement": _has_element,
+    "OptionalHasElement": lambda call: np.array(call.has(0)),
     "SequenceAt": _at,
     "SequenceConstruct": lambda call: list(call.inputs),
     "SequenceEmpty": lambda call: [],

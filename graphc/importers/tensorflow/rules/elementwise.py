@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphc import nn, ops
@@ -44,6 +42,10 @@ FAMILY.plain(
         "Inv": ops.reciprocal, "Reciprocal": ops.reciprocal,
         "ClipByValue": ops.clip, "MulNoNan": lambda x, y: _where_zero(y, ops.multiply(x, y)),
         "DivNoNan": lambda x, y: _where_zero(y, ops.true_divide(x, _not_zero(y))),
+        "Equal": ops.equal, "NotEqual": ops.not_equal, "Complex": ops.complex, "Real": ops.real,
+        "Imag": ops.imag, "Angle": ops.angle, "ComplexAbs": ops.abs,
+        "AddN": lambda *tensors: ops.add_n(tensors),
+        "AccumulateNV2": lambda *tensors: ops.add_n(tensors),
     }
 )  # fmt: skip
 
@@ -54,12 +56,6 @@ def _where_zero(condition: Tensor, result: Tensor) -> Tensor:
 
 def _not_zero(y: Tensor) -> Tensor:
     return ops.where(ops.equal(y, ops.zeros_like(y)), ops.ones_like(y), y)
-
-
-@FAMILY.rule("Equal", "NotEqual")
-def equal(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    function = ops.equal if call.node.op == "Equal" else ops.not_equal
-    return function(x, y)
 
 
 @FAMILY.rule("ApproximateEqual")
@@ -98,24 +94,6 @@ def bitcast(call: Call, x: Tensor) -> Tensor:
     if wanted.itemsize != x.dtype.itemsize:
         call.refuse("changes the size of the elements")
     return ops.bitcast(x, wanted)
-
-
-@FAMILY.rule("Complex")
-def complex_(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    return ops.complex(x, y)
-
-
-@FAMILY.rule("Real", "Imag", "Angle", "ComplexAbs")
-def part(call: Call, z: Tensor) -> Tensor:
-    functions: dict[str, Any] = {
-        "Real": ops.real, "Imag": ops.imag, "Angle": ops.angle, "ComplexAbs": ops.abs,
-    }  # fmt: skip
-    return functions[call.node.op](z)  # type: ignore[no-any-return]
-
-
-@FAMILY.rule("AddN", "AccumulateNV2")
-def add_n(call: Call, *tensors: Tensor) -> Tensor:
-    return ops.add_n(tensors)
 
 
 @FAMILY.rule("Select", "SelectV2")

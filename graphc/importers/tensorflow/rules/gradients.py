@@ -57,10 +57,6 @@ def _gradient(function: Callable[[Tensor], Tensor], x: Tensor, dy: Tensor) -> Te
     return found
 
 
-def _sizes_of(call: Call, sizes: Value) -> Sequence[Dim]:
-    return call.dims(sizes, "the sizes")
-
-
 @FAMILY.rule(
     "Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput",
     kinds="vtt",
@@ -68,7 +64,7 @@ def _sizes_of(call: Call, sizes: Value) -> Sequence[Dim]:
 def conv_input(call: Call, sizes: Value, w: Tensor, dy: Tensor) -> Tensor:
     layout = Layout(call, 3 if "3D" in call.node.op else 2)
     function = depthwise if "Depthwise" in call.node.op else convolved
-    wanted = list(_sizes_of(call, sizes))
+    wanted = call.dims(sizes, "the sizes")
     if len(wanted) == layout.rank:  # the spatial sizes only
         channels = w.shape[-2]
         wanted = [dy.shape[0], channels, *wanted] if layout.first else [

@@ -16,7 +16,6 @@ from graphc.importers.tensorflow.rules.indexing import strided_index
 from graphc.importers.tensorflow.rules.shapes import shape_of_value
 from graphc.importers.tensorflow.values import Sizes, Value
 from graphc.ir.dims import DimExpr, product, sum_of
-from graphc.ir.dtypes import DType
 
 Host = Callable[..., Value]
 HOST: dict[str, Host] = {}
@@ -48,13 +47,9 @@ def _items(value: Value) -> Any:
     return value.items if isinstance(value, Sizes) else value
 
 
-def _dtype(value: Value) -> DType:
-    return value.dtype  # type: ignore[no-any-return]
-
-
 def _made(items: Any, like: Value) -> Value:
     """Items in the dtype of a value. Items of Sizes may be named sizes."""
-    dtype = _dtype(like)
+    dtype = like.dtype
     if isinstance(like, np.ndarray) and dtype.kind == "O":
         return np.asarray(items, object)
     array = np.asarray(items)
@@ -88,7 +83,7 @@ def _arithmetic(name: str) -> Host:
             return None
         made = np.empty(len(items), object)
         made[:] = items
-        return Sizes.of(made.reshape(a.shape), _dtype(x))
+        return Sizes.of(made.reshape(a.shape), x.dtype)
 
     return apply
 
@@ -212,7 +207,7 @@ def _taken(items: Any, index: Any, like: Value) -> Value:
         return _made(found, like)
     scalar = np.empty((), object)
     scalar[()] = found
-    return _made(scalar if _dtype(like).kind == "O" or isinstance(like, Sizes) else found, like)
+    return _made(scalar if like.dtype.kind == "O" or isinstance(like, Sizes) else found, like)
 
 
 @_host("Slice")
@@ -301,9 +296,9 @@ def select(call: Call, condition: Value, x: Value, y: Value) -> Value:
 
 @_host("ZerosLike", "OnesLike")
 def like(call: Call, x: Value) -> Value:
-    if _dtype(x).kind == "O":
+    if x.dtype.kind == "O":
         return None
-    return np.full(_items(x).shape, int(call.node.op == "OnesLike"), _dtype(x))
+    return np.full(_items(x).shape, int(call.node.op == "OnesLike"), x.dtype)
 
 
 @_host("ReverseV2")
@@ -316,15 +311,12 @@ def invert(call: Call, x: Value) -> Value:
     return None if _mixed((x,)) else np.argsort(x).astype(x.dtype)
 
 
-@_host(
-    "ListDiff",
-)
+@_host("ListDiff")
 def difference(call: Call, x: Value, y: Value) -> list[Value] | None:
     if _mixed((x, y)):
         return None
     kept = np.flatnonzero(~np.isin(x, y))
-    wanted = call.attr("out_idx")
-    return [x[kept], kept.astype(np.int32 if wanted is None else wanted.dtype)]
+    return [x[kept], kept.astype(call.dtype("out_idx", "int32"))]
 
 
 @_host("Split")
@@ -347,8 +339,7 @@ def split_v(call: Call, x: Value, sizes: Value, axis: Value) -> list[Value] | No
 
 @_host("Shape")
 def shape(call: Call, x: Value) -> Value:
-    wanted = call.attr("out_type")
-    return np.array(shape_of_value(call, x), np.int32 if wanted is None else wanted.dtype)
+    return np.array(shape_of_value(call, x), call.dtype("out_type", "int32"))
 
 
 @_host("ScatterNd")

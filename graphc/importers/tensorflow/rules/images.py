@@ -12,6 +12,12 @@ from graphc.importers.tensorflow.values import Value
 from graphc.ir.node import Tensor
 
 FAMILY = Family()
+FAMILY.plain(
+    {
+        "AdjustHue": nn.adjust_hue, "AdjustSaturation": nn.adjust_saturation,
+        "HSVToRGB": nn.hsv_to_rgb, "RGBToHSV": nn.rgb_to_hsv,
+    }
+)  # fmt: skip
 _LARGEST = 1 << 24  # elements of a matrix of weights, which is computed at import
 
 
@@ -151,23 +157,3 @@ def _overlap(a: Any, b: Any) -> float:
 def contrast(call: Call, x: Tensor, factor: Tensor) -> Tensor:
     mean = ops.mean(x, (-3, -2), keepdims=True)
     return (x - mean) * ops.cast(factor, x.dtype) + mean
-
-
-@FAMILY.rule("AdjustHue")
-def hue(call: Call, x: Tensor, delta: Tensor) -> Tensor:
-    return nn.adjust_hue(x, delta)
-
-
-@FAMILY.rule("AdjustSaturation")
-def saturation(call: Call, x: Tensor, factor: Tensor) -> Tensor:
-    return nn.adjust_saturation(x, factor)
-
-
-@FAMILY.rule("RGBToHSV")
-def rgb_to_hsv(call: Call, x: Tensor) -> Tensor:
-    return nn.rgb_to_hsv(x)
-
-
-@FAMILY.rule("HSVToRGB")
-def hsv_to_rgb(call: Call, x: Tensor) -> Tensor:
-    return nn.hsv_to_rgb(x)

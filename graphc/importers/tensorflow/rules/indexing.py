@@ -14,6 +14,7 @@ from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.node import Tensor
 
 FAMILY = Family()
+FAMILY.plain({"Gather": lambda x, indices: ops.take(x, indices, 0), "GatherNd": ops.gather_nd})
 
 
 def strided_index(call: Call, begin: Sequence[Dim], end: Sequence[Dim], step: Sequence[Dim]) -> Any:
@@ -43,7 +44,7 @@ def strided_slice(call: Call, x: Tensor, begin: Value, end: Value, step: Sequenc
     if not any(isinstance(v, Tensor) for v in (begin, end)):
         index = strided_index(call, call.dims(begin, "begin"), call.dims(end, "end"), step)
         return x[_clipped(x, index)]
-    return _moving_slice(call, x, begin, end, step)
+    return _moving_slice(call, x, begin, step)
 
 
 def _clipped(x: Tensor, index: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -64,7 +65,7 @@ def _clipped(x: Tensor, index: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _moving_slice(call: Call, x: Tensor, begin: Value, end: Value, step: Sequence[Dim]) -> Tensor:
+def _moving_slice(call: Call, x: Tensor, begin: Value, step: Sequence[Dim]) -> Tensor:
     """A slice at a place that is known only in a run: one element of axes, or whole axes."""
     masks = {name: int(call.attr(f"{name}_mask", 0)) for name in _MASKS}
     starts = ops.unstack(call.tensor(begin))
@@ -81,14 +82,12 @@ def _moving_slice(call: Call, x: Tensor, begin: Value, end: Value, step: Sequenc
         elif whole and step[i] == 1:
             axis += 1
         else:
-            y = _known_part(call, y, axis, i, end, masks, start)
+            y = _known_part(call, y, axis, i, masks)
             axis += 1
     return y
 
 
-def _known_part(
-    call: Call, y: Tensor, axis: int, i: int, end: Value, masks: dict[str, int], start: Tensor
-) -> Tensor:
+def _known_part(call: Call, y: Tensor, axis: int, i: int, masks: dict[str, int]) -> Tensor:
     fixed = _is_fixed(call, 1, i), _is_fixed(call, 2, i)
     first = 0 if masks["begin"] >> i & 1 else fixed[0]
     last = None if masks["end"] >> i & 1 else fixed[1]
@@ -124,11 +123,6 @@ def slice_(call: Call, x: Tensor, begin: Value, sizes: Value) -> Tensor:
     return x[tuple(index)] if index else x
 
 
-@FAMILY.rule("Gather")
-def gather(call: Call, x: Tensor, indices: Tensor) -> Tensor:
-    return ops.take(x, indices, 0)
-
-
 @FAMILY.rule("GatherV2", kinds="ttn")
 def gather_v2(call: Call, x: Tensor, indices: Tensor, axis: int) -> Tensor:
     batch = call.attr("batch_dims", 0)
@@ -136,11 +130,6 @@ def gather_v2(call: Call, x: Tensor, indices: Tensor, axis: int) -> Tensor:
         batch = batch % indices.ndim if batch < 0 else batch
         return ops.gather(x, indices, axis % x.ndim, batch)
     return ops.take(x, indices, axis)
-
-
-@FAMILY.rule("GatherNd")
-def gather_nd(call: Call, x: Tensor, indices: Tensor) -> Tensor:
-    return ops.gather_nd(x, indices)
 
 
 @FAMILY.rule("ScatterNd", kinds="ttd")
@@ -200,7 +189,7 @@ def unique(call: Call, x: Any, axis: Value = None) -> list[Value]:
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    dtype = call.dtype("out_idx") if call.attr("out_idx") else np.dtype(np.int32)
+    dtype = call.dtype("out_idx", "int32")
     found: list[Value] = [x.reshape(-1)[np.sort(first)], rank[inverse].astype(dtype)]
     return [*found, counts[order].astype(dtype)] if "Counts" in call.node.op else found
 

@@ -29,7 +29,7 @@ def _known(shape: Any) -> tuple[Dim, ...] | None:
     return tuple(shape)
 
 
-def _filled(call: Call, stack: TensorStack, element: tuple[Dim, ...] | None = None) -> Tensor:
+def _filled(stack: TensorStack, element: tuple[Dim, ...] | None = None) -> Tensor:
     if stack.data is None and stack.element is None and element is not None:
         stack = TensorStack(stack.size, stack.dtype, element)
     try:
@@ -51,7 +51,7 @@ def _covers(indices: Value, size: Dim) -> bool:
 
 def write(call: Call, stack: TensorStack, index: Value, item: Tensor) -> TensorStack:
     """The stack with an element written."""
-    data = _filled(call, stack, tuple(item.shape))
+    data = _filled(stack, tuple(item.shape))
     place = ops.cast(ops.reshape(call.tensor(index), ()), "int32")
     starts = [place, *[ops.constant(np.int32(0))] * item.ndim]
     written = ops.dynamic_update_slice(data, ops.expand_dims(item, 0), starts)
@@ -60,13 +60,13 @@ def write(call: Call, stack: TensorStack, index: Value, item: Tensor) -> TensorS
 
 def read(call: Call, stack: TensorStack, index: Value) -> Tensor:
     """An element."""
-    data = _filled(call, stack)
+    data = _filled(stack)
     return ops.take(data, ops.reshape(call.tensor(index), ()), 0)
 
 
 def gather(call: Call, stack: TensorStack, indices: Value) -> Tensor:
     """Elements."""
-    data = _filled(call, stack)
+    data = _filled(stack)
     return data if _covers(indices, stack.size) else ops.take(data, call.tensor(indices), 0)
 
 
@@ -74,7 +74,7 @@ def scatter(call: Call, stack: TensorStack, indices: Value, items: Tensor) -> Te
     """The stack with elements written."""
     if stack.data is None and _covers(indices, stack.size):
         return TensorStack(items.shape[0], stack.dtype, None).with_data(items)
-    data = _filled(call, stack, tuple(items.shape[1:]))
+    data = _filled(stack, tuple(items.shape[1:]))
     return stack.with_data(ops.scatter(data, call.tensor(indices), items, 0))
 
 
@@ -113,11 +113,11 @@ def array_scatter(call: Call, handle: Value, indices: Value, items: Tensor, flow
 
 @FAMILY.rule("TensorArrayConcatV3", kinds="vv", outputs=("value", "lengths"))
 def array_concat(call: Call, handle: Value, flow: Value) -> list[Value]:
-    return _concatenated(call, _stack(call, flow))
+    return _concatenated(_stack(call, flow))
 
 
-def _concatenated(call: Call, stack: TensorStack) -> list[Value]:
-    data = _filled(call, stack)
+def _concatenated(stack: TensorStack) -> list[Value]:
+    data = _filled(stack)
     joined = ops.reshape(data, (data.shape[0] * data.shape[1], *data.shape[2:]))
     lengths = ops.full((data.shape[0],), ops.cast(data.shape[1] * ops.constant(1), "int64"))
     return [joined, lengths]
@@ -175,7 +175,7 @@ def from_tensor(call: Call, x: Tensor, shape: Value) -> Value:
 
 @FAMILY.rule("TensorListStack", kinds="vv")
 def stack_(call: Call, value: Value, shape: Value) -> Value:
-    return _filled(call, _stack(call, value), _element(call, shape))
+    return _filled(_stack(call, value), _element(call, shape))
 
 
 @FAMILY.rule("TensorListSetItem", kinds="vvt")
@@ -218,13 +218,13 @@ def push(call: Call, value: Value, item: Tensor) -> Value:
     row = ops.expand_dims(item, 0)
     if stack.size == 0:
         return stack.with_data(row)
-    return stack.with_data(ops.concat([_filled(call, stack), row], 0))
+    return stack.with_data(ops.concat([_filled(stack), row], 0))
 
 
 @FAMILY.rule("TensorListPopBack", kinds="vv", outputs=("output_handle", "tensor"))
 def pop(call: Call, value: Value, shape: Value) -> list[Value]:
     stack = _stack(call, value)
-    data = _filled(call, stack)
+    data = _filled(stack)
     if stack.size == 0:
         call.refuse("takes an element of an empty list")
     return [stack.with_data(data[:-1]), data[-1]]
@@ -232,7 +232,7 @@ def pop(call: Call, value: Value, shape: Value) -> list[Value]:
 
 @FAMILY.rule("TensorListConcatV2", kinds="vvv", outputs=("tensor", "lengths"))
 def list_concat(call: Call, value: Value, shape: Value, dims: Value) -> list[Value]:
-    return _concatenated(call, _stack(call, value))
+    return _concatenated(_stack(call, value))
 
 
 @FAMILY.rule("TensorListSplit", kinds="tvs")
@@ -243,14 +243,13 @@ def list_split(call: Call, value: Tensor, shape: Value, lengths: Any) -> Value:
 @FAMILY.rule("TensorListConcatLists", kinds="vv")
 def concat_lists(call: Call, a: Value, b: Value) -> Value:
     parts = [_stack(call, a), _stack(call, b)]
-    full: Sequence[Tensor] = [_filled(call, p) for p in parts if p.size != 0]
+    full: Sequence[Tensor] = [_filled(p) for p in parts if p.size != 0]
     return parts[0] if not full else parts[0].with_data(ops.concat(full, 0))
 
 
 @FAMILY.rule("TensorListElementShape", kinds="v")
 def element_shape(call: Call, value: Value) -> Value:
-    wanted = call.attr("shape_type")
-    dtype = np.dtype(np.int32) if wanted is None else wanted.dtype
+    dtype = call.dtype("shape_type", "int32")
     element = _stack(call, value).element
     return np.array(-1, dtype) if element is None else Sizes.of(list(element), dtype)
 

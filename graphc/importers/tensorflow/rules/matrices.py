@@ -5,8 +5,6 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from graphc import ops
 from graphc.importers.tensorflow.registry import Call, Family
 from graphc.ir.dims import Dim
@@ -14,6 +12,12 @@ from graphc.ir.node import Tensor
 from graphc.ops import fft, linalg
 
 FAMILY = Family()
+FAMILY.plain(
+    {
+        "BatchCholesky": linalg.cholesky, "Cholesky": linalg.cholesky, "Cross": linalg.cross,
+        "MatrixDeterminant": linalg.det,
+    }
+)  # fmt: skip
 
 
 @FAMILY.rule("MatMul", "SparseMatMul")
@@ -28,10 +32,8 @@ def matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
 
 @FAMILY.rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def batch_matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
-    if call.attr("adj_x", False):
-        a = linalg.matrix_transpose(ops.conj(a) if a.dtype.kind == "c" else a)
-    if call.attr("adj_y", False):
-        b = linalg.matrix_transpose(ops.conj(b) if b.dtype.kind == "c" else b)
+    a = _adjoint(a) if call.attr("adj_x", False) else a
+    b = _adjoint(b) if call.attr("adj_y", False) else b
     wanted = call.node.attr("Tout")
     y = ops.matmul(a, b)
     return y if wanted is None else ops.cast(y, wanted.dtype)
@@ -58,16 +60,6 @@ def _without_ellipsis(call: Call, equation: str, operands: Sequence[Tensor]) -> 
     if len(set(ranks)) != 1:
         call.refuse("has an ellipsis for different numbers of axes")
     return f"{left}->{right}".replace("...", "".join(free[: ranks[0]]))
-
-
-@FAMILY.rule("Cholesky", "BatchCholesky")
-def cholesky(call: Call, a: Tensor) -> Tensor:
-    return linalg.cholesky(a)
-
-
-@FAMILY.rule("MatrixDeterminant")
-def determinant(call: Call, a: Tensor) -> Tensor:
-    return linalg.det(a)
 
 
 @FAMILY.rule("LogMatrixDeterminant", outputs=("sign", "log_abs_determinant"))
@@ -138,11 +130,6 @@ def eigh(call: Call, a: Tensor) -> Sequence[Tensor]:
     return [values, vectors]
 
 
-@FAMILY.rule("Cross")
-def cross(call: Call, a: Tensor, b: Tensor) -> Tensor:
-    return linalg.cross(a, b)
-
-
 _FFT: dict[str, tuple[Callable[..., Tensor], int]] = {
     "FFT": (fft.fftn, 1), "FFT2D": (fft.fftn, 2), "FFT3D": (fft.fftn, 3),
     "IFFT": (fft.ifftn, 1), "IFFT2D": (fft.ifftn, 2), "IFFT3D": (fft.ifftn, 3),
@@ -177,5 +164,4 @@ def lu(call: Call, a: Tensor) -> Sequence[Tensor]:
     p, lower, upper = linalg.lu(a)
     packed = lower + upper - ops.eye(a.shape[0], a.shape[1], dtype=a.dtype)
     order = ops.argmax(p, 0)
-    dtype = call.dtype("output_idx_type") if call.attr("output_idx_type") else np.dtype(np.int32)
-    return [packed, ops.cast(order, dtype)]
+    return [packed, ops.cast(order, call.dtype("output_idx_type", "int32"))]

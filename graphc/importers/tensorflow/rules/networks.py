@@ -9,12 +9,20 @@ import numpy as np
 
 from graphc import nn, ops
 from graphc.importers.tensorflow.registry import Call, Family
+from graphc.importers.tensorflow.rules.matrices import matmul
 from graphc.importers.tensorflow.values import NOTHING, Value
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ops.nn.normalization import batch_norm_training
 
 FAMILY = Family()
+FAMILY.plain(
+    {
+        "L2Loss": lambda x: ops.sum(ops.square(x)) / 2,
+        "LogSoftmax": lambda x: ops.log_softmax(x, -1),
+        "Softmax": lambda x: ops.softmax(x, -1),
+    }
+)
 
 
 class Layout:
@@ -70,8 +78,7 @@ def padding_of(call: Call, layout: Layout) -> Any:
 
 @FAMILY.rule("Conv2D", "Conv3D")
 def conv(call: Call, x: Tensor, w: Tensor) -> Tensor:
-    rank = 2 if call.node.op == "Conv2D" else 3
-    layout = Layout(call, rank)
+    layout = Layout(call, 2 if call.node.op == "Conv2D" else 3)
     return layout.back(convolved(call, layout, layout.last(x), w))
 
 
@@ -142,8 +149,7 @@ def max_pool_with_argmax(call: Call, x: Tensor) -> list[Tensor]:
     if call.attr("include_batch_in_index"):
         image = ops.reshape(ops.arange(x.shape[0], dtype="int32"), (-1, 1, 1, 1))
         places = places + image * (x.shape[1] * x.shape[2] * x.shape[3])
-    wanted = call.attr("Targmax")
-    return [y, ops.cast(places, np.dtype(np.int64) if wanted is None else wanted.dtype)]
+    return [y, ops.cast(places, call.dtype("Targmax", "int64"))]
 
 
 @FAMILY.rule("BiasAdd", "BiasAddV1")
@@ -223,12 +229,7 @@ _ACTIVATIONS: dict[bytes, Callable[..., Tensor]] = {
 def fused(call: Call, x: Tensor, w: Tensor, *rest: Tensor) -> Tensor:
     """What TensorFlow's optimiser makes of a product and the elementwise operators after it."""
     if call.node.op == "_FusedMatMul":
-        y = ops.matmul(
-            x,
-            w,
-            transpose_a=bool(call.attr("transpose_a", False)),
-            transpose_b=bool(call.attr("transpose_b", False)),
-        )
+        y: Tensor = matmul(call, x, w)
     else:
         layout = Layout(call, 2)
         if layout.first:
@@ -259,16 +260,6 @@ def local_response(call: Call, x: Tensor) -> Tensor:
         call.attr("alpha", 1.0),
         call.attr("beta", 0.5),
     )
-
-
-@FAMILY.rule("L2Loss")
-def l2_loss(call: Call, x: Tensor) -> Tensor:
-    return ops.sum(ops.square(x)) / 2
-
-
-@FAMILY.rule("Softmax", "LogSoftmax")
-def softmax(call: Call, x: Tensor) -> Tensor:
-    return (ops.softmax if call.node.op == "Softmax" else ops.log_softmax)(x, -1)
 
 
 @FAMILY.rule("SoftmaxCrossEntropyWithLogits", outputs=("loss", "backprop"))

@@ -3,7 +3,7 @@ are not. Seeds of the graph are not used: `gc.Graph(seed=...)` is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,35 +12,25 @@ from graphc import ops
 from graphc.importers.tensorflow.registry import Call, Family
 from graphc.importers.tensorflow.values import Value
 from graphc.ir.dims import Dim
-from graphc.ir.dtypes import DType
 from graphc.ir.node import Tensor
 from graphc.ops import random
 
 FAMILY = Family()
 
 
-def _dtype(call: Call) -> DType:
-    value = call.attr("dtype")
-    return np.dtype(np.float32) if value is None else value.dtype
+_DRAWS: dict[str, Callable[..., Tensor]] = {
+    "RandomUniform": random.uniform, "StatelessRandomUniform": random.uniform,
+    "StatelessRandomUniformV2": random.uniform, "RandomStandardNormal": random.normal,
+    "StatelessRandomNormal": random.normal, "StatelessRandomNormalV2": random.normal,
+    "TruncatedNormal": random.truncated_normal,
+    "StatelessTruncatedNormal": random.truncated_normal,
+    "StatelessTruncatedNormalV2": random.truncated_normal,
+}  # fmt: skip
 
 
-@FAMILY.rule("RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2", kinds="dv*")
-def uniform(call: Call, sizes: Sequence[Dim], *seeds: Value) -> Tensor:
-    return random.uniform(tuple(sizes), dtype=_dtype(call))
-
-
-@FAMILY.rule(
-    "RandomStandardNormal", "StatelessRandomNormal", "StatelessRandomNormalV2", kinds="dv*"
-)
-def normal(call: Call, sizes: Sequence[Dim], *seeds: Value) -> Tensor:
-    return random.normal(tuple(sizes), dtype=_dtype(call))
-
-
-@FAMILY.rule(
-    "TruncatedNormal", "StatelessTruncatedNormal", "StatelessTruncatedNormalV2", kinds="dv*"
-)
-def truncated_normal(call: Call, sizes: Sequence[Dim], *seeds: Value) -> Tensor:
-    return random.truncated_normal(tuple(sizes), dtype=_dtype(call))
+@FAMILY.rule(*_DRAWS, kinds="dv*")
+def drawn(call: Call, sizes: Sequence[Dim], *seeds: Value) -> Tensor:
+    return _DRAWS[call.node.op](tuple(sizes), dtype=call.dtype("dtype", "float32"))
 
 
 @FAMILY.rule("ParameterizedTruncatedNormal", kinds="dtttt")
@@ -58,26 +48,18 @@ def uniform_int(call: Call, sizes: Sequence[Dim], low: int, high: int) -> Tensor
     return random.randint(tuple(sizes), low, high, call.dtype("Tout"))
 
 
-@FAMILY.rule("StatelessRandomUniformInt", kinds="dvnn")
-def stateless_int(call: Call, sizes: Sequence[Dim], seed: Value, low: int, high: int) -> Tensor:
-    return random.randint(tuple(sizes), low, high, call.dtype("dtype"))
-
-
 @FAMILY.rule("StatelessRandomUniformIntV2", kinds="dvvvnn")
-def stateless_int_v2(
-    call: Call, sizes: Sequence[Dim], key: Value, counter: Value, alg: Value, low: int, high: int
-) -> Tensor:
+@FAMILY.rule("StatelessRandomUniformInt", kinds="dvnn")
+def stateless_int(call: Call, sizes: Sequence[Dim], *seed_and_limits: Any) -> Tensor:
+    *_, low, high = seed_and_limits
     return random.randint(tuple(sizes), low, high, call.dtype("dtype"))
 
 
 @FAMILY.rule("Multinomial", "StatelessMultinomial", kinds="tnv*")
 def multinomial(call: Call, logits: Tensor, count: int, *seeds: Value) -> Tensor:
-    wanted = call.attr("output_dtype")
     shape = (logits.shape[0], count, logits.shape[1])
     wide = ops.broadcast_to(ops.expand_dims(logits, 1), shape)
-    return ops.cast(
-        random.categorical(wide), np.dtype(np.int64) if wanted is None else wanted.dtype
-    )
+    return ops.cast(random.categorical(wide), call.dtype("output_dtype", "int64"))
 
 
 @FAMILY.rule("RandomShuffle", kinds="tv*")
@@ -93,9 +75,8 @@ def gamma(call: Call, sizes: Sequence[Dim], *rest: Value) -> Tensor:
 
 @FAMILY.rule("RandomPoissonV2", "RandomPoisson", kinds="dt")
 def poisson(call: Call, sizes: Sequence[Dim], rate: Tensor) -> Tensor:
-    drawn = random.poisson(rate, (*sizes, *rate.shape))
-    wanted = call.attr("dtype")
-    return ops.cast(drawn, np.dtype(np.int64) if wanted is None else wanted.dtype)
+    counts = random.poisson(rate, (*sizes, *rate.shape))
+    return ops.cast(counts, call.dtype("dtype", "int64"))
 
 
 @FAMILY.rule("StatelessRandomGetKeyCounter", kinds="v*", outputs=("key", "counter"))

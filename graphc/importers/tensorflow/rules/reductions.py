@@ -36,9 +36,8 @@ def reduce(call: Call, x: Tensor, axes: Value) -> Tensor:
 
 @FAMILY.rule("ArgMax", "ArgMin", kinds="tn")
 def arg(call: Call, x: Tensor, axis: int) -> Tensor:
-    wanted = call.dtype("output_type") if call.attr("output_type") else np.dtype(np.int64)
     function = ops.argmax if call.node.op == "ArgMax" else ops.argmin
-    return ops.cast(function(x, axis), wanted)
+    return ops.cast(function(x, axis), call.dtype("output_type", "int64"))
 
 
 @FAMILY.rule("Cumsum", "Cumprod", "CumulativeLogsumexp", kinds="tn")
@@ -56,8 +55,7 @@ def cumulative(call: Call, x: Tensor, axis: int) -> Tensor:
 def top_k(call: Call, x: Tensor, k: Value = None) -> list[Tensor]:
     count = call.attr("k") if call.node.op == "TopK" else call.number(k, "k")
     values, indices = ops.top_k(x, count)
-    wanted = call.dtype("index_type") if call.attr("index_type") else np.dtype(np.int32)
-    return [values, ops.cast(indices, wanted)]
+    return [values, ops.cast(indices, call.dtype("index_type", "int32"))]
 
 
 @FAMILY.rule("NthElement", kinds="tn")
@@ -154,7 +152,7 @@ def dense_bincount(call: Call, x: Tensor, size: int, weights: Tensor) -> Tensor:
 @FAMILY.rule("LowerBound", "UpperBound")
 def bound(call: Call, x: Tensor, values: Tensor) -> Tensor:
     side = "left" if call.node.op == "LowerBound" else "right"
-    wanted = call.dtype("out_type") if call.attr("out_type") else np.dtype(np.int32)
+    wanted = call.dtype("out_type", "int32")
     if x.ndim == 2 and x.shape[0] == 1:
         return ops.cast(ops.searchsorted(x[0], values, side), wanted)
     compare = ops.less if side == "left" else ops.less_equal
@@ -167,5 +165,5 @@ def histogram(call: Call, x: Tensor, limits: Tensor, bins: int) -> Tensor:
     flat = ops.reshape(x, (-1,))
     scaled = (flat - limits[0]) * bins / (limits[1] - limits[0])
     places = ops.cast(ops.clip(ops.floor(scaled), 0, bins - 1), "int32")
-    ones = ops.ones(places.shape, call.dtype("dtype") if call.attr("dtype") else np.dtype("int32"))
+    ones = ops.ones(places.shape, call.dtype("dtype", "int32"))
     return ops.segment_sum(ones, places, bins)

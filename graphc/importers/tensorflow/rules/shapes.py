@@ -15,6 +15,14 @@ from graphc.ir.dtypes import DType
 from graphc.ir.node import Tensor
 
 FAMILY = Family()
+FAMILY.plain(
+    {
+        "BatchMatrixDiagPart": lambda x: ops.diagonal(x, 0, -2, -1),
+        "InvertPermutation": lambda x: ops.cast(ops.argsort(x), x.dtype),
+        "MatrixDiagPart": lambda x: ops.diagonal(x, 0, -2, -1),
+        "ParallelConcat": lambda *tensors: ops.concat(tensors, 0),
+    }
+)
 _LARGEST = 1 << 26  # elements of a matrix that is made at import
 
 
@@ -30,7 +38,7 @@ def shape_of_value(call: Call, value: Value) -> tuple[Dim, ...]:
 
 
 def _out_type(call: Call) -> DType:
-    return call.dtype("out_type") if call.attr("out_type") else np.dtype(np.int32)
+    return call.dtype("out_type", "int32")
 
 
 @FAMILY.rule("Shape", kinds="v")
@@ -75,11 +83,6 @@ def transpose(call: Call, x: Tensor, axes: Any) -> Tensor:
     return ops.conj(y) if call.node.op == "ConjugateTranspose" else y
 
 
-@FAMILY.rule("InvertPermutation")
-def invert_permutation(call: Call, x: Tensor) -> Tensor:
-    return ops.cast(ops.argsort(x), x.dtype)
-
-
 @FAMILY.rule("BroadcastTo", kinds="td")
 def broadcast_to(call: Call, x: Tensor, sizes: Sequence[Dim]) -> Tensor:
     return ops.broadcast_to(x, tuple(sizes))
@@ -103,11 +106,6 @@ def like(call: Call, value: Value) -> Value:
     return ops.zeros_like(x) if call.node.op == "ZerosLike" else ops.ones_like(x)
 
 
-@FAMILY.rule("ParallelConcat")
-def parallel_concat(call: Call, *tensors: Tensor) -> Tensor:
-    return ops.concat(tensors, 0)
-
-
 @FAMILY.rule("Pack")
 def pack(call: Call, *tensors: Tensor) -> Tensor:
     return ops.stack(tensors, call.attr("axis", 0))
@@ -120,24 +118,19 @@ def unpack(call: Call, x: Tensor) -> Sequence[Tensor]:
 
 @FAMILY.rule("ConcatV2", kinds="v*")
 def concat_v2(call: Call, *values: Value) -> Tensor:
-    *parts, axis = values
-    return _concat(call, parts, call.number(axis, "the axis"))
+    *parts, last = values
+    axis, tensors = call.number(last, "the axis"), [call.tensor(part) for part in parts]
+    return tensors[0] if len(tensors) == 1 else ops.concat(tensors, axis)
 
 
 @FAMILY.rule("Concat", kinds="v*")
-def concat(call: Call, axis: Value, *parts: Value) -> Tensor:
-    return _concat(call, parts, call.number(axis, "the axis"))
-
-
-def _concat(call: Call, parts: Sequence[Value], axis: int) -> Tensor:
-    tensors = [call.tensor(part) for part in parts]
-    return tensors[0] if len(tensors) == 1 else ops.concat(tensors, axis)
+def concat(call: Call, axis: Value, *parts: Value) -> Value:
+    return concat_v2(call, *parts, axis)
 
 
 @FAMILY.rule("Split", kinds="nt")
 def split(call: Call, axis: int, x: Tensor) -> Sequence[Tensor]:
-    count = call.attr("num_split", 1)
-    return ops.split(x, count, axis)
+    return ops.split(x, call.attr("num_split", 1), axis)
 
 
 @FAMILY.rule("SplitV", kinds="tdn")
@@ -177,7 +170,7 @@ def pad(call: Call, x: Tensor, widths: Value, value: Tensor | None = None) -> Te
 
 @FAMILY.rule("Range", kinds="v*")
 def range_(call: Call, start: Value, limit: Value, step: Value) -> Value:
-    dtype = call.dtype("Tidx") if call.attr("Tidx") else np.dtype(np.int32)
+    dtype = call.dtype("Tidx", "int32")
     first, last = call.dim(start, "the start"), call.dim(limit, "the limit")
     by = call.static(step, "the step").reshape(())
     if int(by) == 1 and first == 0:
@@ -306,11 +299,6 @@ def diag_part(call: Call, x: Tensor) -> Tensor:
     return ops.reshape(ops.diagonal(ops.reshape(x, (product(half), product(half)))), half)
 
 
-@FAMILY.rule("MatrixDiagPart", "BatchMatrixDiagPart")
-def matrix_diag_part(call: Call, x: Tensor) -> Tensor:
-    return ops.diagonal(x, 0, -2, -1)
-
-
 @FAMILY.rule("MatrixDiagV2", "MatrixDiagV3", kinds="tnnnt")
 def matrix_diag_v3(
     call: Call, x: Tensor, k: int, rows: int, columns: int, padding: Tensor
@@ -350,13 +338,9 @@ def matrix_set_diag(call: Call, x: Tensor, values: Tensor, k: Any = None) -> Ten
     if height * width > _LARGEST:
         call.refuse(f"has matrices of {height} x {width}")
     on = np.eye(height, width, shift, dtype=bool)
-    index = np.maximum(np.arange(width if shift < 0 else height), 0)
-    count = int(on.sum())
-    if shift >= 0:
-        wide = ops.take(values, ops.constant(np.minimum(index, count - 1).astype(np.int32)), -1)
-        return ops.where(ops.constant(on), ops.expand_dims(wide, -1), x)
-    wide = ops.take(values, ops.constant(np.minimum(index, count - 1).astype(np.int32)), -1)
-    return ops.where(ops.constant(on), ops.expand_dims(wide, -2), x)
+    index = np.minimum(np.arange(width if shift < 0 else height), int(on.sum()) - 1)
+    wide = ops.take(values, ops.constant(index.astype(np.int32)), -1)
+    return ops.where(ops.constant(on), ops.expand_dims(wide, -1 if shift >= 0 else -2), x)
 
 
 @FAMILY.rule("MatrixBandPart", "BatchMatrixBandPart", kinds="tnn")

@@ -16,17 +16,8 @@ from graphc.ir.variable import Variable
 FAMILY = Family()
 
 
-@FAMILY.rule("VariableV2", "Variable", kinds="")
-def reference_variable(call: Call) -> Value:
-    return _reference(call)
-
-
-@FAMILY.rule("VarHandleOp", kinds="")
-def handle(call: Call) -> Value:
-    return _reference(call)
-
-
-def _reference(call: Call) -> VariableRef:
+@FAMILY.rule("VariableV2", "Variable", "VarHandleOp", kinds="")
+def reference(call: Call) -> Value:
     name = call.scope.build.variables.get(call.node.name)
     if name is None:
         call.refuse("is a variable without a value: give the checkpoint")
@@ -61,9 +52,7 @@ def resource_gather_nd(call: Call, value: Value, indices: Tensor) -> Tensor:
 
 @FAMILY.rule("VariableShape", kinds="v")
 def variable_shape(call: Call, value: Value) -> Value:
-    wanted = call.attr("out_type")
-    dtype = np.dtype(np.int32) if wanted is None else wanted.dtype
-    return np.array(variable_of(call, value).type.shape, dtype)
+    return np.array(variable_of(call, value).type.shape, call.dtype("out_type", "int32"))
 
 
 @FAMILY.rule("IsVariableInitialized", "VarIsInitializedOp", kinds="v")
@@ -83,17 +72,14 @@ def assigned(call: Call, variable: Variable, value: Tensor) -> Tensor:
     return result
 
 
-@FAMILY.rule("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", kinds="vt")
-def assign_resource(call: Call, target: Value, value: Tensor) -> list[Value]:
+@FAMILY.rule(
+    "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "Assign", "AssignAdd",
+    "AssignSub",
+    kinds="vt",
+)  # fmt: skip
+def assign(call: Call, target: Value, value: Tensor) -> Value:
     variable = variable_of(call, target)
     kind = call.node.op.removeprefix("Assign").removesuffix("VariableOp")
-    return [assigned(call, variable, _CHANGES[kind](variable.read() if kind else None, value))]
-
-
-@FAMILY.rule("Assign", "AssignAdd", "AssignSub", kinds="vt")
-def assign_reference(call: Call, target: Value, value: Tensor) -> Value:
-    variable = variable_of(call, target)
-    kind = call.node.op.removeprefix("Assign")
     return assigned(call, variable, _CHANGES[kind](variable.read() if kind else None, value))
 
 

@@ -159,9 +159,8 @@ def of_strings(call: Call, x: Any) -> Value:
     if call.node.op == "AsString":
         return _strings([str(v).encode() for v in x.reshape(-1).tolist()], x.shape)
     if call.node.op == "StringToNumber":
-        wanted = call.attr("out_type")
-        dtype = np.dtype(np.float32) if wanted is None else wanted.dtype
-        return np.array([float(v) for v in x.reshape(-1)], dtype).reshape(x.shape)
+        numbers = [float(v) for v in x.reshape(-1)]
+        return np.array(numbers, call.dtype("out_type", "float32")).reshape(x.shape)
     dtype = call.dtype("out_type")
     stored = dtype.newbyteorder("<" if call.attr("little_endian", True) else ">")
     rows = [np.frombuffer(v, stored) for v in x.reshape(-1)]

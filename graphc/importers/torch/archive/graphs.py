@@ -105,6 +105,13 @@ def nodes_in(value: Any) -> Iterable[Node]:
     return found
 
 
+def link(nodes: Iterable[Node]) -> None:
+    """Enters each node among the users of its operands."""
+    for node in nodes:
+        for operand in nodes_in([node.args, node.kwargs]):
+            operand.users[node] = None
+
+
 def graph_of(data: Mapping[str, Any], depth: int = 0) -> GraphModule:
     """A graph of the file, without checks of its operators.
 
@@ -135,9 +142,7 @@ class _Reading:
         """Finds the users, and drops results of nodes that nobody uses."""
         used = {id(n) for node in self.nodes for n in nodes_in([node.args, node.kwargs])}
         self.nodes = [n for n in self.nodes if n.target != "getitem" or id(n) in used]
-        for node in self.nodes:
-            for operand in nodes_in([node.args, node.kwargs]):
-                operand.users[node] = None
+        link(self.nodes)
 
     def _placeholder(self, place: int, argument: Any) -> None:
         (kind, value), *_ = argument.items()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from graphc.importers.torch.archive.graphs import Graph, GraphModule, Node, mapped, nodes_in
+from graphc.importers.torch.archive.graphs import Graph, GraphModule, Node, link, mapped, nodes_in
 from graphc.importers.torch.archive.views import UNSURE, VIEW, has_alias, put_back
 from graphc.importers.torch.table import RULES
 
@@ -98,9 +98,7 @@ class _Pass:
                 output.args[0].append(self._value(node))
         for node in self.nodes:
             node.users = {}
-        for node in self.nodes:
-            for operand in nodes_in([node.args, node.kwargs]):
-                operand.users[node] = None
+        link(self.nodes)
 
     def _visit(self, node: Node) -> None:
         original = list(node.args)

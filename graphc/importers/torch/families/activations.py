@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from graphc import ops
+from graphc.importers.core.channels_first import beside
 from graphc.importers.torch.call import Call, Rule
 from graphc.importers.torch.families.elementwise import unary
 from graphc.ops.elementwise import activation
@@ -15,17 +16,9 @@ def _gelu(call: Call, x: Any, *, approximate: str = "none") -> Any:
     return activation.gelu(x, approximate=approximate == "tanh")
 
 
-def _leaky(call: Call, x: Any, slope: float = 0.01) -> Any:
-    return activation.leaky_relu(x, slope)
-
-
 def _elu(call: Call, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
     negative = alpha * ops.expm1(ops.minimum(x, 0) * input_scale)
     return scale * ops.where(x > 0, x, negative)
-
-
-def _selu(call: Call, x: Any) -> Any:
-    return _elu(call, x, 1.6732632423543772, 1.0507009873554805)
 
 
 def _celu(call: Call, x: Any, alpha: float = 1.0) -> Any:
@@ -37,13 +30,9 @@ def _softplus(call: Call, x: Any, beta: float = 1, threshold: float = 20) -> Any
     return ops.where(x * beta > threshold, x, soft)
 
 
-def _hardtanh(call: Call, x: Any, low: float = -1, high: float = 1) -> Any:
-    return ops.clip(x, low, high)
-
-
 def _prelu(call: Call, x: Any, weight: Any) -> Any:
     if weight.ndim == 1 and weight.shape != (1,) and x.ndim > 1:
-        weight = ops.reshape(weight, (weight.shape[0], *(1,) * (x.ndim - 2)))
+        weight = beside(weight, x)
     return ops.where(x > 0, x, weight * x)
 
 
@@ -77,10 +66,6 @@ def _logit(call: Call, x: Any, eps: float | None = None) -> Any:
     return ops.logit(x if eps is None else ops.clip(x, eps, 1 - eps))
 
 
-def _hardsigmoid(call: Call, x: Any) -> Any:
-    return ops.clip(x + 3, 0, 6) / 6
-
-
 _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     "hardswish": lambda x: x * ops.clip(x + 3, 0, 6) / 6,
     "log_sigmoid": lambda x: -ops.softplus(-x),
@@ -101,13 +86,13 @@ RULES: Final[dict[str, Rule]] = {
     "aten.gelu.default": _gelu,
     "aten.glu.default": _glu,
     "aten.hardshrink.default": _hardshrink,
-    "aten.hardsigmoid.default": _hardsigmoid,
-    "aten.hardtanh.default": _hardtanh,
-    "aten.leaky_relu.default": _leaky,
+    "aten.hardsigmoid.default": lambda call, x: ops.clip(x + 3, 0, 6) / 6,
+    "aten.hardtanh.default": lambda call, x, low=-1, high=1: ops.clip(x, low, high),
+    "aten.leaky_relu.default": lambda call, x, slope=0.01: activation.leaky_relu(x, slope),
     "aten.log_softmax.int": _softmax(activation.log_softmax),
     "aten.logit.default": _logit,
     "aten.prelu.default": _prelu,
-    "aten.selu.default": _selu,
+    "aten.selu.default": lambda call, x: _elu(call, x, 1.6732632423543772, 1.0507009873554805),
     "aten.softmax.int": _softmax(activation.softmax),
     "aten.softplus.default": _softplus,
     "aten.softshrink.default": _softshrink,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any, Final
@@ -9,10 +10,13 @@ from typing import Any, Final
 from graphc import ops
 from graphc.importers.core.channels_first import (
     avg_pool_first,
+    beside,
     conv,
     conv_transpose,
     max_pool_first,
     max_pool_places,
+    one_of_each,
+    summed_windows,
 )
 from graphc.importers.torch.call import PARTS, Call, Refused, Rule, within_reason
 
@@ -61,7 +65,7 @@ def convolution(
     else:
         y = conv(x, w, **how)
     if bias is not None:
-        y = y + ops.reshape(bias, (bias.shape[0], *(1,) * rank))
+        y = y + beside(bias, y)
     return ops.squeeze(y, 0) if single else y
 
 
@@ -157,12 +161,11 @@ def adaptive(rank: int) -> Rule:
     """Means over parts of the input of nearly equal sizes."""
 
     def rule(call: Call, x: Any, out: Any) -> Any:
-        sizes = x.shape[x.ndim - rank :]
-        wanted = [s if o is None else o for s, o in zip(sizes, each(out, rank), strict=True)]
+        wanted = _wanted(x, out, rank)
         if all(isinstance(o, int) and o == 1 for o in wanted):
             return ops.reduce_mean(x, axis=tuple(range(x.ndim - rank, x.ndim)), keepdims=True)
-        for i, (size, count) in enumerate(zip(sizes, wanted, strict=True)):
-            axis = x.ndim - rank + i
+        for axis, count in enumerate(wanted, x.ndim - rank):
+            size = x.shape[axis]
             if isinstance(size, int) and size % count == 0:
                 shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
                 x = ops.reduce_mean(ops.reshape(x, shape), axis=axis + 1)
@@ -174,6 +177,12 @@ def adaptive(rank: int) -> Rule:
         return x
 
     return rule
+
+
+def _wanted(x: Any, out: Any, rank: int) -> list[Any]:
+    """The sizes of the result for each spatial axis; None keeps a size."""
+    sizes = x.shape[x.ndim - rank :]
+    return [s if o is None else o for s, o in zip(sizes, each(out, rank), strict=True)]
 
 
 def _parts(x: Any, axis: int, count: int) -> Iterator[tuple[Any, int]]:
@@ -191,8 +200,7 @@ def _adaptive_max(rank: int) -> Rule:
     """Maxima over parts of nearly equal sizes, and their places: the first of equals, by rows."""
 
     def rule(call: Call, x: Any, out: Any) -> Any:
-        sizes = x.shape[x.ndim - rank :]
-        wanted = [s if o is None else o for s, o in zip(sizes, each(out, rank), strict=True)]
+        wanted = _wanted(x, out, rank)
         place: Any = ops.zeros(x.shape, "int64")
         step: Any = 1
         for axis in range(x.ndim - 1, x.ndim - rank - 1, -1):
@@ -216,29 +224,36 @@ def _adaptive_max(rank: int) -> Rule:
 
 def _im2col(call: Call, x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
     """[batch, channels, ...] as [batch, channels * taps, places]."""
-    rank = 2
-    x, single = _with_batch(x, rank)
-    kernel, dilation, padding, stride = (each(v, rank) for v in (kernel, dilation, padding, stride))
-    within_reason(kernel[0] * kernel[1], "taps", PARTS)
+    x, single = _with_batch(x, 2)
+    kernel, dilation, padding, stride = (each(v, 2) for v in (kernel, dilation, padding, stride))
+    within_reason(math.prod(kernel), "taps", PARTS)
     x = ops.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
     batch, channels, height, width = x.shape
     if not isinstance(height, int) or not isinstance(width, int):
         raise Refused("of named sizes is not supported")
-    steps = [
-        (size - d * (k - 1) - 1) // s + 1
-        for size, d, k, s in zip((height, width), dilation, kernel, stride, strict=True)
-    ]
-    taps = [
-        x[
-            :,
-            :,
-            i * dilation[0] : i * dilation[0] + (steps[0] - 1) * stride[0] + 1 : stride[0],
-            j * dilation[1] : j * dilation[1] + (steps[1] - 1) * stride[1] + 1 : stride[1],
-        ]
-        for i in range(kernel[0])
-        for j in range(kernel[1])
-    ]
-    y = ops.reshape(ops.stack(taps, axis=2), (batch, channels * len(taps), steps[0] * steps[1]))
+    places = itertools.product(*map(range, kernel))
+    taps = [one_of_each(x, place, kernel, stride, dilation) for place in places]
+    rows = (batch, channels * len(taps), math.prod(taps[0].shape[2:]))
+    y = ops.reshape(ops.stack(taps, axis=2), rows)
+    return ops.squeeze(y, 0) if single else y
+
+
+def _col2im(
+    call: Call, x: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
+) -> Any:
+    """[batch, channels * taps, places] added up to [batch, channels, height, width]."""
+    kernel, dilation, padding, stride = (each(v, 2) for v in (kernel, dilation, padding, stride))
+    within_reason(math.prod(kernel), "taps", PARTS)
+    single = x.ndim == 2
+    y = summed_windows(
+        ops.expand_dims(x, 0) if single else x,
+        size,
+        window=kernel,
+        strides=stride,
+        pads=[(p, p) for p in padding],
+        dilation=dilation,
+        name="col2im",
+    )
     return ops.squeeze(y, 0) if single else y
 
 
@@ -254,5 +269,6 @@ RULES: Final[dict[str, Rule]] = {
     **{f"aten.adaptive_avg_pool{n}d.default": adaptive(n) for n in (1, 2, 3)},
     **{f"aten._adaptive_avg_pool{n}d.default": adaptive(n) for n in (2, 3)},
     **{f"aten.adaptive_max_pool{n}d.default": _adaptive_max(n) for n in (1, 2, 3)},
+    "aten.col2im.default": _col2im,
     "aten.im2col.default": _im2col,
 }

@@ -25,14 +25,6 @@ def _filled_like(value: Any) -> Rule:
     return lambda call, x, **options: _full(call, x.shape, value)
 
 
-def _full_like(call: Call, x: Any, value: Any, **options: Any) -> Any:
-    return _full(call, x.shape, value)
-
-
-def _new_full(call: Call, x: Any, shape: Any, value: Any, **options: Any) -> Any:
-    return _full(call, shape, value)
-
-
 def _new_filled(value: Any) -> Rule:
     return lambda call, x, shape, *rest, **options: _full(call, shape, value)
 
@@ -57,10 +49,6 @@ def _eye(call: Call, rows: Any, columns: Any = None, **options: Any) -> Any:
     return ops.eye(rows, columns if isinstance(columns, (int, DimExpr)) else None, 0, call.dtype)
 
 
-def _scalar(call: Call, value: Any, **options: Any) -> Any:
-    return call.own(value)
-
-
 def _fill(call: Call, x: Any, value: Any) -> Any:
     return _full(call, x.shape, value)
 
@@ -73,10 +61,6 @@ def _tril_indices(call: Call, rows: int, columns: int, offset: int = 0, **option
 def _triu_indices(call: Call, rows: int, columns: int, offset: int = 0, **options: Any) -> Any:
     within_reason(rows * columns, "elements")
     return ops.constant(np.stack(np.triu_indices(rows, offset, columns)))
-
-
-def _one_hot(call: Call, x: Any, classes: int = -1) -> Any:
-    return ops.one_hot(x, classes, "int64")
 
 
 RULES: Final[dict[str, Rule]] = {
@@ -92,17 +76,17 @@ RULES: Final[dict[str, Rule]] = {
     "aten.fill.Scalar": _fill,
     "aten.fill.Tensor": _fill,
     "aten.full.default": _full,
-    "aten.full_like.default": _full_like,
+    "aten.full_like.default": lambda call, x, value, **options: _full(call, x.shape, value),
     "aten.linspace.default": _linspace,
     "aten.new_empty.default": _new_filled(0),
     "aten.new_empty_strided.default": _new_filled(0),
-    "aten.new_full.default": _new_full,
+    "aten.new_full.default": lambda call, x, shape, value, **options: _full(call, shape, value),
     "aten.new_ones.default": _new_filled(1),
     "aten.new_zeros.default": _new_filled(0),
-    "aten.one_hot.default": _one_hot,
+    "aten.one_hot.default": lambda call, x, classes=-1: ops.one_hot(x, classes, "int64"),
     "aten.ones.default": _filled(1),
     "aten.ones_like.default": _filled_like(1),
-    "aten.scalar_tensor.default": _scalar,
+    "aten.scalar_tensor.default": lambda call, value, **options: call.own(value),
     "aten.tril.default": lambda call, x, k=0: ops.tril(x, k),
     "aten.tril_indices.default": _tril_indices,
     "aten.triu.default": lambda call, x, k=0: ops.triu(x, k),

@@ -169,10 +169,6 @@ def _view_as_complex(call: Call, x: Any) -> Any:
     return join(x[..., 0], x[..., 1])
 
 
-def _view_as_real(call: Call, x: Any) -> Any:
-    return ops.stack([ops.real(x), ops.imag(x)], axis=-1)
-
-
 _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     "abs": magnitude,
     "acos": ops.arccos,
@@ -333,7 +329,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.signbit.default": _same(ops.signbit),
     "aten.type_as.default": _to,
     "aten.view_as_complex.default": _view_as_complex,
-    "aten.view_as_real.default": _view_as_real,
+    "aten.view_as_real.default": lambda call, x: ops.stack([ops.real(x), ops.imag(x)], axis=-1),
     "prims.convert_element_type.default": _to_dtype,
     "aten.atan2.out": lambda call, y, x, *, out: ops.arctan2(y, x),
 }

@@ -137,22 +137,24 @@ def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: 
     return ops.scatter_add(x, index, source * alpha if alpha != 1 else source, axis=dim)
 
 
+def _put(name: str, x: Any, axis: int, index: Any, values: Any) -> Any:
+    """x with values in place of those at an index of an axis.
+
+    Args:
+        index: a tensor, a slice or a number.
+    """
+    lead = [slice(None)] * axis
+    if isinstance(index, Tensor):
+        return from_jax(lambda x, i, v: x.at[(*lead, i)].set(v), name=name)(x, index, values)
+    return from_jax(lambda x, v: x.at[(*lead, index)].set(v), name=name)(x, values)
+
+
 def _index_copy(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
-    axis = axis_of(dim, x.ndim)
-
-    def put(x: Any, index: Any, source: Any) -> Any:
-        return x.at[(*[slice(None)] * axis, index)].set(source)
-
-    return from_jax(put, name="index_copy")(x, index, source)
+    return _put("index_copy", x, axis_of(dim, x.ndim), index, source)
 
 
 def _index_fill(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
-    axis = axis_of(dim, x.ndim)
-
-    def put(x: Any, index: Any, value: Any) -> Any:
-        return x.at[(*[slice(None)] * axis, index)].set(value)
-
-    return from_jax(put, name="index_fill")(x, index, call.own(value))
+    return _put("index_fill", x, axis_of(dim, x.ndim), index, call.own(value))
 
 
 def _masked_fill(call: Call, x: Any, mask: Any, value: Any) -> Any:
@@ -168,8 +170,7 @@ def _slice_scatter(
     source, start = call.own(source), _from_front(start or 0, x.shape[axis])
     count = source.shape[axis]
     if all(isinstance(size, int) for size in (x.shape[axis], start, count)):
-        where = (*[slice(None)] * axis, slice(start, start + count * step, step))
-        return from_jax(lambda x, y: x.at[where].set(y), name="slice_scatter")(x, source)
+        return _put("slice_scatter", x, axis, slice(start, start + count * step, step), source)
     if step == 1:
         return _replaced(x, source, axis, start)
 
@@ -203,11 +204,7 @@ def _select_scatter(call: Call, x: Any, source: Any, dim: int, index: Any) -> An
     source = call.own(source)
     if isinstance(index, DimExpr):
         return _replaced(x, ops.expand_dims(source, axis), axis, index)
-
-    def put(x: Any, source: Any) -> Any:
-        return x.at[(*[slice(None)] * axis, index)].set(source)
-
-    return from_jax(put, name="select_scatter")(x, source)
+    return _put("select_scatter", x, axis, index, source)
 
 
 def _diagonal_scatter(

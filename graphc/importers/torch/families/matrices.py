@@ -72,10 +72,6 @@ def _plain(function: Callable[..., Any]) -> Rule:
     return lambda call, *args, **options: function(*args)
 
 
-def _cross(call: Call, a: Any, b: Any, dim: int = -1) -> Any:
-    return ops.cross(a, b, axis=dim)
-
-
 def _cross_of_three(call: Call, a: Any, b: Any, dim: int | None = None) -> Any:
     """The old form, along the first axis of size 3."""
     if dim is None:
@@ -101,7 +97,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.dot.default": _matmul,
     "aten.einsum.default": _einsum,
     "aten.cross.default": _cross_of_three,
-    "aten.linalg_cross.default": _cross,
+    "aten.linalg_cross.default": lambda call, a, b, dim=-1: ops.cross(a, b, axis=dim),
     "aten.linear.default": _linear,
     "aten.linalg_cholesky.default": _plain(linalg.cholesky),
     "aten.linalg_det.default": _plain(linalg.det),

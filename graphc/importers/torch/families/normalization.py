@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.core.channels_first import channels_last, channels_second
+from graphc.importers.core.channels_first import beside, channels_last, channels_second
 from graphc.importers.torch.call import Call, Refused, Rule
 from graphc.importers.torch.families.reductions import vector_norm
 from graphc.ops.nn.normalization import batch_norm, layer_norm, moments
-
-
-def _beside(vector: Any, x: Any) -> Any:
-    return ops.reshape(vector, (vector.shape[0], *(1,) * (x.ndim - 2)))
 
 
 def _wide(x: Any) -> Any:
@@ -22,8 +18,8 @@ def _wide(x: Any) -> Any:
 
 def _affine(y: Any, w: Any, b: Any, x: Any) -> Any:
     if w is not None:
-        y = y * _beside(w, x)
-    return y if b is None else y + _beside(b, x)
+        y = y * beside(w, x)
+    return y if b is None else y + beside(b, x)
 
 
 def _no_training(
@@ -32,9 +28,9 @@ def _no_training(
     factor = ops.rsqrt(var + eps)
     if w is not None:
         factor = factor * w
-    y = (_wide(x) - _beside(mean, x)) * _beside(factor, x)
+    y = (_wide(x) - beside(mean, x)) * beside(factor, x)
     if b is not None:
-        y = y + _beside(b, x)
+        y = y + beside(b, x)
     none = ops.zeros((0,), "float32")
     return ops.cast(y, x.dtype), none, none
 
@@ -118,7 +114,7 @@ def _instance_norm(
     if own:
         mean, var = moments(wide, axes, keepdims=True)
     else:
-        mean, var = _beside(mean, x), _beside(var, x)
+        mean, var = beside(mean, x), beside(var, x)
     return ops.cast(_affine((wide - mean) * ops.rsqrt(var + eps), w, b, x), x.dtype)
 
 

@@ -178,7 +178,7 @@ def _unknown_size(call: Call, *args: Any, **options: Any) -> Any:
     raise Refused("has a result whose size depends on values, and XLA compiles for known sizes")
 
 
-def _cumextreme(function: Callable[..., Any], greater: bool) -> Rule:
+def _cumextreme(function: Callable[..., Any]) -> Rule:
     def rule(call: Call, x: Any, dim: int) -> Any:
         axis = axis_of(dim, x.ndim)
         values, size = function(x, axis=axis), x.shape[axis]
@@ -216,8 +216,8 @@ RULES: Final[dict[str, Rule]] = {
     "aten.argmin.default": _arg(ops.argmin),
     "aten.bincount.default": _unknown_size,
     "aten.count_nonzero.default": lambda call, x, dim=None: ops.count_nonzero(x, axis=dim),
-    "aten.cummax.default": _cumextreme(ops.cummax, True),
-    "aten.cummin.default": _cumextreme(ops.cummin, False),
+    "aten.cummax.default": _cumextreme(ops.cummax),
+    "aten.cummin.default": _cumextreme(ops.cummin),
     "aten.cumprod.default": _cumulative(ops.cumprod),
     "aten.cumsum.default": _cumulative(ops.cumsum),
     "aten.histc.default": _histogram,

@@ -8,16 +8,24 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
+from graphc.importers.core.grids import cubic_shares
 from graphc.importers.torch.call import Call, Refused, Rule, within_reason
 
 Array = np.ndarray[Any, Any]
 
 
 def _sizes(x: Any, out: Any, scales: Any, rank: int) -> tuple[list[int], list[int], list[Any]]:
+    """The old sizes, the new ones, and the factors, of which some may be None.
+
+    Args:
+        scales: a factor for each axis, or one list of them; perhaps none.
+    """
     old = x.shape[x.ndim - rank :]
     if not all(isinstance(size, int) for size in old):
         raise Refused("of named sizes is not supported")
-    factors: list[Any] = [None] * rank if scales is None else list(scales)
+    given = scales[0] if len(scales) == 1 and isinstance(scales[0], (list, tuple)) else scales
+    is_given = given and any(s is not None for s in given)
+    factors: list[Any] = list(given) if is_given else [None] * rank
     if out is None:
         new = [int(size * f) for size, f in zip(old, factors, strict=True)]
     else:
@@ -38,9 +46,7 @@ def _positions(old: int, new: int, factor: Any, corners: bool) -> Array:
 
 def _nearest(rank: int, exact: bool) -> Rule:
     def rule(call: Call, x: Any, out: Any = None, *scales: Any) -> Any:
-        given = scales[0] if len(scales) == 1 and isinstance(scales[0], (list, tuple)) else scales
-        factors = given if given and any(s is not None for s in given) else None
-        old, new, each = _sizes(x, out, factors, rank)
+        old, new, each = _sizes(x, out, scales, rank)
         for i, (size, count, factor) in enumerate(zip(old, new, each, strict=True)):
             scale = 1 / factor if factor else size / count
             places = np.floor((np.arange(count) + (0.5 if exact else 0)) * np.float32(scale))
@@ -63,16 +69,12 @@ def _linear_matrix(old: int, new: int, factor: Any, corners: bool) -> Array:
 
 
 def _cubic_matrix(old: int, new: int, factor: Any, corners: bool) -> Array:
-    a = -0.75
     places = _positions(old, new, factor, corners)
     floor = np.floor(places).astype(int)
     part = places - floor
     matrix = np.zeros((new, old))
     for tap in range(-1, 3):
-        away = np.abs(tap - part)
-        near = (a + 2) * away**3 - (a + 3) * away**2 + 1
-        far = a * away**3 - 5 * a * away**2 + 8 * a * away - 4 * a
-        share = np.where(away <= 1, near, np.where(away < 2, far, 0))
+        share = cubic_shares(np.abs(tap - part), -0.75)
         np.add.at(matrix, (np.arange(new), np.clip(floor + tap, 0, old - 1)), share)
     return matrix
 
@@ -102,9 +104,7 @@ def _cubic_half(x: Array) -> Array:
 
 def _by_matrix(rank: int, matrix_of: Callable[..., Array]) -> Rule:
     def rule(call: Call, x: Any, out: Any, corners: bool = False, *scales: Any) -> Any:
-        given = scales[0] if len(scales) == 1 and isinstance(scales[0], (list, tuple)) else scales
-        factors = given if given and any(s is not None for s in given) else None
-        old, new, each = _sizes(x, out, factors, rank)
+        old, new, each = _sizes(x, out, scales, rank)
         wide = ops.cast(x, "float32") if x.dtype.itemsize < 4 else x
         for i, (size, count, factor) in enumerate(zip(old, new, each, strict=True)):
             if size == count and not factor:
@@ -119,31 +119,15 @@ def _by_matrix(rank: int, matrix_of: Callable[..., Array]) -> Rule:
 
 _LINEAR: Final = {1: "upsample_linear1d", 2: "upsample_bilinear2d", 3: "upsample_trilinear3d"}
 
+_BY_NAME: Final[dict[str, Rule]] = {
+    **{f"upsample_nearest{n}d": _nearest(n, False) for n in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{n}d": _nearest(n, True) for n in (1, 2, 3)},
+    **{name: _by_matrix(n, _linear_matrix) for n, name in _LINEAR.items()},
+    "upsample_bicubic2d": _by_matrix(2, _cubic_matrix),
+    "_upsample_bilinear2d_aa": _by_matrix(2, _antialiased(1.0, lambda x: np.maximum(1 - x, 0))),
+    "_upsample_bicubic2d_aa": _by_matrix(2, _antialiased(2.0, _cubic_half)),
+}
+
 RULES: Final[dict[str, Rule]] = {
-    **{
-        f"aten.upsample_nearest{n}d.{o}": _nearest(n, False)
-        for n in (1, 2, 3)
-        for o in ("default", "vec")
-    },
-    **{
-        f"aten._upsample_nearest_exact{n}d.{o}": _nearest(n, True)
-        for n in (1, 2, 3)
-        for o in ("default", "vec")
-    },
-    **{
-        f"aten.{name}.{o}": _by_matrix(n, _linear_matrix)
-        for n, name in _LINEAR.items()
-        for o in ("default", "vec")
-    },
-    **{f"aten.upsample_bicubic2d.{o}": _by_matrix(2, _cubic_matrix) for o in ("default", "vec")},
-    **{
-        f"aten._upsample_bilinear2d_aa.{o}": _by_matrix(
-            2, _antialiased(1.0, lambda x: np.maximum(1 - x, 0))
-        )
-        for o in ("default", "vec")
-    },
-    **{
-        f"aten._upsample_bicubic2d_aa.{o}": _by_matrix(2, _antialiased(2.0, _cubic_half))
-        for o in ("default", "vec")
-    },
+    f"aten.{name}.{o}": rule for name, rule in _BY_NAME.items() for o in ("default", "vec")
 }

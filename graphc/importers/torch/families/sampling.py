@@ -9,8 +9,7 @@ from jax import numpy as jnp
 
 from graphc import ops
 from graphc.importers.core.grids import sample
-from graphc.importers.torch.call import PARTS, Call, Refused, Rule, within_reason
-from graphc.importers.torch.families.convolutions import each
+from graphc.importers.torch.call import Call, Refused, Rule, within_reason
 from graphc.importers.torch.families.reductions import vector_norm
 from graphc.jaxpr.function import from_jax
 from graphc.ops import fft
@@ -77,38 +76,6 @@ def _pdist(call: Call, x: Any, p: float = 2.0) -> Any:
     return vector_norm(ops.take(x, first, axis=0) - ops.take(x, second, axis=0), p, (1,), False)
 
 
-def _col2im(
-    call: Call, x: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
-) -> Any:
-    """[batch, channels * taps, places] added up to [batch, channels, height, width]."""
-    kernel, dilation, padding, stride = (each(v, 2) for v in (kernel, dilation, padding, stride))
-    within_reason(math.prod(kernel), "taps", PARTS)
-    single = x.ndim == 2
-    x = ops.expand_dims(x, 0) if single else x
-    padded = [s + 2 * p for s, p in zip(size, padding, strict=True)]
-    steps = [
-        (s - d * (k - 1) - 1) // t + 1
-        for s, d, k, t in zip(padded, dilation, kernel, stride, strict=True)
-    ]
-    channels = x.shape[1] // math.prod(kernel)
-
-    def combine(x: Any) -> Any:
-        apart = x.reshape(x.shape[0], channels, *kernel, *steps)
-        total = jnp.zeros((x.shape[0], channels, *padded), x.dtype)
-        for i in range(kernel[0]):
-            for j in range(kernel[1]):
-                where = [
-                    slice(tap * d, tap * d + (n - 1) * t + 1, t)
-                    for tap, d, n, t in zip((i, j), dilation, steps, stride, strict=True)
-                ]
-                total = total.at[:, :, where[0], where[1]].add(apart[:, :, i, j])
-        inner = [slice(p, p + s) for p, s in zip(padding, size, strict=True)]
-        return total[:, :, inner[0], inner[1]]
-
-    y = from_jax(combine, name="col2im")(x)
-    return ops.squeeze(y, 0) if single else y
-
-
 def _masked_scatter(call: Call, x: Any, mask: Any, source: Any) -> Any:
     """The elements where the mask holds, in order, are those of the source."""
     mask = ops.broadcast_to(mask, x.shape)
@@ -140,7 +107,6 @@ RULES: Final[dict[str, Rule]] = {
     "aten._fft_c2r.default": _inverse_real_fft,
     "aten._fft_r2c.default": _real_fft,
     "aten._pdist_forward.default": _pdist,
-    "aten.col2im.default": _col2im,
     "aten.grid_sampler_2d.default": _grid_sample,
     "aten.grid_sampler_3d.default": _grid_sample,
     "aten.masked_scatter.default": _masked_scatter,

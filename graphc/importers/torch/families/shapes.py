@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from graphc import ops
@@ -21,10 +22,6 @@ def _expand(call: Call, x: Any, sizes: Any, implicit: bool = False) -> Any:
 
 def _permute(call: Call, x: Any, dims: Any) -> Any:
     return ops.transpose(x, tuple(axis_of(d, x.ndim) for d in dims))
-
-
-def _transpose(call: Call, x: Any, a: int, b: int) -> Any:
-    return ops.swapaxes(x, a, b) if x.ndim else x
 
 
 def _squeeze(call: Call, x: Any, dims: Any = None) -> Any:
@@ -272,14 +269,10 @@ RULES: Final[dict[str, Rule]] = {
     "aten.permute_copy.default": _permute,
     "aten.pixel_shuffle.default": _pixel_shuffle,
     "aten.pixel_unshuffle.default": _pixel_unshuffle,
-    "aten.reflection_pad1d.default": lambda call, x, pads: _pad(call, x, pads, 0, "reflect"),
-    "aten.reflection_pad2d.default": lambda call, x, pads: _pad(call, x, pads, 0, "reflect"),
-    "aten.reflection_pad3d.default": lambda call, x, pads: _pad(call, x, pads, 0, "reflect"),
+    **{f"aten.reflection_pad{n}d.default": partial(_pad, mode="reflect") for n in (1, 2, 3)},
     "aten.repeat.default": _repeat,
     "aten.repeat_interleave.self_int": _repeat_interleave,
-    "aten.replication_pad1d.default": lambda call, x, pads: _pad(call, x, pads, 0, "replicate"),
-    "aten.replication_pad2d.default": lambda call, x, pads: _pad(call, x, pads, 0, "replicate"),
-    "aten.replication_pad3d.default": lambda call, x, pads: _pad(call, x, pads, 0, "replicate"),
+    **{f"aten.replication_pad{n}d.default": partial(_pad, mode="replicate") for n in (1, 2, 3)},
     "aten.reshape.default": _view,
     "aten.roll.default": _roll,
     "aten.select.int": _select,
@@ -302,7 +295,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.unsafe_split.Tensor": _split,
     "aten.unsafe_split_with_sizes.default": _split,
     "aten.tile.default": lambda call, x, dims: ops.tile(x, list(dims)),
-    "aten.transpose.int": _transpose,
+    "aten.transpose.int": lambda call, x, a, b: ops.swapaxes(x, a, b) if x.ndim else x,
     "aten.unbind.int": _unbind,
     "aten.unbind_copy.int": _unbind,
     "aten.unflatten.int": _unflatten,
