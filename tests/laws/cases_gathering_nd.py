@@ -93,6 +93,8 @@ CASES = (
                 ("i", slice(1, 3), "j"),
                 (..., slice(None, None, -1), "i", "j"),
                 ("i", "i", "i"),
+                (ALL_OF, "i", ..., "j"),  # arrays that are apart
+                (None, 1, ..., "i", 0),
             ]
         )
     ],

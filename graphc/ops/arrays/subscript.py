@@ -19,7 +19,7 @@ from graphc.ops.arrays.gathering import index_tensor
 from graphc.ops.arrays.gathering_nd import gather_at
 from graphc.ops.arrays.index_frames import index_vectors
 from graphc.ops.arrays.indexing import take_for
-from graphc.ops.arrays.shape import reshape
+from graphc.ops.arrays.shape import reshape, squeeze
 from graphc.ops.arrays.slicing import flip, slice_
 from graphc.ops.core.broadcasting import joint_shape
 from graphc.ops.core.checks import refuse
@@ -49,6 +49,11 @@ class _OfMask(NamedTuple):
     size: int
 
 
+class _Parting:
+    """Stands for a `...` of no axes between index arrays, which parts them, as in NumPy: a new axis
+    that the result does not have."""
+
+
 class Subscript(NamedTuple):
     """A parsed index.
 
@@ -56,11 +61,14 @@ class Subscript(NamedTuple):
         windows: the window of each axis of x.
         shape: the shape of the windows, without the axes of single indices, and with the new axes.
         chosen: integer tensors, by the axis of `shape` that they index.
+        after_parting: how many axes of the result follow the axis that is only there to part the
+            index arrays; None if there is no such axis.
     """
 
     windows: list[Window]
     shape: Shape
     chosen: dict[int, Tensor]
+    after_parting: int | None
 
 
 def getitem(x: Any, index: Any) -> Tensor:
@@ -84,6 +92,11 @@ def getitem(x: Any, index: Any) -> Tensor:
     """
     x = convert(x)
     subscript = parse(x, index)
+    y, after = _selected(x, subscript), subscript.after_parting
+    return y if after is None else squeeze(y, y.ndim - 1 - after)
+
+
+def _selected(x: Tensor, subscript: Subscript) -> Tensor:
     y = windowed(x, subscript)
     chosen = subscript.chosen
     if not chosen:
@@ -140,8 +153,10 @@ def parse(x: Tensor, index: Any) -> Subscript:
     windows: list[Window] = []
     shape: list[Dim] = []
     chosen: dict[int, Tensor] = {}
+    parting: int | None = None
     for item in _expand(x, index if isinstance(index, tuple) else (index,)):
-        if item is None:
+        if item is None or isinstance(item, _Parting):
+            parting = parting if item is None else len(shape)
             shape.append(1)
             continue
         axis = len(windows)
@@ -160,7 +175,10 @@ def parse(x: Tensor, index: Any) -> Subscript:
             chosen[len(shape)] = index_tensor("getitem", item, dim, None)
             windows.append(Window(0, dim))
             shape.append(dim)
-    return Subscript(windows, tuple(shape), chosen)
+    after = None
+    if parting is not None:
+        after = sum(axis not in chosen for axis in range(parting + 1, len(shape)))
+    return Subscript(windows, tuple(shape), chosen, after)
 
 
 def _expand(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
@@ -177,7 +195,9 @@ def _expand(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
     if len(dots) > 1:
         _refuse(x, "more than one '...'", "write `:` for each whole axis")
     at = dots[0] if dots else len(read)
-    rest = [slice(None)] * (x.ndim - used)
+    rest: list[Any] = [slice(None)] * (x.ndim - used)
+    if dots and not rest and _parts_arrays(read, at):
+        rest = [_Parting()]
     full = [*read[:at], *rest, *read[at + 1 :]]
     return _with_ints_as_arrays(x, full)
 
@@ -185,16 +205,29 @@ def _expand(x: Tensor, items: tuple[Any, ...]) -> list[Any]:
 def _with_ints_as_arrays(x: Tensor, items: list[Any]) -> list[Any]:
     """The items. Ints become arrays if NumPy's rule for separated index arrays moves them to the
     front."""
-    single = [isinstance(item, (int, DimExpr)) for item in items]
-    other = [isinstance(item, (Operand, np.ndarray, _OfMask)) for item in items]
-    places = np.flatnonzero(np.logical_or(single, other))
-    if not any(other) or places[-1] - places[0] < len(places):
+    places = _places(items)
+    if not places or places[-1] - places[0] < len(places):
         return items
-    axes = np.cumsum([item is not None for item in items]) - 1
+    axes = np.cumsum([not (item is None or isinstance(item, _Parting)) for item in items]) - 1
     return [
-        dim_value(_place(x, int(axis), item)) if is_single else item
-        for item, axis, is_single in zip(items, axes, single, strict=True)
+        dim_value(_place(x, int(axis), item)) if isinstance(item, (int, DimExpr)) else item
+        for item, axis in zip(items, axes, strict=True)
     ]
+
+
+def _parts_arrays(items: list[Any], at: int) -> bool:
+    """Whether a `...` of no axes, item `at`, moves the axes of the index arrays to the front."""
+    places = _places(items)
+    return bool(places) and 0 < places[0] < at < places[-1] == places[0] + len(places)
+
+
+def _places(items: list[Any]) -> list[int]:
+    """The positions of the index arrays, and of the ints if there is an array: NumPy counts them
+    as arrays then."""
+    arrays = Operand, np.ndarray, _OfMask
+    if not any(isinstance(item, arrays) for item in items):
+        return []
+    return [i for i, item in enumerate(items) if isinstance(item, (*arrays, int, DimExpr))]
 
 
 def _items(x: Tensor, item: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from graphc.ops.arrays.creation import full
 from graphc.ops.arrays.dynamic_slicing import dynamic_update_slice
 from graphc.ops.arrays.scattering import scatter
 from graphc.ops.arrays.scattering_nd import scatter_at, updates_for
-from graphc.ops.arrays.shape import broadcast_to, reshape
+from graphc.ops.arrays.shape import broadcast_to, expand_dims, reshape
 from graphc.ops.arrays.slicing import flip, pad_with
 from graphc.ops.arrays.subscript import (
     Subscript,
@@ -53,6 +53,9 @@ def update(x: Any, index: Any, values: Any, op: str) -> Tensor:
     if isinstance(index, Operand) and index.dtype == BOOL:
         return _masked(x, convert(index), changes, op)
     subscript = parse(x, index)
+    after = subscript.after_parting
+    if after is not None and changes.ndim > after:
+        changes = expand_dims(changes, changes.ndim - after)
     y = _updated(x, windowed(x, subscript), subscript, changes, op)
     return _put_back(x, y, subscript.windows)
 

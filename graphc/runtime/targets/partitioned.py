@@ -110,6 +110,8 @@ class PartitionedProgram:
         with x64(self.interface.wide):
             try:
                 made = [part.compile(compiler_options=chosen or None) for part in lowered.parts]
+            except OSError:  # a signal handler raised TimeoutError; XLA raises no OSError
+                raise
             except Exception as error:
                 raise refused(error, self.devices[0], options) from error
         return CompiledPartition(self.script, made, self.devices)

@@ -43,6 +43,8 @@ INDICES = {
     "in a window": (slice(1, 3), "i", 2),
     "apart": ("i", slice(None), "j"),
     "int apart": (1, slice(None), "i"),
+    "apart by no axes": (slice(None), "i", ..., "j"),
+    "int apart by no axes": (slice(None), 1, ..., "i"),
     "together": (slice(None), "i", "j"),
     "known mask": MASK[:, 0],
 }
@@ -103,6 +105,18 @@ def test_values_of_the_shape_of_what_is_read() -> None:
                 lambda x, i: np.where(np.arange(4) == 1, 7, x), (X[:, 0, 0], [4, 1, -5])),
         ]
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("lead", [0, 1, 2, 3])
+def test_values_of_arrays_that_are_apart(lead: int) -> None:
+    """Dots that stand for no axes move the axes of the arrays to the front, as in NumPy."""
+
+    def oracle(x, i, j, u):
+        x[:, i, ..., j] = u
+        return x
+
+    values = (X[:, FEW, ..., J] * 2)[(0,) * lead]
+    check([Row("set", lambda x, i, j, u: x.at[:, i, ..., j].set(u), oracle, (X, FEW, J, values))])
 
 
 def x_with(x, u):
