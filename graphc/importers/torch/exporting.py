@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,8 +53,22 @@ def exported(
         constants=dict(signature.inputs_to_lifted_tensor_constants),
         tensors=lambda name: _stored(program, name),
         results=results,
-        nest=lambda values: torch().utils._pytree.tree_unflatten(values, spec),
+        nest=lambda values: _plain(torch().utils._pytree.tree_unflatten(values, spec)),
     )
+
+
+def _plain(nest: Any) -> Any:
+    """A nest with named tuples in place of PyTorch's own, such as what `torch.max` returns."""
+    if isinstance(nest, dict):
+        return {key: _plain(value) for key, value in nest.items()} if type(nest) is dict else nest
+    if not isinstance(nest, (list, tuple)):
+        return nest
+    cls: Any = type(nest)
+    if cls in (list, tuple):
+        return cls(map(_plain, nest))
+    if cls.__module__ != "torch.return_types":
+        return nest
+    return namedtuple(cls.__name__.rpartition(".")[2], cls.__match_args__)(*nest)
 
 
 def _stored(program: Any, name: str) -> Stored:

@@ -17,6 +17,7 @@ from graphc.importers.torch.families import (
     detection,
     elementwise,
     indexing,
+    linear_algebra,
     losses,
     matrices,
     normalization,
@@ -31,8 +32,8 @@ from graphc.importers.torch.families import (
 
 _FAMILIES: Final = (
     *(activations, attention, backward, composite, control, convolutions, creation, detection),
-    *(elementwise, indexing, losses, matrices, normalization, randoms, recurrent, reductions),
-    *(resizing, sampling, shapes, sizes),
+    *(elementwise, indexing, linear_algebra, losses, matrices, normalization, randoms, recurrent),
+    *(reductions, resizing, sampling, shapes, sizes),
 )
 
 RULES: Final[Mapping[str, Rule]] = {

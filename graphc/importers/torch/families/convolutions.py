@@ -146,12 +146,15 @@ def _avg_pool(rank: int) -> Rule:
         count_include_pad: bool = True,
         divisor_override: Any = None,
     ) -> Any:
-        if divisor_override is not None:
-            raise Refused("with divisor_override is not supported")
+        if divisor_override is not None and ceil:
+            raise Refused("with divisor_override and ceil_mode is not supported")
         x, single = _with_batch(x, rank)
         how = _pool_settings(rank, window, stride, padding)
         within_reason(math.prod(x.shape[2:]), "elements")
-        y = avg_pool_first(x, **how, ceil=ceil, count_pads=count_include_pad)
+        sums = divisor_override is not None
+        y = avg_pool_first(x, **how, ceil=ceil, count_pads=sums or count_include_pad)
+        if sums:
+            y = y * (math.prod(how["window"]) / divisor_override)
         return ops.squeeze(y, 0) if single else y
 
     return rule

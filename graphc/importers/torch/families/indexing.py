@@ -116,6 +116,10 @@ def _neutral(kind: str, dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).min if kind == "max" else np.iinfo(dtype).max
 
 
+def _scatter_with(call: Call, x: Any, dim: int, index: Any, source: Any, *, reduce: str) -> Any:
+    return _scatter(_KINDS[reduce])(call, x, dim, index, source)
+
+
 def _scatter_reduce(
     call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
@@ -281,6 +285,8 @@ RULES: Final[dict[str, Rule]] = {
     "aten.index_select.default": lambda call, x, dim, index: ops.take(x, index, axis=dim),
     "aten.masked_fill.Scalar": _masked_fill,
     "aten.masked_fill.Tensor": _masked_fill,
+    "aten.scatter.reduce": _scatter_with,
+    "aten.scatter.value_reduce": _scatter_with,
     "aten.scatter.src": _scatter("set"),
     "aten.scatter.value": _scatter("set"),
     "aten.scatter_add.default": _scatter("add"),

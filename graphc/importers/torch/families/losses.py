@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.importers.core.channels_first import beside
+from graphc.importers.torch.call import Call, Rule
 from graphc.importers.torch.families.slopes import magnitude
 from graphc.ops.elementwise.activation import log_softmax
 
@@ -49,10 +50,37 @@ def _cross_entropy(
     ignore: int = -100,
     smoothing: float = 0.0,
 ) -> Any:
-    if smoothing or target.dtype.kind == "f":
-        raise Refused("with label smoothing, or with probabilities as labels, is not supported")
-    logs = log_softmax(x, axis=0 if x.ndim == 1 else 1)
-    return _nll(call, logs, target, weight, reduction, ignore)
+    axis = 0 if x.ndim == 1 else 1
+    logs = log_softmax(x, axis=axis)
+    if target.dtype.kind == "f":
+        return _of_probabilities(logs, target, weight, reduction, smoothing)
+    loss = _nll(call, logs, target, weight, reduction, ignore)
+    if not smoothing:
+        return loss
+    kept: Any = ops.cast(ops.not_equal(target, ignore), x.dtype)
+    spread = -ops.reduce_sum(_weighted(logs, weight), axis=axis) * kept / x.shape[axis]
+    if reduction == _MEAN:
+        if weight is not None:
+            kept = kept * ops.take(weight, ops.where(kept > 0, target, ops.zeros_like(target)))
+        spread = ops.reduce_sum(spread) / ops.reduce_sum(kept)
+    else:
+        spread = _reduced(spread, reduction)
+    return (1 - smoothing) * loss + smoothing * spread
+
+
+def _of_probabilities(logs: Any, target: Any, weight: Any, reduction: int, smoothing: float) -> Any:
+    """Cross-entropy with a probability for each class; the mean is one over the examples."""
+    axis = 0 if logs.ndim == 1 else 1
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / logs.shape[axis]
+    return _reduced(-ops.reduce_sum(_weighted(logs, weight) * target, axis=axis), reduction)
+
+
+def _weighted(logs: Any, weight: Any) -> Any:
+    """`logs` times the weights of the classes."""
+    if weight is None:
+        return logs
+    return logs * (weight if logs.ndim == 1 else beside(weight, logs))
 
 
 def _pointwise(function: Callable[..., Any]) -> Rule:

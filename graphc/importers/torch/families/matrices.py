@@ -99,7 +99,6 @@ RULES: Final[dict[str, Rule]] = {
     "aten.cross.default": _cross_of_three,
     "aten.linalg_cross.default": lambda call, a, b, dim=-1: ops.cross(a, b, axis=dim),
     "aten.linear.default": _linear,
-    "aten.linalg_cholesky.default": _plain(linalg.cholesky),
     "aten.linalg_det.default": _plain(linalg.det),
     "aten.linalg_inv.default": _plain(linalg.inv),
     "aten.matmul.default": _matmul,

@@ -128,7 +128,8 @@ def _native_layer_norm(call: Call, x: Any, shape: Any, w: Any, b: Any, eps: floa
     wide = _wide(x)
     mean, var = moments(wide, tuple(range(x.ndim - len(shape), x.ndim)), keepdims=True)
     inverse = ops.rsqrt(var + eps)
-    if len(shape) == 1 and w is not None and b is not None and w.dtype == b.dtype == x.dtype:
+    whole = w is not None and b is not None and w.dtype == b.dtype == x.dtype
+    if whole and len(shape) == 1 and x.ndim > 1:
         return layer_norm(x, w, b, eps), mean, inverse
     y = (wide - mean) * inverse
     if w is not None:

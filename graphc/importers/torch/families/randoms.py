@@ -48,6 +48,11 @@ def _normal(call: Call, shape: Any, mean: Any = 0, std: Any = 1) -> Any:
     return ops.cast(random.normal(tuple(shape), dtype="float32") * std + mean, call.dtype)
 
 
+def _normal_around(call: Call, mean: Any, std: Any = 1, **options: Any) -> Any:
+    mean, std = call.own(mean), call.own(std)
+    return mean + std * random.normal(ops.broadcast_arrays(mean, std)[0].shape, dtype=call.dtype)
+
+
 def _integers(call: Call, low: int, high: int, shape: Any) -> Any:
     drawn = random.uniform(tuple(shape), dtype="float32") * (high - low) + low
     return ops.cast(ops.minimum(ops.floor(drawn), high - 1), call.dtype)
@@ -64,6 +69,9 @@ RULES: Final[dict[str, Rule]] = {
     "aten.dropout.default": _dropout,
     "aten.feature_dropout.default": _feature_dropout,
     "aten.native_dropout.default": _native_dropout,
+    "aten.normal.Tensor_Tensor": _normal_around,
+    "aten.normal.Tensor_float": _normal_around,
+    "aten.normal.float_Tensor": _normal_around,
     "aten.normal_functional.default": lambda call, x, mean=0, std=1, **o: _normal(
         call, x.shape, mean, std
     ),

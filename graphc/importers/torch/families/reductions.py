@@ -153,15 +153,53 @@ def _aminmax(call: Call, x: Any, *, dim: int | None = None, keepdim: bool = Fals
 
 
 def _median(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
+    """The lower of the two in the middle; NaN if there is one."""
     axis = axis_of(dim, x.ndim)
+    middle = (_known_size(x, axis) - 1) // 2
+    if x.dtype.kind != "f":
+        return _at_place(x, axis, middle, keepdim)
+    bad = ops.isnan(x)
+    first = ops.expand_dims(ops.argmax(bad, axis=axis), axis)
+    sorted_place = ops.take(ops.argsort(x, axis=axis), ops.constant([middle]), axis=axis)
+    place = ops.where(ops.reduce_any(bad, axis=axis, keepdims=True), first, sorted_place)
+    return _picked(x, place, axis, keepdim)
+
+
+def _nanmedian(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
+    """The lower of the two in the middle of those that are not NaN, which are sorted last."""
+    axis = axis_of(dim, x.ndim)
+    count = ops.reduce_sum(ops.cast(~ops.isnan(x), "int32"), axis=axis, keepdims=True)
+    middle = ops.maximum(count - 1, 0) // 2
+    places = ops.take_along_axis(ops.argsort(x, axis=axis), middle, axis=axis)
+    return _picked(x, places, axis, keepdim)
+
+
+def _kth_value(call: Call, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    return _at_place(x, axis_of(dim, x.ndim), k - 1, keepdim)
+
+
+def _at_place(x: Any, axis: int, place: int, keepdim: bool) -> Any:
+    """The element at a place of the sorted ones."""
+    places = ops.take(ops.argsort(x, axis=axis), ops.constant([place]), axis=axis)
+    return _picked(x, places, axis, keepdim)
+
+
+def _picked(x: Any, places: Any, axis: int, keepdim: bool) -> Any:
+    """The elements at places, [..., 1, ...] along the axis, and these."""
+    found = ops.take_along_axis(x, places, axis=axis), ops.cast(places, "int64")
+    return found if keepdim else tuple(ops.squeeze(t, axis) for t in found)
+
+
+def _of_all(rule: Rule) -> Rule:
+    """A rule along an axis, for all elements."""
+    return lambda call, x: rule(call, ops.ravel(x), 0)[0]
+
+
+def _known_size(x: Any, axis: int) -> int:
     size = x.shape[axis]
     if not isinstance(size, int):
         raise Refused("along a named size is not supported")
-    places = ops.argsort(x, axis=axis)
-    where = ops.take(places, ops.constant([(size - 1) // 2]), axis=axis)
-    value = ops.take_along_axis(x, where, axis=axis)
-    found = value, ops.cast(where, "int64")
-    return found if keepdim else tuple(ops.squeeze(t, axis) for t in found)
+    return size
 
 
 def _histogram(call: Call, x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
@@ -220,16 +258,21 @@ RULES: Final[dict[str, Rule]] = {
     "aten.cummin.default": _cumextreme(ops.cummin),
     "aten.cumprod.default": _cumulative(ops.cumprod),
     "aten.cumsum.default": _cumulative(ops.cumsum),
+    "aten.dist.default": lambda call, x, y, p=2: _norm(call, x - y, p),
     "aten.histc.default": _histogram,
+    "aten.kthvalue.default": _kth_value,
     "aten.logcumsumexp.default": _cumulative(ops.cumlogsumexp),
     "aten.logsumexp.default": _reduced(ops.logsumexp),
     "aten.max.default": _reduced(ops.reduce_max),
     "aten.max.dim": _extreme_at(ops.argmax),
     "aten.max.other": lambda call, x, y: ops.maximum(call.own(x), call.own(y)),
     "aten.mean.dtype": _reduced(ops.reduce_mean),
+    "aten.median.default": _of_all(_median),
     "aten.median.dim": _median,
     "aten.min.default": _reduced(ops.reduce_min),
     "aten.min.dim": _extreme_at(ops.argmin),
+    "aten.nanmedian.default": _of_all(_nanmedian),
+    "aten.nanmedian.dim": _nanmedian,
     "aten.min.other": lambda call, x, y: ops.minimum(call.own(x), call.own(y)),
     "aten.nonzero.default": _unknown_size,
     "aten.masked_select.default": _unknown_size,

@@ -82,6 +82,8 @@ def _cubic_matrix(old: int, new: int, factor: Any, corners: bool) -> Array:
 def _antialiased(support: float, weigh: Callable[[Array], Array]) -> Callable[..., Array]:
     def matrix(old: int, new: int, factor: Any, corners: bool) -> Array:
         scale = old / new if not factor else 1 / factor
+        if corners:
+            scale = (old - 1) / (new - 1) if new > 1 else 0.0
         stretch = max(scale, 1.0)
         found = np.zeros((new, old))
         for i in range(new):

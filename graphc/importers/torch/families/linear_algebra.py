@@ -1,0 +1,186 @@
+"""Factorizations, and what is computed by them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from graphc import ops
+from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.ir.dims import Dim
+from graphc.ops import linalg
+
+
+def _adjoint(a: Any) -> Any:
+    return linalg.matrix_transpose(ops.conj(a) if a.dtype.kind == "c" else a)
+
+
+def _no_failures(a: Any) -> Any:
+    """The error codes of a factorization. Where it fails, the results are NaN."""
+    return ops.zeros(a.shape[:-2], "int32")
+
+
+def _eye_of(a: Any) -> Any:
+    return ops.broadcast_to(ops.eye(a.shape[-1], dtype=a.dtype), a.shape)
+
+
+def _svd(
+    call: Call, a: Any, full_matrices: bool = False, compute_uv: bool = True, driver: Any = None
+) -> Any:
+    if compute_uv:
+        return linalg.svd(a, full_matrices)
+    return None, linalg.svdvals(a), None
+
+
+def _pinv(call: Call, a: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+    """Singular values up to the larger of both tolerances count as zero."""
+    size = max(_known(dim) for dim in a.shape[-2:])
+    if hermitian:
+        a = _hermitian(a)
+    u, s, vh = linalg.svd(a, False)
+    if rtol is None:
+        rtol = size * np.finfo(s.dtype).eps if atol is None else 0.0
+    least = ops.reduce_max(s, axis=-1, keepdims=True) * _column(call, rtol, s)
+    if atol is not None:
+        least = ops.maximum(least, _column(call, atol, s))
+    kept = s > least
+    inverse = ops.where(kept, 1 / ops.where(kept, s, 1.0), 0.0)
+    return ops.matmul(_adjoint(vh) * ops.expand_dims(inverse, -2), _adjoint(u))
+
+
+def _known(size: Dim) -> int:
+    if not isinstance(size, int):
+        raise Refused("of a matrix with a named size is not supported")
+    return size
+
+
+def _column(call: Call, value: Any, s: Any) -> Any:
+    """A tolerance for each matrix, or for all of them, to broadcast with singular values."""
+    tensor = call.tensor(value, s.dtype)
+    return ops.expand_dims(tensor, -1) if tensor.ndim else tensor
+
+
+def _qr(call: Call, a: Any, mode: str = "reduced") -> Any:
+    return (None, linalg.qr(a, "r")) if mode == "r" else linalg.qr(a, mode)
+
+
+def _hermitian(a: Any) -> Any:
+    """The matrix whose lower triangle is that of `a`."""
+    return ops.tril(a) + _adjoint(ops.tril(a, -1))
+
+
+def _eigh(call: Call, a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
+    return linalg.eigh(_hermitian(a if uplo.upper() == "L" else _adjoint(a)))
+
+
+def _slogdet(call: Call, a: Any) -> Any:
+    sign, log = linalg.slogdet(a)
+    return sign, log, None, None
+
+
+def _lu_factor(call: Call, a: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    if not pivot:
+        raise Refused("without pivots is not supported")
+    factors, pivots = linalg.lu_factor(a)
+    return factors, pivots + 1, _no_failures(a)
+
+
+def _lu_solve(
+    call: Call, factors: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bool = False
+) -> Any:
+    if adjoint or not left:
+        raise Refused("of the adjoint, or from the right, is not supported")
+    return linalg.lu_solve((factors, pivots - 1), b)
+
+
+def _solve(call: Call, a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+    is_vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
+    if is_vector:
+        x = ops.squeeze(linalg.solve(a, ops.expand_dims(b, -1)), -1)
+    elif left:
+        x = linalg.solve(a, b)
+    else:
+        x = linalg.matrix_transpose(
+            linalg.solve(linalg.matrix_transpose(a), linalg.matrix_transpose(b))
+        )
+    return x, None, None, _no_failures(a)
+
+
+def _solve_triangular(
+    call: Call, a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
+    if left:
+        return linalg.triangular_solve(a, b, lower=not upper, unit_diagonal=unitriangular)
+    x = linalg.triangular_solve(
+        linalg.matrix_transpose(a),
+        linalg.matrix_transpose(b),
+        lower=upper,
+        unit_diagonal=unitriangular,
+    )
+    return linalg.matrix_transpose(x)
+
+
+def _triangular_solve(
+    call: Call,
+    b: Any,
+    a: Any,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> Any:
+    x = linalg.triangular_solve(
+        a, b, lower=not upper, transpose=transpose, unit_diagonal=unitriangular
+    )
+    return x, a
+
+
+def _cholesky(call: Call, a: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
+    factor = linalg.cholesky(_adjoint(a) if upper else a)
+    return _adjoint(factor) if upper else factor, _no_failures(a)
+
+
+def _cholesky_solve(call: Call, b: Any, factor: Any, upper: bool = False) -> Any:
+    return linalg.cholesky_solve(_adjoint(factor) if upper else factor, b)
+
+
+RULES: Final[dict[str, Rule]] = {
+    "aten._linalg_det.default": lambda call, a: (linalg.det(a), None, None),
+    "aten._linalg_eigh.default": _eigh,
+    "aten._linalg_slogdet.default": _slogdet,
+    "aten._linalg_solve_ex.default": _solve,
+    "aten._linalg_svd.default": _svd,
+    "aten.cholesky.default": lambda call, a, upper=False: _cholesky(call, a, upper=upper)[0],
+    "aten.cholesky_inverse.default": lambda call, a, upper=False: _cholesky_solve(
+        call, _eye_of(a), a, upper
+    ),
+    "aten.cholesky_solve.default": _cholesky_solve,
+    "aten.linalg_cholesky.default": lambda call, a, *, upper=False: _cholesky(
+        call, a, upper=upper
+    )[0],
+    "aten.linalg_cholesky_ex.default": _cholesky,
+    "aten.linalg_eig.default": lambda call, a: linalg.eig(a),
+    "aten.linalg_eigvals.default": lambda call, a: linalg.eigvals(a),
+    "aten.linalg_householder_product.default": lambda call, a, taus: linalg.householder_product(
+        a, taus
+    ),
+    "aten.linalg_inv_ex.default": lambda call, a, *, check_errors=False: (
+        linalg.inv(a), _no_failures(a),
+    ),
+    "aten.linalg_lu.default": lambda call, a: linalg.lu(a),
+    "aten.linalg_lu_factor.default": lambda call, a: _lu_factor(call, a)[:2],
+    "aten.linalg_lu_factor_ex.default": _lu_factor,
+    "aten.linalg_lu_solve.default": _lu_solve,
+    "aten.linalg_matrix_exp.default": lambda call, a: linalg.expm(a),
+    "aten.linalg_pinv.atol_rtol_tensor": lambda call, a, *, atol=None, rtol=None, hermitian=False: (
+        _pinv(call, a, atol, rtol, hermitian)
+    ),
+    "aten.linalg_qr.default": _qr,
+    "aten.linalg_slogdet.default": lambda call, a: linalg.slogdet(a),
+    "aten.linalg_solve.default": lambda call, a, b, *, left=True: _solve(call, a, b, left=left)[0],
+    "aten.linalg_solve_ex.default": lambda call, a, b, *, left=True, check_errors=False: (
+        _solve(call, a, b, left=left)[::3]
+    ),
+    "aten.linalg_solve_triangular.default": _solve_triangular,
+    "aten.triangular_solve.default": _triangular_solve,
+}  # fmt: skip
