@@ -108,3 +108,15 @@ def test_symbolic_export() -> None:
     wanted = jax.jit(to_function(build(3)))(*arrays, *STATE)
     for a, b in zip(exported.call(*arrays, *STATE), wanted, strict=True):
         assert_near(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_of_no_elements(name: str) -> None:
+    with gc.Graph() as graph:
+        x = gc.placeholder((3, "n"), name="x")
+        y = getattr(gc, name)(x, axis=1)
+        slope = gc.gradients(gc.sum(y), [x])[0]
+    session = gc.Session(graph)
+    for count in (0, 2):
+        got, found = session.run([y, slope], {x: np.zeros((3, count), np.float32)})
+        assert got.shape == found.shape == (3, count)
