@@ -193,7 +193,7 @@ def _sizes(graph: Graph, signature: Signature, batch: Mapping[Tensor, Array]) ->
         if stands is not None and str(dim) in signature.sizes:
             sizes[stands] = signature.sizes[str(dim)]
     for tensor, value in batch.items():
-        for dim, size in zip(tensor.type.shape, value.shape, strict=True):
+        for dim, size in zip(tensor.type.shape, value.shape, strict=False):
             stands = as_symbol(graph.constraints.find(dim))
             if stands is not None:
                 sizes.setdefault(stands, size)

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc import ops
 from graphc.importers.tensorflow.evaluation import Scope, Special, deeper
-from graphc.importers.tensorflow.frames import base_op, frames_of
+from graphc.importers.tensorflow.frames import base_op, behind, frames_of
 from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
 from graphc.importers.tensorflow.packing import (
     RefusedBody,
@@ -113,16 +113,6 @@ class Merging:
         return [self.test, *(graph.node(name).inputs[0] for name in switches)]
 
 
-def _behind(graph: TFGraph, edge: Edge) -> Edge:
-    """The edge behind identities."""
-    for _ in range(len(graph.nodes)):
-        node = graph.nodes.get(edge.node)
-        if node is None or base_op(node) != "Identity" or not node.inputs:
-            break
-        edge = node.inputs[0]
-    return edge
-
-
 def _starts(graph: TFGraph, edge: Edge) -> set[Edge]:
     """The results of Switches that lead to an edge and do not end in a Merge before it."""
     frames = frames_of(graph)
@@ -167,7 +157,7 @@ def merging(graph: TFGraph, merge: TFNode) -> Merging:
 def _find_merging(graph: TFGraph, merge: TFNode) -> Merging:
     starts = [_starts(graph, edge) for edge in merge.inputs]
     tests = [
-        {(_behind(graph, graph.node(e.node).inputs[1]), e.index) for e in found} for found in starts
+        {(behind(graph, graph.node(e.node).inputs[1]), e.index) for e in found} for found in starts
     ]
     if len(merge.inputs) != 2:
         raise Unsupported(f"has {len(merge.inputs)} inputs: only the two branches of a condition")
@@ -183,7 +173,7 @@ def _find_merging(graph: TFGraph, merge: TFNode) -> Merging:
             e
             for found in starts
             for e in found
-            if _behind(graph, graph.node(e.node).inputs[1]) == test
+            if behind(graph, graph.node(e.node).inputs[1]) == test
         )
         return Merging(merge, test, tuple(own), (first == 1, first == 0))
     raise Unsupported("joins branches that do not begin at Switches of one predicate")

@@ -14,6 +14,16 @@ def base_op(node: TFNode) -> str:
     return node.op.removeprefix("Ref") if node.op.startswith("Ref") else node.op
 
 
+def behind(graph: TFGraph, edge: Edge, *ops: str) -> Edge:
+    """The edge behind identities, and behind nodes of these operators."""
+    for _ in range(len(graph.nodes)):
+        node = graph.nodes.get(edge.node)
+        if node is None or base_op(node) not in ("Identity", *ops) or not node.inputs:
+            break
+        edge = node.inputs[0]
+    return edge
+
+
 @dataclass
 class Frame:
     """One loop.

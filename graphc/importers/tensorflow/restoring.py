@@ -10,7 +10,8 @@ import numpy as np
 from graphc.errors import ModelImportError
 from graphc.importers.core.weights import Weight
 from graphc.importers.tensorflow.evaluation import called_functions
-from graphc.importers.tensorflow.graph import Edge, TFGraph, TFNode
+from graphc.importers.tensorflow.frames import behind
+from graphc.importers.tensorflow.graph import TFGraph, TFNode
 from graphc.train.tensorflow.checkpoint import Bundle
 from graphc.train.tensorflow.tensors import DTypeNumber, broken
 
@@ -35,7 +36,7 @@ def restored_keys(graph: TFGraph, start: str | None) -> dict[str, str]:
             _note(found, graph, node, {})
         for body in called_functions(graph, node) if node.op.endswith("PartitionedCall") else ():
             arguments = {
-                name: _source(graph, edge)
+                name: behind(graph, edge).node
                 for name, edge in zip(body.parameters, node.inputs, strict=False)
             }
             for inner in body.nodes.values():
@@ -44,27 +45,13 @@ def restored_keys(graph: TFGraph, start: str | None) -> dict[str, str]:
     return found
 
 
-def _source(graph: TFGraph, edge: Edge) -> str:
-    """The node behind identities."""
-    for _ in range(16):
-        node = graph.nodes.get(edge.node)
-        if node is None or node.op != "Identity" or not node.inputs:
-            break
-        edge = node.inputs[0]
-    return edge.node
-
-
 def _note(
     found: dict[str, str], graph: TFGraph, node: TFNode, arguments: Mapping[str, str]
 ) -> None:
-    variable = _source(graph, node.inputs[0])
+    variable = behind(graph, node.inputs[0]).node
     variable = arguments.get(variable, variable)
-    edge = node.inputs[1]
-    for _ in range(16):
-        value = graph.nodes.get(edge.node)
-        if value is None or value.op not in ("Identity", "Reshape") or not value.inputs:
-            break
-        edge = value.inputs[0]
+    edge = behind(graph, node.inputs[1], "Reshape")
+    value = graph.nodes.get(edge.node)
     if value is None or value.op != "RestoreV2" or len(value.inputs) < 2:
         return
     names = graph.nodes.get(value.inputs[1].node)
