@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,27 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 def test_a_function(name: str) -> None:
     check(*CASES[name])
     assert CASES[name][1]
+
+
+FILED: dict[str, Callable[..., Any]] = {
+    "decompositions": lambda a: L.svd(a)[1] + L.svdvals(a) + torch.svd(a)[1] + L.eigvalsh(a + a.mT),
+    "eigh": lambda a: L.eigh(_definite(a))[0],
+    "norms": lambda a: L.matrix_norm(a) + L.matrix_norm(a, "nuc") + L.matrix_norm(a, 1),
+    "powers": lambda a: (
+        L.matrix_power(a, 3) + L.multi_dot([a[0], a[1], a[0]]) + L.pinv(a, rtol=0.1)
+    ),
+    "solvers": lambda a: L.solve(_definite(a), a) + torch.logdet(_definite(a))[:, None, None],
+    "vectors": lambda a: torch.svd(a)[0].abs() + torch.svd(a)[2].abs(),
+}
+
+
+@pytest.mark.parametrize("name", FILED)
+def test_a_file_without_decompositions(name: str, tmp_path: Path) -> None:
+    module, (a,) = Function(FILED[name]), operands([A], torch.float32)
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(module, (a,)), path)
+    (got,) = results(gc.from_torch(path), [a])
+    assert_near(got, module(a).numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_not_a_number_in_medians() -> None:

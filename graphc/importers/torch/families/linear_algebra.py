@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc import ops
-from graphc.importers.torch.call import Call, Refused, Rule
+from graphc.importers.torch.call import Call, Refused, Rule, axis_of
 from graphc.ir.dims import Dim
 from graphc.ops import linalg
 
@@ -79,6 +79,12 @@ def _slogdet(call: Call, a: Any) -> Any:
     return sign, log, None, None
 
 
+def _log_determinant(call: Call, a: Any) -> Any:
+    """NaN if a real determinant is negative."""
+    sign, log = linalg.slogdet(a)
+    return log + ops.log(sign)
+
+
 def _lu_factor(call: Call, a: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
     if not pivot:
         raise Refused("without pivots is not supported")
@@ -144,6 +150,20 @@ def _cholesky_solve(call: Call, b: Any, factor: Any, upper: bool = False) -> Any
     return linalg.cholesky_solve(_adjoint(factor) if upper else factor, b)
 
 
+def _matrix_norm(
+    call: Call, a: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, **options: Any
+) -> Any:
+    if tuple(axis_of(axis, a.ndim) for axis in dim) != (a.ndim - 2, a.ndim - 1):
+        raise Refused("along other axes than the last two is not supported")
+    return linalg.matrix_norm(call.own(a), keepdims=keepdim, ord=ord)
+
+
+def _old_svd(call: Call, a: Any, some: bool = True, compute_uv: bool = True) -> Any:
+    u, s, vh = _svd(call, a, not some, compute_uv)
+    return u, s, vh if vh is None else _adjoint(vh)
+
+
+# PyTorch defines some by others, which only programs in files have.
 RULES: Final[dict[str, Rule]] = {
     "aten._linalg_det.default": lambda call, a: (linalg.det(a), None, None),
     "aten._linalg_eigh.default": _eigh,
@@ -160,6 +180,8 @@ RULES: Final[dict[str, Rule]] = {
     )[0],
     "aten.linalg_cholesky_ex.default": _cholesky,
     "aten.linalg_eig.default": lambda call, a: linalg.eig(a),
+    "aten.linalg_eigh.default": lambda call, a, uplo="L": _eigh(call, a, uplo),
+    "aten.linalg_eigvalsh.default": lambda call, a, uplo="L": _eigh(call, a, uplo)[0],
     "aten.linalg_eigvals.default": lambda call, a: linalg.eigvals(a),
     "aten.linalg_householder_product.default": lambda call, a, taus: linalg.householder_product(
         a, taus
@@ -172,6 +194,13 @@ RULES: Final[dict[str, Rule]] = {
     "aten.linalg_lu_factor_ex.default": _lu_factor,
     "aten.linalg_lu_solve.default": _lu_solve,
     "aten.linalg_matrix_exp.default": lambda call, a: linalg.expm(a),
+    "aten.linalg_matrix_norm.default": _matrix_norm,
+    "aten.linalg_matrix_norm.str_ord": _matrix_norm,
+    "aten.linalg_matrix_power.default": lambda call, a, n: linalg.matrix_power(a, n),
+    "aten.linalg_multi_dot.default": lambda call, matrices: linalg.multi_dot(list(matrices)),
+    "aten.linalg_pinv.atol_rtol_float": lambda call, a, *, atol=None, rtol=None, hermitian=False: (
+        _pinv(call, a, atol, rtol, hermitian)
+    ),
     "aten.linalg_pinv.atol_rtol_tensor": lambda call, a, *, atol=None, rtol=None, hermitian=False: (
         _pinv(call, a, atol, rtol, hermitian)
     ),
@@ -181,6 +210,12 @@ RULES: Final[dict[str, Rule]] = {
     "aten.linalg_solve_ex.default": lambda call, a, b, *, left=True, check_errors=False: (
         _solve(call, a, b, left=left)[::3]
     ),
+    "aten.linalg_svd.default": lambda call, a, full_matrices=True, *, driver=None: linalg.svd(
+        a, full_matrices
+    ),
+    "aten.linalg_svdvals.default": lambda call, a, *, driver=None: linalg.svdvals(a),
+    "aten.logdet.default": _log_determinant,
+    "aten.svd.default": _old_svd,
     "aten.linalg_solve_triangular.default": _solve_triangular,
     "aten.triangular_solve.default": _triangular_solve,
 }  # fmt: skip
