@@ -304,6 +304,7 @@ def _scatter(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor) -> Resu
     if indices.ndim != 1:
         return primitive(eqn, x, indices, updates)
     form = _form(eqn, x, indices, _OF_SCATTER)
+    # Only a user promises here: no select of all of `x`, so that loops update it in place.
     return _update_window(x, indices, updates, form, eqn.params["mode"])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,11 +59,9 @@ def exported(
 
 def _plain(nest: Any) -> Any:
     """A nest with named tuples in place of PyTorch's own, such as what `torch.max` returns."""
-    if isinstance(nest, dict):
-        return {key: _plain(value) for key, value in nest.items()} if type(nest) is dict else nest
-    if not isinstance(nest, (list, tuple)):
-        return nest
     cls: Any = type(nest)
+    if cls in (dict, OrderedDict):
+        return cls((key, _plain(value)) for key, value in nest.items())
     if cls in (list, tuple):
         return cls(map(_plain, nest))
     if cls.__module__ != "torch.return_types":

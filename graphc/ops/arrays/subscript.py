@@ -61,8 +61,9 @@ class Subscript(NamedTuple):
         windows: the window of each axis of x.
         shape: the shape of the windows, without the axes of single indices, and with the new axes.
         chosen: integer tensors, by the axis of `shape` that they index.
-        after_parting: how many axes of the result follow the axis that is only there to part the
-            index arrays; None if there is no such axis.
+        after_parting: how many axes of the result follow the axis of a `_Parting`, which the
+            result does not have; None without one. For x[:, i, ..., j], `windows` has the shape
+            [n, i, 1, j], and reading gives [*index axes, n, 1]: 0 follow it.
     """
 
     windows: list[Window]
@@ -216,7 +217,8 @@ def _with_ints_as_arrays(x: Tensor, items: list[Any]) -> list[Any]:
 
 
 def _parts_arrays(items: list[Any], at: int) -> bool:
-    """Whether a `...` of no axes, item `at`, moves the axes of the index arrays to the front."""
+    """Whether a `...` of no axes, item `at`, moves the axes of the index arrays to the front: it
+    is the only item between them, and an axis precedes them."""
     places = _places(items)
     return bool(places) and 0 < places[0] < at < places[-1] == places[0] + len(places)
 

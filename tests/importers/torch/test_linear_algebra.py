@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,8 +158,47 @@ def test_not_a_number_in_medians() -> None:
         assert_near(mine, theirs.numpy(), rtol=0)
 
 
+NAN = float("nan")
+COMPLEX = torch.tensor([[1j, 2.0], [0.0, 1 - 1j]])
+# What few programs have: a function and its operand.
+RARE: dict[str, tuple[Callable[..., Any], Any]] = {
+    "pinv, atol 0": (lambda a: L.pinv(a, atol=torch.tensor(0.0)), torch.ones(3, 3)),
+    "pinv, atol of each": (
+        lambda a: L.pinv(a, atol=torch.tensor([0.0, 0.5])), torch.ones(2, 3, 3) * 0.1,
+    ),
+    "pinv of nothing": (L.pinv, torch.zeros(0, 3)),
+    "norm of complex": (L.matrix_norm, COMPLEX),
+    "dist of complex": (lambda a: torch.dist(a[0], a[1]), COMPLEX),
+    "cholesky of a triangle": (L.cholesky, torch.tensor([[4.0, 0.0], [2.0, 5.0]])),
+    "cholesky of the other": (
+        lambda a: L.cholesky(a, upper=True), torch.tensor([[4.0, 2.0], [0.0, 5.0]]),
+    ),
+    "median of bfloat16": (
+        lambda x: x.bfloat16().median(1)[0].float(), torch.tensor([[1.0, NAN, 0.0], [3, 1, 2]]),
+    ),
+    "r alone": (lambda a: L.qr(a, mode="r")[0], torch.eye(3)),
+    "svd without vectors": (lambda a: torch.svd(a, compute_uv=False)[2], torch.ones(3, 2)),
+    "labels of bfloat16": (
+        lambda x: F.cross_entropy(x.bfloat16(), F.softmax(x, 1).bfloat16()).float(),
+        torch.eye(3),
+    ),
+    "median of a scalar": (lambda x: x.median(0)[0], torch.tensor(2.0)),
+    "nanmedian of a scalar": (lambda x: x.nanmedian(0, keepdim=True)[0], torch.tensor(2.0)),
+    "value of a scalar": (lambda x: x.kthvalue(1)[1], torch.tensor(2.0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_a_rare_call(name: str) -> None:
+    function, value = RARE[name]
+    want = function(value).numpy()
+    (got,) = results(gc.from_torch(Function(function), (value,)), [value])
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    assert_near(got, want, rtol=1e-2 if "bfloat16" in name else 1e-5, atol=1e-6)
+
+
 def test_named_tuples_of_pytorch() -> None:
-    module = Function(lambda x: {"largest": torch.max(x, 1), "sorted": [x.sort(1)]})
+    module = Function(lambda x: OrderedDict(largest=torch.max(x, 1), sorted=[x.sort(1)]))
     (x,) = operands([ROWS], torch.float32)
     layer = gc.from_torch(module, (x,))
     with gc.Graph() as graph:

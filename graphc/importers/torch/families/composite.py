@@ -71,7 +71,7 @@ def _grid_sampler(call: Call, x: Any, grid: Any, *settings: Any) -> Any:
 
 def _embedding_bag(call: Call, *args: Any) -> Any:
     given = list(args)
-    if len(given) == 9:  # here, negative numbers count from the end; below, -1 is none
+    if len(given) == 9:  # counts from the end if negative; `_embedding_bag` takes -1 as none
         given[8] = -1 if given[8] is None else axis_of(given[8], given[0].shape[0])
     return sampling.RULES["aten._embedding_bag.default"](call, *given)
 

@@ -38,9 +38,13 @@ def _pinv(call: Call, a: Any, atol: Any = None, rtol: Any = None, hermitian: boo
     size = max(_known(dim) for dim in a.shape[-2:])
     if hermitian:
         a = _hermitian(a)
+    if 0 in a.shape[-2:]:
+        return _adjoint(a)
     u, s, vh = linalg.svd(a, False)
     if rtol is None:
-        rtol = size * np.finfo(s.dtype).eps if atol is None else 0.0
+        rtol = call.tensor(size * np.finfo(s.dtype).eps, s.dtype)
+        if atol is not None:  # an absolute tolerance above 0 is the only one
+            rtol = ops.where(call.tensor(atol, s.dtype) > 0, 0, rtol)
     least = ops.reduce_max(s, axis=-1, keepdims=True) * _column(call, rtol, s)
     if atol is not None:
         least = ops.maximum(least, _column(call, atol, s))
@@ -62,7 +66,9 @@ def _column(call: Call, value: Any, s: Any) -> Any:
 
 
 def _qr(call: Call, a: Any, mode: str = "reduced") -> Any:
-    return (None, linalg.qr(a, "r")) if mode == "r" else linalg.qr(a, mode)
+    if mode == "r":
+        return ops.zeros((0,), a.dtype), linalg.qr(a, "r")
+    return linalg.qr(a, mode)
 
 
 def _hermitian(a: Any) -> Any:
@@ -142,7 +148,7 @@ def _triangular_solve(
 
 
 def _cholesky(call: Call, a: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
-    factor = linalg.cholesky(_adjoint(a) if upper else a)
+    factor = linalg.cholesky(_hermitian(_adjoint(a) if upper else a))
     return _adjoint(factor) if upper else factor, _no_failures(a)
 
 
@@ -155,12 +161,16 @@ def _matrix_norm(
 ) -> Any:
     if tuple(axis_of(axis, a.ndim) for axis in dim) != (a.ndim - 2, a.ndim - 1):
         raise Refused("along other axes than the last two is not supported")
-    return linalg.matrix_norm(call.own(a), keepdims=keepdim, ord=ord)
+    wide = a if a.dtype.kind == "c" else call.own(a)
+    return linalg.matrix_norm(wide, keepdims=keepdim, ord=ord)
 
 
 def _old_svd(call: Call, a: Any, some: bool = True, compute_uv: bool = True) -> Any:
-    u, s, vh = _svd(call, a, not some, compute_uv)
-    return u, s, vh if vh is None else _adjoint(vh)
+    if not compute_uv:
+        squares = [ops.zeros((*a.shape[:-2], size, size), a.dtype) for size in a.shape[-2:]]
+        return squares[0], linalg.svdvals(a), squares[1]
+    u, s, vh = linalg.svd(a, not some)
+    return u, s, _adjoint(vh)
 
 
 # PyTorch defines some by others, which only programs in files have.

@@ -9,6 +9,7 @@ from graphc import ops
 from graphc.importers.core.channels_first import beside
 from graphc.importers.torch.call import Call, Rule
 from graphc.importers.torch.families.slopes import magnitude
+from graphc.ir.dtypes import is_floating
 from graphc.ops.elementwise.activation import log_softmax
 
 _NONE, _MEAN, _SUM = range(3)  # how PyTorch counts reductions
@@ -52,7 +53,7 @@ def _cross_entropy(
 ) -> Any:
     axis = 0 if x.ndim == 1 else 1
     logs = log_softmax(x, axis=axis)
-    if target.dtype.kind == "f":
+    if is_floating(target.dtype):
         return _of_probabilities(logs, target, weight, reduction, smoothing)
     loss = _nll(call, logs, target, weight, reduction, ignore)
     if not smoothing:

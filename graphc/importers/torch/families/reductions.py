@@ -8,6 +8,7 @@ from typing import Any, Final
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule, axes_of, axis_of
 from graphc.importers.torch.families.slopes import magnitude, power_at_zero, root
+from graphc.ir.dtypes import is_floating
 
 
 def _reduced(function: Callable[..., Any]) -> Rule:
@@ -125,12 +126,13 @@ def _argsort(call: Call, x: Any, *args: Any, **options: Any) -> Any:
 def _norm(
     call: Call, x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, **options: Any
 ) -> Any:
-    return vector_norm(call.own(x), 2.0 if p is None else float(p), axes_of(dim, x.ndim), keepdim)
+    wide = x if x.dtype.kind == "c" else call.own(x)
+    return vector_norm(wide, 2.0 if p is None else float(p), axes_of(dim, x.ndim), keepdim)
 
 
 def vector_norm(x: Any, order: float, axes: tuple[int, ...], keepdim: bool) -> Any:
     """The norm of x along axes; its gradient is 0 where it is 0."""
-    x = magnitude(x)
+    x = ops.abs(x) if x.dtype.kind == "c" else magnitude(x)
     if order == float("inf"):
         return ops.reduce_max(x, axis=axes, keepdims=keepdim)
     if order == float("-inf"):
@@ -156,7 +158,7 @@ def _median(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
     """The lower of the two in the middle; NaN if there is one."""
     axis = axis_of(dim, x.ndim)
     middle = (_known_size(x, axis) - 1) // 2
-    if x.dtype.kind != "f":
+    if not is_floating(x.dtype):
         return _at_place(x, axis, middle, keepdim)
     bad = ops.isnan(x)
     first = ops.expand_dims(ops.argmax(bad, axis=axis), axis)
@@ -188,6 +190,18 @@ def _picked(x: Any, places: Any, axis: int, keepdim: bool) -> Any:
     """The elements at places, [..., 1, ...] along the axis, and these."""
     found = ops.take_along_axis(x, places, axis=axis), ops.cast(places, "int64")
     return found if keepdim else tuple(ops.squeeze(t, axis) for t in found)
+
+
+def _also_of_scalars(rule: Rule) -> Rule:
+    """A rule along an axis that takes a scalar as a vector of one element."""
+
+    def wrapped(call: Call, x: Any, *args: Any, **options: Any) -> Any:
+        if x.ndim:
+            return rule(call, x, *args, **options)
+        found = rule(call, ops.reshape(x, (1,)), *args, **options)
+        return tuple(ops.reshape(t, ()) for t in found)
+
+    return wrapped
 
 
 def _of_all(rule: Rule) -> Rule:
@@ -260,7 +274,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.cumsum.default": _cumulative(ops.cumsum),
     "aten.dist.default": lambda call, x, y, p=2: _norm(call, x - y, p),
     "aten.histc.default": _histogram,
-    "aten.kthvalue.default": _kth_value,
+    "aten.kthvalue.default": _also_of_scalars(_kth_value),
     "aten.logcumsumexp.default": _cumulative(ops.cumlogsumexp),
     "aten.logsumexp.default": _reduced(ops.logsumexp),
     "aten.max.default": _reduced(ops.reduce_max),
@@ -268,11 +282,11 @@ RULES: Final[dict[str, Rule]] = {
     "aten.max.other": lambda call, x, y: ops.maximum(call.own(x), call.own(y)),
     "aten.mean.dtype": _reduced(ops.reduce_mean),
     "aten.median.default": _of_all(_median),
-    "aten.median.dim": _median,
+    "aten.median.dim": _also_of_scalars(_median),
     "aten.min.default": _reduced(ops.reduce_min),
     "aten.min.dim": _extreme_at(ops.argmin),
     "aten.nanmedian.default": _of_all(_nanmedian),
-    "aten.nanmedian.dim": _nanmedian,
+    "aten.nanmedian.dim": _also_of_scalars(_nanmedian),
     "aten.min.other": lambda call, x, y: ops.minimum(call.own(x), call.own(y)),
     "aten.nonzero.default": _unknown_size,
     "aten.masked_select.default": _unknown_size,
