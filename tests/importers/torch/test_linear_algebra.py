@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
 import graphc as gc  # noqa: E402
+from graphc.errors import ModelImportError  # noqa: E402
 from tests.importers.torch.test_operators import (  # noqa: E402
     Function,
     check,
@@ -44,7 +45,7 @@ def _rotated(a: Any) -> Any:
 
 
 def _by_lu(a: Any, b: Any) -> Any:
-    factors, pivots = L.lu_factor(a)
+    factors, pivots = L.lu_factor(a, pivot=True)
     return L.lu_solve(factors, pivots, b)
 
 
@@ -71,6 +72,11 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "svd": (_rebuilt, [(2, 4, 3)]),
     "singular values": (lambda a: L.svdvals(a) + L.matrix_norm(a, "nuc")[:, None], [A]),
     "eigh": (_rotated, [A]),
+    "eigenvalues": (lambda a: L.eigvalsh(a) + L.eigvalsh(a, UPLO="U"), [A]),
+    "norms along other axes": (
+        lambda a: L.matrix_norm(a, dim=(0, 1))
+        + L.matrix_norm(a, 2, dim=(2, 0), keepdim=True)[0, :, 0], [(3, 3, 3)],
+    ),
     "qr": (_by_qr, [(2, 4, 3)]),
     "determinants": (lambda a: L.det(a) + L.slogdet(a)[1] + torch.logdet(_definite(a)), [A]),
     "inverse": (lambda a: L.inv(_definite(a)) + L.inv_ex(_definite(a))[0], [A]),
@@ -148,6 +154,13 @@ def test_a_file_without_decompositions(name: str, tmp_path: Path) -> None:
     torch.export.save(torch.export.export(module, (a,)), path)
     (got,) = results(gc.from_torch(path), [a])
     assert_near(got, module(a).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_without_pivots() -> None:
+    for function in (L.lu, L.lu_factor):
+        module = Function(lambda a, function=function: function(a, pivot=False)[0])
+        with pytest.raises(ModelImportError, match="without pivots is not supported"):
+            gc.from_torch(module, (torch.eye(3),))
 
 
 def test_not_a_number_in_medians() -> None:

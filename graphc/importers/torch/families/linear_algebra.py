@@ -33,7 +33,9 @@ def _svd(
     return None, linalg.svdvals(a), None
 
 
-def _pinv(call: Call, a: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+def _pinv(
+    call: Call, a: Any, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
+) -> Any:
     """Singular values up to the larger of both tolerances count as zero."""
     size = max(_known(dim) for dim in a.shape[-2:])
     if hermitian:
@@ -72,8 +74,11 @@ def _qr(call: Call, a: Any, mode: str = "reduced") -> Any:
 
 
 def _hermitian(a: Any) -> Any:
-    """The matrix whose lower triangle is that of `a`."""
-    return ops.tril(a) + _adjoint(ops.tril(a, -1))
+    """The matrix whose lower triangle is that of `a`. As in PyTorch, its gradient belongs to both
+    triangles."""
+    both = (a + _adjoint(a)) / 2
+    lower = ops.tril(a) + _adjoint(ops.tril(a, -1))
+    return both + ops.stop_gradient(lower - both)
 
 
 def _eigh(call: Call, a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
@@ -91,6 +96,12 @@ def _log_determinant(call: Call, a: Any) -> Any:
     return log + ops.log(sign)
 
 
+def _lu(call: Call, a: Any, *, pivot: bool = True) -> Any:
+    if not pivot:
+        raise Refused("without pivots is not supported")
+    return linalg.lu(a)
+
+
 def _lu_factor(call: Call, a: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
     if not pivot:
         raise Refused("without pivots is not supported")
@@ -106,7 +117,14 @@ def _lu_solve(
     return linalg.lu_solve((factors, pivots - 1), b)
 
 
+def _solve_with_factors(call: Call, a: Any, b: Any, **options: Any) -> Any:
+    """No program uses the factors, which are for backward passes."""
+    x, info = _solve(call, a, b, **options)
+    return x, None, None, info
+
+
 def _solve(call: Call, a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+    """The solution, and the error codes."""
     is_vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     if is_vector:
         x = ops.squeeze(linalg.solve(a, ops.expand_dims(b, -1)), -1)
@@ -116,7 +134,7 @@ def _solve(call: Call, a: Any, b: Any, *, left: bool = True, check_errors: bool 
         x = linalg.matrix_transpose(
             linalg.solve(linalg.matrix_transpose(a), linalg.matrix_transpose(b))
         )
-    return x, None, None, _no_failures(a)
+    return x, _no_failures(a)
 
 
 def _solve_triangular(
@@ -159,10 +177,10 @@ def _cholesky_solve(call: Call, b: Any, factor: Any, upper: bool = False) -> Any
 def _matrix_norm(
     call: Call, a: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, **options: Any
 ) -> Any:
-    if tuple(axis_of(axis, a.ndim) for axis in dim) != (a.ndim - 2, a.ndim - 1):
-        raise Refused("along other axes than the last two is not supported")
+    axes = [axis_of(axis, a.ndim) for axis in dim]
     wide = a if a.dtype.kind == "c" else call.own(a)
-    return linalg.matrix_norm(wide, keepdims=keepdim, ord=ord)
+    found = linalg.matrix_norm(ops.moveaxis(wide, axes, (-2, -1)), ord)
+    return ops.expand_dims(found, tuple(sorted(axes))) if keepdim else found
 
 
 def _old_svd(call: Call, a: Any, some: bool = True, compute_uv: bool = True) -> Any:
@@ -173,12 +191,12 @@ def _old_svd(call: Call, a: Any, some: bool = True, compute_uv: bool = True) -> 
     return u, s, _adjoint(vh)
 
 
-# PyTorch defines some by others, which only programs in files have.
+# Some are defined by others in PyTorch: only programs in files need rules for them.
 RULES: Final[dict[str, Rule]] = {
     "aten._linalg_det.default": lambda call, a: (linalg.det(a), None, None),
     "aten._linalg_eigh.default": _eigh,
     "aten._linalg_slogdet.default": _slogdet,
-    "aten._linalg_solve_ex.default": _solve,
+    "aten._linalg_solve_ex.default": _solve_with_factors,
     "aten._linalg_svd.default": _svd,
     "aten.cholesky.default": lambda call, a, upper=False: _cholesky(call, a, upper=upper)[0],
     "aten.cholesky_inverse.default": lambda call, a, upper=False: _cholesky_solve(
@@ -191,16 +209,18 @@ RULES: Final[dict[str, Rule]] = {
     "aten.linalg_cholesky_ex.default": _cholesky,
     "aten.linalg_eig.default": lambda call, a: linalg.eig(a),
     "aten.linalg_eigh.default": lambda call, a, uplo="L": _eigh(call, a, uplo),
-    "aten.linalg_eigvalsh.default": lambda call, a, uplo="L": _eigh(call, a, uplo)[0],
     "aten.linalg_eigvals.default": lambda call, a: linalg.eigvals(a),
+    "aten.linalg_eigvalsh.default": lambda call, a, uplo="L": _eigh(call, a, uplo)[0],
     "aten.linalg_householder_product.default": lambda call, a, taus: linalg.householder_product(
         a, taus
     ),
     "aten.linalg_inv_ex.default": lambda call, a, *, check_errors=False: (
         linalg.inv(a), _no_failures(a),
     ),
-    "aten.linalg_lu.default": lambda call, a: linalg.lu(a),
-    "aten.linalg_lu_factor.default": lambda call, a: _lu_factor(call, a)[:2],
+    "aten.linalg_lu.default": _lu,
+    "aten.linalg_lu_factor.default": lambda call, a, *, pivot=True: (
+        _lu_factor(call, a, pivot=pivot)[:2]
+    ),
     "aten.linalg_lu_factor_ex.default": _lu_factor,
     "aten.linalg_lu_solve.default": _lu_solve,
     "aten.linalg_matrix_exp.default": lambda call, a: linalg.expm(a),
@@ -208,24 +228,18 @@ RULES: Final[dict[str, Rule]] = {
     "aten.linalg_matrix_norm.str_ord": _matrix_norm,
     "aten.linalg_matrix_power.default": lambda call, a, n: linalg.matrix_power(a, n),
     "aten.linalg_multi_dot.default": lambda call, matrices: linalg.multi_dot(list(matrices)),
-    "aten.linalg_pinv.atol_rtol_float": lambda call, a, *, atol=None, rtol=None, hermitian=False: (
-        _pinv(call, a, atol, rtol, hermitian)
-    ),
-    "aten.linalg_pinv.atol_rtol_tensor": lambda call, a, *, atol=None, rtol=None, hermitian=False: (
-        _pinv(call, a, atol, rtol, hermitian)
-    ),
+    "aten.linalg_pinv.atol_rtol_float": _pinv,
+    "aten.linalg_pinv.atol_rtol_tensor": _pinv,
     "aten.linalg_qr.default": _qr,
     "aten.linalg_slogdet.default": lambda call, a: linalg.slogdet(a),
     "aten.linalg_solve.default": lambda call, a, b, *, left=True: _solve(call, a, b, left=left)[0],
-    "aten.linalg_solve_ex.default": lambda call, a, b, *, left=True, check_errors=False: (
-        _solve(call, a, b, left=left)[::3]
-    ),
+    "aten.linalg_solve_ex.default": _solve,
+    "aten.linalg_solve_triangular.default": _solve_triangular,
     "aten.linalg_svd.default": lambda call, a, full_matrices=True, *, driver=None: linalg.svd(
         a, full_matrices
     ),
     "aten.linalg_svdvals.default": lambda call, a, *, driver=None: linalg.svdvals(a),
     "aten.logdet.default": _log_determinant,
     "aten.svd.default": _old_svd,
-    "aten.linalg_solve_triangular.default": _solve_triangular,
     "aten.triangular_solve.default": _triangular_solve,
 }  # fmt: skip
