@@ -119,6 +119,22 @@ def test_values_of_arrays_that_are_apart(lead: int) -> None:
     check([Row("set", lambda x, i, j, u: x.at[:, i, ..., j].set(u), oracle, (X, FEW, J, values))])
 
 
+@pytest.mark.parametrize("lead", [0, 1, 2, 3])
+def test_arrays_that_are_apart_before_an_axis(lead: int) -> None:
+    def oracle(x, i, u):
+        x[:, i, ..., i, :] = u
+        return x
+
+    x = X.reshape(4, 5, 3, 2)
+    values = (x[:, FEW, ..., FEW, :] * 2)[(0,) * lead]
+    check(
+        [
+            Row("get", lambda x, i: x[:, i, ..., i, :], lambda x, i: x[:, i, ..., i, :], (x, FEW)),
+            Row("set", lambda x, i, u: x.at[:, i, ..., i, :].set(u), oracle, (x, FEW, values)),
+        ]
+    )
+
+
 def x_with(x, u):
     x[1:3, ::-2] = u
     return x
