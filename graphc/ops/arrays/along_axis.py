@@ -72,11 +72,6 @@ def _others(rank: int, axis: int) -> tuple[int, ...]:
     return (*range(axis), *range(axis + 1, rank))
 
 
-def _lower_take_along(ctx: LowerContext, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
-    places = gather_indices(indices, x.shape[axis])
-    return gather(x, places, mode, (axis,), shared=_others(x.ndim, axis))
-
-
 def _take_along_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     x, indices = node.inputs
     axis, mode = node.attrs["axis"], SCATTER_OF[node.attrs["mode"]]
@@ -105,7 +100,9 @@ def _fold_take_along(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
 @operator(
     "TakeAlongAxis",
     infer=_infer_take_along,
-    lower=_lower_take_along,
+    lower=lambda ctx, x, indices, *, axis, mode: gather(
+        x, gather_indices(indices, x.shape[axis]), mode, (axis,), shared=_others(x.ndim, axis)
+    ),
     precision="follow",
     attrs={"axis": AXIS, "mode": MODE},
     gradient=_take_along_gradient,

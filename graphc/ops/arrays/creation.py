@@ -14,7 +14,7 @@ from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim, DimExpr, Shape
 from graphc.ir.dtypes import BOOL, FLOAT32, INT32, DType, as_dtype
 from graphc.ir.node import Tensor
-from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import SHAPE, broadcast_to
 from graphc.ops.core.checks import as_dims, refuse
@@ -34,22 +34,15 @@ def _infer_iota(ctx: InferContext, *, shape: Shape, axis: int, dtype: DType) -> 
     return TensorType(dtype, shape)
 
 
-def _lower_iota(ctx: LowerContext, *, shape: Shape, axis: int, dtype: DType) -> Any:
-    return lax.broadcasted_iota(dtype, ctx.shape(shape), axis)
-
-
-def _fold_iota(*, shape: Any, axis: int, dtype: DType) -> Any:
-    column = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))
-    return np.broadcast_to(column.astype(dtype), shape)
-
-
 IOTA = without_gradient(
     "Iota() -> y",
     attrs={"shape": SHAPE, "axis": Attr("int"), "dtype": Attr("dtype")},
     infer=_infer_iota,
-    lower=_lower_iota,
+    lower=lambda ctx, *, shape, axis, dtype: lax.broadcasted_iota(dtype, ctx.shape(shape), axis),
     layout=replicated,
-    fold=_fold_iota,
+    fold=lambda *, shape, axis, dtype: np.broadcast_to(
+        np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1)).astype(dtype), shape
+    ),
     cost=moves_only,
     doc="Each element's index along `axis`. Numeric dtypes. Source: jax.lax.broadcasted_iota.",
 )

@@ -168,10 +168,6 @@ def _infer_update(
     return x
 
 
-def _lower_update(ctx: LowerContext, x: Any, update: Any, *starts: Any) -> Any:
-    return lax.dynamic_update_slice(x, update, starts)
-
-
 def _update_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     _, update, *starts = node.inputs
     dx = dynamic_update_slice(dy, ctx.ops.zeros_like(update), starts)
@@ -200,7 +196,7 @@ def _fold_update(x: Any, update: Any, *starts: Any) -> Any:
 DYNAMIC_UPDATE_SLICE = rearrangement(
     "DynamicUpdateSlice(x, update, *starts) -> y",
     infer=_infer_update,
-    lower=_lower_update,
+    lower=lambda ctx, x, update, *starts: lax.dynamic_update_slice(x, update, starts),
     gradient=_update_gradient,
     layout=_update_layout,
     fold=_fold_update,

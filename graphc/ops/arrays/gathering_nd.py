@@ -7,7 +7,7 @@ from typing import Any
 from graphc.errors import AttributeValueError
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import GradientContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.gathering import MODE, SCATTER_OF, gather, gather_whole
 from graphc.ops.arrays.index_frames import INDEXED, Axes, check_frame, frame_of, xla_indices
@@ -20,13 +20,6 @@ from graphc.ops.core.ranges import in_range
 from graphc.typing import TensorLike
 
 __all__ = ["gather_nd"]
-
-
-def _infer_gather(
-    ctx: InferContext, x: TensorType, indices: TensorType, *, axes: Axes, batch: int, mode: str
-) -> TensorType:
-    frame = check_frame(ctx, x, indices, axes, batch)
-    return TensorType(x.dtype, frame.shape(x.shape, indices.shape))
 
 
 def _lower_gather(
@@ -59,7 +52,9 @@ def _gather_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -
 GATHER_ND = rearrangement(
     "GatherNd(x, indices) -> y",
     attrs={**INDEXED, "mode": MODE},
-    infer=_infer_gather,
+    infer=lambda ctx, x, indices, *, axes, batch, mode: TensorType(
+        x.dtype, check_frame(ctx, x, indices, axes, batch).shape(x.shape, indices.shape)
+    ),
     lower=_lower_gather,
     gradient=_gather_gradient,
     layout=_gather_layout,

@@ -119,10 +119,6 @@ def _split_gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Ad
     return [concatenate(pieces, node.attrs["axis"])]
 
 
-def _fold_split(x: Any, *, axis: int, sizes: Any) -> Any:
-    return tuple(np.split(x, np.cumsum(sizes[:-1], dtype=int), axis))
-
-
 SIZES = Attr(
     "dims",
     check=lambda sizes: bool(sizes) and all(s >= 0 for s in sizes if isinstance(s, int)),
@@ -136,7 +132,7 @@ SPLIT = rearrangement(
     lower=lambda ctx, x, *, axis, sizes: tuple(lax.split(x, ctx.shape(sizes), axis)),
     gradient=_split_gradient,
     layout=moves(lambda ctx, node, axis: None if axis == node.attrs["axis"] else (axis, None)),
-    fold=_fold_split,
+    fold=lambda x, *, axis, sizes: tuple(np.split(x, np.cumsum(sizes[:-1], dtype=int), axis)),
     cost=picks,
     doc="The pieces of x of `sizes`, in order along `axis`. All dtypes. Source: jax.lax.split.",
 )

@@ -12,7 +12,7 @@ from graphc.errors import AttributeValueError
 from graphc.ir.dims import Shape, product
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
+from graphc.ir.opdef import Attr, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.reshape_sizes import common_factor, never_equal, remaining_size, text_of
 from graphc.ops.core.axes import normalize_axes, normalize_axis
@@ -339,21 +339,14 @@ def _broadcast_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     return LayoutPlan([REPLICATED], [REPLICATED])
 
 
-def _lower_broadcast_to(ctx: Any, x: Any, *, shape: Shape) -> Any:
-    lead = len(shape) - x.ndim
-    return lax.broadcast_in_dim(x, ctx.shape(shape), tuple(range(lead, len(shape))))
-
-
-def _broadcast_to_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
-    return [unbroadcast(ctx, dy, node.inputs[0])]
-
-
 BROADCAST_TO = rearrangement(
     "BroadcastTo(x) -> y",
     attrs={"shape": SHAPE},
     infer=_infer_broadcast_to,
-    lower=_lower_broadcast_to,
-    gradient=_broadcast_to_gradient,
+    lower=lambda ctx, x, *, shape: lax.broadcast_in_dim(
+        x, ctx.shape(shape), tuple(range(len(shape) - x.ndim, len(shape)))
+    ),
+    gradient=lambda ctx, node, dy: [unbroadcast(ctx, dy, node.inputs[0])],
     layout=_broadcast_layout,
     fold=lambda x, *, shape: np.broadcast_to(x, shape),
     doc="x repeated along new leading axes and axes of size 1 to `shape`. All dtypes. "

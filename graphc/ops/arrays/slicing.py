@@ -12,7 +12,7 @@ from jax import lax
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.broadcasting import require_one_dtype
@@ -198,10 +198,6 @@ def _pad_layout(ctx: LayoutContext, node: Node, x: Layout, value: Layout) -> Lay
     return replicated(ctx, node, x, value)
 
 
-def _lower_pad(ctx: LowerContext, x: Any, value: Any, *, pads: tuple[Triple, ...]) -> Any:
-    return lax.pad(x, value, [ctx.shape(triple) for triple in pads])
-
-
 def _fold_pad(x: Any, value: Any, *, pads: tuple[Any, ...]) -> Any:
     spread = [
         n + max(n - 1, 0) * interior for n, (_, _, interior) in zip(x.shape, pads, strict=True)
@@ -224,7 +220,7 @@ PAD = rearrangement(
     "Pad(x, value) -> y",
     attrs={"pads": Attr("pairs", doc="(low, high, interior) for each axis")},
     infer=_infer_pad,
-    lower=_lower_pad,
+    lower=lambda ctx, x, value, *, pads: lax.pad(x, value, [ctx.shape(triple) for triple in pads]),
     gradient=_pad_gradient,
     layout=_pad_layout,
     fold=_fold_pad,

@@ -46,10 +46,6 @@ def _infer_stack(ctx: InferContext, *xs: TensorType, axis: int) -> TensorType:
     return TensorType(xs[0].dtype, (*shape[:axis], len(xs), *shape[axis:]))
 
 
-def _stack_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
-    return list(unstack(dy, node.attrs["axis"]))
-
-
 def _stack_layout(ctx: LayoutContext, node: Node, *xs: Layout) -> LayoutPlan:
     if all(x == SUM for x in xs):
         return LayoutPlan(list(xs), [SUM])
@@ -65,7 +61,7 @@ STACK = rearrangement(
     attrs={"axis": AXIS},
     infer=_infer_stack,
     lower=lambda ctx, *xs, axis: lax.concatenate([lax.expand_dims(x, (axis,)) for x in xs], axis),
-    gradient=_stack_gradient,
+    gradient=lambda ctx, node, dy: list(unstack(dy, node.attrs["axis"])),
     layout=_stack_layout,
     fold=lambda *xs, axis: np.stack(xs, axis),
     doc="The operands, of one type, stacked along a new axis. All dtypes. Source: numpy.stack.",

@@ -9,7 +9,7 @@ import jax
 from jax import lax
 
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, ShapeError
-from graphc.ir.costs import Cost, CostContext
+from graphc.ir.costs import Cost
 from graphc.ir.dtypes import BOOL, INT32, is_integer
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Partial, Sharded
@@ -228,10 +228,6 @@ def _filled(
     return region(name, inputs, [*nodes, *rest.nodes], tensors)
 
 
-def _costliest_branch(ctx: CostContext, node: Node) -> Cost:
-    return Cost(*map(max, zip(*map(ctx.of_region, node.regions), strict=True)))
-
-
 SWITCH = define(
     "Switch(index, *operands) -> *results",
     precision="wide",
@@ -241,7 +237,7 @@ SWITCH = define(
     layout=_layout_switch,
     thread_state=thread_bodies,
     prune_outputs=prune_regions,
-    cost=_costliest_branch,
+    cost=lambda ctx, node: Cost(*map(max, zip(*map(ctx.of_region, node.regions), strict=True))),
     doc="The results of one of the branches. The branches are the regions of the node; each takes "
     "all operands. The index is an int32 scalar, clamped to the valid range, or for two branches "
     "a bool scalar: False chooses the first. Only the chosen branch runs. Source: jax.lax.switch.",

@@ -13,7 +13,7 @@ from graphc.ir.dtypes import INT32
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Tensor, is_among, position_of
-from graphc.ir.opdef import Effects, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Effects, GradientContext, InferContext, OpDef
 from graphc.ir.program import Program, effects_of, region
 from graphc.ir.scopes import building
 from graphc.ir.types import TensorType
@@ -40,10 +40,6 @@ __all__ = ["function"]
 def _infer_call(ctx: InferContext, *types: TensorType) -> tuple[TensorType, ...]:
     check_taken(ctx, types)
     return tuple(t.type for t in ctx.regions[0].output_tensors())
-
-
-def _lower_call(ctx: LowerContext, *operands: Any) -> tuple[Any, ...]:
-    return tuple(ctx.call_region(ctx.node.regions[0], operands))
 
 
 def _layout_call(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
@@ -127,7 +123,7 @@ CALL = define(
     "Call(*operands) -> *results",
     precision="wide",
     infer=_infer_call,
-    lower=_lower_call,
+    lower=lambda ctx, *operands: tuple(ctx.call_region(ctx.node.regions[0], operands)),
     gradient=call_gradient,
     layout=_layout_call,
     thread_state=_thread_call,

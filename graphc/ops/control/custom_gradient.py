@@ -9,9 +9,9 @@ from graphc.errors import GradientError
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.late import Late, written
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
+from graphc.ir.layouts import LayoutPlan
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.program import Program
 from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.types import TensorType
@@ -46,10 +46,6 @@ def _infer(ctx: InferContext, *types: TensorType, count: int, rule: Any) -> tupl
     return ys
 
 
-def _lower(ctx: LowerContext, *operands: Any, count: int, rule: Any) -> tuple[Any, ...]:
-    return operands[:count]
-
-
 def _gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Adjoints:
     count = node.attrs["count"]
     xs = node.inputs[count:]
@@ -64,10 +60,6 @@ def _gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Adjoints
     return [None] * count + of_xs
 
 
-def _layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    return LayoutPlan(operands, operands[: node.attrs["count"]])
-
-
 CUSTOM_GRADIENT = define(
     "CustomGradient(*operands) -> *ys",
     precision="follow",
@@ -76,9 +68,9 @@ CUSTOM_GRADIENT = define(
         "rule": Attr("function", default=None, doc="a `LateRule`, which builds the region"),
     },
     infer=_infer,
-    lower=_lower,
+    lower=lambda ctx, *operands, count, rule: operands[:count],
     gradient=_gradient,
-    layout=_layout,
+    layout=lambda ctx, node, *operands: LayoutPlan(operands, operands[: node.attrs["count"]]),
     cost=free,
     doc="The first `count` operands, the ys, which are computed from the others, the xs. The "
     "region (xs, adjoints of ys) -> adjoints of the floating xs passes adjoints from the ys to "

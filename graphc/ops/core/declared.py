@@ -13,16 +13,11 @@ from graphc.ir.node import Node
 from graphc.ir.opdef import Attr, LowerContext
 from graphc.ir.types import TensorType
 
-
-def _are_dtypes(names: str) -> bool:
-    return all(name in BY_SHORT for name in names.split())
-
-
 ATTRS: Mapping[str, Attr] = {
     "shapes": Attr("pairs", doc="the shapes of the results"),
     "dtypes": Attr(
         "str",
-        check=_are_dtypes,
+        check=lambda names: all(name in BY_SHORT for name in names.split()),
         must="be names of dtypes, such as 'f32 i32'",
         doc="the dtypes of the results",
     ),

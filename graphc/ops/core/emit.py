@@ -34,7 +34,7 @@ from graphc.ir.graph import Graph
 from graphc.ir.host_values import fitted, host_array, number, python_kind
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, GradientContext, LowerContext, OpDef
 from graphc.ir.operand import Operand
 from graphc.ir.operators import JaxValueError
 from graphc.ir.program import Program
@@ -51,14 +51,10 @@ from graphc.typing import DTypeLike, TensorLike
 __all__ = ["cast", "constant"]
 
 
-def _infer_constant(ctx: InferContext, *, value: np.ndarray[Any, Any]) -> TensorType:
-    return TensorType(as_dtype(value.dtype), value.shape)
-
-
 CONSTANT = without_gradient(
     "Constant() -> y",
     attrs={"value": Attr("array")},
-    infer=_infer_constant,
+    infer=lambda ctx, *, value: TensorType(as_dtype(value.dtype), value.shape),
     lower=lambda ctx, *, value: value,
     layout=replicated,
     fold=lambda *, value: value,

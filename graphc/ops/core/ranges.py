@@ -31,11 +31,6 @@ def _layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     return LayoutPlan([x], [x], fill={0: "sum"} if isinstance(x, Sharded) else None)
 
 
-def _fold(x: Any, *, low: tuple[Dim, ...], high: tuple[Dim, ...], what: str, of: str) -> Any:
-    """Known values in the range need no marker; others keep it, and the run raises the error."""
-    return x if _holds(x, low, high) else None
-
-
 def _holds(values: Any, low: tuple[Dim, ...], high: tuple[Dim, ...]) -> bool:
     """Whether the range is known and contains the known values."""
     if not all(isinstance(bound, int) for bound in (*low, *high)):
@@ -61,7 +56,8 @@ IN_RANGE = without_gradient(
     infer=_infer,
     lower=lambda ctx, x, **attrs: x,
     layout=_layout,
-    fold=_fold,
+    # Known values in the range need no marker; others keep it, and the run raises the error.
+    fold=lambda x, *, low, high, **attrs: x if _holds(x, low, high) else None,
     cost=free,
     doc="The operand. Runs with `CompileOptions(check_numerics=True)` raise an error for a value "
     "outside low <= x < high; other runs do not. Integers.",

@@ -48,16 +48,6 @@ def _infer_generator(
     return TensorType(dtype, shape)
 
 
-def _lower_normal(ctx: LowerContext, key: Any, *, shape: Any, dtype: DType) -> Any:
-    return jax.random.normal(as_jax_key(key), ctx.shape(shape), dtype)
-
-
-def _lower_truncated(
-    ctx: LowerContext, key: Any, *, lower: float, upper: float, shape: Any, dtype: DType
-) -> Any:
-    return jax.random.truncated_normal(as_jax_key(key), lower, upper, ctx.shape(shape), dtype)
-
-
 def _infer_uniform(
     ctx: InferContext, key: TensorType, *, minval: float, maxval: float, shape: Any, dtype: DType
 ) -> TensorType:
@@ -110,7 +100,9 @@ RANDOM_NORMAL = random_operator(
     "RandomNormal(key) -> x",
     attrs={"shape": _SHAPE, "dtype": _FLOATING},
     infer=_infer_generator,
-    lower=_lower_normal,
+    lower=lambda ctx, key, *, shape, dtype: jax.random.normal(
+        as_jax_key(key), ctx.shape(shape), dtype
+    ),
     cost=times_result(HASH + 5),
     doc="Normal numbers with mean 0 and standard deviation 1.",
 )
@@ -124,7 +116,9 @@ TRUNCATED_NORMAL = random_operator(
         "dtype": _FLOATING,
     },
     infer=_infer_generator,
-    lower=_lower_truncated,
+    lower=lambda ctx, key, *, lower, upper, shape, dtype: jax.random.truncated_normal(
+        as_jax_key(key), lower, upper, ctx.shape(shape), dtype
+    ),
     cost=times_result(HASH + 8),
     doc="Normal numbers with mean 0 and standard deviation 1, truncated to the interval from "
     "`lower` to `upper`.",

@@ -18,7 +18,7 @@ from jax import lax
 
 from graphc.errors import AttributeValueError, GraphError
 from graphc.ir.dims import Shape
-from graphc.ir.dtypes import INT32, UINT32, DType, as_dtype
+from graphc.ir.dtypes import INT32, UINT32, as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
 from graphc.ir.operand import Operand
@@ -97,24 +97,6 @@ def _lower_fold_in(ctx: LowerContext, key: Any, data: Any) -> Any:
     return jax.random.key_data(_each(jax.random.fold_in, key, number))
 
 
-def _infer_split(ctx: InferContext, key: TensorType, *, shape: Shape) -> TensorType:
-    return TensorType(UINT32, (*_check_keys(ctx, key), *shape, 2))
-
-
-def _lower_split(ctx: LowerContext, key: Any, *, shape: Shape) -> Any:
-    sizes = ctx.shape(shape)
-    return jax.random.key_data(_each(lambda k: jax.random.split(k, sizes), key))
-
-
-def _infer_bits(ctx: InferContext, key: TensorType, *, shape: Shape, dtype: DType) -> TensorType:
-    return TensorType(dtype, (*_check_keys(ctx, key), *shape))
-
-
-def _lower_bits(ctx: LowerContext, key: Any, *, shape: Shape, dtype: DType) -> Any:
-    sizes = ctx.shape(shape)
-    return _each(lambda k: jax.random.bits(k, sizes, dtype), key)
-
-
 def random_operator(schema: str, **fields: Any) -> OpDef:
     """An operator that derives its result from random keys. It has no gradient, and each replica
     computes the whole result."""
@@ -143,8 +125,10 @@ FOLD_IN = random_operator(
 SPLIT_KEY = random_operator(
     "SplitKey(key) -> keys",
     attrs={"shape": Attr("dims", doc="the shape of the array of new keys")},
-    infer=_infer_split,
-    lower=_lower_split,
+    infer=lambda ctx, key, *, shape: TensorType(UINT32, (*_check_keys(ctx, key), *shape, 2)),
+    lower=lambda ctx, key, *, shape: jax.random.key_data(
+        _each(lambda k: jax.random.split(k, ctx.shape(shape)), key)
+    ),
     cost=times_result(HASH),
     doc="New keys (u32[*shape, 2]) derived from a key, independent of it and of each other.",
 )
@@ -160,8 +144,10 @@ RANDOM_BITS = random_operator(
             must="be an unsigned integer of 8 bits or more",
         ),
     },
-    infer=_infer_bits,
-    lower=_lower_bits,
+    infer=lambda ctx, key, *, shape, dtype: TensorType(dtype, (*_check_keys(ctx, key), *shape)),
+    lower=lambda ctx, key, *, shape, dtype: _each(
+        lambda k: jax.random.bits(k, ctx.shape(shape), dtype), key
+    ),
     cost=times_result(HASH),
     doc="Words of random bits. Unsigned integer dtypes.",
 )

@@ -66,10 +66,6 @@ def _infer_poisson(
     return TensorType(dtype, shape)
 
 
-def _lower_poisson(ctx: LowerContext, key: Any, rate: Any, *, shape: Shape, dtype: DType) -> Any:
-    return jax.random.poisson(as_jax_key(key), rate, ctx.shape(shape), dtype)
-
-
 def _infer_counts(
     ctx: InferContext, key: TensorType, n: TensorType, p: TensorType, shape: Shape
 ) -> None:
@@ -116,11 +112,6 @@ def _infer_permutation(ctx: InferContext, key: TensorType, *, size: Dim) -> Tens
     return TensorType(INT32, (size,))
 
 
-def _lower_permutation(ctx: LowerContext, key: Any, *, size: Dim) -> Any:
-    places = jax.numpy.arange(ctx.dim(size), dtype=INT32)
-    return jax.random.permutation(as_jax_key(key), places)
-
-
 def _permutation_cost(ctx: CostContext, node: Node) -> int:
     """A random word for each element, and a sort by these words."""
     (x,) = node.outputs
@@ -163,7 +154,9 @@ def _counting(schema: str, shape: Attr = _SHAPE, **fields: Any) -> OpDef:
 RANDOM_POISSON = _counting(
     "RandomPoisson(key, rate) -> x",
     infer=_infer_poisson,
-    lower=_lower_poisson,
+    lower=lambda ctx, key, rate, *, shape, dtype: jax.random.poisson(
+        as_jax_key(key), rate, ctx.shape(shape), dtype
+    ),
     doc="Integers from the Poisson distribution with mean `rate` (a float of 16 bits or more), "
     "which broadcasts to `shape`. Source: Hormann, Insurance: Mathematics and Economics 12, 1993.",
 )
@@ -192,7 +185,9 @@ RANDOM_PERMUTATION = random_operator(
     "RandomPermutation(key) -> x",
     attrs={"size": Attr("dim")},
     infer=_infer_permutation,
-    lower=_lower_permutation,
+    lower=lambda ctx, key, *, size: jax.random.permutation(
+        as_jax_key(key), jax.numpy.arange(ctx.dim(size), dtype=INT32)
+    ),
     cost=_permutation_cost,
     doc="The numbers 0 to size - 1 (int32) in random order; all orders are equally likely.",
 )

@@ -38,15 +38,6 @@ Array = np.ndarray[Any, Any]
 # -- elementwise ----------------------------------------------------------------------------
 
 
-def _relu_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    return [ctx.ops.where(ctx.ops.greater(node.outputs[0], 0), dy, 0)]
-
-
-def _leaky_relu_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    positive = ctx.ops.greater_equal(node.inputs[0], 0)
-    return [ctx.ops.where(positive, dy, dy * node.attrs["alpha"])]
-
-
 def _elu_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     positive = ctx.ops.greater(node.inputs[0], 0)
     # alpha * exp(x) = y + alpha where x is negative
@@ -91,7 +82,7 @@ def _zero(x: Array) -> Any:
     lambda x: lax.max(x, np.zeros((), x.dtype)),
     infer=infer_real,
     precision="follow",
-    gradient=_relu_gradient,
+    gradient=lambda ctx, node, dy: [ctx.ops.where(ctx.ops.greater(node.outputs[0], 0), dy, 0)],
     fold=lambda x: np.maximum(x, _zero(x)),
 )
 def relu(x: TensorLike, *, name: str | None = None) -> Given:
@@ -120,7 +111,9 @@ def relu6(x: TensorLike, *, name: str | None = None) -> Tensor:
     infer=infer_floating,
     precision="follow",
     attrs={"alpha": Attr("float", default=0.01, doc="the derivative below 0")},
-    gradient=_leaky_relu_gradient,
+    gradient=lambda ctx, node, dy: [
+        ctx.ops.where(ctx.ops.greater_equal(node.inputs[0], 0), dy, dy * node.attrs["alpha"])
+    ],
     fold=lambda x, *, alpha: np.where(x >= _zero(x), x, x.dtype.type(alpha) * x),
     cost=times_result(2),
 )

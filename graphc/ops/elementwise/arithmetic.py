@@ -12,7 +12,7 @@ from jax import numpy as jnp
 from graphc.errors import AttributeValueError
 from graphc.ir.dtypes import BOOL, is_complex, real_of
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import GradientContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import (
     Adjoints,
@@ -332,14 +332,6 @@ def negative(x: TensorLike, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-def _infer_abs(ctx: InferContext, x: TensorType) -> TensorType:
-    return TensorType(real_of(x.dtype), x.shape) if is_complex(x.dtype) else x
-
-
-def _lower_abs(ctx: LowerContext, x: Any) -> Any:
-    return x if x.dtype == BOOL or jnp.issubdtype(x.dtype, jnp.unsignedinteger) else lax.abs(x)
-
-
 def _abs_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     x, y = node.inputs[0], node.outputs[0]
     if not is_complex(x.type.dtype):
@@ -351,8 +343,10 @@ def _abs_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
 
 @elementwise_operator(
     "Abs",
-    infer=_infer_abs,
-    lower=_lower_abs,
+    infer=lambda ctx, x: TensorType(real_of(x.dtype), x.shape) if is_complex(x.dtype) else x,
+    lower=lambda ctx, x: (
+        x if x.dtype == BOOL or jnp.issubdtype(x.dtype, jnp.unsignedinteger) else lax.abs(x)
+    ),
     widen=True,
     precision="follow",
     gradient=_abs_gradient,

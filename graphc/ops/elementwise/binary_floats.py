@@ -10,10 +10,10 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.ir.dtypes import INT32
-from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, OpDef
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.broadcasting import Adjoints, infer_floating
+from graphc.ops.core.broadcasting import infer_floating
 from graphc.ops.core.declaring import Given, Operands, declared, elementwise_operator, record
 from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit, emit_one, promote_inexact
@@ -52,26 +52,16 @@ def _infer_frexp(ctx: InferContext, x: TensorType) -> tuple[TensorType, TensorTy
     return result, TensorType(INT32, result.shape)
 
 
-def _frexp_gradient(
-    ctx: GradientContext, node: Node, dm: Tensor | None, de: Tensor | None
-) -> Adjoints:
-    return [None if dm is None else ldexp(dm, -node.outputs[1])]
-
-
 FREXP = define(
     "Frexp(x) -> mantissa, exponent",
     precision="wide",
     infer=_infer_frexp,
     lower=summed(lambda ctx, x: tuple(jnp.frexp(x))),
-    gradient=_frexp_gradient,
+    gradient=lambda ctx, node, dm, de: [None if dm is None else ldexp(dm, -node.outputs[1])],
     layout=elementwise,
     doc="x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1 and an int32 exponent; 0, "
     "infinities and NaN are their own mantissa, with exponent 0. Floating dtypes.",
 )
-
-
-def _reduced_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    return [emit_one(REDUCE_PRECISION, (dy,), **node.attrs)]
 
 
 @elementwise_operator(
@@ -83,7 +73,7 @@ def _reduced_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
         "exponent_bits": at_least(1, "be an int of at least 1"),
         "mantissa_bits": at_least(0, "be an int of at least 0"),
     },
-    gradient=_reduced_gradient,
+    gradient=lambda ctx, node, dy: [emit_one(REDUCE_PRECISION, (dy,), **node.attrs)],
 )
 def reduce_precision(
     x: TensorLike, exponent_bits: int, mantissa_bits: int, *, name: str | None = None
@@ -121,6 +111,6 @@ def frexp(x: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:
 
 
 # Records by name, for passes and for rules of other families.
-REDUCE_PRECISION = record(reduce_precision)
+REDUCE_PRECISION: OpDef = record(reduce_precision)
 
 OPS: tuple[OpDef, ...] = (*declared(__name__), FREXP)

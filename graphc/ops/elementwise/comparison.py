@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.dtypes import BOOL, DType, is_inexact, is_integer
+from graphc.ir.dtypes import BOOL, is_inexact, is_integer
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Replicated, of_elements
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
@@ -138,11 +138,7 @@ def greater_equal(x: TensorLike, y: TensorLike, *, name: str | None = None) -> G
     return promote_operands(x, y)
 
 
-def _is_logical(dtype: DType) -> bool:
-    return dtype == BOOL or is_integer(dtype)
-
-
-_infer_logical = infer_of(_is_logical, "bool or integer")
+_infer_logical = infer_of(lambda dtype: dtype == BOOL or is_integer(dtype), "bool or integer")
 
 
 def _logical(name: str, function: Callable[..., Any], fold: np.ufunc) -> Declaration:

@@ -137,10 +137,6 @@ def nextafter(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given
     return promote_inexact(x, y)
 
 
-def _infer_signbit(ctx: InferContext, x: TensorType) -> TensorType:
-    return TensorType(BOOL, infer_real(ctx, x).shape)
-
-
 def _lower_signbit(ctx: Any, x: Any) -> Any:
     if jnp.issubdtype(x.dtype, jnp.unsignedinteger):
         return jnp.zeros(x.shape, BOOL)
@@ -149,7 +145,7 @@ def _lower_signbit(ctx: Any, x: Any) -> Any:
 
 @elementwise_operator(
     "SignBit",
-    infer=_infer_signbit,
+    infer=lambda ctx, x: TensorType(BOOL, infer_real(ctx, x).shape),
     lower=_lower_signbit,
     widen=True,
     differentiable=False,

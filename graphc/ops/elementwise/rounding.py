@@ -33,10 +33,6 @@ def _rounding(name: str, function: Callable[[Any], Any], fold: np.ufunc) -> Decl
     )
 
 
-def _round_half_even(x: Any) -> Any:
-    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
-
-
 @_rounding("Floor", lax.floor, np.floor)
 def floor(x: TensorLike, *, name: str | None = None) -> Given:
     """The greatest integer that is at most x, elementwise, in x's dtype.
@@ -59,7 +55,7 @@ def ceil(x: TensorLike, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-@_rounding("Round", _round_half_even, np.rint)
+@_rounding("Round", lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), np.rint)
 def rint(x: TensorLike, *, name: str | None = None) -> Given:
     """The nearest integer, elementwise, in x's dtype; halves round to even.
 

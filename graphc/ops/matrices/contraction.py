@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from graphc.errors import AttributeValueError
-from graphc.ir.costs import CostContext, dims_of
+from graphc.ir.costs import dims_of
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
@@ -150,11 +150,6 @@ def _fold_dot_general(a: Any, b: Any, **attrs: Axes) -> Any:
     return np.einsum(a.astype(wide), of_a, b.astype(wide), of_b, out).astype(a.dtype)
 
 
-def _dot_general_cost(ctx: CostContext, node: Node) -> int:
-    shape = dims_of(node.inputs[0])
-    return product(node, math.prod(shape[axis] for axis in node.attrs["lhs_contract"]))
-
-
 DOT_GENERAL = define(
     "DotGeneral(a, b) -> c",
     precision="narrow",
@@ -169,7 +164,9 @@ DOT_GENERAL = define(
     gradient=_dot_general_gradient,
     layout=_dot_general_layout,
     fold=_fold_dot_general,
-    cost=_dot_general_cost,
+    cost=lambda ctx, node: product(
+        node, math.prod(dims_of(node.inputs[0])[axis] for axis in node.attrs["lhs_contract"])
+    ),
     doc="Products summed over pairs of contracted axes, one axis of each operand. The batch axes "
     "also form pairs. Axes of the result: batch, the others of a, the others of b. One dtype, "
     "any. Source: jax.lax.dot_general.",

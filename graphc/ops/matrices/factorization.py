@@ -152,11 +152,6 @@ SINGULAR_VALUES = matrix_operator(
 # -- eigenvalues ----------------------------------------------------------------------------
 
 
-def _infer_eigh(ctx: InferContext, a: TensorType) -> tuple[TensorType, TensorType]:
-    n = check_square(ctx, a)
-    return TensorType(real_of(a.dtype), (*a.shape[:-2], n)), a
-
-
 def _lower_eigh(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
     vectors, values = lax.linalg.eigh(a)
     return values, vectors
@@ -186,7 +181,7 @@ def _eigh_gradient(
 
 EIGH = matrix_operator(
     "Eigh(a) -> w, v",
-    infer=_infer_eigh,
+    infer=lambda ctx, a: (TensorType(real_of(a.dtype), (*a.shape[:-2], check_square(ctx, a))), a),
     lower=_lower_eigh,
     gradient=_eigh_gradient,
     cost=of_matrices(lambda m, n, k: 9 * n**3),  # Golub & Van Loan 8.3

@@ -7,7 +7,7 @@ from typing import Any
 
 from jax import lax
 
-from graphc.ir.costs import CostContext, size_of
+from graphc.ir.costs import size_of
 from graphc.ir.dtypes import INT32, as_dtype, promote
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
@@ -136,18 +136,14 @@ def _tridiagonal_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> La
     return replicated(ctx, node, *operands)
 
 
-def _tridiagonal_cost(ctx: CostContext, node: Node) -> int:
-    """Elimination of one diagonal, 3 m; 5 m for each column. Source: Golub & Van Loan 4.3."""
-    return 3 * size_of(node.inputs[1]) + 5 * size_of(node.outputs[0])
-
-
 TRIDIAGONAL_SOLVE = define(
     "TridiagonalSolve(lower, main, upper, b) -> x",
     precision="wide",
     infer=_infer_tridiagonal,
     lower=lambda ctx, *operands: lax.linalg.tridiagonal_solve(*operands),
     layout=_tridiagonal_layout,
-    cost=_tridiagonal_cost,
+    # Elimination of one diagonal, 3 m; 5 m for each column. Source: Golub & Van Loan 4.3.
+    cost=lambda ctx, node: 3 * size_of(node.inputs[1]) + 5 * size_of(node.outputs[0]),
     doc="x [..., m, n] of a x = b, where a [..., m, m] has these diagonals [..., m]: the first "
     f"element of `lower` and the last of `upper` are ignored. {_DTYPES} Source: "
     "jax.lax.linalg.tridiagonal_solve.",

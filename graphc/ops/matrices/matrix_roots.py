@@ -132,10 +132,6 @@ def _infer_root(ctx: InferContext, a: TensorType) -> TensorType:
     return TensorType(promote(a.dtype, as_dtype("complex64")), a.shape)
 
 
-def _lower_root(ctx: LowerContext, a: Any) -> Any:
-    return _root(a.astype(jnp.result_type(a.dtype, jnp.complex64)))
-
-
 def _root_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     y = matrix_transpose(node.outputs[0])
     da = emit_one(SYLVESTER, (y, y, dy))
@@ -147,7 +143,7 @@ MATRIX_SQUARE_ROOT = matrix_operator(
     "MatrixSquareRoot(a) -> y",
     cpu_only=True,
     infer=_infer_root,
-    lower=_lower_root,
+    lower=lambda ctx, a: _root(a.astype(jnp.result_type(a.dtype, jnp.complex64))),
     gradient=_root_gradient,
     cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 10 / 3) * n**3),  # Higham 1987
     doc="The principal square roots of matrices [..., n, n]: complex, because whether a root is "

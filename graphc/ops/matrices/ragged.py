@@ -12,7 +12,7 @@ from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dtypes import is_floating, is_integer
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.defining import define
@@ -55,10 +55,6 @@ def _counts(group_sizes: Any) -> Any:
     return group_sizes.astype(wide_integer(np.dtype(group_sizes.dtype)))
 
 
-def _lower_dot(ctx: LowerContext, a: Any, b: Any, group_sizes: Any) -> Any:
-    return lax.ragged_dot(a, b, _counts(group_sizes))
-
-
 def _dot_gradient(ctx: GradientContext, node: Node, dc: Tensor) -> Adjoints:
     a, b, sizes = node.inputs
     da = emit_one(RAGGED_DOT, (dc, matrix_transpose(b), sizes))
@@ -98,7 +94,7 @@ RAGGED_DOT = define(
     "RaggedDot(a, b, group_sizes) -> c",
     precision="narrow",
     infer=_infer_dot,
-    lower=in_wider(_lower_dot),
+    lower=in_wider(lambda ctx, a, b, group_sizes: lax.ragged_dot(a, b, _counts(group_sizes))),
     gradient=_dot_gradient,
     layout=_dot_layout,
     cost=_dot_cost,
@@ -138,10 +134,6 @@ def _by_groups(a: Any, b: Any, group_sizes: Any) -> Any:
 _outer = with_slope_of(_by_masks, _by_groups)
 
 
-def _lower_outer(ctx: LowerContext, a: Any, b: Any, group_sizes: Any) -> Any:
-    return _outer(a, b, _counts(group_sizes))
-
-
 def _outer_gradient(ctx: GradientContext, node: Node, dc: Tensor) -> Adjoints:
     a, b, sizes = node.inputs
     da = emit_one(RAGGED_DOT, (b, matrix_transpose(dc), sizes))
@@ -164,7 +156,7 @@ RAGGED_OUTER = define(
     "RaggedOuter(a, b, group_sizes) -> c",
     precision="narrow",
     infer=_infer_outer,
-    lower=in_wider(_lower_outer),
+    lower=in_wider(lambda ctx, a, b, group_sizes: _outer(a, b, _counts(group_sizes))),
     gradient=_outer_gradient,
     layout=_outer_layout,
     cost=_dot_cost,

@@ -6,9 +6,7 @@ from typing import Any
 
 from jax import lax
 
-from graphc.ir.costs import Cost, CostContext
 from graphc.ir.dims import Dim
-from graphc.ir.node import Node
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import check_taken
@@ -66,12 +64,6 @@ def _lower_updates(
     return tuple(lax.fori_loop(0, shape[0] // rows, turn, tuple(rest[:states])))
 
 
-def _updates_cost(ctx: CostContext, node: Node) -> Cost:
-    """The cost of all bodies for each block of rows."""
-    height: Any = node.inputs[0].type.shape[1]
-    return scaled(list(map(ctx.of_region, node.regions)), height // node.attrs["rows"])
-
-
 UPDATE_BY_ROWS = define(
     "UpdateByRows(a, b, *rest) -> *states",
     precision="wide",
@@ -82,7 +74,10 @@ UPDATE_BY_ROWS = define(
     infer=_infer_updates,
     lower=_lower_updates,
     layout=replicated,
-    cost=_updates_cost,
+    # The cost of all bodies for each block of rows.
+    cost=lambda ctx, node: scaled(
+        list(map(ctx.of_region, node.regions)), node.inputs[0].type.shape[1] // node.attrs["rows"]
+    ),
     doc="New values of matrices [m, n] by a product of a [k, m], transposed, and b [k, n]: in "
     "blocks of rows, so that the whole product is never in memory. The first body takes a block "
     "of a and b and returns the rows of the product. Body i takes these rows, the rows of all "

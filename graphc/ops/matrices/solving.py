@@ -73,12 +73,6 @@ SOLVE = define(
 )
 
 
-def _substitution_cost(ctx: CostContext, node: Node) -> int:
-    """n^2 for each column. Source: Golub & Van Loan 3.1."""
-    (x,) = node.outputs
-    return dims_of(x)[-2] * size_of(x)
-
-
 TRIANGULAR_SOLVE = define(
     "TriangularSolve(a, b) -> x",
     precision="wide",
@@ -90,7 +84,8 @@ TRIANGULAR_SOLVE = define(
     infer=_infer_solve,
     lower=_lower_triangular_solve,
     layout=solve_layout,
-    cost=_substitution_cost,
+    # n^2 for each column. Source: Golub & Van Loan 3.1.
+    cost=lambda ctx, node: dims_of(node.outputs[0])[-2] * size_of(node.outputs[0]),
     doc="x with a x = b for triangular a, of matrices [..., n, n] and [..., n, k]; the axes before "
     "them broadcast. float32, float64 and complex dtypes.",
 )

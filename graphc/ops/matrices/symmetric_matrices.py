@@ -11,7 +11,7 @@ from jax import numpy as jnp
 from graphc.ir.costs import CostContext, dims_of, size_of
 from graphc.ir.dtypes import FLOAT64
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.defining import define
@@ -117,15 +117,11 @@ def _by_rotations(factor: Any, w: Any) -> Any:
 _updated = with_slope_of(_factor_of_sum, _by_rotations)
 
 
-def _lower_update(ctx: LowerContext, factor: Any, w: Any) -> Any:
-    return _updated(factor, w)
-
-
 CHOLESKY_UPDATE = define(
     "CholeskyUpdate(factor, w) -> updated",
     precision="wide",
     infer=_infer_update,
-    lower=_lower_update,
+    lower=lambda ctx, factor, w: _updated(factor, w),
     layout=of_each(2),
     cost=times_operand(3),  # Golub & Van Loan 6.5: n rotations of 6 n / 2
     doc="The Cholesky factors of l l^T + w w^T, of a lower triangular factor l [..., n, n] and w "

@@ -10,10 +10,10 @@ from jax import lax
 
 from graphc.ir.costs import CostRule, size_of
 from graphc.ir.dtypes import is_floating
-from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
+from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import not_last, same_axis
@@ -87,16 +87,6 @@ def _infer(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
     return x
 
 
-def _lower(
-    ctx: LowerContext, x: Any, *, radius: int, bias: float, alpha: float, beta: float
-) -> Any:
-    return x * _inverse_power(_scale(x, radius, bias, alpha), beta)
-
-
-def _gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    return [emit(LOCAL_RESPONSE_NORM_GRADIENT, (node.inputs[0], dy), **node.attrs)]
-
-
 def _infer_gradient(ctx: InferContext, x: TensorType, dy: TensorType, **attrs: Any) -> TensorType:
     _infer(ctx, x)
     require_one_dtype(ctx, x, dy)
@@ -126,8 +116,14 @@ LOCAL_RESPONSE_NORM = define(
     precision="inside",
     attrs=_ATTRS,
     infer=_infer,
-    lower=summed(_lower),
-    gradient=_gradient,
+    lower=summed(
+        lambda ctx, x, *, radius, bias, alpha, beta: (
+            x * _inverse_power(_scale(x, radius, bias, alpha), beta)
+        )
+    ),
+    gradient=lambda ctx, node, dy: [
+        emit(LOCAL_RESPONSE_NORM_GRADIENT, (node.inputs[0], dy), **node.attrs)
+    ],
     layout=same_axis(not_last),
     cost=_cost(2, 5),  # the square, its sum over neighbours, a scale, a power and a product
     doc="x [batch, ..., channels] / (bias + alpha * the sum of the squares of the channel and of "
@@ -136,7 +132,7 @@ LOCAL_RESPONSE_NORM = define(
 )
 
 
-LOCAL_RESPONSE_NORM_GRADIENT = define(
+LOCAL_RESPONSE_NORM_GRADIENT: OpDef = define(
     "LocalResponseNormGradient(x, dy) -> dx",
     precision="inside",
     attrs=_ATTRS,

@@ -123,13 +123,6 @@ def _infer_variance(
     return mean
 
 
-def _lower_variance(
-    ctx: LowerContext, x: Any, mean: Any, *, axes: tuple[int, ...], count: Any
-) -> Any:
-    squares = lax.square(x - lax.stop_gradient(mean))
-    return jnp.sum(squares, axis=axes, keepdims=True) / jnp.asarray(ctx.dim(count), x.dtype)
-
-
 def _variance_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     x, mean = node.inputs
     scaled = dy * 2 / dim_value(node.attrs["count"], x.dtype)
@@ -153,7 +146,10 @@ VARIANCE = define(
         "count": Attr("dim", doc="how many elements each variance is over"),
     },
     infer=_infer_variance,
-    lower=_lower_variance,
+    lower=lambda ctx, x, mean, *, axes, count: (
+        jnp.sum(lax.square(x - lax.stop_gradient(mean)), axis=axes, keepdims=True)
+        / jnp.asarray(ctx.dim(count), x.dtype)
+    ),
     gradient=_variance_gradient,
     layout=_variance_layout,
     cost=times_operand(3),

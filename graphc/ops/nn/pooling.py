@@ -14,7 +14,7 @@ from jax import numpy as jnp
 from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dtypes import BOOL, is_complex, is_floating
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit, emit_one
@@ -102,10 +102,6 @@ def _infer_max_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorTyp
     return _infer_pool(ctx, x, **attrs)
 
 
-def _max_pool_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
-    return [emit(MAX_POOL_GRADIENT, (node.inputs[0], dy), **node.attrs)]
-
-
 def _infer_max_pool_gradient(
     ctx: InferContext, x: TensorType, dy: TensorType, **attrs: Any
 ) -> TensorType:
@@ -142,14 +138,14 @@ MAX_POOL = define(
     attrs=_MAX_ATTRS,
     infer=_infer_max_pool,
     lower=in_wider(lambda ctx, x, **attrs: _max_pool(x, attrs)),
-    gradient=_max_pool_gradient,
+    gradient=lambda ctx, node, dy: [emit(MAX_POOL_GRADIENT, (node.inputs[0], dy), **node.attrs)],
     layout=same_axis(_not_spatial),
     cost=_pool_cost,
     doc="The maximum of each window of x [batch, ..., channels]; padding never wins. "
     "Real dtypes. Source: `jax.lax.reduce_window`.",
 )
 
-MAX_POOL_GRADIENT = define(
+MAX_POOL_GRADIENT: OpDef = define(
     "MaxPoolGradient(x, dy) -> dx",
     precision="follow",
     attrs=_MAX_ATTRS,
@@ -199,14 +195,6 @@ def _infer_avg_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorTyp
     return _infer_pool(ctx, x, **attrs)
 
 
-def _lower_avg_pool(ctx: LowerContext, x: Any, **attrs: Any) -> Any:
-    return _sum_pool(x, attrs) / _counts(x.shape[1:-1], x.dtype, attrs)
-
-
-def _avg_pool_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> list[Tensor | None]:
-    return [emit(AVG_POOL_GRADIENT, (dy,), size=node.inputs[0].shape[1:-1], **node.attrs)]
-
-
 def _infer_avg_pool_gradient(
     ctx: InferContext, dy: TensorType, *, size: Any, **attrs: Any
 ) -> TensorType:
@@ -227,26 +215,24 @@ def _lower_avg_pool_gradient(ctx: LowerContext, dy: Any, *, size: Any, **attrs: 
     return jax.linear_transpose(lambda x: _sum_pool(x, attrs), x)(scaled)[0]
 
 
-def _avg_pool_gradient_gradient(
-    ctx: GradientContext, node: Node, dx: Tensor
-) -> list[Tensor | None]:
-    return [emit(AVG_POOL, (dx,), **{name: node.attrs[name] for name in _AVG_ATTRS})]
-
-
 AVG_POOL = define(
     "AvgPool(x) -> y",
     precision="wide",
     attrs=_AVG_ATTRS,
     infer=_infer_avg_pool,
-    lower=summed(_lower_avg_pool),
-    gradient=_avg_pool_gradient,
+    lower=summed(
+        lambda ctx, x, **attrs: _sum_pool(x, attrs) / _counts(x.shape[1:-1], x.dtype, attrs)
+    ),
+    gradient=lambda ctx, node, dy: [
+        emit(AVG_POOL_GRADIENT, (dy,), size=node.inputs[0].shape[1:-1], **node.attrs)
+    ],
     layout=same_axis(_not_spatial, linear=True),
     cost=_pool_cost,
     doc="The mean of each window of x [batch, ..., channels]. Padding counts only with "
     "`count_include_pad`. Floating dtypes. Source: `jax.lax.reduce_window`.",
 )
 
-AVG_POOL_GRADIENT = define(
+AVG_POOL_GRADIENT: OpDef = define(
     "AvgPoolGradient(dy) -> dx",
     precision="wide",
     attrs={
@@ -255,7 +241,9 @@ AVG_POOL_GRADIENT = define(
     },
     infer=_infer_avg_pool_gradient,
     lower=summed(_lower_avg_pool_gradient),
-    gradient=_avg_pool_gradient_gradient,
+    gradient=lambda ctx, node, dx: [
+        emit(AVG_POOL, (dx,), **{name: node.attrs[name] for name in _AVG_ATTRS})
+    ],
     layout=same_axis(_not_spatial, linear=True),
     cost=_pool_gradient_cost,
     doc="The adjoint of AvgPool's x: each element of dy is spread evenly over its window. "

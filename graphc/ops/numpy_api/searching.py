@@ -3,17 +3,15 @@ bincount."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax import numpy as jnp
 
-from graphc.ir.costs import CostContext, dims_of, size_of
+from graphc.ir.costs import dims_of, size_of
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import ones
 from graphc.ops.arrays.shape import broadcast_to, ravel
@@ -42,30 +40,23 @@ def _infer_search(ctx: InferContext, x: TensorType, values: TensorType, *, side:
     return TensorType(INT32, values.shape)
 
 
-def _lower_search(ctx: LowerContext, x: Any, values: Any, *, side: str) -> Any:
-    return jnp.searchsorted(x, values, side=side).astype(INT32)
-
-
 def _search_layout(ctx: LayoutContext, node: Node, x: Layout, values: Layout) -> LayoutPlan:
     if isinstance(values, Sharded):
         return LayoutPlan([REPLICATED, values], [values])
     return replicated(ctx, node, x, values)
 
 
-def _search_cost(ctx: CostContext, node: Node) -> int:
-    """The cost of a binary search for each value."""
-    among = dims_of(node.inputs[0])[-1]
-    return comparisons(size_of(node.inputs[1]), among)
-
-
 SEARCH_SORTED = without_gradient(
     "SearchSorted(x, values) -> y",
     attrs={"side": one_of("left", "right", default="left")},
     infer=_infer_search,
-    lower=in_wider(_lower_search),
+    lower=in_wider(
+        lambda ctx, x, values, *, side: jnp.searchsorted(x, values, side=side).astype(INT32)
+    ),
     layout=_search_layout,
     fold=lambda x, values, *, side: np.searchsorted(x, values, side).astype(INT32),
-    cost=_search_cost,
+    # The cost of a binary search for each value.
+    cost=lambda ctx, node: comparisons(size_of(node.inputs[1]), dims_of(node.inputs[0])[-1]),
     doc="The index (int32) in the ascending vector x at which each value belongs: before "
     'equal elements, or after them for "right". Real dtypes and bool. '
     "Source: numpy.searchsorted.",

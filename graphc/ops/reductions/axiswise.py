@@ -11,7 +11,7 @@ from jax import lax
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BOOL, INT32, DType, as_dtype, is_integer
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import one_axis, reshape
 from graphc.ops.arrays.slicing import pad_with
@@ -115,10 +115,6 @@ def _cumulative(
     )
 
 
-def _cumsum_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    return [cumsum(dy, node.attrs["axis"], reverse=not node.attrs["reverse"])]
-
-
 def _in_wide(function: Callable[..., Any]) -> Callable[..., Any]:
     """A cumulative function of JAX that computes narrow floats in float32."""
     return lambda x, axis, *, reverse: function(
@@ -137,7 +133,9 @@ CUM_SUM = _cumulative(
     _in_wide(lax.cumsum),
     _accumulate_in_wide(np.add.accumulate),
     "sums of",
-    gradient=_cumsum_gradient,
+    gradient=lambda ctx, node, dy: [
+        cumsum(dy, node.attrs["axis"], reverse=not node.attrs["reverse"])
+    ],
     linear=True,
 )
 CUM_PROD = _cumulative(

@@ -14,7 +14,7 @@ from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.along_axis import scatter_add_along_axis
@@ -49,10 +49,6 @@ def _infer_sort(
     return types
 
 
-def _lower_sort(ctx: LowerContext, *operands: Any, axis: int, keys: int) -> tuple[Any, ...]:
-    return tuple(lax.sort(operands, dimension=axis, is_stable=True, num_keys=keys))
-
-
 def _sort_gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Adjoints:
     axis, keys = node.attrs["axis"], node.attrs["keys"]
     places = iota(node.inputs[0].shape, axis, INT32)
@@ -85,7 +81,9 @@ SORT = define(
         "keys": at_least(1, "be positive", default=1, doc="operands compared"),
     },
     infer=_infer_sort,
-    lower=_lower_sort,
+    lower=lambda ctx, *operands, axis, keys: tuple(
+        lax.sort(operands, dimension=axis, is_stable=True, num_keys=keys)
+    ),
     gradient=_sort_gradient,
     layout=_sort_layout,
     cost=_sort_cost,

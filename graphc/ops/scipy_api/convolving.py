@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jax import numpy as jnp
 
 from graphc.ir.costs import CostContext, size_of
 from graphc.ir.dims import Dim
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import infer_inexact, require_one_dtype
@@ -40,10 +38,6 @@ def _size(ctx: InferContext, n: Dim, m: Dim, mode: str) -> Dim:
     return max(n, m) if mode == "same" else max(n, m) - min(n, m) + 1
 
 
-def _lower_convolve(ctx: LowerContext, x: Any, y: Any, *, mode: str) -> Any:
-    return jnp.convolve(x, y, mode=mode, precision="highest")
-
-
 def _cost(ctx: CostContext, node: Node) -> int:
     """A product and a sum for each pair of elements that contributes to a result."""
     n, m, results = (size_of(t) for t in (*node.inputs, *node.outputs))
@@ -58,7 +52,7 @@ def _cost(ctx: CostContext, node: Node) -> int:
 @operator(
     "Convolve",
     infer=_infer_convolve,
-    lower=in_wider(_lower_convolve),
+    lower=in_wider(lambda ctx, x, y, *, mode: jnp.convolve(x, y, mode=mode, precision="highest")),
     precision="wide",
     attrs={"mode": one_of("full", "same", "valid", default="full")},
     layout=replicated,

@@ -14,7 +14,7 @@ from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dims import Dim, Shape, product
 from graphc.ir.dtypes import COMPLEX64, FLOAT32, is_complex, real_of
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.padding import pad
@@ -54,10 +54,6 @@ def _infer_fft(ctx: InferContext, x: TensorType, *, kind: str, lengths: Shape) -
     return TensorType(dtype, (*stack, *after))
 
 
-def _lower_fft(ctx: LowerContext, x: Any, *, kind: str, lengths: Shape) -> Any:
-    return lax.fft(x, kind, ctx.shape(lengths))
-
-
 def _fft_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     kind, lengths = node.attrs["kind"], node.attrs["lengths"]
     if kind == "RFFT":  # the lower half of a transform: the upper half has no adjoint
@@ -76,10 +72,6 @@ def _times_used(length: Dim, y: Tensor) -> Tensor:
     place = iota((y.shape[-1],), 0)
     once = equal(place, 0) | equal(2 * place, dim_value(length))
     return to_dtype(where(once, 1, 2), y.dtype)
-
-
-def _stack_axis(node: Node, axis: int) -> bool:
-    return axis < node.inputs[0].ndim - len(node.attrs["lengths"])
 
 
 def _fft_cost(ctx: CostContext, node: Node) -> int:
@@ -105,9 +97,11 @@ FFT = define(
         ),
     },
     infer=_infer_fft,
-    lower=_lower_fft,
+    lower=lambda ctx, x, *, kind, lengths: lax.fft(x, kind, ctx.shape(lengths)),
     gradient=_fft_gradient,
-    layout=same_axis(_stack_axis, linear=True),
+    layout=same_axis(
+        lambda node, axis: axis < node.inputs[0].ndim - len(node.attrs["lengths"]), linear=True
+    ),
     cost=_fft_cost,
     doc="The discrete Fourier transform over the last axes, or its inverse, which divides by the "
     "number of elements. RFFT gives the lower half of the transform of real numbers along the "

@@ -80,10 +80,6 @@ def _igamma_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [unbroadcast(ctx, dy * in_a, a), unbroadcast(ctx, dy * density, x)]
 
 
-def _igammac_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    return _igamma_gradient(ctx, node, -dy)
-
-
 @_special("Polygamma", lax.polygamma, _polygamma_gradient)
 def polygamma(n: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
     """The derivative of order `n` of `digamma` at `x`, with broadcasting.
@@ -145,7 +141,7 @@ def gammainc(a: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
     return promote_inexact(a, x)
 
 
-@_special("Igammac", lax.igammac, _igammac_gradient)
+@_special("Igammac", lax.igammac, lambda ctx, node, dy: _igamma_gradient(ctx, node, -dy))
 def gammaincc(a: TensorLike, x: TensorLike, *, name: str | None = None) -> Given:
     """1 - gammainc(a, x), also exact where this is near 0. Source: scipy.special.gammaincc.
 

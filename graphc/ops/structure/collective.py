@@ -163,14 +163,6 @@ def _lower_shard_slice(ctx: LowerContext, x: Any, *, axis: int, replicas: int) -
     return lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
-def _lower_reduce_scatter(ctx: LowerContext, x: Any, *, axis: int, replicas: int) -> Any:
-    return lax.psum_scatter(x, axis_name_of(ctx), scatter_dimension=axis, tiled=True)
-
-
-def _lower_on_replica_zero(ctx: LowerContext, x: Any) -> Any:
-    return jnp.where(lax.axis_index(axis_name_of(ctx)) == 0, x, jnp.zeros_like(x))
-
-
 _PIECES = {"axis": AXIS, "replicas": POSITIVE}
 
 ALL_REDUCE = local_operator(
@@ -186,7 +178,9 @@ REDUCE_SCATTER = local_operator(
     "ReduceScatter(x) -> y",
     attrs=_PIECES,
     infer=_infer_shard_slice,
-    lower=_lower_reduce_scatter,
+    lower=lambda ctx, x, *, axis, replicas: lax.psum_scatter(
+        x, axis_name_of(ctx), scatter_dimension=axis, tiled=True
+    ),
     doc="This replica's piece along `axis` of the sum of x over the replicas: Partial(sum) to "
     "Sharded, at half the cost of the whole sum. Numeric dtypes.",
 )
@@ -222,20 +216,16 @@ REPLICA_INDEX = local_operator(
 ON_REPLICA_ZERO = local_operator(
     "OnReplicaZero(x) -> y",
     infer=lambda ctx, x: x,
-    lower=_lower_on_replica_zero,
+    lower=lambda ctx, x: jnp.where(lax.axis_index(axis_name_of(ctx)) == 0, x, jnp.zeros_like(x)),
     cost=free,
     doc="x on replica 0, zeros on the others: Replicated to Partial(sum). Numeric dtypes.",
 )
 
 
-def _layout_whole(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
-    return LayoutPlan([REPLICATED], [REPLICATED], fill={})
-
-
 WHOLE = marker(
     "Whole(x) -> y",
     differentiable=False,
-    layout=_layout_whole,
+    layout=lambda ctx, node, *xs: LayoutPlan([REPLICATED], [REPLICATED], fill={}),
     doc="The operand, whole on each replica. The pass `GatherParameters` adds it where a parameter "
     "that is stored in pieces is used. All dtypes and shapes.",
 )

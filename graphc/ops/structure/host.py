@@ -37,12 +37,6 @@ def _infer_callback(
     return declared(ctx, shapes, dtypes)
 
 
-def _lower_callback(
-    ctx: LowerContext, *operands: Any, function: Any, shapes: Any, dtypes: str
-) -> tuple[Any, ...]:
-    return _call_once(ctx, function, structs(ctx, shapes, dtypes), operands)
-
-
 def _call_once(
     ctx: LowerContext,
     function: Callable[..., Any],
@@ -63,13 +57,6 @@ def _call_once(
     return tuple([lax.psum(y, ctx.axis_name).astype(y.dtype) for y in given])
 
 
-def _lower_pure_callback(
-    ctx: LowerContext, *operands: Any, function: Any, shapes: Any, dtypes: str
-) -> tuple[Any, ...]:
-    call = partial(jax.pure_callback, vmap_method="sequential")
-    return through_words(call, function, structs(ctx, shapes, dtypes), operands)
-
-
 _NO_GRADIENT = no_gradient(
     lambda node: f"{node.op.name} {node.name!r}: a Python function cannot be differentiated",
     hint="wrap the operands in gc.stop_gradient if their gradient does not matter",
@@ -83,7 +70,9 @@ PY_CALLBACK = define(
     precision="wide",
     attrs=_CALLED,
     infer=_infer_callback,
-    lower=_lower_callback,
+    lower=lambda ctx, *operands, function, shapes, dtypes: _call_once(
+        ctx, function, structs(ctx, shapes, dtypes), operands
+    ),
     gradient=_NO_GRADIENT,
     effects=Effects.HOST,
     doc="A call of the Python `function` in each run that selects the node, in program order. The "
@@ -96,7 +85,12 @@ PURE_CALLBACK = define(
     precision="wide",
     attrs=_CALLED,
     infer=_infer_callback,
-    lower=_lower_pure_callback,
+    lower=lambda ctx, *operands, function, shapes, dtypes: through_words(
+        partial(jax.pure_callback, vmap_method="sequential"),
+        function,
+        structs(ctx, shapes, dtypes),
+        operands,
+    ),
     gradient=_NO_GRADIENT,
     doc="Calls of a Python `function` without side effects: as often as its results are needed, "
     "in any order. All dtypes.",

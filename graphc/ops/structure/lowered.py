@@ -17,8 +17,7 @@ from jax import numpy as jnp
 
 from graphc.errors import LoweringError
 from graphc.ir.node import Node
-from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
-from graphc.ir.types import TensorType
+from graphc.ir.opdef import Attr, LowerContext, OpDef
 from graphc.jax_internals import LOCATIONS, changed_setting
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.declared import ATTRS, checked, declared, structs
@@ -105,12 +104,6 @@ def _exported(program: Array) -> Any:
     return jax.export.deserialize(bytearray(program.tobytes()))
 
 
-def _infer(
-    ctx: InferContext, *types: TensorType, program: Array, **given: Any
-) -> tuple[TensorType, ...]:
-    return declared(ctx, **given)
-
-
 def _lower(ctx: LowerContext, *operands: Any, program: Array, **given: Any) -> tuple[Any, ...]:
     if digest_of(program) not in _accepted:
         raise LoweringError(
@@ -126,7 +119,7 @@ LOWERED = define(
     "Lowered(*operands) -> *results",
     precision="wide",
     attrs={"program": Attr("array", doc="the exported program of JAX, as bytes"), **ATTRS},
-    infer=_infer,
+    infer=lambda ctx, *types, program, **given: declared(ctx, **given),
     lower=_lower,
     gradient=no_gradient(
         lambda node: f"Lowered {node.name!r}: a lowered JAX program has no derivative",

@@ -9,8 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
-from graphc.ir.node import Node
+from graphc.ir.layouts import LayoutPlan, of_elements
 from graphc.ir.opdef import Attr, LowerContext, OpDef
 from graphc.ops.core.defining import marker
 from graphc.ops.core.layout_rules import moves
@@ -39,15 +38,11 @@ def _never(x: jax.Array) -> jax.Array:
     return jnp.isnan(number) & jnp.isinf(number)
 
 
-def _layout_after(ctx: LayoutContext, node: Node, x: Layout, *others: Layout) -> LayoutPlan:
-    return LayoutPlan([x, *others], [x], fill={})
-
-
 AFTER = marker(
     "After(x, *others) -> y",
     lower=_lower_after,
     gradient=lambda ctx, node, dy: [dy, *[None] * (len(node.inputs) - 1)],
-    layout=_layout_after,
+    layout=lambda ctx, node, x, *others: LayoutPlan([x, *others], [x], fill={}),
     fold=lambda x, *others: x,
     doc="The operand x, computed after `others`. XLA may then overwrite the operands of `others`. "
     "One element of each of `others` is read. All dtypes and shapes.",

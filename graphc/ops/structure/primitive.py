@@ -12,8 +12,7 @@ from jax import numpy as jnp
 from jax.extend.core import primitives
 
 from graphc.errors import LoweringError
-from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
-from graphc.ir.types import TensorType
+from graphc.ir.opdef import Attr, LowerContext, OpDef
 from graphc.ops.core.declared import ATTRS, checked, declared, structs
 from graphc.ops.core.defining import define
 from graphc.ops.structure.primitive_params import decode
@@ -64,12 +63,6 @@ def is_known(name: str) -> bool:
     return name in _PRIMITIVES or name in _HIDDEN
 
 
-def _infer(
-    ctx: InferContext, *types: TensorType, primitive: str, params: Any, keys: Any, **given: Any
-) -> tuple[TensorType, ...]:
-    return declared(ctx, **given)
-
-
 def _lower(
     ctx: LowerContext, *operands: Any, primitive: str, params: Any, keys: Any, **given: Any
 ) -> tuple[Any, ...]:
@@ -101,7 +94,7 @@ PRIMITIVE = define(
         "keys": Attr("ints", default=(), doc="the operands that are words of random keys"),
         **ATTRS,
     },
-    infer=_infer,
+    infer=lambda ctx, *types, primitive, params, keys, **given: declared(ctx, **given),
     lower=_lower,
     doc="A JAX primitive. `gc.from_jax` uses it for primitives without an operator. Its gradient "
     "is that of `jax.vjp`. All dtypes.",

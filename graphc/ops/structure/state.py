@@ -15,7 +15,7 @@ from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, of_elements
 from graphc.ir.node import Node, Tensor, describe_tensors
-from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, Effects, LowerContext, OpDef
 from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT, absolute_scope, control_inputs
 from graphc.ir.source import current_source
@@ -123,18 +123,6 @@ IDENTITY = marker(
 )
 
 
-def _infer_vjp(
-    ctx: InferContext,
-    *types: TensorType,
-    op: str,
-    count: int,
-    wrt: tuple[int, ...],
-    attrs: Any,
-    content: str,
-) -> tuple[TensorType, ...]:
-    return tuple(types[i] for i in wrt)
-
-
 def _lower_vjp(
     ctx: LowerContext,
     *operands: Any,
@@ -184,7 +172,7 @@ VJP = define(
         "attrs": Attr("attrs", doc="the operator's attributes"),
         "content": Attr("str", default="", doc="a digest of what a registered operator computes"),
     },
-    infer=_infer_vjp,
+    infer=lambda ctx, *types, wrt, **attrs: tuple(types[i] for i in wrt),
     lower=_lower_vjp,
     layout=vjp_layout,
     cost=_vjp_cost,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
+from graphc.ir.opdef import Attr, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import free
 from graphc.ops.core.defining import at_least, define, without_gradient
@@ -18,10 +18,6 @@ from graphc.ops.core.emit import emit_node, emit_one
 from graphc.ops.structure.state import same_layout
 
 _STEP = Attr("str", doc="the name of the training step")
-
-
-def _each_as_it_lies(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    return LayoutPlan(operands, operands, fill={})
 
 
 LOSS_ADJOINT = without_gradient(
@@ -46,7 +42,7 @@ GRADIENTS = define(
     infer=lambda ctx, *types, step, accumulate: types,
     lower=lambda ctx, *values, step, accumulate: values,
     gradient=lambda ctx, node, *adjoints: list(adjoints),
-    layout=_each_as_it_lies,
+    layout=lambda ctx, node, *operands: LayoutPlan(operands, operands, fill={}),
     cost=free,
     doc="The operands, which are the gradients of a training step. A pass may compute the nodes "
     "before it once for each of `accumulate` micro-batches. All dtypes.",
@@ -68,19 +64,13 @@ def _updated_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> Layout
     return LayoutPlan([*beside, *new], new, fill={})
 
 
-def _updated_gradient(
-    ctx: GradientContext, node: Node, *adjoints: Tensor | None
-) -> list[Tensor | None]:
-    return [*[None] * len(adjoints), *adjoints]
-
-
 UPDATED = define(
     "Updated(*values) -> *new",
     precision="wide",
     attrs={"step": _STEP},
     infer=_infer_updated,
     lower=lambda ctx, *values, step: values[len(values) // 2 :],
-    gradient=_updated_gradient,
+    gradient=lambda ctx, node, *adjoints: [*[None] * len(adjoints), *adjoints],
     layout=_updated_layout,
     cost=free,
     doc="The new values of the state that a training step updates. The operands are the old "

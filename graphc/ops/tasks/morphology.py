@@ -13,10 +13,10 @@ from graphc.ir.costs import CostContext, dims_of, size_of
 from graphc.ir.dtypes import is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.slicing import flip
-from graphc.ops.core.broadcasting import Adjoints, infer_real, require_one_dtype
+from graphc.ops.core.broadcasting import infer_real, require_one_dtype
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_operands
@@ -191,10 +191,6 @@ def _gradient_of_kernel(numbers: Any, dy: Any, kernel: Any) -> Any:
 # -- operators ------------------------------------------------------------------------------
 
 
-def _gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    return list(emit(DILATION_2D_GRADIENT, (*node.inputs, dy), **node.attrs))
-
-
 def _layout(ctx: LayoutContext, node: Node, x: Layout, kernel: Layout) -> LayoutPlan:
     if x == Sharded(3) or (kernel == Sharded(2) and not isinstance(x, Sharded)):
         return LayoutPlan([Sharded(3), Sharded(2)], [Sharded(3)])
@@ -232,7 +228,9 @@ DILATION_2D = define(
     attrs=_ATTRS,
     infer=_infer,
     lower=in_wider(_lower),
-    gradient=_gradient,
+    gradient=lambda ctx, node, dy: list(
+        emit(DILATION_2D_GRADIENT, (*node.inputs, dy), **node.attrs)
+    ),
     layout=_layout,
     cost=_cost,
     doc="The maximum of x [batch, height, width, channels] plus the kernel [height, width, "
@@ -241,7 +239,7 @@ DILATION_2D = define(
     "TensorFlow's `tf.nn.dilation2d`.",
 )
 
-DILATION_2D_GRADIENT = define(
+DILATION_2D_GRADIENT: OpDef = define(
     "Dilation2DGradient(x, kernel, dy) -> dx, dkernel",
     precision="follow",
     attrs=_ATTRS,

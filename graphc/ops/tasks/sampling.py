@@ -51,13 +51,6 @@ def _infer_map(
     return TensorType(x.dtype, coordinates.shape[1:])
 
 
-def _lower_map(
-    ctx: LowerContext, x: Any, coordinates: Any, *, order: int, mode: str, fill: float
-) -> Any:
-    places = coordinates.astype(wide(coordinates.dtype))
-    return ndimage.map_coordinates(x, list(places), order, mode, fill)
-
-
 def _map_layout(ctx: LayoutContext, node: Node, x: Layout, coordinates: Layout) -> LayoutPlan:
     if isinstance(coordinates, Sharded) and coordinates.axis > 0:
         return LayoutPlan([REPLICATED, coordinates], [Sharded(coordinates.axis - 1)])
@@ -87,7 +80,11 @@ MAP_COORDINATES = define(
         "fill": Attr("float", default=0.0, doc="the value outside x in the mode constant"),
     },
     infer=_infer_map,
-    lower=summed(_lower_map),
+    lower=summed(
+        lambda ctx, x, coordinates, *, order, mode, fill: ndimage.map_coordinates(
+            x, list(coordinates.astype(wide(coordinates.dtype))), order, mode, fill
+        )
+    ),
     layout=_map_layout,
     cost=_map_cost,
     doc="The values of x at coordinates [axes of x, ...], between its elements: the nearest "

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.costs import CostContext, size_of
+from graphc.ir.costs import size_of
 from graphc.ir.dtypes import INT32, is_floating
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
@@ -91,11 +91,6 @@ def _layout(ctx: LayoutContext, node: Node, boxes: Layout, scores: Layout) -> La
     return replicated(ctx, node, boxes, scores)
 
 
-def _cost(ctx: CostContext, node: Node) -> int:
-    """Each chosen box: the greatest score, and its overlap with all boxes (15 operations)."""
-    return 16 * int(node.attrs["size"]) * size_of(node.inputs[1])
-
-
 NON_MAX_SUPPRESSION = without_gradient(
     "NonMaxSuppression(boxes, scores) -> indices, count",
     attrs={
@@ -118,7 +113,8 @@ NON_MAX_SUPPRESSION = without_gradient(
     infer=_infer,
     lower=summed(_lower),
     layout=_layout,
-    cost=_cost,
+    # Each chosen box: the greatest score, and its overlap with all boxes (15 operations).
+    cost=lambda ctx, node: 16 * int(node.attrs["size"]) * size_of(node.inputs[1]),
     doc="The indices (int32) of the boxes [..., n, 4] with the highest scores [..., n], without "
     "boxes that overlap an earlier one too much: [..., size], padded with -1; and their number. "
     "Floating dtypes. Source: Girshick et al., 2014, arXiv:1311.2524; TensorFlow's "
