@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim
 from graphc.ir.name_errors import no_function as _no_function
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.joining import concatenate, split
 from graphc.ops.core.axes import normalize_axes
-from graphc.ops.core.checks import refuse
+from graphc.ops.core.checks import positive_int
 from graphc.ops.core.emit import constant, convert
 from graphc.ops.elementwise.complex_parts import conj
 from graphc.ops.scipy_api.fourier import as_complex, transform
@@ -373,7 +372,7 @@ def fftfreq(
         >>> run(gc.fft.fftfreq(4))
         Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
-    return constant(np.fft.fftfreq(_count("fftfreq", n), d), dtype, name=name)
+    return constant(np.fft.fftfreq(positive_int("fftfreq", "n", n), d), dtype, name=name)
 
 
 def rfftfreq(
@@ -390,10 +389,4 @@ def rfftfreq(
         >>> run(gc.fft.rfftfreq(4))
         Array([0.  , 0.25, 0.5 ], dtype=float32)
     """
-    return constant(np.fft.rfftfreq(_count("rfftfreq", n), d), dtype, name=name)
-
-
-def _count(function: str, n: Any) -> int:
-    if type(n) is not int or n < 1:
-        refuse(f"{function}: n must be a positive int, got {n!r}", error=AttributeValueError)
-    return n
+    return constant(np.fft.rfftfreq(positive_int("rfftfreq", "n", n), d), dtype, name=name)

@@ -100,6 +100,17 @@ def is_static(*dims: Dim) -> bool:
     return not any(isinstance(dim, DimExpr) for dim in dims)
 
 
+def positive_int(op: str, label: str, value: Any) -> int:
+    """`value` if it is a positive int.
+
+    Raises:
+        AttributeValueError: it is not.
+    """
+    if type(value) is not int or value < 1:
+        refuse(f"{op}: {label} must be a positive int, got {value!r}", error=AttributeValueError)
+    return value
+
+
 def insertion_axis(op: str, x: Tensor, axis: Any, rank: int) -> int:
     """The position of a new axis in a result of rank `rank`, counted from the front.
 

@@ -14,7 +14,7 @@ from graphc.ir.node import Tensor
 from graphc.ops.arrays.diagonals import diagonal
 from graphc.ops.arrays.shape import broadcast_to, expand_dims
 from graphc.ops.arrays.stacking import stack
-from graphc.ops.core.checks import as_dims, refuse
+from graphc.ops.core.checks import as_dims, positive_int, refuse
 from graphc.ops.core.emit import constant, emit_one, promote_inexact
 from graphc.ops.core.shape_argument import shape_first
 from graphc.ops.draws.distributions import fitting
@@ -323,7 +323,7 @@ def ball(
     number: Any = p
     if type(number) not in (int, float) or not p > 0:
         refuse(f"ball: p must be a positive number, got {p!r}", error=AttributeValueError)
-    sizes = (*as_dims("ball", shape), _side("ball", "d", d))
+    sizes = (*as_dims("ball", shape), positive_int("ball", "d", d))
     key, order = random_key(seed), constant(float(p), as_dtype(dtype))
     points = _generalized_normal(order, sizes, fold_in(key, 0), name)
     outside = emit_one(
@@ -368,13 +368,7 @@ def orthogonal(
         >>> run(gc.allclose(q @ q.T, gc.eye(3), atol=1e-5))
         Array(True, dtype=bool)
     """
-    side = _side("orthogonal", "n", n)
+    side = positive_int("orthogonal", "n", n)
     sizes = (*as_dims("orthogonal", shape), side, side)
     q, r = qr(normal(sizes, dtype=dtype, seed=seed, name=name))
     return multiply(q, expand_dims(sign(diagonal(r, 0, -2, -1)), -2))
-
-
-def _side(op: str, label: str, size: Any) -> int:
-    if type(size) is not int or size < 1:
-        refuse(f"{op}: {label} must be a positive int, got {size!r}", error=AttributeValueError)
-    return size

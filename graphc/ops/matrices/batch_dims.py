@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, LayoutRule, Sharded
-from graphc.ir.node import Node
+from graphc.ir.layouts import LayoutRule
 from graphc.ir.opdef import InferContext
 from graphc.ir.types import TensorType
-from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.layout_rules import same_axis
 
 
 def check_stack(ctx: InferContext, *operands: tuple[TensorType, int]) -> None:
@@ -30,11 +29,4 @@ def of_each(axes: int) -> LayoutRule:
     `axes`: how many axes of the first operand follow the batch dimensions.
     """
 
-    def rule(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-        stack = len(node.inputs[0].type.shape) - axes
-        for layout in operands:
-            if isinstance(layout, Sharded) and layout.axis < stack:
-                return LayoutPlan([layout] * len(operands), [layout] * len(node.outputs))
-        return replicated(ctx, node, *operands)
-
-    return rule
+    return same_axis(lambda node, axis: axis < node.inputs[0].ndim - axes)

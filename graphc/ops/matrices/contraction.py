@@ -36,31 +36,22 @@ def _free(rank: int, *taken: Axes) -> list[int]:
 
 
 def _infer_dot_general(
-    ctx: InferContext,
-    a: TensorType,
-    b: TensorType,
-    *,
-    lhs_contract: Axes,
-    rhs_contract: Axes,
-    lhs_batch: Axes,
-    rhs_batch: Axes,
+    ctx: InferContext, a: TensorType, b: TensorType, **attrs: Axes
 ) -> TensorType:
+    lc, rc, lb, rb = (attrs[k] for k in DOT_GENERAL.attrs)
     require_one_dtype(ctx, a, b)
-    for label, type, axes in (
-        ("a", a, lhs_contract + lhs_batch),
-        ("b", b, rhs_contract + rhs_batch),
-    ):
+    for label, type, axes in (("a", a, lc + lb), ("b", b, rc + rb)):
         if len(set(axes)) != len(axes) or not all(0 <= i < len(type.shape) for i in axes):
             ctx.fail(
                 f"axes {axes} of {label}: an axis is out of range or named twice",
                 hint=f"{label} has {len(type.shape)} axes; name each once",
             )
-    if len(lhs_contract) != len(rhs_contract) or len(lhs_batch) != len(rhs_batch):
+    if len(lc) != len(rc) or len(lb) != len(rb):
         ctx.fail(
             "a and b must have equal numbers of contracted axes and of batch axes",
             hint="an axis of a is paired with one of b",
         )
-    for i, j in zip(lhs_contract, rhs_contract, strict=True):
+    for i, j in zip(lc, rc, strict=True):
         ctx.unify(
             a.shape[i],
             b.shape[j],
@@ -68,11 +59,10 @@ def _infer_dot_general(
             hint="axes that are multiplied must have one size; a.T reverses the axes of a",
         )
     batch = [
-        ctx.unify(a.shape[i], b.shape[j], "batch dimensions")
-        for i, j in zip(lhs_batch, rhs_batch, strict=True)
+        ctx.unify(a.shape[i], b.shape[j], "batch dimensions") for i, j in zip(lb, rb, strict=True)
     ]
-    free_a = [a.shape[i] for i in _free(len(a.shape), lhs_contract, lhs_batch)]
-    free_b = [b.shape[i] for i in _free(len(b.shape), rhs_contract, rhs_batch)]
+    free_a = [a.shape[i] for i in _free(len(a.shape), lc, lb)]
+    free_b = [b.shape[i] for i in _free(len(b.shape), rc, rb)]
     return TensorType(a.dtype, (*batch, *free_a, *free_b))
 
 

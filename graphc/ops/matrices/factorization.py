@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from jax import lax
 
@@ -13,7 +12,7 @@ from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import real_of
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import known_alike, refuse
@@ -152,11 +151,6 @@ SINGULAR_VALUES = matrix_operator(
 # -- eigenvalues ----------------------------------------------------------------------------
 
 
-def _lower_eigh(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
-    vectors, values = lax.linalg.eigh(a)
-    return values, vectors
-
-
 def _eigh_gradient(
     ctx: GradientContext, node: Node, dw: Tensor | None, dv: Tensor | None
 ) -> Adjoints:
@@ -182,7 +176,7 @@ def _eigh_gradient(
 EIGH = matrix_operator(
     "Eigh(a) -> w, v",
     infer=lambda ctx, a: (TensorType(real_of(a.dtype), (*a.shape[:-2], check_square(ctx, a))), a),
-    lower=_lower_eigh,
+    lower=lambda ctx, a: tuple(lax.linalg.eigh(a))[::-1],
     gradient=_eigh_gradient,
     cost=of_matrices(lambda m, n, k: 9 * n**3),  # Golub & Van Loan 8.3
     doc="The eigenvalues (real, ascending) and the orthonormal eigenvectors, columns of v, of "

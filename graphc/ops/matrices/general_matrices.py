@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from jax import lax
 
 from graphc.ir.costs import size_of
 from graphc.ir.dtypes import INT32, as_dtype, promote
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
-from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import InferContext, LowerContext, OpDef
+from graphc.ir.node import Tensor
+from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.diagonals import tril, triu
@@ -20,9 +18,9 @@ from graphc.ops.arrays.shape import expand_dims
 from graphc.ops.core.checks import no_gradient, refuse
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import cast, convert, emit, emit_one, promote_inexact, promote_operands
-from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.comparison import equal
+from graphc.ops.matrices.batch_dims import of_each
 from graphc.ops.matrices.matrix_checks import (
     check_matrices,
     check_square,
@@ -73,31 +71,23 @@ def _infer_eig(ctx: InferContext, a: TensorType) -> tuple[TensorType, TensorType
     return TensorType(dtype, (*a.shape[:-2], n)), TensorType(dtype, a.shape)
 
 
-def _lower_eig(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
-    values, vectors = lax.linalg.eig(a, compute_left_eigenvectors=False, enable_eigvec_derivs=True)
-    return values, vectors
-
-
 EIG = matrix_operator(
     "Eig(a) -> w, v",
     infer=_infer_eig,
-    lower=_lower_eig,
+    lower=lambda ctx, a: tuple(
+        lax.linalg.eig(a, compute_left_eigenvectors=False, enable_eigvec_derivs=True)
+    ),
     cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 4 / 3) * n**3),  # back substitution, a product
     doc="The eigenvalues, unordered, and the eigenvectors, which are the columns of v with norm "
     f"1, of matrices [..., n, n]: complex. On CPU and GPU. {_DTYPES} Source: jax.lax.linalg.eig.",
 )
 
 
-def _lower_schur(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
-    upper, vectors = lax.linalg.schur(a)
-    return upper, vectors
-
-
 SCHUR = matrix_operator(
     "Schur(a) -> t, z",
     cpu_only=True,
     infer=lambda ctx, a: (infer_square(ctx, a), a),
-    lower=_lower_schur,
+    lower=lambda ctx, a: tuple(lax.linalg.schur(a)),
     gradient=no_gradient(
         lambda node: "Schur: there is no gradient of a Schur decomposition",
         hint="gc.linalg.eig and gc.linalg.eigh have gradients",
@@ -127,21 +117,12 @@ def _infer_tridiagonal(
     return b
 
 
-def _tridiagonal_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Systems are independent of each other."""
-    stack = len(node.inputs[0].type.shape) - 1
-    for layout in operands:
-        if isinstance(layout, Sharded) and layout.axis < stack:
-            return LayoutPlan([layout] * 4, [layout])
-    return replicated(ctx, node, *operands)
-
-
 TRIDIAGONAL_SOLVE = define(
     "TridiagonalSolve(lower, main, upper, b) -> x",
     precision="wide",
     infer=_infer_tridiagonal,
     lower=lambda ctx, *operands: lax.linalg.tridiagonal_solve(*operands),
-    layout=_tridiagonal_layout,
+    layout=of_each(1),
     # Elimination of one diagonal, 3 m; 5 m for each column. Source: Golub & Van Loan 4.3.
     cost=lambda ctx, node: 3 * size_of(node.inputs[1]) + 5 * size_of(node.outputs[0]),
     doc="x [..., m, n] of a x = b, where a [..., m, m] has these diagonals [..., m]: the first "

@@ -11,7 +11,7 @@ from jax import numpy as jnp
 
 from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.defining import define
@@ -27,16 +27,11 @@ __all__ = ["hessenberg", "householder_product"]
 _DTYPES = "float32, float64 and complex dtypes."
 
 
-def _lower_hessenberg(ctx: LowerContext, a: Any) -> tuple[Any, Any]:
-    h, q = jax.scipy.linalg.hessenberg(a, calc_q=True)
-    return h, q
-
-
 HESSENBERG = matrix_operator(
     "Hessenberg(a) -> h, q",
     cpu_only=True,
     infer=lambda ctx, a: (infer_square(ctx, a), a),
-    lower=_lower_hessenberg,
+    lower=lambda ctx, a: tuple(jax.scipy.linalg.hessenberg(a, calc_q=True)),
     gradient=no_gradient(
         lambda node: "Hessenberg: there is no gradient of a Hessenberg form",
         hint="gc.linalg.qr, gc.linalg.eig and gc.linalg.eigh have gradients",

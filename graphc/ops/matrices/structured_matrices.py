@@ -15,7 +15,7 @@ from graphc.ops.arrays.joining import concatenate, several
 from graphc.ops.arrays.padding import pad
 from graphc.ops.arrays.shape import expand_dims, reshape
 from graphc.ops.arrays.slicing import flip
-from graphc.ops.core.checks import refuse, same_shape
+from graphc.ops.core.checks import positive_int, refuse, same_shape
 from graphc.ops.core.emit import constant, convert, dim_value, promote_operands
 from graphc.ops.elementwise.arithmetic import multiply
 from graphc.ops.elementwise.complex_parts import conj
@@ -108,12 +108,6 @@ def hankel(c: TensorLike, r: TensorLike | None = None, *, name: str | None = Non
     return take(numbers, iota(sides, 0) + iota(sides, 1), -1, name=name)
 
 
-def _side(op: str, n: Any) -> int:
-    if type(n) is not int or n < 1:
-        refuse(f"{op}: n must be a positive int, got {n!r}", error=AttributeValueError)
-    return n
-
-
 def hilbert(n: int, dtype: DTypeLike = "float32", *, name: str | None = None) -> Tensor:
     """The matrix [n, n] of the numbers 1 / (i + j + 1). Source: scipy.linalg.hilbert.
 
@@ -122,7 +116,7 @@ def hilbert(n: int, dtype: DTypeLike = "float32", *, name: str | None = None) ->
         Array([[1.    , 0.5   ],
                [0.5   , 0.3333]], dtype=float32)
     """
-    places = np.arange(_side("hilbert", n))
+    places = np.arange(positive_int("hilbert", "n", n))
     return constant(1 / (places[:, None] + places + 1), as_dtype(dtype), name=name)
 
 
@@ -139,7 +133,7 @@ def hadamard(n: int, dtype: DTypeLike = "int32", *, name: str | None = None) -> 
         Array([[ 1,  1],
                [ 1, -1]], dtype=int32)
     """
-    if _side("hadamard", n) & (n - 1):
+    if positive_int("hadamard", "n", n) & (n - 1):
         refuse(f"hadamard: n must be a power of 2, got {n}", error=AttributeValueError)
     matrix = np.ones((1, 1), np.int32)
     while len(matrix) < n:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphc.errors import DTypeError
-from graphc.ir.costs import CostContext, dims_of
+from graphc.ir.costs import CostContext, CostRule, dims_of
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import BOOL, is_floating
 from graphc.ir.layouts import REPLICATED, Fill, Layout, LayoutContext, LayoutPlan, Sharded
@@ -231,24 +231,16 @@ def _attention_gradient_layout(ctx: LayoutContext, node: Node, *operands: Layout
     return LayoutPlan([*cut, *masks], [*cut[:3], *biases], fill=fills)
 
 
-def _products(node: Node) -> tuple[int, int, int]:
-    """The operations of a product over all pairs of queries and keys, for each element of a head;
-    the depth of queries and the depth of values."""
-    batch, time, heads, depth = dims_of(node.inputs[0])
-    _, source, _, width = dims_of(node.inputs[2])
-    return 2 * batch * heads * time * source, depth, width
+def _products(of_depth: int, of_width: int) -> CostRule:
+    """The cost of products over all pairs of queries and keys: so many of the depth of queries, and
+    so many of the depth of values."""
 
+    def cost(ctx: CostContext, node: Node) -> int:
+        batch, time, heads, depth = dims_of(node.inputs[0])
+        _, source, _, width = dims_of(node.inputs[2])
+        return 2 * batch * heads * time * source * (of_depth * depth + of_width * width)
 
-def _attention_cost(ctx: CostContext, node: Node) -> int:
-    """The cost of the products of queries and keys, and of weights and values."""
-    each, depth, width = _products(node)
-    return each * (depth + width)
-
-
-def _attention_gradient_cost(ctx: CostContext, node: Node) -> int:
-    """The cost of the recomputed weights, of their adjoints, and of a product for each operand."""
-    each, depth, width = _products(node)
-    return each * (3 * depth + 2 * width)
+    return cost
 
 
 ATTENTION = define(
@@ -259,7 +251,7 @@ ATTENTION = define(
     lower=_lower_attention,
     gradient=_attention_gradient,
     layout=_attention_layout,
-    cost=_attention_cost,
+    cost=_products(1, 1),  # of queries and keys, and of weights and values
     doc="softmax(scale * query @ key^T) @ value for each head: query [batch, time, heads, depth], "
     "key and value [batch, source, heads / n, depth], where n heads share one; the result is "
     "[batch, time, heads, depth of value]. Masks broadcast to [batch, heads, time, source]. Bool "
@@ -275,7 +267,8 @@ ATTENTION_GRADIENT = define(
     infer=_infer_attention_gradient,
     lower=_lower_attention_gradient,
     layout=_attention_gradient_layout,
-    cost=_attention_gradient_cost,
+    # The weights are recomputed; then their adjoints, and a product for each operand.
+    cost=_products(3, 2),
     doc="The adjoints of Attention's floating operands; the weights are recomputed. With "
     "`dropout`, the last operand marks the kept weights.",
 )
@@ -340,39 +333,31 @@ def attention(
 def _masks(mask: Any, bias: Any) -> list[Tensor]:
     """The given ones of mask and bias. The operator distinguishes them by their dtypes."""
     masks = []
-    if mask is not None:
-        masks.append(convert(mask))
-        if masks[0].dtype != BOOL:
+    to_add = "compare it, as in mask != 0; to add it to the logits, pass bias="
+    to_select = "to select the keys that a query sees, pass mask=, of bools"
+    for label, given, fits, words, hint in (
+        ("mask", mask, lambda dtype: dtype == BOOL, "bool", to_add),
+        ("bias", bias, is_floating, "floating", to_select),
+    ):
+        if given is None:
+            continue
+        masks.append(convert(given))
+        rows: dict[str, Any] = {label: masks[-1]}
+        if not fits(masks[-1].dtype):
             refuse(
-                f"Attention: the mask must be bool, got {masks[0].dtype.name}",
+                f"Attention: the {label} must be {words}, got {masks[-1].dtype.name}",
                 error=DTypeError,
-                hint="compare it, as in mask != 0; to add it to the logits, pass bias=",
-                mask=masks[0],
+                hint=hint,
+                **rows,
             )
-        _check_axes("mask", masks[0])
-    if bias is not None:
-        masks.append(convert(bias))
-        if not is_floating(masks[-1].dtype):
+        if masks[-1].ndim == 2:
             refuse(
-                f"Attention: the bias must be floating, got {masks[-1].dtype.name}",
-                error=DTypeError,
-                hint="to select the keys that a query sees, pass mask=, of bools",
-                bias=masks[-1],
+                f"Attention: a {label} of two axes may be [batch, source] or [time, source]",
+                hint=f"say which: {label}[:, None, None, :] if it is [batch, source], "
+                f"{label}[None, None] if it is [time, source]",
+                **rows,
             )
-        _check_axes("bias", masks[-1])
     return masks
-
-
-def _check_axes(label: str, mask: Tensor) -> None:
-    """Rejects two axes, because broadcasting would treat [batch, source] as [time, source]."""
-    if mask.ndim == 2:
-        rows: dict[str, Any] = {label: mask}
-        refuse(
-            f"Attention: a {label} of two axes may be [batch, source] or [time, source]",
-            hint=f"say which: {label}[:, None, None, :] if it is [batch, source], "
-            f"{label}[None, None] if it is [time, source]",
-            **rows,
-        )
 
 
 def _scale(query: Tensor, scale: float | None) -> float:

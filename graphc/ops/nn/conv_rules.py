@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from graphc.ir.costs import CostContext, dims_of
+from graphc.ir.costs import dims_of
 from graphc.ir.dims import Shape
 from graphc.ir.dtypes import as_dtype, is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
@@ -317,31 +317,16 @@ def _images_and_images(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) ->
 _SIZE = Attr("dims", doc="spatial sizes of the result, which the other shapes do not determine")
 
 
-def _taps_times_channels(x: Tensor, w: Tensor, y: Tensor, attrs: Mapping[str, Any]) -> int:
+def _taps_times_channels(node: Node, x: Tensor, w: Tensor, y: Tensor) -> int:
     """A product and a sum for each element of `y` and each tap of `w` outside the padding of
     `x`."""
     images, kernel, results = (dims_of(t) for t in (x, w, y))
     taps = 1
-    for axis, (low, _) in enumerate(attrs["padding"]):
-        stride, dilation = attrs["strides"][axis], attrs["dilation"][axis]
+    for axis, (low, _) in enumerate(node.attrs["padding"]):
+        stride, dilation = node.attrs["strides"][axis], node.attrs["dilation"][axis]
         sizes = images[1 + axis], kernel[axis], results[1 + axis]
         taps *= taps_inside(*sizes, stride, low, dilation)
     return 2 * results[0] * kernel[-2] * kernel[-1] * taps
-
-
-def _conv_cost(ctx: CostContext, node: Node) -> int:
-    (x, w), (y,) = node.inputs, node.outputs
-    return _taps_times_channels(x, w, y, node.attrs)
-
-
-def _input_gradient_cost(ctx: CostContext, node: Node) -> int:
-    (dy, w), (dx,) = node.inputs, node.outputs
-    return _taps_times_channels(dx, w, dy, node.attrs)
-
-
-def _kernel_gradient_cost(ctx: CostContext, node: Node) -> int:
-    (x, dy), (dw,) = node.inputs, node.outputs
-    return _taps_times_channels(x, dw, dy, node.attrs)
 
 
 CONV = define(
@@ -352,7 +337,7 @@ CONV = define(
     lower=_lower_conv,
     gradient=_conv_gradient,
     layout=_images_and_kernel,
-    cost=_conv_cost,
+    cost=lambda ctx, node: _taps_times_channels(node, *node.inputs, *node.outputs),
     doc="Cross-correlation of x [batch, ..., channels] with w [..., channels / groups, filters]. "
     "Both have one or more spatial axes. The result is [batch, ..., filters], of sizes (size + "
     f"padding - (window - 1) * dilation - 1) // stride + 1. Floating dtypes. {_SOURCE}",
@@ -365,7 +350,7 @@ CONV_INPUT_GRADIENT = define(
     lower=_lower_input_gradient,
     gradient=_input_gradient_gradient,
     layout=_images_and_kernel,
-    cost=_input_gradient_cost,
+    cost=lambda ctx, node: _taps_times_channels(node, *node.outputs, *node.inputs[::-1]),
     doc="The adjoint of Conv's x, of spatial sizes `size`: a transposed convolution of dy "
     f"[batch, ..., filters] with w. Floating dtypes. {_SOURCE}",
 )
@@ -377,7 +362,9 @@ CONV_KERNEL_GRADIENT = define(
     lower=_lower_kernel_gradient,
     gradient=_kernel_gradient_gradient,
     layout=_images_and_images,
-    cost=_kernel_gradient_cost,
+    cost=lambda ctx, node: _taps_times_channels(
+        node, node.inputs[0], node.outputs[0], node.inputs[1]
+    ),
     doc="The adjoint of Conv's w, of spatial sizes `size`: x [batch, ..., channels] correlated "
     f"with dy, summed over the batch and the positions of the window. Floating dtypes. {_SOURCE}",
 )

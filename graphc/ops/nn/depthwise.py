@@ -7,7 +7,7 @@ and 4.2 ms. Each tap is an elementwise product with a shifted view, and XLA fuse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from math import prod
 from operator import add
@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
+
+from graphc.ops.nn.windows import outside_space, views
 
 Ints = tuple[int, ...]
 
@@ -43,8 +45,8 @@ def is_by_taps(
 
 def conv_by_taps(x: Any, w: Any, attrs: Mapping[str, Any]) -> Any:
     """The convolution of x [batch, ..., channels] with w [..., 1, channels]."""
-    padded = lax.pad(x, np.zeros((), x.dtype), _sides(attrs["padding"]))
-    products = [view * w[(*tap, 0)] for tap, view in _views(padded, w.shape[:-2], attrs)]
+    padded = lax.pad(x, np.zeros((), x.dtype), outside_space(attrs["padding"]))
+    products = [view * w[(*tap, 0)] for tap, view in views(padded, w.shape[:-2], attrs)]
     return reduce(add, products)
 
 
@@ -62,17 +64,17 @@ def input_gradient_by_taps(dy: Any, w: Any, size: tuple[Any, ...], attrs: Mappin
         sides.append((before, n + reach - before - ((count - 1) * step + 1), step - 1))
     spread = lax.pad(dy, np.zeros((), dy.dtype), [(0, 0, 0), *sides, (0, 0, 0)])
     turned = lax.rev(w, tuple(range(w.ndim - 2)))
-    views = _views(spread, w.shape[:-2], {**attrs, "strides": (1,) * len(sides)})
-    return reduce(add, [view * turned[(*tap, 0)] for tap, view in views])
+    found = views(spread, w.shape[:-2], {**attrs, "strides": (1,) * len(sides)})
+    return reduce(add, [view * turned[(*tap, 0)] for tap, view in found])
 
 
 def kernel_gradient_by_taps(x: Any, dy: Any, window: Ints, attrs: Mapping[str, Any]) -> Any:
     """The gradient of the kernel [*window, 1, channels]. One pass over x sums for all taps; a
     separate sum for each tap would take four times as long."""
     # Without the barriers, XLA pads x and computes dy again for each tap inside the sums.
-    padded = lax.pad(x, np.zeros((), x.dtype), _sides(attrs["padding"]))
+    padded = lax.pad(x, np.zeros((), x.dtype), outside_space(attrs["padding"]))
     padded, dy = lax.optimization_barrier((padded, dy))
-    products = [view * dy for _, view in _views(padded, window, attrs)]
+    products = [view * dy for _, view in views(padded, window, attrs)]
     zeros = [np.zeros((), x.dtype)] * len(products)
 
     def added(left: list[Any], right: list[Any]) -> list[Any]:
@@ -102,19 +104,3 @@ def _summed_apart(shape: tuple[Any, ...], taps: int) -> tuple[int, ...]:
     if len(spatial) == 2 and batch > 1:
         return (0,)
     return (len(spatial),) if batch * prod(spatial[:-1]) >= taps else ()
-
-
-def _sides(padding: Any) -> list[tuple[int, int, int]]:
-    return [(0, 0, 0), *((low, high, 0) for low, high in padding), (0, 0, 0)]
-
-
-def _views(padded: Any, window: Ints, attrs: Mapping[str, Any]) -> Iterator[tuple[Ints, Any]]:
-    """For each tap of the window, the elements that it covers at all positions."""
-    strides, dilation = attrs["strides"], attrs["dilation"]
-    reach = [(n - 1) * d for n, d in zip(window, dilation, strict=True)]
-    for tap in np.ndindex(*window):
-        start = [i * d for i, d in zip(tap, dilation, strict=True)]
-        sizes = zip(padded.shape[1:-1], reach, start, strict=True)
-        end = [n - r + s for n, r, s in sizes]
-        first, last = (0, *start, 0), (padded.shape[0], *end, padded.shape[-1])
-        yield tap, lax.slice(padded, first, last, (1, *strides, 1))

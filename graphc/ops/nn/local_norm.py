@@ -21,7 +21,7 @@ from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit, promote_operands
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
-from graphc.ops.nn.normalization import EPSILON, check_channels
+from graphc.ops.nn.normalization import EPSILON, check_channels, infer_norm_gradient
 from graphc.ops.structure.collective import axis_name_of
 from graphc.ops.structure.state import stop_gradient
 
@@ -152,20 +152,6 @@ LOCAL_BATCH_NORM = define(
 )
 
 
-def _infer_gradient(
-    ctx: InferContext,
-    x: TensorType,
-    scale: TensorType,
-    dy: TensorType,
-    *,
-    epsilon: float,
-    real: _Real,
-) -> tuple[TensorType, ...]:
-    check_channels(ctx, x, scale)
-    ctx.unify_types(dy, x, "dy")
-    return x, scale, scale
-
-
 def _lower_gradient(
     ctx: LowerContext, x: Any, scale: Any, dy: Any, *, epsilon: float, real: _Real
 ) -> tuple[Any, ...]:
@@ -204,7 +190,7 @@ LOCAL_BATCH_NORM_GRADIENT = define(
     "LocalBatchNormGradient(x, scale, dy) -> dx, dscale, doffset",
     precision="inside",
     attrs={"epsilon": EPSILON, "real": _REAL},
-    infer=_infer_gradient,
+    infer=infer_norm_gradient,
     lower=_lower_gradient,
     layout=_gradient_layout,
     cost=times_operand(14),

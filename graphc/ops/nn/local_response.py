@@ -22,17 +22,18 @@ from graphc.typing import TensorLike
 
 __all__ = ["local_response_norm"]
 
+
+def _finite(default: float, doc: str) -> Attr:
+    return Attr("float", default=default, check=math.isfinite, must="be finite", doc=doc)
+
+
 _ATTRS = {
     "radius": at_least(
         0, "be an int of at least 0", default=5, doc="how many channels on each side are neighbours"
     ),
-    "bias": Attr(
-        "float", default=1.0, check=math.isfinite, must="be finite", doc="added to the sum"
-    ),
-    "alpha": Attr(
-        "float", default=1.0, check=math.isfinite, must="be finite", doc="factor of the sum"
-    ),
-    "beta": Attr("float", default=0.5, check=math.isfinite, must="be finite", doc="the exponent"),
+    "bias": _finite(1.0, "added to the sum"),
+    "alpha": _finite(1.0, "factor of the sum"),
+    "beta": _finite(0.5, "the exponent"),
 }
 
 

@@ -10,7 +10,6 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.ir.dtypes import INT32, is_floating, is_integer
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -19,18 +18,9 @@ from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator, operator
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit, promote_operands
-from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.layout_rules import not_last, same_axis
 from graphc.ops.core.precision import shifted, wide
 from graphc.ops.core.ranges import in_range
-
-
-def _rowwise(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    """Rows of logits are independent: any axis except that of the classes may be sharded."""
-    classes = node.inputs[0].ndim - 1
-    for layout in operands:
-        if isinstance(layout, Sharded) and layout.axis != classes:
-            return LayoutPlan([layout] * len(operands), [layout] * len(node.outputs))
-    return replicated(ctx, node, *operands)
 
 
 def _check_logits(ctx: InferContext, logits: TensorType) -> None:
@@ -102,7 +92,7 @@ def _loss_of_rows(
         lower=lower,
         precision="wide",
         gradient=gradient,
-        layout=_rowwise,
+        layout=same_axis(not_last),
         cost=times_operand(operations),
     )
 
@@ -255,7 +245,7 @@ SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT = define(
     precision="wide",
     infer=_infer_sparse_gradient,
     lower=_lower_sparse_gradient,
-    layout=_rowwise,
+    layout=same_axis(not_last),
     cost=times_operand(4),
     doc="The adjoint of SparseSoftmaxCrossEntropy's logits: (softmax(logits) - one_hot(labels)) "
     "* dy. logits [..., classes]; labels, loss (the operator's result) and dy [...].",

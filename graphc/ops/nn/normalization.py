@@ -20,7 +20,7 @@ from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, dim_value, emit, emit_one, promote_operands, to_dtype
-from graphc.ops.core.layout_rules import SUM, replicated
+from graphc.ops.core.layout_rules import SUM, map_axis, not_last, replicated
 from graphc.ops.core.precision import wide
 from graphc.ops.reductions.reduction import reduce_mean
 from graphc.typing import TensorLike
@@ -55,7 +55,7 @@ def check_channels(ctx: InferContext, x: TensorType, *parameters: TensorType) ->
 # -- batch normalisation --------------------------------------------------------------------
 
 
-def _infer_batch_norm(
+def _infer_norm(
     ctx: InferContext, x: TensorType, *parameters: TensorType, epsilon: float
 ) -> TensorType:
     check_channels(ctx, x, *parameters)
@@ -103,7 +103,7 @@ BATCH_NORM = define(
     "BatchNorm(x, mean, variance, scale, offset) -> y",
     precision="inside",
     attrs={"epsilon": EPSILON},
-    infer=_infer_batch_norm,
+    infer=_infer_norm,
     lower=_lower_batch_norm,
     gradient=_batch_norm_gradient,
     layout=_batch_norm_layout,
@@ -170,13 +170,6 @@ def _normalized(x: Any, epsilon: float) -> tuple[Any, Any]:
     return centred * factor, factor
 
 
-def _infer_layer_norm(
-    ctx: InferContext, x: TensorType, *parameters: TensorType, epsilon: float
-) -> TensorType:
-    check_channels(ctx, x, *parameters)
-    return x
-
-
 def _lower_layer_norm(ctx: LowerContext, x: Any, scale: Any, offset: Any, *, epsilon: float) -> Any:
     dtype = wide(x.dtype)
     rows, _ = _normalized(lax.convert_element_type(x, dtype), epsilon)
@@ -192,17 +185,10 @@ def _layer_norm_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoin
     return list(adjoints)
 
 
-def _layer_norm_layout(
-    ctx: LayoutContext, node: Node, x: Layout, *parameters: Layout
-) -> LayoutPlan:
-    if isinstance(x, Sharded) and x.axis != node.inputs[0].ndim - 1:
-        return LayoutPlan([x] + [REPLICATED] * len(parameters), [x])
-    return replicated(ctx, node, x, *parameters)
-
-
-def _infer_layer_norm_gradient(
-    ctx: InferContext, x: TensorType, scale: TensorType, dy: TensorType, *, epsilon: float
+def infer_norm_gradient(
+    ctx: InferContext, x: TensorType, scale: TensorType, dy: TensorType, **attrs: Any
 ) -> tuple[TensorType, ...]:
+    """The types of the adjoints of x, scale and offset."""
     check_channels(ctx, x, scale)
     ctx.unify_types(dy, x, "dy")
     return x, scale, scale
@@ -244,10 +230,10 @@ LAYER_NORM = define(
     "LayerNorm(x, scale, offset) -> y",
     precision="inside",
     attrs={"epsilon": EPSILON},
-    infer=_infer_layer_norm,
+    infer=_infer_norm,
     lower=_lower_layer_norm,
     gradient=_layer_norm_gradient,
-    layout=_layer_norm_layout,
+    layout=map_axis(lambda node, axis: axis if not_last(node, axis) else None),
     cost=times_operand(8),
     doc="x [..., channels] with mean 0 and variance 1 along the last axis (epsilon is added to "
     "the variance), times scale plus offset, both [channels]. Floating dtypes; narrow ones are "
@@ -258,7 +244,7 @@ LAYER_NORM_GRADIENT = define(
     "LayerNormGradient(x, scale, dy) -> dx, dscale, doffset",
     precision="inside",
     attrs={"epsilon": EPSILON},
-    infer=_infer_layer_norm_gradient,
+    infer=infer_norm_gradient,
     lower=_lower_layer_norm_gradient,
     layout=_layer_norm_gradient_layout,
     cost=times_operand(14),

@@ -10,25 +10,20 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.dtypes import is_floating
+from graphc.ops.core.precision import lowest
+from graphc.ops.nn.windows import outside_space, views
 
 Ints = tuple[int, ...]
 
 
-def lowest(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The lowest value of `dtype`, which max pooling uses as padding."""
-    return np.array(-np.inf if is_floating(dtype) else np.iinfo(dtype).min, dtype)
-
-
 def max_by_taps(x: Any, attrs: dict[str, Any]) -> Any:
     """The maximum of each window of x [batch, ..., channels]; any dilation."""
-    return functools.reduce(lax.max, _taps(_padded(x, attrs, lowest(x.dtype)), attrs))
+    return functools.reduce(lax.max, _taps(x, attrs, lowest(x.dtype)))
 
 
 def sum_by_taps(x: Any, attrs: dict[str, Any]) -> Any:
     """The sum of each window of x [batch, ..., channels]; padding counts as zeros."""
-    padded = _padded(x, attrs, np.zeros((), x.dtype))
-    return functools.reduce(lax.add, _taps(padded, attrs))
+    return functools.reduce(lax.add, _taps(x, attrs, np.zeros((), x.dtype)))
 
 
 def max_gradient_by_taps(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
@@ -41,7 +36,7 @@ def max_gradient_by_taps(x: Any, dy: Any, attrs: dict[str, Any]) -> Any:
         Of the shape of x.
     """
     zero = np.zeros((), dy.dtype)
-    numbers = _first_largest(_padded(x, attrs, lowest(x.dtype)), attrs)
+    numbers = _first_largest(x, attrs)
 
     def part(tap: int, dy: Any, numbers: Any) -> Any:
         return jnp.where(numbers == tap, dy, zero)
@@ -73,7 +68,7 @@ def _back(
         part: what tap number n adds, from the elements of these arrays.
     """
     strides, dilation = attrs["strides"], _dilation(attrs)
-    starts = [_start(tap, dilation) for tap in np.ndindex(*attrs["window"])]
+    starts = [np.multiply(tap, dilation).tolist() for tap in np.ndindex(*attrs["window"])]
     extents = [n + sum(pads) for n, pads in zip(shape[1:-1], attrs["padding"], strict=True)]
     sizes = [-(-n // step) for n, step in zip(extents, strides, strict=True)]
     most = [last // step for last, step in zip(starts[-1], strides, strict=True)]
@@ -105,12 +100,12 @@ def _spread(part: Any, rest: Ints, shape: Ints, attrs: dict[str, Any]) -> Any:
     return lax.pad(part, np.zeros((), part.dtype), [(0, 0, 0), *sides, (0, 0, 0)])
 
 
-def _first_largest(padded: Any, attrs: dict[str, Any]) -> Any:
+def _first_largest(x: Any, attrs: dict[str, Any]) -> Any:
     """The index of the first tap of each window that holds its maximum."""
     largest: Any = None
     numbers: Any = None
     dtype = np.int8 if np.prod(attrs["window"]) < 128 else np.int32
-    for tap, values in enumerate(_taps(padded, attrs)):
+    for tap, values in enumerate(_taps(x, attrs, lowest(x.dtype))):
         if largest is None:
             largest, numbers = values, jnp.zeros(values.shape, dtype)
             continue
@@ -122,27 +117,13 @@ def _first_largest(padded: Any, attrs: dict[str, Any]) -> Any:
     return lax.optimization_barrier(numbers)
 
 
-def _padded(x: Any, attrs: dict[str, Any], value: Any) -> Any:
-    sides = [(0, 0), *attrs["padding"], (0, 0)]
-    return lax.pad(x, value, [(low, high, 0) for low, high in sides])
-
-
 def _dilation(attrs: dict[str, Any]) -> Ints:
     """The steps between the taps: average pooling has no such attribute."""
     return tuple(attrs.get("dilation", (1,) * len(attrs["window"])))
 
 
-def _start(tap: Ints, dilation: Ints) -> Ints:
-    """The first position of a tap."""
-    return tuple(i * d for i, d in zip(tap, dilation, strict=True))
-
-
-def _taps(padded: Any, attrs: dict[str, Any]) -> Iterator[Any]:
-    """The values of each tap of the window at all positions."""
-    dilation = _dilation(attrs)
-    reach = [(w - 1) * d for w, d in zip(attrs["window"], dilation, strict=True)]
-    for tap in np.ndindex(*attrs["window"]):
-        start = _start(tap, dilation)
-        end = [n - r + s for n, r, s in zip(padded.shape[1:-1], reach, start, strict=True)]
-        limits = [padded.shape[0], *end, padded.shape[-1]]
-        yield lax.slice(padded, (0, *start, 0), limits, (1, *attrs["strides"], 1))
+def _taps(x: Any, attrs: dict[str, Any], outside: Any) -> Iterator[Any]:
+    """The values of each tap of the window at all positions, and `outside` in the padding."""
+    padded = lax.pad(x, outside, outside_space(attrs["padding"]))
+    found = views(padded, attrs["window"], {**attrs, "dilation": _dilation(attrs)})
+    return (values for _, values in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,9 +20,8 @@ from graphc.ir.types import TensorType
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import same_axis
-from graphc.ops.core.precision import in_wider, summed
+from graphc.ops.core.precision import in_wider, lowest, summed
 from graphc.ops.nn.pool_taps import (
-    lowest,
     max_by_taps,
     max_gradient_by_taps,
     sum_by_taps,
@@ -72,6 +72,18 @@ def _check_axes(ctx: InferContext, label: str, type: TensorType, rank: int) -> N
     )
 
 
+def _reduced(x: Any, initial: Any, function: Callable[..., Any], attrs: dict[str, Any]) -> Any:
+    """`function` over each window of `x`, which starts from `initial`."""
+    return lax.reduce_window(
+        x,
+        initial,
+        function,
+        window_dimensions=_over_space(attrs["window"], 1),
+        window_strides=_over_space(attrs["strides"], 1),
+        padding=_over_space(attrs["padding"], (0, 0)),
+    )
+
+
 def _over_space(spatial: tuple[Any, ...], outer: Any) -> tuple[Any, ...]:
     return (outer, *spatial, outer)
 
@@ -87,14 +99,7 @@ def _by_taps(attrs: dict[str, Any]) -> bool:
 def _max_pool(x: Any, attrs: dict[str, Any]) -> Any:
     if _by_taps(attrs):
         return max_by_taps(x, attrs)
-    return lax.reduce_window(
-        x,
-        lowest(x.dtype),
-        lax.max,
-        window_dimensions=_over_space(attrs["window"], 1),
-        window_strides=_over_space(attrs["strides"], 1),
-        padding=_over_space(attrs["padding"], (0, 0)),
-    )
+    return _reduced(x, lowest(x.dtype), lax.max, attrs)
 
 
 def _infer_max_pool(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
@@ -164,14 +169,7 @@ MAX_POOL_GRADIENT: OpDef = define(
 def _sum_pool(x: Any, attrs: dict[str, Any]) -> Any:
     if attrs["by_taps"]:
         return sum_by_taps(x, attrs)
-    return lax.reduce_window(
-        x,
-        np.zeros((), x.dtype),
-        lax.add,
-        window_dimensions=_over_space(attrs["window"], 1),
-        window_strides=_over_space(attrs["strides"], 1),
-        padding=_over_space(attrs["padding"], (0, 0)),
-    )
+    return _reduced(x, np.zeros((), x.dtype), lax.add, attrs)
 
 
 def _counts(size: tuple[Any, ...], dtype: np.dtype[Any], attrs: dict[str, Any]) -> Any:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+from jax import lax
 
 from graphc.errors import AttributeValueError
 from graphc.ir.dims import Dim, Shape
@@ -209,3 +212,22 @@ def window_sizes(
             )
         results.append((padded - reach) // attrs["strides"][axis] + 1)
     return tuple(results)
+
+
+def outside_space(padding: Pairs) -> list[tuple[int, int, int]]:
+    """`padding` for `lax.pad` of [batch, ..., channels]."""
+    return [(0, 0, 0), *((low, high, 0) for low, high in padding), (0, 0, 0)]
+
+
+def views(
+    padded: Any, window: Sequence[int], attrs: Mapping[str, Any]
+) -> Iterator[tuple[Ints, Any]]:
+    """For each tap of the window, the elements that it covers at all positions."""
+    strides, dilation = attrs["strides"], attrs["dilation"]
+    reach = [(n - 1) * d for n, d in zip(window, dilation, strict=True)]
+    for tap in np.ndindex(*window):
+        start = [i * d for i, d in zip(tap, dilation, strict=True)]
+        sizes = zip(padded.shape[1:-1], reach, start, strict=True)
+        end = [n - r + s for n, r, s in sizes]
+        first, last = (0, *start, 0), (padded.shape[0], *end, padded.shape[-1])
+        yield tap, lax.slice(padded, first, last, (1, *strides, 1))

@@ -12,7 +12,6 @@ from graphc.errors import AttributeValueError
 from graphc.ir.costs import CostContext, dims_of, size_of
 from graphc.ir.dims import Dim, product
 from graphc.ir.dtypes import INT32
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.operand import Operand
@@ -27,7 +26,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.defining import at_least, define
 from graphc.ops.core.emit import convert, emit
-from graphc.ops.core.layout_rules import not_last, replicated, same_axis
+from graphc.ops.core.layout_rules import not_along, not_last, same_axis
 from graphc.ops.core.precision import in_wider
 from graphc.typing import TensorLike
 
@@ -59,13 +58,6 @@ def _sort_gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Adj
     ]
 
 
-def _sort_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    for layout in operands:
-        if isinstance(layout, Sharded) and layout.axis != node.attrs["axis"]:
-            return LayoutPlan([layout] * len(operands), [layout] * len(operands))
-    return replicated(ctx, node, *operands)
-
-
 def _sort_cost(ctx: CostContext, node: Node) -> int:
     """n log2 n comparisons of all keys along the axis."""
     x = node.inputs[0]
@@ -85,7 +77,7 @@ SORT = define(
         lax.sort(operands, dimension=axis, is_stable=True, num_keys=keys)
     ),
     gradient=_sort_gradient,
-    layout=_sort_layout,
+    layout=same_axis(not_along),
     cost=_sort_cost,
     doc="The operands, of one shape, in the order along `axis` that sorts the first of them. Ties "
     "are decided by the next keys, and then by position. NaN comes last. Keys have real dtypes or "

@@ -21,10 +21,9 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM
-from graphc.ops.core.precision import in_wider, wide
+from graphc.ops.core.precision import in_wider, lowest, wide
 from graphc.ops.elementwise.arithmetic import negative
 from graphc.ops.elementwise.comparison import bitwise_not
-from graphc.ops.nn.pool_taps import lowest
 from graphc.ops.nn.windows import PADDING, positive_ints, sliding, window_sizes
 from graphc.typing import Padding, TensorLike
 
