@@ -18,7 +18,7 @@ from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import ravel
 from graphc.ops.core.axes import normalize_axis
-from graphc.ops.core.broadcasting import require_one_dtype
+from graphc.ops.core.broadcasting import or_zeros, require_one_dtype
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import picks
 from graphc.ops.core.defining import at_least, rearrangement
@@ -113,10 +113,7 @@ def _infer_split(
 
 
 def _split_gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Adjoints:
-    pieces = [
-        ctx.ops.zeros_like(y) if dy is None else dy for y, dy in zip(node.outputs, dys, strict=True)
-    ]
-    return [concatenate(pieces, node.attrs["axis"])]
+    return [concatenate(or_zeros(ctx, node, dys), node.attrs["axis"])]
 
 
 SIZES = Attr(

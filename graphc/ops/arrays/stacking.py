@@ -13,7 +13,7 @@ from graphc.ir.opdef import GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.joining import several
 from graphc.ops.core.axes import normalize_axis
-from graphc.ops.core.broadcasting import require_one_dtype
+from graphc.ops.core.broadcasting import or_zeros, require_one_dtype
 from graphc.ops.core.checks import insertion_axis
 from graphc.ops.core.defining import at_least, rearrangement
 from graphc.ops.core.emit import convert, emit, emit_one
@@ -85,10 +85,7 @@ def _infer_unstack(ctx: InferContext, x: TensorType, *, axis: int) -> tuple[Tens
 
 
 def _unstack_gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> list[Tensor | None]:
-    pieces = [
-        ctx.ops.zeros_like(y) if dy is None else dy for y, dy in zip(node.outputs, dys, strict=True)
-    ]
-    return [stack(pieces, node.attrs["axis"])]
+    return [stack(or_zeros(ctx, node, dys), node.attrs["axis"])]
 
 
 def _unstacked_axis(ctx: LayoutContext, node: Node, axis: int) -> tuple[int, None] | None:

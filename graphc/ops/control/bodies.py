@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from graphc.errors import ArgumentError, AttributeValueError
+from graphc.errors import ArgumentError, AttributeValueError, GraphcError
 from graphc.ir.dims import Dim
 from graphc.ir.graph import Graph
 from graphc.ir.layouts import Layout, Sharded
@@ -192,6 +192,16 @@ def trace(
 def shown_nest(tree: Any) -> str:
     """A tree of JAX as its nest, for errors: `(x, {'a': x})`."""
     return str(tree).removeprefix("PyTreeDef(").removesuffix(")").replace("*", "x")
+
+
+def check_nest(function: str, before: Any, after: Any) -> None:
+    """Raises `GraphcError` if a body of `function` returns a carry of another nest."""
+    if before != after:
+        raise GraphcError.here(
+            f"{function}: the carry is {shown_nest(before)} before the body and "
+            f"{shown_nest(after)} after it",
+            hint="return a carry of the same nest as init",
+        )
 
 
 def numbered(prefix: str, types: Iterable[TensorType]) -> list[tuple[str, TensorType]]:

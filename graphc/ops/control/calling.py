@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import jax
 
@@ -176,7 +176,11 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
         with building(graph):
             traced = graph.memo.get(key)
             if traced is _BEING_TRACED:
-                _refuse_recursion(own_name)
+                refuse(
+                    f"function: {own_name} calls itself",
+                    error=GraphError,
+                    hint="a graph has no recursion: use gc.scan or gc.while_loop",
+                )
             if traced is None or not traced.is_visible_in(graph):
                 traced = graph.memo[key] = _trace(f, own_name, operands, tree, key)
             inputs = [*traced.outer(graph), *operands]
@@ -186,14 +190,6 @@ def function(f: Callable[..., Any], *, name: str | None = None) -> Callable[...,
         return jax.tree.unflatten(traced.tree, node.outputs)
 
     return call
-
-
-def _refuse_recursion(name: str) -> NoReturn:
-    refuse(
-        f"function: {name} calls itself",
-        error=GraphError,
-        hint="a graph has no recursion: use gc.scan or gc.while_loop",
-    )
 
 
 def _is_hashable(f: object) -> bool:

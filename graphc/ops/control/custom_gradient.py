@@ -16,6 +16,7 @@ from graphc.ir.program import Program
 from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import inline, numbered, trace
+from graphc.ops.core.broadcasting import or_zeros
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.cost_rules import free
 from graphc.ops.core.defining import at_least, define, marker
@@ -51,10 +52,7 @@ def _gradient(ctx: GradientContext, node: Node, *dys: Tensor | None) -> Adjoints
     xs = node.inputs[count:]
     late = node.attrs["rule"]
     body = node.regions[0] if late is None else late.region(node)
-    adjoints = [
-        ctx.ops.zeros_like(y) if dy is None else dy for y, dy in zip(node.outputs, dys, strict=True)
-    ]
-    copies = inline(AMBIENT.graphs[-1], body, [*xs, *adjoints])
+    copies = inline(AMBIENT.graphs[-1], body, [*xs, *or_zeros(ctx, node, dys)])
     found = iter([copies[t] for t in body.output_tensors()])
     of_xs = [next(found) if is_inexact(x.dtype) else None for x in xs]
     return [None] * count + of_xs

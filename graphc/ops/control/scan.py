@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from graphc.errors import AttributeValueError, GraphcError, ShapeError
+from graphc.errors import AttributeValueError, ShapeError
 from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
@@ -16,9 +16,9 @@ from graphc.ir.scopes import building
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import (
     check_body,
+    check_nest,
     has_writes,
     numbered,
-    shown_nest,
     slice_type,
     split,
     trace,
@@ -33,26 +33,14 @@ __all__ = ["map_fn", "scan"]
 
 
 def _infer_scan(
-    ctx: InferContext,
-    *types: TensorType,
-    consts: int,
-    carries: int,
-    length: Dim,
-    reverse: bool,
-    unroll: int,
+    ctx: InferContext, *types: TensorType, consts: int, carries: int, length: Dim, **how: int
 ) -> tuple[TensorType, ...]:
     ctx.require(not isinstance(length, int) or length >= 0, f"the length is negative: {length}")
     return infer_loop(ctx, split(types, consts, carries), length)
 
 
 def _lower_scan(
-    ctx: LowerContext,
-    *operands: Any,
-    consts: int,
-    carries: int,
-    length: Dim,
-    reverse: bool,
-    unroll: int,
+    ctx: LowerContext, *operands: Any, consts: int, carries: int, length: Dim, **how: Any
 ) -> tuple[Any, ...]:
     body = ctx.node.regions[0]
     given = split(operands, consts, carries)
@@ -61,9 +49,7 @@ def _lower_scan(
         outputs = ctx.lower_region(body, [*given.consts, *carry, *x], loop=True)
         return tuple(outputs[:carries]), tuple(outputs[carries:])
 
-    final, stacked = lax.scan(
-        step, given.carries, given.xs, length=ctx.dim(length), reverse=reverse, unroll=unroll
-    )
+    final, stacked = lax.scan(step, given.carries, given.xs, length=ctx.dim(length), **how)
     return (*final, *stacked)
 
 
@@ -187,12 +173,7 @@ def _body_results(out: Any, init_tree: Any) -> tuple[list[Any], list[Any], Any]:
             hint="if there is no y, return carry, None",
         )
     leaves, tree = jax.tree.flatten(out[0])
-    if tree != init_tree:
-        raise GraphcError.here(
-            f"scan: the carry is {shown_nest(init_tree)} before the body and {shown_nest(tree)} "
-            "after it",
-            hint="return a carry of the same nest as init",
-        )
+    check_nest("scan", init_tree, tree)
     y_leaves, y_tree = jax.tree.flatten(out[1])
     return leaves, y_leaves, y_tree
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from graphc.errors import AttributeValueError, DTypeError, GradientError, GraphcError, GraphError
+from graphc.errors import AttributeValueError, DTypeError, GradientError, GraphError
 from graphc.ir.dims import Dim, DimExpr
 from graphc.ir.dtypes import BOOL, INT32, is_integer
 from graphc.ir.graph import Graph
@@ -23,10 +23,10 @@ from graphc.ops.control.bodies import (
     Parts,
     assigned_in,
     check_body,
+    check_nest,
     fresh,
     has_writes,
     numbered,
-    shown_nest,
     split,
     trace,
     united,
@@ -219,7 +219,7 @@ def while_loop(
 
     def checked(carry: Any) -> Any:
         after = body(carry)
-        _check_nest(tree, jax.tree.structure(after))
+        check_nest("while_loop", tree, jax.tree.structure(after))
         return after
 
     if max_trip_count is None:
@@ -274,15 +274,6 @@ def _check_trips(count: Any) -> None:
         refuse(
             f"while_loop: max_trip_count must be a positive int or a named size, got {count!r}",
             error=AttributeValueError,
-        )
-
-
-def _check_nest(before: Any, after: Any) -> None:
-    if before != after:
-        raise GraphcError.here(
-            f"while_loop: the carry is {shown_nest(before)} before the body and "
-            f"{shown_nest(after)} after it",
-            hint="return a carry of the same nest as init",
         )
 
 

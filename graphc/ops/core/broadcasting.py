@@ -11,7 +11,7 @@ from jax import lax
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import DType, is_floating, is_inexact
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, LowerContext
+from graphc.ir.opdef import GradientContext, InferContext
 from graphc.ir.types import TensorType
 
 Adjoints = list[Tensor | None]
@@ -110,20 +110,6 @@ def broadcast_all(*values: Any) -> list[Any]:
     ]
 
 
-def binary(function: Callable[[Any, Any], Any]) -> Callable[[LowerContext, Any, Any], Any]:
-    """The lowering of an elementwise operator to a `jax.lax` function of two operands."""
-
-    def lower(ctx: LowerContext, x: Any, y: Any) -> Any:
-        return function(*align(x, y))
-
-    return lower
-
-
-def unary(function: Callable[[Any], Any]) -> Callable[[LowerContext, Any], Any]:
-    """The lowering of an elementwise operator to a `jax.lax` function of one operand."""
-    return lambda ctx, x: function(x)
-
-
 def unbroadcast(ctx: GradientContext, adjoint: Tensor, like: Tensor) -> Tensor:
     """`adjoint` summed to the shape of `like`, which had been broadcast to the adjoint's shape."""
     if adjoint.type.shape == like.type.shape:
@@ -136,6 +122,12 @@ def unbroadcast(ctx: GradientContext, adjoint: Tensor, like: Tensor) -> Tensor:
     if 0 < lead < len(axes):
         summed = ctx.ops.reshape(summed, like.type.shape)
     return summed
+
+
+def or_zeros(ctx: GradientContext, node: Node, adjoints: Sequence[Tensor | None]) -> list[Tensor]:
+    """The adjoints of the node's results, with zeros in place of None."""
+    pairs = zip(node.outputs, adjoints, strict=True)
+    return [ctx.ops.zeros_like(y) if dy is None else dy for y, dy in pairs]
 
 
 def broadcast_axes(small: Shape, large: Shape) -> tuple[int, ...]:

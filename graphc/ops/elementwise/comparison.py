@@ -315,7 +315,6 @@ bitwise_not = logical_not
 bitwise_invert = invert = logical_not
 
 # Records by name, for passes and for rules of other families.
-EQUAL = record(equal)
 LESS = record(less)
 LESS_EQUAL = record(less_equal)
 GREATER = record(greater)

@@ -184,7 +184,9 @@ def _distinct(labels: Sequence[Label], x: Tensor, sizes: Mapping[Label, Dim]) ->
 def _without_lone(term: _Term, elsewhere: set[Label]) -> _Term:
     """A term, summed over the axes whose labels no other term has."""
     alone = [i for i, label in enumerate(term.labels) if label not in elsewhere]
-    x = _summed(term.tensor, alone) if alone else term.tensor
+    x = term.tensor
+    if alone:  # of bools: whether any is true
+        x = reduce_any(x, alone) if x.dtype == BOOL else cast(reduce_sum(x, alone), x.dtype)
     return _Term(tuple(label for label in term.labels if label in elsewhere), x)
 
 
@@ -193,13 +195,6 @@ def _diagonal(x: Tensor, first: int, second: int) -> Tensor:
     if not same_shape((x.shape[first],), (x.shape[second],), x):
         refuse(f"einsum: axes {first} and {second} of one letter differ in size", x=x)
     return moveaxis(diagonal(x, 0, first, second), -1, first)
-
-
-def _summed(x: Tensor, axes: list[int]) -> Tensor:
-    """The sum over axes in the dtype of `x`; of bools, whether any is true."""
-    if x.dtype == BOOL:
-        return reduce_any(x, axes)
-    return cast(reduce_sum(x, axes), x.dtype)
 
 
 def _path(

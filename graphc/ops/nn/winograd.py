@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache
+from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -44,20 +45,13 @@ class Filtering(NamedTuple):
 def filtering(m: int, r: int) -> Filtering:
     """The matrices for m results of a window of r taps; m + r - 1 is at most `MOST_PLACES`."""
     points = _POINTS[: m + r - 2]
-    scales = [_product(p - q for q in points if q != p) for p in points]
+    scales = [prod(p - q for q in points if q != p) for p in points]
     kernel = [[p**k / scale for k in range(r)] for p, scale in zip(points, scales, strict=True)]
     kernel.append([Fraction(k == r - 1) for k in range(r)])
     results = [[p**k for p in points] + [Fraction(k == m - 1)] for k in range(m)]
     tile = [[*_polynomial([q for q in points if q != p]), Fraction(0)] for p in points]
     tile.append(_polynomial(points))
     return Filtering(*[np.array(rows, np.float64) for rows in (results, kernel, tile)])
-
-
-def _product(factors: Any) -> Fraction:
-    product = Fraction(1)
-    for factor in factors:
-        product *= factor
-    return product
 
 
 def _polynomial(roots: Any) -> list[Fraction]:

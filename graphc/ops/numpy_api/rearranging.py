@@ -16,7 +16,15 @@ from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.joining import concatenate, split
 from graphc.ops.arrays.repeating import repeat as _repeat_all
-from graphc.ops.arrays.shape import broadcast_to, expand_dims, moveaxis, ravel, reshape, swapaxes
+from graphc.ops.arrays.shape import (
+    broadcast_to,
+    expand_dims,
+    moveaxis,
+    one_axis,
+    ravel,
+    reshape,
+    swapaxes,
+)
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import joint_shape
@@ -235,8 +243,8 @@ def repeat(
     """
     if isinstance(repeats, (int, DimExpr, Operand)) or not np.shape(repeats):
         return _repeat_all(x, cast(Dim, repeats), axis, name=name)
-    tensor, place = (ravel(x), 0) if axis is None else (convert(x), axis)
-    places = _all_places("repeat", tensor, normalize_axis("repeat", tensor, place))
+    tensor, place = one_axis("repeat", x, axis)
+    places = _all_places("repeat", tensor, place)
     counts = np.asarray(repeats, np.int64 if np.size(repeats) == 0 else None)
     if counts.dtype.kind not in "iub" or (counts < 0).any():
         refuse(f"repeat: takes ints of 0 or more, got {repeats!r}", error=AttributeValueError)
@@ -267,8 +275,7 @@ def delete(
         >>> run(gc.delete([1, 2, 3], 1))
         Array([1, 3], dtype=int32)
     """
-    x, place = (ravel(x), 0) if axis is None else (convert(x), axis)
-    place = normalize_axis("delete", x, place)
+    x, place = one_axis("delete", x, axis)
     every = _all_places("delete", x, place)
     return take(x, np.delete(every, _named("delete", x, places, len(every), len(every) - 1)), place)
 
@@ -298,9 +305,8 @@ def insert(
         >>> run(gc.insert([1, 3], 1, 2))
         Array([1, 2, 3], dtype=int32)
     """
-    x, place = (ravel(x), 0) if axis is None else (convert(x), axis)
+    x, place = one_axis("insert", x, axis)
     added = to_dtype(values, x.dtype)
-    place = normalize_axis("insert", x, place)
     size = len(_all_places("insert", x, place))
     known = _named("insert", x, places, size, size)
     if known.size == 1:  # insert all values; for an int, along their first axis

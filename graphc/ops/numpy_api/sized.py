@@ -152,17 +152,15 @@ def extract(condition: TensorLike, x: TensorLike, size: Dim, fill_value: TensorL
 # -- sets ------------------------------------------------------------------------------------
 
 
-def _differ(x: Tensor, y: Tensor) -> Tensor:
-    """Whether elements of `x` and `y` differ; NaN equals NaN."""
-    differ = not_equal(x, y)
-    return differ & ~(isnan(x) & isnan(y)) if is_inexact(x.dtype) else differ
-
-
 def _firsts(ordered: Tensor) -> Tensor:
     """Whether each element of a sorted vector is the first of its value."""
     if ordered.shape[0] == 0:
         return zeros_like(ordered, "bool")
-    return concatenate([ones((1,), "bool"), _differ(ordered[1:], ordered[:-1])])
+    x, y = ordered[1:], ordered[:-1]
+    differ = not_equal(x, y)
+    if is_inexact(x.dtype):  # NaN equals NaN
+        differ = differ & ~(isnan(x) & isnan(y))
+    return concatenate([ones((1,), "bool"), differ])
 
 
 def unique(

@@ -33,10 +33,9 @@ def _infer(
 
 def _lower(
     ctx: LowerContext, x: Any, *, k: int, recall_target: float, smallest: bool
-) -> tuple[Any, Any]:
+) -> tuple[Any, ...]:
     search = lax.approx_min_k if smallest else lax.approx_max_k
-    values, indices = search(x, k, recall_target=recall_target)
-    return values, indices
+    return tuple(search(x, k, recall_target=recall_target))
 
 
 APPROX_TOP_K = define(

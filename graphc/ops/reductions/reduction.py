@@ -20,6 +20,7 @@ from graphc.ops.elementwise.complex_parts import conj, real
 from graphc.ops.elementwise.powers import square
 from graphc.ops.reductions.reduction_operands import chosen, countable, mask_of, refuse_where
 from graphc.ops.reductions.reduction_rules import LOG_SUM_EXP as LOG_SUM_EXP
+from graphc.ops.reductions.reduction_rules import PLAIN_REDUCTIONS, may_be_empty
 from graphc.ops.reductions.reduction_rules import REDUCE_ALL as REDUCE_ALL
 from graphc.ops.reductions.reduction_rules import REDUCE_ANY as REDUCE_ANY
 from graphc.ops.reductions.reduction_rules import REDUCE_MAX as REDUCE_MAX
@@ -27,7 +28,6 @@ from graphc.ops.reductions.reduction_rules import REDUCE_MEAN as REDUCE_MEAN
 from graphc.ops.reductions.reduction_rules import REDUCE_MIN as REDUCE_MIN
 from graphc.ops.reductions.reduction_rules import REDUCE_PROD as REDUCE_PROD
 from graphc.ops.reductions.reduction_rules import REDUCE_SUM as REDUCE_SUM
-from graphc.ops.reductions.reduction_rules import may_be_empty
 from graphc.typing import DTypeLike, TensorLike
 
 __all__ = [
@@ -379,13 +379,4 @@ any = reduce_any
 all = reduce_all
 var = reduce_variance
 
-OPS: tuple[OpDef, ...] = (
-    REDUCE_SUM,
-    REDUCE_MEAN,
-    REDUCE_MAX,
-    REDUCE_MIN,
-    REDUCE_PROD,
-    REDUCE_ANY,
-    REDUCE_ALL,
-    LOG_SUM_EXP,
-)
+OPS: tuple[OpDef, ...] = (*PLAIN_REDUCTIONS, LOG_SUM_EXP)

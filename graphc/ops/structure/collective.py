@@ -133,9 +133,8 @@ def _swap_order(bits: Any) -> Any:
 
 def _infer_all_gather(ctx: InferContext, x: TensorType, *, axis: int, replicas: int) -> TensorType:
     ctx.require(axis < x.rank, f"axis {axis} is out of range for rank {x.rank}")
-    return TensorType(
-        x.dtype, tuple(d * replicas if i == axis else d for i, d in enumerate(x.shape))
-    )
+    size = x.shape[axis] * replicas
+    return TensorType(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :]))
 
 
 def _lower_all_gather(ctx: LowerContext, x: Any, *, axis: int, replicas: int) -> Any:
@@ -152,9 +151,7 @@ def _infer_shard_slice(ctx: InferContext, x: TensorType, *, axis: int, replicas:
         not isinstance(size, int) or size % replicas == 0,
         f"axis {axis} of size {size} cannot be cut into {replicas} equal pieces",
     )
-    return TensorType(
-        x.dtype, tuple(d // replicas if i == axis else d for i, d in enumerate(x.shape))
-    )
+    return TensorType(x.dtype, (*x.shape[:axis], size // replicas, *x.shape[axis + 1 :]))
 
 
 def _lower_shard_slice(ctx: LowerContext, x: Any, *, axis: int, replicas: int) -> Any:

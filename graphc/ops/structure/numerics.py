@@ -96,9 +96,7 @@ OUT_OF_RANGE = without_gradient(
 )
 
 
-def _infer_fault(
-    ctx: InferContext, *types: TensorType, rows: Any, ranges: Any, bodies: Any, width: int
-) -> TensorType:
+def _infer_fault(ctx: InferContext, *types: TensorType, width: int, **attrs: Any) -> TensorType:
     ctx.require_dtype(types, lambda dtype: dtype == INT32, "int32")
     return TensorType(INT32, (width,))
 
@@ -181,12 +179,6 @@ FIRST_FAULT = without_gradient(
 )
 
 
-def _infer_keep(
-    ctx: InferContext, kept: TensorType, turn: TensorType, fault: TensorType
-) -> tuple[TensorType, ...]:
-    return kept, turn
-
-
 def _lower_keep(ctx: LowerContext, kept: Any, turn: Any, fault: Any) -> tuple[Any, Any]:
     now = jnp.concatenate([fault[:HEAD], turn[None], fault[HEAD:]])
     return jnp.where(kept[0] > 0, kept, now), turn + 1
@@ -194,7 +186,7 @@ def _lower_keep(ctx: LowerContext, kept: Any, turn: Any, fault: Any) -> tuple[An
 
 KEEP_FAULT = without_gradient(
     "KeepFault(kept, turn, fault) -> kept, turn",
-    infer=_infer_keep,
+    infer=lambda ctx, kept, turn, fault: (kept, turn),
     lower=_lower_keep,
     doc="In a loop: the kept fault, or else the fault of this iteration with its number; and the "
     "number of the next iteration.",

@@ -260,11 +260,7 @@ def group(*items: TensorTree, name: str | None = None) -> Node:
         >>> run([gc.group(count.assign(5)), count])
         [None, Array(5, dtype=int32)]
     """
-    return _group(node_names(items), name)
-
-
-def _group(names: tuple[str, ...], name: str | None) -> Node:
-    with control_inputs(names):
+    with control_inputs(node_names(items)):
         return emit_node(GROUP, (), name=name)
 
 
@@ -310,8 +306,7 @@ def stop_gradient(x: TensorLike, *, name: str | None = None) -> Tensor:
         >>> run(gc.gradients(x * gc.stop_gradient(x), x))
         Array(3., dtype=float32)
     """
-    result = emit_one(STOP_GRADIENT, (convert(x),), name)
-    return result
+    return emit_one(STOP_GRADIENT, (convert(x),), name)
 
 
 def identity(x: TensorLike, *, name: str | None = None) -> Tensor:
@@ -321,8 +316,7 @@ def identity(x: TensorLike, *, name: str | None = None) -> Tensor:
         >>> run(gc.identity([1, 2]))
         Array([1, 2], dtype=int32)
     """
-    result = emit_one(IDENTITY, (convert(x),), name)
-    return result
+    return emit_one(IDENTITY, (convert(x),), name)
 
 
 def size(x: TensorLike, axis: int | None = None) -> Tensor:

@@ -12,7 +12,6 @@ from jax import numpy as jnp
 from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import INT32, is_floating, is_integer
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -20,6 +19,7 @@ from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.defining import at_least, without_gradient
 from graphc.ops.core.emit import convert, dim_value, emit, promote_inexact
+from graphc.ops.core.layout_rules import same_axis
 from graphc.ops.core.precision import summed
 from graphc.ops.core.ranges import in_range
 from graphc.typing import TensorLike
@@ -137,11 +137,6 @@ def _is_parent(prefixes: Any, sizes: Any, last: Any) -> Any:
     return same & (sizes[:, None] + 1 == sizes[None])
 
 
-def _layout(ctx: LayoutContext, node: Node, logits: Layout, lengths: Layout) -> LayoutPlan:
-    lies = Sharded(0) if Sharded(0) in (logits, lengths) else REPLICATED
-    return LayoutPlan([lies] * 2, [lies] * 3)
-
-
 def _cost(ctx: CostContext, node: Node) -> int:
     """For each step: comparing prefixes in pairs, extending each by each class, and finding the
     best."""
@@ -160,7 +155,7 @@ CTC_BEAM_SEARCH = without_gradient(
     },
     infer=_infer,
     lower=summed(_lower),
-    layout=_layout,
+    layout=same_axis(lambda node, axis: axis == 0),
     cost=_cost,
     doc="The likeliest labels of logits [batch, time, classes], of which the first `lengths` "
     "[batch] steps are valid: [batch, paths, time] (int32), the likeliest path first, each padded "

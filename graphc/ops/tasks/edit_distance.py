@@ -12,7 +12,6 @@ from jax import numpy as jnp
 from graphc.ir.costs import CostContext, dims_of
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import FLOAT32, INT32, is_integer
-from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
@@ -20,6 +19,7 @@ from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.broadcasting import require_one_dtype
 from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import convert, dim_value, emit_one, promote_operands, to_dtype
+from graphc.ops.core.layout_rules import same_axis
 from graphc.ops.core.precision import in_wider
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import divide, maximum, minimum
@@ -82,11 +82,6 @@ def _distance(x: Any, y: Any, n: Any, m: Any) -> Any:
     return lax.fori_loop(1, size + other + 1, turn, start)[2]
 
 
-def _layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
-    lies = Sharded(0) if Sharded(0) in operands else REPLICATED
-    return LayoutPlan([lies] * 4, [lies])
-
-
 def _cost(ctx: CostContext, node: Node) -> int:
     """A comparison, three sums and two minima for each pair. Source: Wagner & Fischer, 1974."""
     batch, n = dims_of(node.inputs[0])
@@ -97,7 +92,7 @@ EDIT_DISTANCE = without_gradient(
     "EditDistance(x, y, x_lengths, y_lengths) -> distance",
     infer=_infer,
     lower=in_wider(_lower),
-    layout=_layout,
+    layout=same_axis(lambda node, axis: axis == 0),
     cost=_cost,
     doc="The least number (int32) of insertions, deletions and substitutions that turn the first "
     "x_lengths [batch] elements of x [batch, steps] into the first y_lengths of y. Integers. "
