@@ -15,59 +15,6 @@ from graphc.ops.arrays.subscript import getitem
 from graphc.ops.arrays.updating import update
 from graphc.ops.structure.state import assign, assign_add, assign_sub, read
 
-# Methods that have the name of the function.
-_SAME: Final = [
-    "abs",
-    "add",
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "cast",
-    "clip",
-    "conj",
-    "cumprod",
-    "cumsum",
-    "divide",
-    "dot",
-    "equal",
-    "floor_divide",
-    "greater",
-    "greater_equal",
-    "imag",
-    "left_shift",
-    "less",
-    "less_equal",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "matmul",
-    "max",
-    "mean",
-    "min",
-    "multiply",
-    "negative",
-    "not_equal",
-    "power",
-    "prod",
-    "real",
-    "remainder",
-    "repeat",
-    "reshape",
-    "right_shift",
-    "round",
-    "squeeze",
-    "std",
-    "subtract",
-    "sum",
-    "swapaxes",
-    "take",
-    "transpose",
-    "unstack",
-    "var",
-]
-
 _Args = Sequence[Any]
 _Named = Mapping[str, Any]
 
@@ -87,8 +34,8 @@ def bind(functions: _Named) -> None:
     Args:
         functions: the public functions of `gc` by name.
     """
-    table: dict[str, Callable[..., Any]] = {name: functions[name] for name in _SAME}
-    table |= {
+    table: dict[str, Callable[..., Any]] = {
+        **functions,  # methods have the name of the function
         "getitem": getitem,
         "update": update,
         "read": read,

@@ -117,7 +117,8 @@ class BackwardScan:
         """The results of the backward loop. `saved` holds pairs (tensor in its body, stack
         outside)."""
         child, outer = self.child, self.outer
-        used = [i for i, t in enumerate(self.x_args) if _is_used(t, child, outputs)]
+        reads = [outputs, *(node.inputs for node in child.nodes)]
+        used = [i for i, t in enumerate(self.x_args) if any(is_among(t, row) for row in reads)]
         inside = Parts(
             tuple(child.captures.values()),
             (*self.d_carries, *self.sums),
@@ -188,7 +189,3 @@ class BackwardScan:
             for i, t in enumerate(missing):
                 position[t] = len(results) + i
         return [self.node.outputs[position[t]] for t in tensors]
-
-
-def _is_used(tensor: Tensor, graph: Graph, outputs: Sequence[Tensor]) -> bool:
-    return is_among(tensor, outputs) or any(is_among(tensor, n.inputs) for n in graph.nodes)

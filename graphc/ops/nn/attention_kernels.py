@@ -312,14 +312,13 @@ def _adjoints_at_once(of: Operands, how: How, first: Any) -> Adjoints:
             of_logits = jnp.where(mask, of_logits, 0)
     pairs = _grouped_pairs(lax.convert_element_type(of_logits, dtype), shared)
     mixing = lax.convert_element_type(_dropped(weights, of.kept, how.dropout), dtype)
+    of_biases = [  # summed over the axes along which the bias was broadcast
+        jnp.sum(of_logits, axis=broadcast_axes(bias.shape, of_logits.shape)).reshape(bias.shape)
+        for bias in biases(of)
+    ]
     return Adjoints(
         _product("bkgts,bskd->btkgd", pairs, key).reshape(query.shape) * how.scale,
         _product("bkgts,btkgd->bskd", pairs, _grouped(query, shared)) * how.scale,
         _product("bkgts,btkgd->bskd", _grouped_pairs(mixing, shared), adjoint),
-        tuple(_summed_to(of_logits, bias) for bias in biases(of)),
+        tuple(of_biases),
     )
-
-
-def _summed_to(adjoint: Any, bias: Any) -> Any:
-    """`adjoint` summed over the axes along which `bias` was broadcast."""
-    return jnp.sum(adjoint, axis=broadcast_axes(bias.shape, adjoint.shape)).reshape(bias.shape)

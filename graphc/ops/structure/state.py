@@ -37,7 +37,7 @@ from graphc.ops.core.emit import (
 )
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.weak_numbers import is_weak
-from graphc.ops.structure.vjp_layout import vjp_layout
+from graphc.ops.structure.vjp_layout import differentiated, vjp_layout
 from graphc.typing import TensorLike, TensorTree
 
 __all__ = ["group", "identity", "size", "stop_gradient"]
@@ -154,12 +154,7 @@ def _vjp_cost(ctx: CostContext, node: Node) -> int:
     """Three times the cost of the operator. Source: Griewank & Walther, Evaluating Derivatives,
     2008: computing the values and adjoints of a program costs 3 to 4 times as much as its values
     alone."""
-    count = node.attrs["count"]
-    adjoints = node.inputs[count:]
-    op = ctx.catalogue[node.attrs["op"]]
-    attrs = node.attrs["attrs"]
-    forward = node.replace(op=op, inputs=node.inputs[:count], outputs=adjoints, attrs=attrs)
-    return 3 * ctx.of_node(forward).flops
+    return 3 * ctx.of_node(differentiated(node, ctx.catalogue)).flops
 
 
 VJP = define(

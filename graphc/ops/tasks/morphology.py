@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.costs import CostContext, dims_of, size_of
+from graphc.ir.costs import dims_of, size_of
 from graphc.ir.dtypes import is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
@@ -209,18 +210,6 @@ def _gradient_layout(
     return LayoutPlan([REPLICATED] * 3, [REPLICATED] * 2)
 
 
-def _cost(ctx: CostContext, node: Node) -> int:
-    """A sum and a comparison for each element of each window."""
-    height, width, _ = dims_of(node.inputs[1])
-    return 2 * height * width * size_of(node.outputs[0])
-
-
-def _gradient_cost(ctx: CostContext, node: Node) -> int:
-    """The recomputed maximum, and a selection for each operand."""
-    height, width, _ = dims_of(node.inputs[1])
-    return 4 * height * width * size_of(node.inputs[2])
-
-
 DILATION_2D = define(
     "Dilation2D(x, kernel) -> y",
     precision="follow",
@@ -231,7 +220,8 @@ DILATION_2D = define(
         emit(DILATION_2D_GRADIENT, (*node.inputs, dy), **node.attrs)
     ),
     layout=_layout,
-    cost=_cost,
+    # A sum and a comparison for each element of each window.
+    cost=lambda ctx, node: 2 * prod(dims_of(node.inputs[1])[:2]) * size_of(node.outputs[0]),
     doc="The maximum of x [batch, height, width, channels] plus the kernel [height, width, "
     "channels] at each position of the window, for each channel; padding never wins. Integers and "
     "floating dtypes. Source: Serra, Image analysis and mathematical morphology, 1982; "
@@ -245,7 +235,8 @@ DILATION_2D_GRADIENT: OpDef = define(
     infer=_infer_gradient,
     lower=in_wider(_lower_gradient),
     layout=_gradient_layout,
-    cost=_gradient_cost,
+    # The recomputed maximum, and a selection for each operand.
+    cost=lambda ctx, node: 4 * prod(dims_of(node.inputs[1])[:2]) * size_of(node.inputs[2]),
     doc="The adjoints of Dilation2D's operands: each element of dy goes to the first element of "
     "its window that gives the maximum, and to the tap there. Floating dtypes.",
 )
