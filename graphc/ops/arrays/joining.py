@@ -22,7 +22,7 @@ from graphc.ops.core.broadcasting import or_zeros, require_one_dtype
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import picks
 from graphc.ops.core.defining import at_least, rearrangement
-from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
+from graphc.ops.core.emit import convert, emit_node, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 from graphc.typing import TensorLike
 
@@ -203,8 +203,7 @@ def split(
                 x=x,
             )
         sizes = (dim // sections,) * sections
-    outputs = emit(SPLIT, (x,), name=name, axis=place, sizes=sizes)
-    return outputs if isinstance(outputs, tuple) else (outputs,)
+    return emit_node(SPLIT, (x,), name=name, axis=place, sizes=sizes).outputs
 
 
 OPS: tuple[OpDef, ...] = (CONCATENATE, SPLIT)

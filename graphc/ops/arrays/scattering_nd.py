@@ -115,12 +115,6 @@ Gather = Callable[[Tensor], Tensor]
 Scatter = Callable[[Tensor, Any, str], Tensor]
 
 
-def _of_add(
-    ctx: GradientContext, node: Node, dy: Tensor, gather: Gather, scatter: Scatter
-) -> tuple[Tensor, Tensor]:
-    return dy, gather(dy)
-
-
 def _of_set(
     ctx: GradientContext, node: Node, dy: Tensor, gather: Gather, scatter: Scatter
 ) -> tuple[Tensor, Tensor]:
@@ -164,9 +158,9 @@ def _of_mul(
     return scatter(dy, updates, "mul"), of_updates
 
 
-_RULES = {
+_RULES: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "set": _of_set,
-    "add": _of_add,
+    "add": lambda ctx, node, dy, gather, scatter: (dy, gather(dy)),
     "mul": _of_mul,
     "min": _of_extreme,
     "max": _of_extreme,

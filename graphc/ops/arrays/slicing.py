@@ -51,12 +51,8 @@ def _infer_slice(
                 f"{start}:{limit}:{stride} is not within axis {i}, of size {dim}",
                 hint="x[start:limit:stride] takes what there is, as in NumPy",
             )
-        shape.append(_count(start, limit, stride))
+        shape.append((limit - start + (stride - 1)) // stride)
     return TensorType(x.dtype, tuple(shape))
-
-
-def _count(start: Dim, limit: Dim, stride: int) -> Dim:
-    return limit - start if stride == 1 else (limit - start + (stride - 1)) // stride
 
 
 def _slice_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:

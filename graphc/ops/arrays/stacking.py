@@ -16,7 +16,7 @@ from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import or_zeros, require_one_dtype
 from graphc.ops.core.checks import insertion_axis
 from graphc.ops.core.defining import at_least, rearrangement
-from graphc.ops.core.emit import convert, emit, emit_one
+from graphc.ops.core.emit import convert, emit_node, emit_one
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 from graphc.typing import TensorLike
 
@@ -142,8 +142,7 @@ def unstack(x: TensorLike, axis: int = 0, *, name: str | None = None) -> tuple[T
     place = normalize_axis("Unstack", x, axis)
     if x.type.shape[place] == 0:
         return ()
-    outputs = emit(UNSTACK, (x,), name=name, axis=place)
-    return outputs if isinstance(outputs, tuple) else (outputs,)
+    return emit_node(UNSTACK, (x,), name=name, axis=place).outputs
 
 
 OPS: tuple[OpDef, ...] = (STACK, UNSTACK)

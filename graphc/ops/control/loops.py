@@ -104,14 +104,6 @@ def thread_loop(node: Node, bodies: Sequence[ThreadedBody]) -> tuple[Node, dict[
     return new_node, {c.variable: t for c, t in zip(extra, finals, strict=True) if c.variable}
 
 
-# -- pruning ---------------------------------------------------------------------------------
-
-
-def prune_loop(node: Node, used: set[Tensor]) -> Node:
-    """The loop without unused stacked results, and without inputs that its regions then ignore."""
-    return prune_regions(node, used, "consts", node.attrs["carries"])
-
-
 # -- layouts ---------------------------------------------------------------------------------
 
 
@@ -218,7 +210,7 @@ def loop_operator(
         gradient=gradient,
         layout=layout_loop,
         thread_state=thread_loop,
-        prune_outputs=prune_loop,
+        prune_outputs=lambda node, used: prune_regions(node, used, "consts", node.attrs["carries"]),
         cost=every_iteration,
         doc=doc,
     )

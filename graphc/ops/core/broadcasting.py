@@ -9,7 +9,7 @@ from typing import Any
 from jax import lax
 
 from graphc.ir.dims import Dim, Shape
-from graphc.ir.dtypes import DType, is_floating, is_inexact
+from graphc.ir.dtypes import DType, is_floating, is_inexact, is_integer
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import GradientContext, InferContext
 from graphc.ir.types import TensorType
@@ -53,6 +53,7 @@ def is_real(dtype: DType) -> bool:
 infer_numeric = infer_of(is_numeric, "numeric")
 infer_ordered = infer_of(is_real, "real or bool")
 infer_real = infer_of(lambda dtype: dtype.kind not in "bc", "integer or floating")
+infer_integer = infer_of(is_integer, "integers")
 infer_inexact = infer_of(is_inexact, "floating or complex")
 infer_floating = infer_of(is_floating, "floating")
 

@@ -14,16 +14,11 @@ from graphc.ir.dims import Dim
 from graphc.ir.dtypes import is_integer
 from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, InferContext, OpDef
-from graphc.ir.types import TensorType
+from graphc.ir.opdef import Attr, OpDef
+from graphc.ops.core.broadcasting import infer_integer
 from graphc.ops.core.cost_rules import free
 from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import CONSTANT, emit_one
-
-
-def _infer(ctx: InferContext, x: TensorType, **attrs: Any) -> TensorType:
-    ctx.require_dtype([x], is_integer, "integers")
-    return x
 
 
 def _layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
@@ -53,7 +48,7 @@ IN_RANGE = without_gradient(
         "what": Attr("str", doc="what the values are, for errors"),
         "of": Attr("str", default="", doc="the function that the user called, for errors"),
     },
-    infer=_infer,
+    infer=lambda ctx, x, **attrs: infer_integer(ctx, x),
     lower=lambda ctx, x, **attrs: x,
     layout=_layout,
     # Known values in the range need no marker; others keep it, and the run raises the error.

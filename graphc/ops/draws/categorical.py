@@ -180,7 +180,7 @@ def choice(
 
 
 def _places(
-    size: Dim, shape: ShapeLike, replace: bool, p: Any, seed: Seed, name: str | None
+    size: Any, shape: ShapeLike, replace: bool, p: Any, seed: Seed, name: str | None
 ) -> Tensor:
     """The indices of the chosen elements among `size`."""
     sizes = as_dims("choice", shape)
@@ -189,8 +189,11 @@ def _places(
     weights = None if p is None else _weights(p, size)
     if not (replace or p is None or isinstance(p, Operand)):
         _check_enough(np.asarray(p), product(sizes))
-    draw_places = _with_replacement if replace else _without_replacement
-    return draw_places(size, sizes, weights, seed, name)
+    if not replace:
+        return _without_replacement(size, sizes, weights, seed, name)
+    if weights is None:
+        return randint(sizes, 0, size, seed=seed, name=name)
+    return categorical(weights, shape=sizes, seed=seed, name=name)
 
 
 def _weights(p: Any, size: Dim) -> Tensor:
@@ -208,14 +211,6 @@ def _check_enough(p: Any, count: Any) -> None:
             f"{positive} only",
             error=AttributeValueError,
         )
-
-
-def _with_replacement(
-    size: Any, sizes: Shape, weights: Tensor | None, seed: Any, name: str | None
-) -> Tensor:
-    if weights is None:
-        return randint(sizes, 0, size, seed=seed, name=name)
-    return categorical(weights, shape=sizes, seed=seed, name=name)
 
 
 def _without_replacement(

@@ -55,15 +55,11 @@ def _comparison(
     name: str, function: Callable[[Any, Any], Any], fold: np.ufunc, *, ordered: bool
 ) -> Declaration:
     """A comparison: operands of one dtype, a bool result."""
-    infer_operands = infer_ordered if ordered else infer_broadcast
-
-    def infer(ctx: InferContext, x: TensorType, y: TensorType) -> TensorType:
-        return TensorType(BOOL, infer_operands(ctx, x, y).shape)
-
+    infer = infer_ordered if ordered else infer_broadcast
     return elementwise_operator(
         name,
         function,
-        infer=infer,
+        infer=lambda ctx, x, y: TensorType(BOOL, infer(ctx, x, y).shape),
         precision="follow",
         differentiable=False,
         fold=fold,

@@ -11,7 +11,7 @@ from jax import numpy as jnp
 
 from graphc.ir.dtypes import DType, is_integer, scalar_of
 from graphc.ir.opdef import OpDef
-from graphc.ops.core.broadcasting import infer_of
+from graphc.ops.core.broadcasting import infer_integer, infer_of
 from graphc.ops.core.declaring import Declaration, Given, declared, elementwise_operator
 from graphc.ops.core.emit import convert, promote_operands
 from graphc.typing import TensorLike
@@ -31,7 +31,7 @@ def of_integers(
     return elementwise_operator(
         name,
         function,
-        infer=infer_of(is_integer, "integers"),
+        infer=infer_integer,
         widen=True,
         differentiable=False,
         fold=fold,

@@ -11,9 +11,8 @@ from jax import numpy as jnp
 from graphc.errors import AttributeValueError
 from graphc.ir.dtypes import is_inexact
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import Attr, GradientContext, LowerContext, OpDef
 from graphc.ir.operand import Operand
-from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, align, infer_inexact, infer_numeric, unbroadcast
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.declaring import Given, declared, elementwise_operator, record
@@ -79,12 +78,6 @@ def power(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     return promote_operands(x, y)
 
 
-def _infer_integer_power(ctx: InferContext, x: TensorType, *, exponent: int) -> TensorType:
-    if exponent < 0:
-        return infer_inexact(ctx, x)
-    return infer_numeric(ctx, x)
-
-
 def _integer_power_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     exponent = node.attrs["exponent"]
     if exponent == 0:
@@ -98,7 +91,7 @@ INTEGER_POWER = define(
     "IntegerPower(x) -> y",
     precision="wide",
     attrs={"exponent": Attr("int")},
-    infer=_infer_integer_power,
+    infer=lambda ctx, x, *, exponent: (infer_inexact if exponent < 0 else infer_numeric)(ctx, x),
     lower=lambda ctx, x, *, exponent: lax.integer_pow(x, exponent),
     gradient=_integer_power_gradient,
     layout=elementwise,

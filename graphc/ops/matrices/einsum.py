@@ -174,7 +174,10 @@ def _distinct(labels: Sequence[Label], x: Tensor, sizes: Mapping[Label, Dim]) ->
         while own.count(label) > 1:
             first = own.index(label)
             second = own.index(label, first + 1)
-            x = _diagonal(x, first, second)
+            if not same_shape((x.shape[first],), (x.shape[second],), x):
+                refuse(f"einsum: axes {first} and {second} of one letter differ in size", x=x)
+            # The elements with equal indices along the two axes, along the first of them.
+            x = moveaxis(diagonal(x, 0, first, second), -1, first)
             del own[second]
     repeated = [i for i, label in enumerate(own) if x.shape[i] == 1 != sizes[label]]
     x = squeeze(x, repeated) if repeated else x
@@ -188,13 +191,6 @@ def _without_lone(term: _Term, elsewhere: set[Label]) -> _Term:
     if alone:  # of bools: whether any is true
         x = reduce_any(x, alone) if x.dtype == BOOL else cast(reduce_sum(x, alone), x.dtype)
     return _Term(tuple(label for label in term.labels if label in elsewhere), x)
-
-
-def _diagonal(x: Tensor, first: int, second: int) -> Tensor:
-    """The elements with equal indices along two axes, along the first of them."""
-    if not same_shape((x.shape[first],), (x.shape[second],), x):
-        refuse(f"einsum: axes {first} and {second} of one letter differ in size", x=x)
-    return moveaxis(diagonal(x, 0, first, second), -1, first)
 
 
 def _path(

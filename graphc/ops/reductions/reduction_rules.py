@@ -27,6 +27,7 @@ from graphc.ops.core.broadcasting import (
     infer_floating,
     infer_inexact,
     infer_numeric,
+    infer_of,
     infer_ordered,
 )
 from graphc.ops.core.checks import known_alike
@@ -34,7 +35,7 @@ from graphc.ops.core.cost_rules import times_operand
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import to_dtype
 from graphc.ops.core.layout_rules import SUM, map_axis, replicated
-from graphc.ops.core.precision import in_wider
+from graphc.ops.core.precision import in_wider, summed
 from graphc.ops.elementwise.transcendental import exp
 
 AXES = {
@@ -79,12 +80,6 @@ def infer_reduction(operand: Callable[..., TensorType]) -> Callable[..., Any]:
     return infer
 
 
-def infer_bool(ctx: InferContext, x: TensorType) -> TensorType:
-    """Requires a bool operand."""
-    ctx.require_dtype((x,), lambda dtype: dtype == BOOL, "bool")
-    return x
-
-
 def may_be_empty(x: Tensor, axes: tuple[int, ...]) -> bool:
     """Whether there may be no elements along `axes`: a size is 0, or a named size."""
     return any(not isinstance(x.shape[axis], int) or x.shape[axis] == 0 for axis in axes)
@@ -111,19 +106,6 @@ def lower_reduction(function: Callable[[Any, tuple[int, ...]], Any]) -> Callable
         ctx: LowerContext, x: Any, *, axes: tuple[int, ...], keepdims: bool, **attrs: Any
     ) -> Any:
         return _reduce(function, x, axes, keepdims)
-
-    return lower
-
-
-def lower_wide(function: Callable[[Any, tuple[int, ...]], Any]) -> Callable[..., Any]:
-    """Like `_lower`, but narrow floats accumulate in float32, as in `jax.numpy`."""
-
-    def lower(ctx: LowerContext, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-        dtype = np.dtype(x.dtype)
-        if not _is_narrow(dtype):
-            return _reduce(function, x, axes, keepdims)
-        wide = lax.convert_element_type(x, FLOAT32)
-        return lax.convert_element_type(_reduce(function, wide, axes, keepdims), dtype)
 
     return lower
 
@@ -265,7 +247,7 @@ REDUCE_SUM = define(
     precision="wide",
     attrs=AXES,
     infer=infer_reduction(infer_numeric),
-    lower=lower_wide(lax.reduce_sum),
+    lower=summed(lower_reduction(lax.reduce_sum)),
     gradient=lambda ctx, node, dy: [spread(node, dy)],
     layout=partial_over("sum"),
     fold=fold_reduction(np.sum),
@@ -327,7 +309,7 @@ REDUCE_PROD = define(
     precision="wide",
     attrs=AXES,
     infer=infer_reduction(infer_numeric),
-    lower=lower_wide(lax.reduce_prod),
+    lower=summed(lower_reduction(lax.reduce_prod)),
     # No gradient rule: in terms of graph operators it needs y / x, which fails at zeros.
     gradient=None,
     layout=map_axis(result_axis),
@@ -342,7 +324,7 @@ def _logical(name: str, lower: Callable[..., Any], fold: Callable[..., Any], doc
         f"{name}(x) -> y",
         precision="wide",
         attrs=AXES,
-        infer=infer_reduction(infer_bool),
+        infer=infer_reduction(infer_of(lambda dtype: dtype == BOOL, "bool")),
         lower=lower_reduction(lower),
         differentiable=False,
         layout=map_axis(result_axis),

@@ -25,7 +25,7 @@ from graphc.ops.core.broadcasting import Adjoints, infer_ordered
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.defining import at_least, define
-from graphc.ops.core.emit import convert, emit
+from graphc.ops.core.emit import convert, emit, emit_node
 from graphc.ops.core.layout_rules import not_along, not_last, same_axis
 from graphc.ops.core.precision import in_wider
 from graphc.typing import TensorLike
@@ -254,8 +254,7 @@ def sort_together(
     """
     tensors = [convert(x) for x in operands]
     place = normalize_axis("Sort", tensors[0], axis)
-    found = emit(SORT, tensors, name=name, axis=place, keys=keys)
-    return found if isinstance(found, tuple) else (found,)
+    return emit_node(SORT, tensors, name=name, axis=place, keys=keys).outputs
 
 
 def lexsort(keys: Sequence[TensorLike], axis: int = -1, *, name: str | None = None) -> Tensor:

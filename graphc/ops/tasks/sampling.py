@@ -37,10 +37,8 @@ def _infer_map(
     ctx: InferContext, x: TensorType, coordinates: TensorType, *, order: int, mode: str, fill: float
 ) -> TensorType:
     ctx.require_dtype([x], is_inexact, "floating or complex")
-    if not is_floating(coordinates.dtype):
-        ctx.require(
-            False, f"coordinates must be floating, got {coordinates.dtype.name}", dtype=True
-        )
+    words = f"coordinates must be floating, got {coordinates.dtype.name}"
+    ctx.require(is_floating(coordinates.dtype), words, dtype=True)
     ctx.require(
         x.rank > 0 and coordinates.rank > 0 and coordinates.shape[0] == x.rank,
         f"coordinates must be [{x.rank}, ...], one row for each axis of x, got {coordinates}",
@@ -153,8 +151,8 @@ def _infer_crop(
 ) -> TensorType:
     ctx.require_dtype([x], is_floating, "floating")
     require_one_dtype(ctx, x, boxes)
-    if not is_integer(images.dtype):
-        ctx.require(False, f"images must be integers, got {images.dtype.name}", dtype=True)
+    words = f"images must be integers, got {images.dtype.name}"
+    ctx.require(is_integer(images.dtype), words, dtype=True)
     ctx.require(x.rank == 4, f"x must be [batch, height, width, channels], got {x}")
     ctx.require(0 not in x.shape[:3], f"x has no elements: {x}")
     ctx.require(boxes.rank == 2 and boxes.shape[1] == 4, f"boxes must be [boxes, 4], got {boxes}")
