@@ -130,14 +130,8 @@ def slice_(
     """
     x = convert(x)
     steps = (1,) * x.ndim if strides is None else tuple(operator.index(s) for s in strides)
-    return emit_one(
-        SLICE,
-        (x,),
-        name,
-        starts=as_dims("Slice", starts),
-        limits=as_dims("Slice", limits),
-        strides=steps,
-    )
+    low, high = as_dims("Slice", starts), as_dims("Slice", limits)
+    return emit_one(SLICE, (x,), name, starts=low, limits=high, strides=steps)
 
 
 # -- Pad -------------------------------------------------------------------------------------

@@ -137,15 +137,9 @@ def _emit_scan(
     parameters += numbered("x", (slice_type(t.type) for t in xs))
     with building(graph):
         body = trace(name or "scan_body", parameters, step)
-        node = emit_node(
-            SCAN,
-            [*body.captured, *first, *xs],
-            name=name,
-            regions=(body.region(),),
-            consts=len(body.captured),
-            carries=len(first),
-            **options,
-        )
+        operands = [*body.captured, *first, *xs]
+        attrs = {"consts": len(body.captured), "carries": len(first), **options}
+        node = emit_node(SCAN, operands, name=name, regions=(body.region(),), **attrs)
     if has_writes(node.regions[0]):
         graph.last_reads.clear()
     return node.outputs

@@ -326,13 +326,9 @@ def ball(
     sizes = (*as_dims("ball", shape), positive_int("ball", "d", d))
     key, order = random_key(seed), constant(float(p), as_dtype(dtype))
     points = _generalized_normal(order, sizes, fold_in(key, 0), name)
-    outside = emit_one(
-        RANDOM_UNIFORM,
-        (fold_in(key, 1),),
-        minval=float(limits(dtype).tiny),
-        shape=sizes[:-1],
-        dtype=order.dtype,
-    )
+    attrs: dict[str, Any] = {"shape": sizes[:-1], "dtype": order.dtype}
+    least = float(limits(dtype).tiny)
+    outside = emit_one(RANDOM_UNIFORM, (fold_in(key, 1),), minval=least, **attrs)
     total = reduce_sum(power(absolute(points), order), -1) - log(outside)
     return points / expand_dims(power(total, divide(1.0, order)), -1)
 

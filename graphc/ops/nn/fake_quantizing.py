@@ -43,18 +43,10 @@ def _nudged(ops: Any, low: Any, high: Any, bits: int, narrow_range: bool) -> tup
     return scale, first - zero_point, last - zero_point
 
 
-def _infer(
-    ctx: InferContext,
-    x: TensorType,
-    low: TensorType,
-    high: TensorType,
-    *,
-    bits: int,
-    narrow_range: bool,
-    axis: int | None,
-) -> TensorType:
-    ctx.require_dtype([x, low, high], is_floating, "floating")
-    require_one_dtype(ctx, x, low, high)
+def _infer(ctx: InferContext, *operands: TensorType, axis: int | None, **grid: int) -> TensorType:
+    ctx.require_dtype(operands, is_floating, "floating")
+    require_one_dtype(ctx, *operands)
+    x, low, high = operands
     check_grid(ctx, x.shape, axis, low=low, high=high)
     return x
 
@@ -74,18 +66,9 @@ def _on_grid_jvp(primals: Any, tangents: Any) -> Any:
     return _on_grid(*primals), jnp.where(x < lowest * scale, of_low, tangent)
 
 
-def _lower(
-    ctx: LowerContext,
-    x: Any,
-    low: Any,
-    high: Any,
-    *,
-    bits: int,
-    narrow_range: bool,
-    axis: int | None,
-) -> Any:
+def _lower(ctx: LowerContext, x: Any, low: Any, high: Any, *, axis: int | None, **grid: Any) -> Any:
     low, high = (along(v, x.ndim, axis) for v in (low, high))
-    return _on_grid(x, *_nudged(_JAX, low, high, bits, narrow_range), low, high)
+    return _on_grid(x, *_nudged(_JAX, low, high, **grid), low, high)
 
 
 def _gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:

@@ -72,12 +72,7 @@ def _normalized(x: Any, epsilon: float, piece: _Piece) -> tuple[Any, Any, Any, A
 
 
 def _infer(
-    ctx: InferContext,
-    x: TensorType,
-    *parameters: TensorType,
-    epsilon: float,
-    parts: int,
-    real: _Real,
+    ctx: InferContext, x: TensorType, *parameters: TensorType, **attrs: Any
 ) -> tuple[TensorType, ...]:
     check_channels(ctx, x, *parameters)
     return x, parameters[0], parameters[0]

@@ -178,15 +178,8 @@ def local_response_norm(
         >>> gc.nn.local_response_norm(gc.ones((1, 4, 4, 8))).shape
         (1, 4, 4, 8)
     """
-    return emit_one(
-        LOCAL_RESPONSE_NORM,
-        (convert(x),),
-        name=name,
-        radius=radius,
-        bias=float(bias),
-        alpha=float(alpha),
-        beta=float(beta),
-    )
+    attrs = {"radius": radius, "bias": float(bias), "alpha": float(alpha), "beta": float(beta)}
+    return emit_one(LOCAL_RESPONSE_NORM, (convert(x),), name=name, **attrs)
 
 
 OPS: tuple[OpDef, ...] = (LOCAL_RESPONSE_NORM, LOCAL_RESPONSE_NORM_GRADIENT)

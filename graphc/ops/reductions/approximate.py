@@ -94,14 +94,8 @@ def approx_top_k(
         >>> run(gc.approx_top_k([1.0, 5.0, 3.0], 2))
         (Array([5., 3.], dtype=float32), Array([1, 2], dtype=int32))
     """
-    values, indices = emit(
-        APPROX_TOP_K,
-        (convert(x),),
-        name=name,
-        k=k,
-        recall_target=recall_target,
-        smallest=smallest,
-    )
+    attrs: dict[str, Any] = {"k": k, "recall_target": recall_target, "smallest": smallest}
+    values, indices = emit(APPROX_TOP_K, (convert(x),), name=name, **attrs)
     return values, indices
 
 

@@ -22,6 +22,8 @@ from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.precision import wide, wide_integer
 
 _NUMBER = TensorType(INT32, ())
+Ints = tuple[int, ...]
+Table = tuple[Ints, ...]
 INFINITE, NAN, OUTSIDE = 1, 2, 3
 HEAD = 2  # the number of elements of a fault before its location
 # The form of a body's fault: one for each of several parallel iterations; a single one; or the
@@ -102,12 +104,7 @@ def _infer_fault(ctx: InferContext, *types: TensorType, width: int, **attrs: Any
 
 
 def _lower_fault(
-    ctx: LowerContext,
-    *operands: Any,
-    rows: tuple[tuple[int, ...], ...],
-    ranges: tuple[int, ...],
-    bodies: tuple[tuple[int, ...], ...],
-    width: int,
+    ctx: LowerContext, *operands: Any, rows: Table, ranges: Ints, bodies: Table, width: int
 ) -> Any:
     count = len(operands) - len(bodies) - len(ranges)
     levels, faults = operands[:count], operands[count + len(ranges) :]

@@ -189,15 +189,10 @@ def read(variable: Variable) -> Tensor:
     found = None if alone else graph.last_reads.get(variable)
     if found is not None:
         return found
+    own = variable.type
+    attrs: dict[str, Any] = {"variable": variable.name, "dtype": own.dtype, "shape": own.shape}
     with absolute_scope(""):  # named after the variable in every scope
-        value = emit_one(
-            READ_VARIABLE,
-            (),
-            f"{variable.name}/read",
-            variable=variable.name,
-            dtype=variable.type.dtype,
-            shape=variable.type.shape,
-        )
+        value = emit_one(READ_VARIABLE, (), f"{variable.name}/read", **attrs)
     if not alone:
         graph.last_reads[variable] = value
     return value

@@ -160,14 +160,9 @@ def non_max_suppression(
         ... )
         (Array([1], dtype=int32), Array(1, dtype=int32))
     """
-    indices, count = emit(
-        NON_MAX_SUPPRESSION,
-        promote_inexact(boxes, scores),
-        name=name,
-        size=size,
-        overlap=float(overlap),
-        threshold=float(threshold),
-    )
+    attrs: dict[str, Any] = {"size": size, "overlap": float(overlap), "threshold": float(threshold)}
+    operands = promote_inexact(boxes, scores)
+    indices, count = emit(NON_MAX_SUPPRESSION, operands, name=name, **attrs)
     return indices, count
 
 
