@@ -10,7 +10,16 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.dtypes import BOOL, BY_SHORT, FLOAT32, INT32, DType, is_floating, scalar_of
+from graphc.ir.dtypes import (
+    BOOL,
+    BY_SHORT,
+    FLOAT32,
+    INT32,
+    DType,
+    is_floating,
+    is_inexact,
+    scalar_of,
+)
 
 
 def wide(dtype: DType) -> DType:
@@ -72,14 +81,14 @@ def highest(dtype: DType) -> Any:
     """The upper bound of `dtype`: infinity, the greatest integer, or True."""
     if dtype == BOOL:
         return np.True_
-    return scalar_of(np.inf if is_floating(dtype) else _INTEGERS(dtype).max, dtype)
+    return scalar_of(np.inf if is_inexact(dtype) else _INTEGERS(dtype).max, dtype)
 
 
 def lowest(dtype: DType) -> Any:
     """The lower bound of `dtype`: minus infinity, the least integer, or False."""
     if dtype == BOOL:
         return np.False_
-    return scalar_of(-np.inf if is_floating(dtype) else _INTEGERS(dtype).min, dtype)
+    return scalar_of(-np.inf if is_inexact(dtype) else _INTEGERS(dtype).min, dtype)
 
 
 def greatest_finite(dtype: DType) -> float:

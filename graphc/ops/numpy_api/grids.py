@@ -13,7 +13,7 @@ from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.shape import broadcast_to, reshape
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import as_dims, refuse
-from graphc.ops.core.emit import convert, dim_value, promote_inexact, to_dtype
+from graphc.ops.core.emit import constant, convert, dim_value, promote_inexact, to_dtype
 from graphc.ops.core.precision import wide, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import floor_divide, multiply, remainder
@@ -191,7 +191,7 @@ def unravel_index(places: TensorLike, shape: ShapeLike) -> tuple[Tensor, ...]:
         length = dim_value(size, rest.dtype)
         found.append(remainder(rest, length))
         rest = floor_divide(rest, length)
-    return (rest, *found[::-1])
+    return (rest, *found[::-1]) if dims else ()
 
 
 def ravel_multi_index(index: Iterable[TensorLike], shape: ShapeLike) -> Tensor:
@@ -214,7 +214,7 @@ def ravel_multi_index(index: Iterable[TensorLike], shape: ShapeLike) -> Tensor:
         _index(part, size, "indices", "ravel_multi_index")
         for part, size in zip(given, dims, strict=True)
     ]
-    place = parts[0]
+    place = parts[0] if parts else constant(0)
     for part, size in zip(parts[1:], dims[1:], strict=True):
         place = multiply(place, dim_value(size, place.dtype)) + part
     return place

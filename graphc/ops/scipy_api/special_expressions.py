@@ -9,6 +9,7 @@ from graphc.ops.core.emit import promote_inexact
 from graphc.ops.elementwise.arithmetic import absolute, maximum, multiply, remainder, subtract
 from graphc.ops.elementwise.comparison import (
     equal,
+    isnan,
     less,
     logical_and,
     logical_xor,
@@ -71,18 +72,22 @@ def entr(x: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def rel_entr(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
-    """x log(x / y), with broadcasting; 0 where x is 0. Source: scipy.special.rel_entr.
+    """x log(x / y), with broadcasting; 0 where x is 0, infinite where x or y is negative. Source:
+    scipy.special.rel_entr.
 
     Examples:
         >>> run(gc.rel_entr([1.0, 2.0], [1.0, 1.0]))
         Array([0.    , 1.3863], dtype=float32)
     """
     x, y = promote_inexact(x, y)
-    return subtract(xlogy(x, x), xlogy(x, y), name=name)
+    found = xlogy(x, x) - xlogy(x, y)
+    outside = ((x < 0) | (y < 0)) & ~(isnan(x) | isnan(y))
+    return where(outside, math.inf, found, name=name)
 
 
 def kl_div(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
-    """x log(x / y) - x + y, with broadcasting. Source: scipy.special.kl_div.
+    """x log(x / y) - x + y, with broadcasting; infinite where x or y is negative. Source:
+    scipy.special.kl_div.
 
     Examples:
         >>> run(gc.kl_div([1.0], [1.0]))

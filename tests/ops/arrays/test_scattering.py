@@ -353,3 +353,12 @@ def test_narrow_ids_reach_all_segments() -> None:
                 lambda i: i.astype(int) * 301, (ids[1:],)),
         ]
     )  # fmt: skip
+
+
+def test_positions_in_a_scalar() -> None:
+    """A scalar has one element, and no axes to index."""
+    with Graph() as graph:
+        assert gc.unravel_index(0, ()) == np.unravel_index(0, ()) == ()
+        place = gc.ravel_multi_index((), ())
+    (value,) = evaluate(functional(graph, [place], []), [])
+    assert value == np.ravel_multi_index((), ())

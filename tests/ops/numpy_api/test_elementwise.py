@@ -9,7 +9,7 @@ from scipy import special
 import graphc as gc
 from graphc.autodiff.reverse import gradients
 from graphc.build.placeholders import placeholder
-from graphc.errors import AttributeValueError, ShapeError
+from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.graph import Graph
 from graphc.ops.scipy_api.special import zeta
 from tests.laws.harness import evaluate, functional
@@ -22,6 +22,7 @@ Y = RNG.normal(size=(5,)).astype(np.float32)
 POSITIVE = np.abs(X) + np.float32(0.1)
 UNIT = (1 / (1 + np.exp(-X))).astype(np.float32)
 ODD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.5, -2.5], np.float32)
+SIGNS = np.array([-1.5, 0.0, 2.0, np.nan], np.float32)
 WHOLE = RNG.integers(-9, 9, (4, 5)).astype(np.int32)
 
 ONE = [
@@ -83,6 +84,8 @@ TWO = [
     (gc.array_equal, np.array_equal, X, X[:2]),
     (gc.rel_entr, special.rel_entr, POSITIVE, POSITIVE[0]),
     (gc.kl_div, special.kl_div, POSITIVE, POSITIVE[0]),
+    (gc.rel_entr, special.rel_entr, SIGNS, SIGNS[:, None]),
+    (gc.kl_div, special.kl_div, SIGNS, SIGNS[:, None]),
     (gc.betaln, special.betaln, POSITIVE, POSITIVE[0]),
     (gc.comb, special.comb, np.array([5, 10, 3, 30, 2, -1, 4]), np.array([2, 3, 3, 5, 3, 0, -1])),
     (gc.comb, special.comb, np.float32([2.5, 7.5]), np.float32([1.0, 2.0])),
@@ -194,6 +197,17 @@ def test_what_statistics_refuse() -> None:
             gc.average(x, (0, 1), np.ones((5, 4), np.float32))
         with pytest.raises(ShapeError, match="of the shape of x or of its axes"):
             gc.average(x, 1, np.ones((1, 5), np.float32))
+
+
+def test_extremes_refuse_complex_numbers() -> None:
+    with Graph():
+        x = placeholder((4,), "complex64", name="x")
+        for function in (gc.nanmax, gc.nanmin, gc.nanargmax, gc.nanargmin):
+            with pytest.raises(DTypeError, match="x must be real or bool, got complex64"):
+                function(x)
+        for function in (gc.segment_max, gc.segment_min):
+            with pytest.raises(DTypeError, match="operand must be real, got complex64"):
+                function(x, [0, 1, 1, 0], 2)
 
 
 def test_the_derivative_of_zeta() -> None:
