@@ -31,7 +31,7 @@ from graphc.ops.arrays.gathering import (
 )
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.axes import normalize_axis
-from graphc.ops.core.broadcasting import broadcast_axes
+from graphc.ops.core.broadcasting import Adjoints, broadcast_axes
 from graphc.ops.core.checks import as_dims, insertion_axis
 from graphc.ops.core.cost_rules import picks, times_operand
 from graphc.ops.core.declaring import Given, Operands, declared, operator
@@ -42,8 +42,6 @@ from graphc.ops.core.ranges import in_range
 from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["one_hot", "take_along_axis"]
-
-Adjoints = list[Tensor | None]
 
 
 # -- TakeAlongAxis and ScatterAddAlongAxis ---------------------------------------------------

@@ -39,16 +39,18 @@ SCATTER_OF = {"clip": "clip", "fill": "drop", "zero": "drop"}
 TAKE_OF = {"clip": "clip", "drop": "zero"}
 
 
+def check_integers(ctx: InferContext, indices: TensorType, of_mask: str) -> None:
+    """Raises `DTypeError` unless the indices are integers; `of_mask` is the hint for bools."""
+    if not is_integer(indices.dtype):
+        hint = of_mask if indices.dtype == BOOL else "gc.cast them to int32"
+        got = indices.dtype.name
+        ctx.fail(f"indices must be integers, got {got}", error=DTypeError, hint=hint)
+
+
 def check_operands(ctx: InferContext, x: TensorType, indices: TensorType, axis: int) -> None:
     """Raises unless `indices` are integers and `axis` is an axis of x."""
-    if not is_integer(indices.dtype):
-        ctx.fail(
-            f"indices must be integers, got {indices.dtype.name}",
-            error=DTypeError,
-            hint="a mask has no static number of elements: use gc.where(mask, x, other)"
-            if indices.dtype == BOOL
-            else "gc.cast them to int32",
-        )
+    of_mask = "a mask has no static number of elements: use gc.where(mask, x, other)"
+    check_integers(ctx, indices, of_mask)
     ctx.require(axis < len(x.shape), f"axis {axis} is out of range for rank {len(x.shape)}")
 
 

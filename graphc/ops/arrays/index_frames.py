@@ -9,12 +9,11 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.errors import DTypeError
 from graphc.ir.dims import Shape
-from graphc.ir.dtypes import BOOL, is_integer
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext
 from graphc.ir.types import TensorType
+from graphc.ops.arrays.gathering import check_integers
 from graphc.ops.arrays.joining import concatenate
 from graphc.ops.arrays.shape import broadcast_to, expand_dims
 from graphc.ops.core.defining import at_least
@@ -86,12 +85,7 @@ def check_frame(
     ctx: InferContext, x: TensorType, indices: TensorType, axes: Axes, batch: int
 ) -> Frame:
     """The frame of the operands. Raises if they do not fit."""
-    if not is_integer(indices.dtype):
-        ctx.fail(
-            f"indices must be integers, got {indices.dtype.name}",
-            error=DTypeError,
-            hint="gc.extract takes a mask" if indices.dtype == BOOL else "gc.cast them to int32",
-        )
+    check_integers(ctx, indices, "gc.extract takes a mask")
     ctx.require(indices.rank > batch, f"indices need another axis after {batch} shared axes")
     ctx.require(
         axes[0] >= batch and axes[-1] < x.rank and len(set(axes)) == len(axes),

@@ -32,7 +32,7 @@ from graphc.ops.arrays.gathering import (
 )
 from graphc.ops.arrays.shape import broadcast_to, one_axis
 from graphc.ops.core.axes import normalize_axis
-from graphc.ops.core.broadcasting import broadcast_axes
+from graphc.ops.core.broadcasting import Adjoints, broadcast_axes
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import picks, times_operand
 from graphc.ops.core.defining import define, rearrangement
@@ -44,8 +44,6 @@ from graphc.ops.elementwise.arithmetic import remainder
 from graphc.typing import TensorLike
 
 __all__ = ["scatter_add", "take"]
-
-Adjoints = list[Tensor | None]
 
 
 def _taken_shape(x: Shape, indices: Shape, axis: int) -> Shape:

@@ -16,21 +16,18 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
+from graphc.ops.arrays.gathering import AXIS
 from graphc.ops.arrays.shape import ravel
 from graphc.ops.core.axes import normalize_axis
-from graphc.ops.core.broadcasting import or_zeros, require_one_dtype
+from graphc.ops.core.broadcasting import Adjoints, or_zeros, require_one_dtype
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import picks
-from graphc.ops.core.defining import at_least, rearrangement
+from graphc.ops.core.defining import rearrangement
 from graphc.ops.core.emit import convert, emit_node, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, moves, replicated
 from graphc.typing import TensorLike
 
 __all__ = ["concat", "concatenate", "split"]
-
-Adjoints = list[Tensor | None]
-
-NON_NEGATIVE = at_least(0, "be an axis, counted from the front")
 
 
 def _require_axis(ctx: InferContext, axis: int, rank: int) -> None:
@@ -78,7 +75,7 @@ def _concatenate_layout(ctx: LayoutContext, node: Node, *xs: Layout) -> LayoutPl
 
 CONCATENATE = rearrangement(
     "Concatenate(*xs) -> y",
-    attrs={"axis": NON_NEGATIVE},
+    attrs={"axis": AXIS},
     infer=_infer_concatenate,
     lower=lambda ctx, *xs, axis: lax.concatenate(xs, axis),
     gradient=_concatenate_gradient,
@@ -124,7 +121,7 @@ SIZES = Attr(
 
 SPLIT = rearrangement(
     "Split(x) -> *ys",
-    attrs={"axis": NON_NEGATIVE, "sizes": SIZES},
+    attrs={"axis": AXIS, "sizes": SIZES},
     infer=_infer_split,
     lower=lambda ctx, x, *, axis, sizes: tuple(lax.split(x, ctx.shape(sizes), axis)),
     gradient=_split_gradient,

@@ -15,7 +15,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.axes import normalize_axes
-from graphc.ops.core.broadcasting import require_one_dtype
+from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.checks import as_dims, is_static
 from graphc.ops.core.cost_rules import picks
 from graphc.ops.core.defining import rearrangement
@@ -25,7 +25,6 @@ from graphc.typing import TensorLike
 
 __all__ = ["flip"]
 
-Adjoints = list[Tensor | None]
 Triple = tuple[Dim, Dim, int]  # low, high, interior
 
 

@@ -16,14 +16,13 @@ from graphc.ir.program import Program
 from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.types import TensorType
 from graphc.ops.control.bodies import inline, numbered, trace
-from graphc.ops.core.broadcasting import or_zeros
+from graphc.ops.core.broadcasting import Adjoints, or_zeros
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.cost_rules import free
 from graphc.ops.core.defining import at_least, define, marker
 from graphc.ops.core.emit import convert, emit_node, emit_one
 from graphc.ops.structure.state import same_layout
 
-Adjoints = list[Tensor | None]
 # (xs, adjoints of the ys) -> adjoints of the floating and complex xs
 Rule = Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 

@@ -17,7 +17,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import transpose
 from graphc.ops.core.axes import normalize_axis
-from graphc.ops.core.broadcasting import require_one_dtype
+from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_operands
@@ -27,7 +27,6 @@ from graphc.typing import TensorLike
 
 __all__ = ["dot_general", "tensordot"]
 
-Adjoints = list[Tensor | None]
 Axes = tuple[int, ...]
 
 

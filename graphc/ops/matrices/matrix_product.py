@@ -14,7 +14,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import expand_dims, ravel, reshape
-from graphc.ops.core.broadcasting import broadcast_axes, require_one_dtype, unbroadcast
+from graphc.ops.core.broadcasting import Adjoints, broadcast_axes, require_one_dtype, unbroadcast
 from graphc.ops.core.checks import known_alike, refuse
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_operands
@@ -25,8 +25,6 @@ from graphc.ops.matrices.products import Role, lower_product, product_layout, wi
 from graphc.typing import TensorLike
 
 __all__ = ["matmul", "outer"]
-
-Adjoints = list[Tensor | None]
 
 
 def _matrix_axes(rank: int, transposed: bool, *, left: bool) -> tuple[int, int]:

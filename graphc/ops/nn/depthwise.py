@@ -17,9 +17,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ops.nn.windows import outside_space, views
-
-Ints = tuple[int, ...]
+from graphc.ops.nn.windows import Ints, outside_space, views
 
 MOST_TAPS = 49
 """A larger window would make the program long: each tap is several operations."""

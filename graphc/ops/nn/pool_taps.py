@@ -11,9 +11,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.ops.core.precision import lowest
-from graphc.ops.nn.windows import outside_space, views
-
-Ints = tuple[int, ...]
+from graphc.ops.nn.windows import Ints, outside_space, views
 
 
 def max_by_taps(x: Any, attrs: dict[str, Any]) -> Any:
