@@ -122,7 +122,7 @@ TRIDIAGONAL_SOLVE = define(
     precision="wide",
     infer=_infer_tridiagonal,
     lower=lambda ctx, *operands: lax.linalg.tridiagonal_solve(*operands),
-    layout=of_each(1),
+    layout=of_each(1),  # systems are independent of each other
     # Elimination of one diagonal, 3 m; 5 m for each column. Source: Golub & Van Loan 4.3.
     cost=lambda ctx, node: 3 * size_of(node.inputs[1]) + 5 * size_of(node.outputs[0]),
     doc="x [..., m, n] of a x = b, where a [..., m, m] has these diagonals [..., m]: the first "

@@ -350,7 +350,7 @@ def _masks(mask: Any, bias: Any) -> list[Tensor]:
                 hint=hint,
                 **rows,
             )
-        if masks[-1].ndim == 2:
+        if masks[-1].ndim == 2:  # [batch, source] would broadcast as [time, source]
             refuse(
                 f"Attention: a {label} of two axes may be [batch, source] or [time, source]",
                 hint=f"say which: {label}[:, None, None, :] if it is [batch, source], "

@@ -92,7 +92,7 @@ def _loss_of_rows(
         lower=lower,
         precision="wide",
         gradient=gradient,
-        layout=same_axis(not_last),
+        layout=same_axis(not_last),  # rows of logits are independent
         cost=times_operand(operations),
     )
 
@@ -245,7 +245,7 @@ SPARSE_SOFTMAX_CROSS_ENTROPY_GRADIENT = define(
     precision="wide",
     infer=_infer_sparse_gradient,
     lower=_lower_sparse_gradient,
-    layout=same_axis(not_last),
+    layout=same_axis(not_last),  # rows of logits are independent
     cost=times_operand(4),
     doc="The adjoint of SparseSoftmaxCrossEntropy's logits: (softmax(logits) - one_hot(labels)) "
     "* dy. logits [..., classes]; labels, loss (the operator's result) and dy [...].",
