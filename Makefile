@@ -4,7 +4,6 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_FLAGS ?= -n auto --maxprocesses=4 --dist loadgroup
 FAST ?= not slow and not gpu_compile
-SLOW ?= slow
 CUDA_VENV ?= .venv-cuda
 TORCH ?= torch>=2.6
 
@@ -20,9 +19,11 @@ test: $(VENV)/.installed-test
 
 # What `test` leaves out: larger models, more devices and dtypes, many processes.
 test-slow: $(VENV)/.installed-test
-	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m "$(SLOW)"
+	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m slow
 
-test-all: test test-slow
+# Both in one run: tests are collected once.
+test-all:
+	$(MAKE) --no-print-directory test FAST="not gpu_compile"
 
 # What needs PyTorch and Ray, which it installs: together several GB, if PyTorch comes with CUDA.
 test-large: $(VENV)/.installed-test

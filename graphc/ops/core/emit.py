@@ -332,10 +332,17 @@ def to_dtype(value: Any, dtype: DType) -> Tensor:
     return emit_one(CAST, (tensor,), dtype=dtype)
 
 
-def emit(op: OpDef, inputs: Sequence[Tensor], /, **given: Any) -> Any:
-    """Adds a node and returns its result, or a tuple of results if there is not exactly one. The
-    arguments are those of `emit_node`."""
-    outputs = emit_node(op, inputs, **given).outputs
+def emit(
+    op: OpDef,
+    inputs: Sequence[Tensor],
+    /,
+    *,
+    name: str | None = None,
+    regions: tuple[Program, ...] = (),
+    **attrs: Any,
+) -> Any:
+    """Adds a node and returns its result, or a tuple of results if there is not exactly one."""
+    outputs = emit_node(op, inputs, name=name, regions=regions, **attrs).outputs
     return outputs[0] if len(outputs) == 1 else outputs
 
 
