@@ -141,7 +141,12 @@ def _gradients(
     _check_inexact("y", ys)
     _check_inexact("x", xs)
     adjoints = [_checked_seed(y, seed) for y, seed in zip(ys, _padded(seeds, ys), strict=True)]
-    _check_graph(graph, xs)
+    for x in xs:
+        if x.graph is None or x.graph.root is not graph.root:
+            raise GraphError.here(
+                f"{x.name!r} belongs to another graph than the ys",
+                hint="differentiate in the graph that both were built in",
+            )
     _refuse_carried(graph, ys, xs)
     found = accumulate(graph, ys, _tensors_of(graph, xs), adjoints, colocate)
     for i, x in enumerate(xs):
@@ -187,15 +192,6 @@ def _differentiable_hint(item: Any) -> str:
     if hasattr(item, "trainable_variables"):
         return "layer.trainable_variables are those of a layer"
     return "xs are tensors and variables, one or a list of them"
-
-
-def _check_graph(graph: Graph, xs: Sequence[Tensor | Variable]) -> None:
-    for x in xs:
-        if x.graph is None or x.graph.root is not graph.root:
-            raise GraphError.here(
-                f"{x.name!r} belongs to another graph than the ys",
-                hint="differentiate in the graph that both were built in",
-            )
 
 
 def _checked_seed(y: Tensor, seed: Any) -> Tensor | None:

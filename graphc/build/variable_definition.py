@@ -18,7 +18,7 @@ from graphc.errors import (
     GraphFinalizedError,
     ShapeError,
 )
-from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_inexact, kind_of
+from graphc.ir.dtypes import FLOAT32, Array, DType, as_dtype, is_inexact, kind_of
 from graphc.ir.graph import Graph
 from graphc.ir.host_values import fitted, read
 from graphc.ir.mapped import is_constant
@@ -33,8 +33,6 @@ from graphc.ir.variable import Initializer, Variable
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import as_array, to_dtype
 from graphc.typing import DTypeLike, ShapeLike, TensorLike
-
-Array = np.ndarray[Any, Any]
 
 InitialValue: TypeAlias = TensorLike | Initializer | str
 """A value, an initializer, or the name of an initializer."""
@@ -85,15 +83,6 @@ def variable(
     """
     graph = current_graph().root
     check_name(name, "variable")
-    _check_open(graph, name)
-    what = f"variable {name!r}"
-    wanted = None if shape is None else as_static_shape(shape, what)
-    own = None if dtype is None else as_dtype(dtype)
-    type, initial = _as_initial(init, wanted, own, graph, what)
-    return _added(graph, graph.unique_name(name), type, initial, trainable, collections)
-
-
-def _check_open(graph: Graph, name: str) -> None:
     if graph.finalized:
         refuse(
             f"variable: the graph has run, so the variable {name!r} can no longer be added",
@@ -101,6 +90,11 @@ def _check_open(graph: Graph, name: str) -> None:
             "`with graph.extend():`",
             error=GraphFinalizedError,
         )
+    what = f"variable {name!r}"
+    wanted = None if shape is None else as_static_shape(shape, what)
+    own = None if dtype is None else as_dtype(dtype)
+    type, initial = _as_initial(init, wanted, own, graph, what)
+    return _added(graph, graph.unique_name(name), type, initial, trainable, collections)
 
 
 def _added(
@@ -129,11 +123,7 @@ def _added(
 
 
 def _as_initial(
-    init: Any,
-    shape: tuple[int, ...] | None,
-    dtype: DType | None,
-    graph: Graph,
-    what: str,
+    init: Any, shape: tuple[int, ...] | None, dtype: DType | None, graph: Graph, what: str
 ) -> tuple[TensorType, Array | Initializer | Tensor]:
     """The type, and the initial value in one of the three forms that a `Variable` stores."""
     if isinstance(init, Operand):

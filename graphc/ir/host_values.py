@@ -23,6 +23,7 @@ from graphc.errors import DTypeError, GraphcError
 from graphc.ir.dtypes import (
     SCALAR_DEFAULTS,
     SHORT,
+    Array,
     DType,
     as_dtype,
     float_info,
@@ -32,8 +33,6 @@ from graphc.ir.dtypes import (
     is_integer,
     real_of,
 )
-
-Array = np.ndarray[Any, Any]
 
 _UNMASKED = (np.ndarray, np.generic, jax.Array)  # a masked array has another type
 _DEEPEST: Final = 64  # nested lists: the maximum number of axes of NumPy's arrays

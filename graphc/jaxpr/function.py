@@ -143,8 +143,7 @@ def _type_of(spec: TensorSpec, position: int) -> TensorType:
     """The type of a spec; each None is a separate size."""
     dims = enumerate(spec.shape)
     return TensorType(
-        spec.dtype,
-        tuple([symbol(f"spec_{position}_{i}") if d is None else d for i, d in dims]),
+        spec.dtype, tuple([symbol(f"spec_{position}_{i}") if d is None else d for i, d in dims])
     )
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import JaxImportError
-from graphc.ir.dtypes import INT32, UINT32, as_dtype, is_64bit
+from graphc.ir.dtypes import INT32, UINT32, Array, as_dtype, is_64bit
 from graphc.ir.node import Tensor
 from graphc.jax_internals import KEY_DTYPE
-from graphc.jaxpr.equation import Array, Equation, Results, Rule
+from graphc.jaxpr.equation import Equation, Results, Rule
 from graphc.jaxpr.shapes import transposed
 from graphc.jaxpr.windows import dynamic_slice
 from graphc.ops.arrays.joining import concatenate
@@ -174,7 +174,4 @@ def for_keys(name: str, rule: Rule) -> Rule:
 
 
 def _refuse(eqn: Equation, *operands: Tensor) -> Tensor:
-    eqn.refuse(
-        "of random keys is not imported",
-        "move keys by indices: keys[order]",
-    )
+    eqn.refuse("of random keys is not imported", "move keys by indices: keys[order]")

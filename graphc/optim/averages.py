@@ -224,11 +224,7 @@ def _average_of(each: Variable, name: str, zero_debias: bool) -> Variable:
         dtype = wide(each.type.dtype)
         initial = Zeros() if zero_debias else to_dtype(each.read(), dtype)
         return variable(
-            initial,
-            shape=each.type.shape,
-            dtype=dtype,
-            trainable=False,
-            name=f"{each.name}/{name}",
+            initial, shape=each.type.shape, dtype=dtype, trainable=False, name=f"{each.name}/{name}"
         )
 
 

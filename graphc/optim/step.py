@@ -10,13 +10,7 @@ import optax
 
 from graphc.autodiff import gradients
 from graphc.collection import without_collection
-from graphc.errors import (
-    AttributeValueError,
-    DTypeError,
-    GradientError,
-    GraphError,
-    JaxImportError,
-)
+from graphc.errors import AttributeValueError, DTypeError, GradientError, GraphError, JaxImportError
 from graphc.ir.dtypes import is_floating
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, is_among

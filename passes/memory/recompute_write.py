@@ -172,7 +172,7 @@ class _Segment:
         given = parts_of(loop, loop.inputs)
         stacks = instead or {}
         inputs = [
-            *(self._const(t) for t in given.consts),
+            *(self._consts.setdefault(t, Tensor(t.type, t.name)) for t in given.consts),
             *carries,
             *(stacks[x] if x in stacks else self._piece(x, loop) for x in given.xs),
         ]
@@ -215,9 +215,6 @@ class _Segment:
         )
         joined = [_reshape(piece, stack, loop) for stack, piece in pieces.items()]
         return (*self._before, nested, *joined)
-
-    def _const(self, tensor: Tensor) -> Tensor:
-        return self._consts.setdefault(tensor, Tensor(tensor.type, tensor.name))
 
     def _piece(self, stack: Tensor, loop: Node) -> Tensor:
         """The body's input for the part of a stack that belongs to one segment."""
