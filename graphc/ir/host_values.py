@@ -59,10 +59,7 @@ def host_array(value: Any, wanted: DType | None = None) -> Array:
         if found is not None:
             return found
     if array.dtype.kind in "OSUT":
-        raise DTypeError(
-            f"{_text(value)} is not numeric",
-            hint=_advice(value),
-        )
+        raise DTypeError(f"{_text(value)} is not numeric", hint=_advice(value))
     as_dtype(array.dtype)
     return array
 
