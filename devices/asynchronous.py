@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import jax
 
-from graphc.devices.discovery import find_devices, name_of, no_such_device
-from graphc.devices.strategy import check_processes, checked_devices
+from graphc.devices.discovery import name_of
+from graphc.devices.strategy import check_processes, checked_devices, devices_named
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import parse_device
 
@@ -79,7 +79,7 @@ class AsyncDataParallel:
             return tuple(here[i % len(here)] for i in range(self.workers))
         found: list[jax.Device] = []
         for item in self.workers:
-            found += _devices(item)
+            found += devices_named(item)
         check_processes(found, "AsyncDataParallel")
         return tuple(found)
 
@@ -89,7 +89,7 @@ class AsyncDataParallel:
         Raises:
             DeviceError: the device does not exist, or the name matches several devices.
         """
-        found = _devices(self.server)
+        found = devices_named(self.server)
         if len(found) > 1:
             raise DeviceError.here(
                 f"AsyncDataParallel: the server must be one device, but {self.server!r} matches "
@@ -107,12 +107,3 @@ def check_staleness(strategy: str, bound: object) -> None:
             f"got {bound!r}",
             hint="pass how many updates by other workers a worker may miss: staleness=3",
         )
-
-
-def _devices(item: jax.Device | str) -> list[jax.Device]:
-    if not isinstance(item, str):
-        return [item]
-    found = find_devices(item)
-    if not found:
-        raise no_such_device(item)
-    return found

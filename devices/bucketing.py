@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from graphc.devices.clustering import earliest_first
 from graphc.devices.joined_exchanges import COPIED, LARGE, joined
 from graphc.errors import AttributeValueError
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.ops.structure.collective import EXCHANGES
@@ -92,7 +92,7 @@ class BucketCollectives(Pass):
         for node in nodes:
             if node.op not in EXCHANGES:
                 continue
-            size = max(sum(map(_bytes, node.inputs)), sum(map(_bytes, node.outputs)))
+            size = max(bytes_of(*node.inputs), bytes_of(*node.outputs))
             kind = (node.op, node.attrs.get("op"), node.inputs[0].type.dtype, behind[node])
             if size >= self.bucket_bytes or (node.op in COPIED and size >= LARGE):
                 buckets.append([node])
@@ -137,34 +137,15 @@ def _joined(nodes: Sequence[Node], buckets: Iterable[Sequence[Node]]) -> list[No
 
 
 def _in_order(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes in topological order, in their present order wherever dependencies allow it.
-
-    Kahn's algorithm (CACM 5, 1962), which takes the first of the nodes that are ready.
-    """
+    """The nodes in topological order, in their present order wherever dependencies allow it."""
     makers = {tensor: i for i, node in enumerate(nodes) for tensor in node.outputs}
-    waits: list[int] = []
-    users: list[list[int]] = [[] for _ in nodes]
+    users: dict[int, list[int]] = {i: [] for i in range(len(nodes))}
     effect: int | None = None
     for i, node in enumerate(nodes):
         needed = {makers[t] for t in node.inputs if t in makers}
         if not is_pure(node):
             needed |= set() if effect is None else {effect}
             effect = i
-        waits.append(len(needed))
         for maker in needed:
             users[maker].append(i)
-    ready = [i for i, count in enumerate(waits) if not count]
-    order = []
-    while ready:
-        i = heapq.heappop(ready)
-        order.append(nodes[i])
-        for user in users[i]:
-            waits[user] -= 1
-            if not waits[user]:
-                heapq.heappush(ready, user)
-    return order
-
-
-def _bytes(tensor: Tensor) -> int:
-    shape = [dim for dim in tensor.type.shape if isinstance(dim, int)]  # the program is bound
-    return math.prod(shape) * tensor.type.dtype.itemsize
+    return [nodes[i] for i in earliest_first(users)]

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from graphc.ir.costs import bytes_of_type
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, effects_of, is_pure
@@ -86,8 +86,8 @@ def _late(program: Program, groups: list[list[Node]], keys: Mapping[Node, Key]) 
         if keys[groups[target][0]] != keys[node]:
             continue
         new = [t for t in node.inputs if t not in takes[target]]
-        more = sum(bytes_of_type(t.type) for t in dict.fromkeys(new) if t in made)
-        if more <= sum(bytes_of_type(t.type) for t in node.outputs):
+        more = bytes_of(*(t for t in dict.fromkeys(new) if t in made))
+        if more <= bytes_of(*node.outputs):
             groups[of[node]].remove(node)
             groups[target].append(node)
             of[node] = target
@@ -120,7 +120,7 @@ class _Joining:
                     kept.append(i)
                 else:
                     self._join(into, i)
-        return [self._nodes[i] for i in self._order()]
+        return [self._nodes[i] for i in earliest_first(self._after)]
 
     def _may_join(self, one: int, other: int) -> bool:
         """Whether no path leads from one to the other through a third."""
@@ -146,21 +146,24 @@ class _Joining:
             seen |= self._after[i]
         return False
 
-    def _order(self) -> list[int]:
-        """Kahn's algorithm (1962). Of the clusters that may come next, it takes the first in the
-        program."""
-        waits = dict.fromkeys(self._after, 0)
-        for after in self._after.values():
-            for i in after:
-                waits[i] += 1
-        ready = [i for i, count in waits.items() if not count]
-        heapq.heapify(ready)
-        found = []
-        while ready:
-            i = heapq.heappop(ready)
-            found.append(i)
-            for j in self._after[i]:
-                waits[j] -= 1
-                if not waits[j]:
-                    heapq.heappush(ready, j)
-        return found
+
+def earliest_first(after: Mapping[int, Iterable[int]]) -> list[int]:
+    """The keys in an order in which each comes before those in its value.
+
+    Kahn's algorithm (CACM 5, 1962), which takes the smallest of the keys that may come next.
+    """
+    waits = dict.fromkeys(after, 0)
+    for later in after.values():
+        for i in later:
+            waits[i] += 1
+    ready = [i for i, count in waits.items() if not count]
+    heapq.heapify(ready)
+    found = []
+    while ready:
+        i = heapq.heappop(ready)
+        found.append(i)
+        for j in after[i]:
+            waits[j] -= 1
+            if not waits[j]:
+                heapq.heappush(ready, j)
+    return found

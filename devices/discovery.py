@@ -11,7 +11,6 @@ import jax
 from graphc.devices.topology import is_here
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.device_spec import DeviceSpec, parse_device
-from graphc.ir.source import current_source
 
 _KINDS: dict[str, Callable[[], Sequence[jax.Device]]] = {}
 
@@ -58,17 +57,16 @@ def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) 
         >>> "/device:HOST:0" in gc.devices.available()
         True
     """
-    source = current_source()
     given: object = kind
     if not isinstance(given, str) or not given.isidentifier() or given.startswith("_"):
-        raise AttributeValueError(
-            f"{kind!r} is not a kind of devices", source=source, hint='use a word, such as "npu"'
+        raise AttributeValueError.here(
+            f"{kind!r} is not a kind of devices", hint='use a word, such as "npu"'
         )
     upper = kind.upper()
     taken = {device.platform.upper() for device in (*jax.local_devices(), *_host_devices())}
     if upper in taken or upper in ("JOB", "REPLICA", "TASK"):
-        raise AttributeValueError(
-            f"the kind {upper} is already in use", source=source, hint="use another name"
+        raise AttributeValueError.here(
+            f"the kind {upper} is already in use", hint="use another name"
         )
     if callable(devices):
         _KINDS[upper] = devices
@@ -76,16 +74,14 @@ def register_kind(kind: str, devices: str | Callable[[], Sequence[jax.Device]]) 
         try:
             jax.local_devices(backend=devices)
         except RuntimeError as error:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"register_kind: JAX has no platform {devices!r} here",
                 details=[str(error).splitlines()[0]],
-                source=source,
             ) from None
         _KINDS[upper] = lambda: jax.local_devices(backend=devices)
     else:
-        raise AttributeValueError(
-            f"register_kind: devices must be a platform or a function, got {devices!r}",
-            source=source,
+        raise AttributeValueError.here(
+            f"register_kind: devices must be a platform or a function, got {devices!r}"
         )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor, position_of
 from graphc.ir.program import Program, region
 from graphc.ir.types import TensorType
@@ -78,7 +78,7 @@ class ExchangeInLoops(Pass):
             if loop is None or loop.op is not SCAN:
                 continue
             view, place = LoopView.of(loop), position_of(node.inputs[0], loop.outputs)
-            if place >= len(view.finals) and _bytes(view.given()[place]) >= _LEAST:
+            if place >= len(view.finals) and bytes_of(view.given()[place]) >= _LEAST:
                 moved.setdefault(loop, {})[place] = node
         moved = {loop: found for loop, found in moved.items() if self._pays(loop, found)}
         if not moved:
@@ -93,7 +93,7 @@ class ExchangeInLoops(Pass):
 
     def _pays(self, loop: Node, exchanges: Collection[int]) -> bool:
         results = loop.regions[0].output_tensors()
-        return sum(_bytes(results[i]) for i in exchanges) >= self.turn
+        return bytes_of(*(results[i] for i in exchanges)) >= self.turn
 
 
 def _is_of_slices(node: Node) -> bool:
@@ -133,8 +133,3 @@ def _in_place(nodes: Sequence[Node], exchanges: Sequence[Node]) -> list[Node]:
     for node in nodes:
         ordered += [node, *behind.get(node, [])]
     return ordered
-
-
-def _bytes(tensor: Tensor) -> int:
-    shape = [int(dim) for dim in tensor.type.shape]  # type: ignore[arg-type]  # bound
-    return math.prod(shape) * tensor.type.dtype.itemsize

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from graphc.ir.builder import Builder
+from graphc.ir.costs import size_of
 from graphc.ir.node import Node, Tensor
 from graphc.ops.arrays.joining import concatenate, split
 from graphc.ops.arrays.shape import reshape, transpose
@@ -51,7 +51,7 @@ class _InRows:
             rows = [self._rows_of(node) for node in nodes]
             result = emit_one(op, [concatenate(rows, 1)], axis=0, replicas=replicas)
             with builder.at(nodes[0]):
-                parts = split(result, [_int(row.type.shape[1]) for row in rows], 1)
+                parts = split(result, [row.type.sizes[1] for row in rows], 1)
             for node, part in zip(nodes, parts, strict=True):
                 moved = self._moved_back(node, part)
                 with builder.at(node):
@@ -67,8 +67,8 @@ class _InRows:
             if axis:
                 order = (axis, *[i for i in range(x.type.rank) if i != axis])
                 x = transpose(x, order)
-            return reshape(x, (self._replicas, _elements(x) // self._replicas))
-        return reshape(x, (1, _elements(x)))
+            return reshape(x, (self._replicas, size_of(x) // self._replicas))
+        return reshape(x, (1, size_of(x)))
 
     def _moved_back(self, node: Node, rows: Tensor) -> Tensor:
         """The rows of an exchange in the order of its result."""
@@ -83,13 +83,5 @@ class _InRows:
 
 def _cut(x: Tensor, axis: int, replicas: int) -> tuple[int, ...]:
     """[.., d, ..] as [.., replicas, d / replicas, ..]."""
-    shape = [_int(dim) for dim in x.type.shape]
+    shape = x.type.sizes
     return (*shape[:axis], replicas, shape[axis] // replicas, *shape[axis + 1 :])
-
-
-def _elements(x: Tensor) -> int:
-    return math.prod(map(_int, x.type.shape))
-
-
-def _int(dim: Any) -> int:
-    return int(dim)  # the program is bound

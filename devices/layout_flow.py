@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from graphc.devices.uneven import is_uneven, plan_unevenly
 from graphc.errors import LayoutError
+from graphc.ir.costs import size_of
 from graphc.ir.layouts import (
     REPLICATED,
     Layout,
@@ -200,13 +201,6 @@ class LayoutFlow:
             for tensor, layout in zip(node.outputs, plan.results, strict=True)
             if type(layout) is Partial
         ]
-        if _elements(source) <= sum(map(_elements, results)):
+        if size_of(source) <= sum(map(size_of, results)):
             first = self._origin.get(source, source)
             self._origin.update((tensor, first) for tensor in results)
-
-
-def _elements(tensor: Tensor) -> int:
-    count = 1
-    for dim in tensor.type.shape:
-        count *= dim  # the program is bound
-    return count

@@ -144,10 +144,11 @@ class Machine:
             raise _refusal(
                 f"memory_fraction must be more than 0 and at most 1, got {memory_fraction!r}"
             )
-        object.__setattr__(self, "gpu", name)
-        object.__setattr__(self, "count", count)
-        object.__setattr__(self, "memory_fraction", float(memory_fraction))
-        object.__setattr__(self, "model", model)
+        self._set(name, count, float(memory_fraction), model)
+
+    def _set(self, *values: object) -> None:
+        for each, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, each.name, value)
 
     @classmethod
     def of(cls, model: Gpu, count: int = 1) -> Machine:
@@ -166,9 +167,7 @@ class Machine:
         if type(count) is not int or not 1 <= count <= _MOST:
             raise _refusal(f"{count!r} is not a number of GPUs")
         machine = object.__new__(cls)
-        for name, value in (("gpu", model.name), ("count", count), ("model", model)):
-            object.__setattr__(machine, name, value)
-        object.__setattr__(machine, "memory_fraction", 0.75)
+        machine._set(model.name, count, 0.75, model)
         return machine
 
     @property

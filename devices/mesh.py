@@ -19,7 +19,6 @@ from graphc.devices.pipelining import PipelineParallel
 from graphc.devices.strategy import DataParallel, checked_devices, resolve_devices
 from graphc.errors import AttributeValueError, DeviceError
 from graphc.ir.sharding import is_axis_name
-from graphc.ir.source import current_source
 
 _BATCH = "data"  # the default axis along which feeds with a batch axis are split
 
@@ -57,13 +56,11 @@ class Mesh:
     batch_axis: str | None = None
 
     def __post_init__(self) -> None:
-        source = current_source()
         axes: Any = self.axes
         sized = isinstance(axes, Mapping) and axes and all(map(_is_axis, axes.items()))
         if not sized:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Mesh: {axes!r} does not give the number of devices on each axis",
-                source=source,
                 hint='Mesh({"data": 2, "model": 4}): names that are identifiers, sizes of 1 or '
                 "more",
             )
@@ -71,16 +68,15 @@ class Mesh:
         if self.batch_axis is None and _BATCH in axes:
             object.__setattr__(self, "batch_axis", _BATCH)
         if self.batch_axis is not None and self.batch_axis not in axes:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Mesh: batch_axis={self.batch_axis!r} is not an axis of {dict(axes)}",
-                source=source,
                 hint=f"name one of {', '.join(axes)}",
             )
         if self.devices is not None:
             given = checked_devices(self.devices, "Mesh")
             object.__setattr__(self, "devices", given)
             if isinstance(given, int):
-                self._check_count(given, source)
+                self._check_count(given)
 
     @property
     def size(self) -> int:
@@ -148,7 +144,7 @@ class Mesh:
         if self.devices is None:
             return tuple(first_devices(self.size, known))
         found = resolve_devices(self.devices, "Mesh", "place", known)
-        self._check_count(len(found), current_source(), [name_of(device) for device in found])
+        self._check_count(len(found), [name_of(device) for device in found])
         if known is None:
             self._check_processes(found)
         return found
@@ -182,13 +178,12 @@ class Mesh:
     def _shape(self) -> tuple[int, ...]:
         return tuple(self.axes.values())
 
-    def _check_count(self, count: int, source: Any, names: Sequence[str] = ()) -> None:
+    def _check_count(self, count: int, names: Sequence[str] = ()) -> None:
         if count != self.size:
             grid = " x ".join(f"{name}={size}" for name, size in self.axes.items())
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"Mesh: {grid} has {self.size} positions, got {count} devices",
                 details=[", ".join(names)] if names else (),
-                source=source,
                 hint="give as many devices, or omit devices= to use the first ones",
             )
 

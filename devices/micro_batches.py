@@ -11,6 +11,7 @@ from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Par
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE
 from graphc.ir.program import Program
+from graphc.ir.rewrite import used_from
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.structure.collective import EXCHANGES
 from graphc.ops.structure.training import GRADIENTS
@@ -50,7 +51,8 @@ class MicroBatches:
         Raises:
             LayoutError: a gradient depends on a value of the whole batch.
         """
-        found = MicroBatches(program, context, _before_gradients(program), inputs)
+        needed = used_from(program.nodes, (), lambda node: node.op is GRADIENTS)
+        found = MicroBatches(program, context, set(needed), inputs)
         found.made.update(inputs)
         late: set[Tensor] = set()
         for node in program.nodes:
@@ -74,7 +76,7 @@ class MicroBatches:
             for i, (have, wanted) in enumerate(zip(layouts, plan.operands, strict=True))
             if have != wanted and type(have) is not Replicated
         ]
-        exchanges = any(_exchange(body) for body in plan.regions or ())
+        exchanges = any(n.op in EXCHANGES for body in plan.regions or () for n in body.walk())
         if whole or exchanges or node.op.effects is not PURE:
             if node in self.needed:
                 raise _needs_whole(node, whole)
@@ -83,20 +85,6 @@ class MicroBatches:
         self.made.update(zip(node.outputs, plan.results, strict=True))
         self.looped.update(node.outputs)
         return True
-
-
-def _before_gradients(program: Program) -> set[Node]:
-    needed: set[Tensor] = set()
-    found: set[Node] = set()
-    for node in reversed(program.nodes):
-        if node.op is GRADIENTS or not needed.isdisjoint(node.outputs):
-            needed.update(node.inputs)
-            found.add(node)
-    return found
-
-
-def _exchange(body: Program) -> bool:
-    return any(node.op in EXCHANGES for node in body.walk())
 
 
 def _needs_whole(node: Node, operands: list[int]) -> GraphcError:

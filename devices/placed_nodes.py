@@ -9,7 +9,7 @@ from typing import Final
 from graphc.errors import DeviceError
 from graphc.ir.costs import bytes_of_type
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program, is_pure
+from graphc.ir.program import Program, ancestors, is_pure
 from graphc.ops.structure.state import IDENTITY
 from graphc.ops.structure.training import GRADIENTS, LOSS_ADJOINT, UPDATED
 
@@ -72,21 +72,9 @@ def _of_body(node: Node) -> str | None:
 def update_nodes(program: Program) -> set[Node]:
     """The nodes of an optimizer: the nodes between the gradients and the new values that `minimize`
     marks."""
-    producers = program.producers()
-    found: set[Node] = set()
-    pending = [
-        tensor
-        for mark in program.nodes
-        if mark.op is UPDATED
-        for tensor in mark.inputs[len(mark.outputs) :]
-    ]
-    while pending:
-        node = producers.get(pending.pop())
-        if node is None or node in found or node.op in MARKS:
-            continue
-        found.add(node)
-        pending += node.inputs
-    return found
+    made = {t: node for t, node in program.producers().items() if node.op not in MARKS}
+    marks = [node for node in program.nodes if node.op is UPDATED]
+    return ancestors(made, [t for mark in marks for t in mark.inputs[len(mark.outputs) :]])
 
 
 def homes_of_updates(

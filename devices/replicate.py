@@ -4,7 +4,7 @@ runs."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphc.devices.layout_flow import LayoutFlow
 from graphc.devices.localize import Local, Localizer
@@ -84,7 +84,7 @@ class Replicate(Pass):
         ]
         program = DropGradientRules().run(program).program
         local = Regions(self).local(program, inputs, required, partial_leaves=False)
-        overridden = _overridden_devices(program)
+        overridden = next((node for node in program.walk() if node.device), None)
         return local if not overridden else _with_note(local, overridden)
 
     def _input_layout(self, program: Program, port: Port) -> Layout:
@@ -159,13 +159,7 @@ class Regions:
         return Localizer(flow, required, self.replicas, self._by_program, self._fault).run()
 
 
-def _overridden_devices(program: Program) -> Node | None:
-    return next((node for node in program.walk() if node.device), None)
-
-
 def _with_note(local: Local, node: Node) -> Local:
     where = f" (first at {node.source})" if node.source is not None else ""
     note = f"the strategy overrides requested devices: {node.device}{where}"
-    return Local(
-        local.program, local.inputs, local.outputs, (*local.notes, note), local.collectives
-    )
+    return replace(local, notes=(*local.notes, note))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphc.devices.clustering import Key
-from graphc.ir.costs import bytes_of_type
+from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, ancestors
 
@@ -71,8 +71,4 @@ def _worth_copying(
     kept = taken & makers.keys()
     again = ancestors(makers, kept)
     needed = {t for node in again for t in node.inputs} - makers.keys() - taken - arguments
-    return again if _bytes(needed) < _bytes(kept) else set()
-
-
-def _bytes(tensors: set[Tensor]) -> int:
-    return sum(bytes_of_type(tensor.type) for tensor in tensors)
+    return again if bytes_of(*needed) < bytes_of(*kept) else set()

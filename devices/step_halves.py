@@ -23,13 +23,14 @@ the gradients depend on too.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from graphc.errors import GraphError
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
-from graphc.ir.program import Port, Program, effects_of
+from graphc.ir.program import Port, Program, dependents, effects_of
+from graphc.ir.rewrite import used_from
 from graphc.ops.elementwise.powers import RECIPROCAL
 from graphc.ops.structure.training import GRADIENTS
 from graphc.passes.precision.scale_loss import LOSS_SCALE
@@ -121,7 +122,7 @@ class _Kinds:
         """Whether the server must not recompute it. This holds for draws, which would give other
         values, for the inverse of the loss scale of the worker's gradients, and for calls of host
         functions."""
-        if not self._keys.isdisjoint(node.inputs) or effects_of(node) & Effects.HOST:
+        if not self._keys.isdisjoint(node.inputs) or _calls_host(node):
             return True
         return node.op is RECIPROCAL and not self._scale.isdisjoint(node.inputs)
 
@@ -152,41 +153,26 @@ def _tail(program: Program, kinds: _Kinds, old: Tensor, new: Tensor) -> set[Node
     backward pass use the parameters earlier, through values of other shapes, so they stay with the
     worker.
     """
-    own = {old}
+    from_state = [node for node in program.nodes if kinds.nodes[node] is _Kind.STATE]
+    own = dependents(from_state, {old})
     makers = [node for node in program.nodes if kinds.nodes[node] is _Kind.WORKER]
-    for node in program.nodes:
-        if kinds.nodes[node] is _Kind.STATE and not own.isdisjoint(node.inputs):
-            own.update(node.outputs)
-    leading = _leading_to(makers, {new})
+    leading = used_from(makers, {new})
     entries = [node for node in leading if not own.isdisjoint(node.inputs)]
-    before_others = set(_leading_to(leading, {t for node in entries for t in node.inputs}))
+    before_others = set(used_from(leading, {t for node in entries for t in node.inputs}))
     last = [node for node in entries if node not in before_others]
     short = _shaped_paths(leading, entries, old, new)
     return set(_following(leading, last)) | short
 
 
-def _leading_to(nodes: list[Node], wanted: set[Tensor]) -> list[Node]:
-    """The nodes on which these values depend, in their order."""
-    needed, found = set(wanted), []
-    for node in reversed(nodes):
-        if not needed.isdisjoint(node.outputs):
-            needed.update(node.inputs)
-            found.append(node)
-    return found[::-1]
-
-
-def _following(nodes: list[Node], first: Collection[Node]) -> list[Node]:
+def _following(nodes: Sequence[Node], first: Collection[Node]) -> list[Node]:
     """`first`, and all nodes that depend on their results."""
-    made: set[Tensor] = set()
-    found = []
-    for node in nodes:
-        if node in first or not made.isdisjoint(node.inputs):
-            made.update(node.outputs)
-            found.append(node)
-    return found
+    made = dependents(nodes, [t for node in first for t in node.outputs])
+    return [node for node in nodes if not made.isdisjoint(node.outputs)]
 
 
-def _shaped_paths(nodes: list[Node], first: list[Node], old: Tensor, new: Tensor) -> set[Node]:
+def _shaped_paths(
+    nodes: Sequence[Node], first: Sequence[Node], old: Tensor, new: Tensor
+) -> set[Node]:
     """The nodes on paths from `first` to `new` on which all values have the shape of `old`."""
     shaped = [
         node
@@ -195,7 +181,7 @@ def _shaped_paths(nodes: list[Node], first: list[Node], old: Tensor, new: Tensor
         and node.op.precision != "narrow"  # a product may have that shape by chance
         and all(t.type.shape == old.type.shape for t in node.outputs)
     ]
-    return set(_leading_to(_following(shaped, [n for n in first if n in shaped]), {new}))
+    return set(used_from(_following(shaped, [n for n in first if n in shaped]), {new}))
 
 
 def _working(program: Program) -> set[Node]:
@@ -203,7 +189,7 @@ def _working(program: Program) -> set[Node]:
     new_state = {p.tensor for p in program.new_state()}
     wanted = {p.tensor for p in program.ports("fetch")} - new_state
     wanted.update(t for node in program.nodes if node.op is GRADIENTS for t in node.inputs)
-    return set(_leading_to(list(program.nodes), wanted))
+    return set(used_from(program.nodes, wanted))
 
 
 # -- the cut ------------------------------------------------------------------------------------
@@ -215,7 +201,9 @@ class _Cut:
     def __init__(self, program: Program, kinds: _Kinds) -> None:
         self._program, self._kinds = program, kinds
         self._fetches = program.ports("fetch")
-        self._on_server = tuple(self._is_made_on_server(p.tensor) for p in self._fetches)
+        self._on_server = tuple(
+            kinds.tensors[p.tensor] in (_Kind.SERVER, _Kind.UPDATED) for p in self._fetches
+        )
 
     def run(self) -> Halves:
         applied = self._server_nodes()
@@ -225,27 +213,21 @@ class _Cut:
         worker, draws = self._worker(computed, crossing)
         return Halves(worker, self._server(applied, crossing), self._on_server, draws)
 
-    def _is_made_on_server(self, tensor: Tensor) -> bool:
-        return self._kinds.tensors[tensor] in (_Kind.SERVER, _Kind.UPDATED)
-
     def _fetched(self, on_server: bool) -> list[Port]:
         rows = zip(self._fetches, self._on_server, strict=True)
         return [port for port, there in rows if there is on_server]
 
-    def _server_nodes(self) -> list[Node]:
-        program, kinds = self._program, self._kinds
-        ports = [*program.new_state(), *self._fetched(on_server=True)]
-        needed = {port.tensor for port in ports}
-        found = []
-        for node in reversed(program.nodes):
-            kind = kinds.nodes[node]
-            calls = kind is not _Kind.STATE and effects_of(node) & Effects.HOST
-            if kind not in _CROSSING and (calls or not needed.isdisjoint(node.outputs)):
-                needed.update(node.inputs)
-                found.append(node)
-        return found[::-1]
+    def _server_nodes(self) -> tuple[Node, ...]:
+        kinds = self._kinds.nodes
+        ports = [*self._program.new_state(), *self._fetched(on_server=True)]
+        own = [node for node in self._program.nodes if kinds[node] not in _CROSSING]
+        return used_from(
+            own,
+            [port.tensor for port in ports],
+            lambda node: kinds[node] is not _Kind.STATE and _calls_host(node),
+        )
 
-    def _crossing(self, applied: list[Node]) -> list[Tensor]:
+    def _crossing(self, applied: Sequence[Node]) -> list[Tensor]:
         """The values that the server takes from the worker, in the order in which they are
         computed."""
         taken = {t for node in applied for t in node.inputs}
@@ -253,19 +235,17 @@ class _Cut:
         kinds = self._kinds.tensors  # in program order
         return [t for t, kind in kinds.items() if kind in _CROSSING and t in taken]
 
-    def _worker_nodes(self, crossing: list[Tensor]) -> list[Node]:
-        needed = {*crossing, *(port.tensor for port in self._fetched(on_server=False))}
-        found = []
-        for node in reversed(self._program.nodes):
-            calls = self._kinds.nodes[node] in _CROSSING and effects_of(node) & Effects.HOST
-            if calls or not needed.isdisjoint(node.outputs):
-                needed.update(node.inputs)
-                found.append(node)
-        return found[::-1]
+    def _worker_nodes(self, crossing: list[Tensor]) -> tuple[Node, ...]:
+        kinds = self._kinds.nodes
+        return used_from(
+            self._program.nodes,
+            [*crossing, *(port.tensor for port in self._fetched(on_server=False))],
+            lambda node: kinds[node] in _CROSSING and _calls_host(node),
+        )
 
     def _check_host(self, both: set[Node]) -> None:
         for node in self._program.nodes:
-            if node in both and effects_of(node) & Effects.HOST:
+            if node in both and _calls_host(node):
                 raise GraphError(
                     f"run_workers: {node.op.name} {node.name!r} takes an updated value, and "
                     "gradients depend on its results, so it would be called twice in a step",
@@ -273,7 +253,9 @@ class _Cut:
                     hint="remove it, or run the two training steps one after the other",
                 )
 
-    def _worker(self, nodes: list[Node], crossing: list[Tensor]) -> tuple[Program, tuple[str, ...]]:
+    def _worker(
+        self, nodes: Sequence[Node], crossing: list[Tensor]
+    ) -> tuple[Program, tuple[str, ...]]:
         ports = self._fetched(on_server=False)
         used = {t for node in nodes for t in node.inputs} | {*crossing, *(p.tensor for p in ports)}
         state = [p for p in self._program.ports("state") if p.tensor in used]
@@ -287,10 +269,11 @@ class _Cut:
         )
         return worker, tuple(port.name for port in drawn)
 
-    def _server(self, nodes: list[Node], crossing: list[Tensor]) -> Program:
+    def _server(self, nodes: Sequence[Node], crossing: list[Tensor]) -> Program:
         """The server's half. It keeps the marks of the gradients, so that nodes after them are
         never computed in a narrow dtype."""
-        marked = {t: Tensor(t.type, t.name) for t in crossing if self._is_gradient(t)}
+        kinds = self._kinds.tensors
+        marked = {t: Tensor(t.type, t.name) for t in crossing if kinds[t] is _Kind.GRADIENT}
         marks = []
         for node in self._program.nodes:
             taken = tuple(t for t in node.outputs if t in marked)
@@ -309,8 +292,9 @@ class _Cut:
             batch_axes={},
         )
 
-    def _is_gradient(self, tensor: Tensor) -> bool:
-        return self._kinds.tensors[tensor] is _Kind.GRADIENT
+
+def _calls_host(node: Node) -> bool:
+    return bool(effects_of(node) & Effects.HOST)
 
 
 def _ports(kind: str, tensors: list[Tensor]) -> list[Port]:

@@ -162,10 +162,7 @@ def resolve_devices(
         return tuple(first_devices(given, known))
     found: list[jax.Device] = []
     for item in given:
-        matches = find_devices(item, known) if isinstance(item, str) else [item]
-        if not matches:
-            raise no_such_device(str(item), known=known)
-        found += matches
+        found += devices_named(item, known)
     foreign = [] if known is None else [d for d in found if d not in known.values()]
     if foreign:
         raise DeviceError(
@@ -186,6 +183,20 @@ def resolve_devices(
     if known is None:
         check_processes(found, what)
     return tuple(found)
+
+
+def devices_named(
+    item: jax.Device | str, known: Mapping[str, jax.Device] | None = None
+) -> list[jax.Device]:
+    """The devices that match a name, or the device itself.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    found = find_devices(item, known) if isinstance(item, str) else [item]
+    if not found:
+        raise no_such_device(str(item), known=known)
+    return found
 
 
 def check_processes(found: Sequence[jax.Device], what: str) -> None:

@@ -7,7 +7,6 @@ CUDA plugin, but no GPU and no driver.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from functools import cache
 from importlib.metadata import entry_points
 from threading import Lock
@@ -46,7 +45,9 @@ def _devices(text: str, count: int, name: str) -> tuple[jax.Device, ...]:
         )
     jax.local_devices()  # JAX looks for its devices before `jax_platforms` is changed
     try:
-        with _LOCK, _only_the_processor():
+        # Restricted to the CPU for the moment: without a GPU, JAX's plugin can be registered only
+        # in this state.
+        with _LOCK, changed_setting(PLATFORMS, "cpu"):
             described = _described(text, count)
     except Exception as error:  # each version of the plugin raises errors of other types
         raise DeviceError(
@@ -67,12 +68,6 @@ def _described(text: str, count: int) -> Any:
             if "cuda" in plugin.name:
                 plugin.load().initialize()
         return topologies.get_topology_desc(platform="cuda", **arguments)
-
-
-def _only_the_processor() -> AbstractContextManager[None]:
-    """Restricts JAX to the CPU for the moment. Without a GPU, its plugin can be registered only in
-    this state."""
-    return changed_setting(PLATFORMS, "cpu")
 
 
 def devices_by_name(machine: Machine) -> dict[str, jax.Device]:

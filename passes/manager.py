@@ -13,14 +13,11 @@ from typing import Any, Final
 
 from graphc.errors import AttributeValueError, LayoutError, PassError, VerifyError
 from graphc.ir.node import Node
-from graphc.ir.opdef import Effects
 from graphc.ir.program import Program, effects_of
 from graphc.ir.text import print_program
-from graphc.ir.verify import Stage, verify
+from graphc.ir.verify import STATEFUL, Stage, verify
 from graphc.passes.core.base import Pass
 from graphc.passes.core.validate import Evaluator, check_meaning
-
-_STATEFUL = Effects.READ | Effects.WRITE | Effects.RANDOM
 
 
 @dataclass(frozen=True)
@@ -200,7 +197,7 @@ class _Course:
         """Verifies the given program."""
         if not self.manager.verify:
             return
-        if any(effects_of(node) & _STATEFUL for node in self.program.nodes):
+        if any(effects_of(node) & STATEFUL for node in self.program.nodes):
             verify(self.program, "captured")
         else:
             verify(self.program, self.manager.stage, previously=self.verified)

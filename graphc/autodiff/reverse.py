@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, NoReturn, TypeAlias, overload
 
 from graphc.autodiff.accumulation import accumulate
 from graphc.errors import AttributeValueError, GradientError, GraphError
@@ -12,10 +12,9 @@ from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor, describe_tensors
 from graphc.ir.opdef import PURE, Effects
 from graphc.ir.scopes import AMBIENT, absolute_scope, building, no_control_inputs
-from graphc.ir.source import Source, current_source
 from graphc.ir.variable import Variable
 from graphc.ops.catalogue import FUNCTIONS
-from graphc.ops.core.checks import same_shape
+from graphc.ops.core.checks import refuse, same_shape
 from graphc.ops.core.emit import convert
 from graphc.typing import TensorLike
 
@@ -105,21 +104,20 @@ def gradients(
         Array([2., 4., 6.], dtype=float32)
     """
     _check_unconnected(unconnected)
-    source = AMBIENT.source or current_source()
     y_list = [convert(y) for y in _as_list(ys)]
     x_list = _as_list(xs)
     if not y_list:
-        raise GradientError(
+        refuse(
             "there is nothing to differentiate: ys is empty",
-            source=source,
             hint="the loss comes first: gc.gradients(loss, variables)",
+            error=GradientError,
         )
     seeds = [None] * len(y_list) if grad_ys is None else _as_list(grad_ys)
     graph = AMBIENT.graphs[-1] if AMBIENT.graphs else y_list[0].graph
     if graph is None:
-        raise GradientError("the ys do not belong to a graph", source=source)
+        refuse("the ys do not belong to a graph", error=GradientError)
     with building(graph), no_control_inputs(), absolute_scope(f"{AMBIENT.name_scope}{name}/"):
-        found = _gradients(graph, y_list, x_list, seeds, unconnected, colocate, source)
+        found = _gradients(graph, y_list, x_list, seeds, unconnected, colocate)
     return found if isinstance(xs, (list, tuple)) else found[0]
 
 
@@ -138,18 +136,22 @@ def _gradients(
     seeds: list[Any],
     unconnected: str,
     colocate: bool,
-    source: Source | None,
 ) -> list[Tensor | None]:
     ys = [graph.adopt(y) for y in ys]
     _check_inexact("y", ys)
     _check_inexact("x", xs)
     adjoints = [_checked_seed(y, seed) for y, seed in zip(ys, _padded(seeds, ys), strict=True)]
-    _check_graph(graph, xs)
+    for x in xs:
+        if x.graph is None or x.graph.root is not graph.root:
+            raise GraphError.here(
+                f"{x.name!r} belongs to another graph than the ys",
+                hint="differentiate in the graph that both were built in",
+            )
     _refuse_carried(graph, ys, xs)
     found = accumulate(graph, ys, _tensors_of(graph, xs), adjoints, colocate)
     for i, x in enumerate(xs):
         if found[i] is None and unconnected == "error":
-            raise _no_path(x, ys, source)
+            _refuse_unconnected(x, ys)
         if found[i] is None and unconnected == "zero":
             found[i] = FUNCTIONS.zeros(x.shape, x.dtype)
     return found
@@ -192,15 +194,6 @@ def _differentiable_hint(item: Any) -> str:
     return "xs are tensors and variables, one or a list of them"
 
 
-def _check_graph(graph: Graph, xs: Sequence[Tensor | Variable]) -> None:
-    for x in xs:
-        if x.graph is None or x.graph.root is not graph.root:
-            raise GraphError.here(
-                f"{x.name!r} belongs to another graph than the ys",
-                hint="differentiate in the graph that both were built in",
-            )
-
-
 def _checked_seed(y: Tensor, seed: Any) -> Tensor | None:
     if seed is None:
         return None
@@ -214,7 +207,7 @@ def _checked_seed(y: Tensor, seed: Any) -> Tensor | None:
     return tensor
 
 
-def _no_path(x: Tensor | Variable, ys: Sequence[Tensor], source: Any) -> GradientError:
+def _refuse_unconnected(x: Tensor | Variable, ys: Sequence[Tensor]) -> NoReturn:
     names = ", ".join(repr(y.name) for y in ys)
     hint = (
         "the y must be computed from the x by differentiable operators (not argmax, "
@@ -222,11 +215,11 @@ def _no_path(x: Tensor | Variable, ys: Sequence[Tensor], source: Any) -> Gradien
     )
     if isinstance(x, Variable) and not x.trainable:  # such as a moving average of batch norm
         hint = "the variable is not trainable: leave it out, as a layer's trainable_variables do"
-    return GradientError(
+    refuse(
         f"no gradient path from {x.name!r} to {names}",
-        details=describe_tensors({f"y{i}": y for i, y in enumerate(ys)}),
-        source=source,
+        error=GradientError,
         hint=hint,
+        **{f"y{i}": y for i, y in enumerate(ys)},
     )
 
 

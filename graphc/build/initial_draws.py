@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError
-from graphc.ir.dtypes import is_floating
+from graphc.ir.dtypes import Array, is_floating
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 DType = np.dtype[Any]
 

@@ -13,15 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from graphc.build.initial_draws import (
-    Array,
-    DType,
-    Shape,
-    require,
-    truncated,
-    uniform,
-    working_dtype,
-)
+from graphc.build.initial_draws import DType, Shape, require, truncated, uniform, working_dtype
 from graphc.build.scaled_initializers import (
     GlorotNormal,
     GlorotUniform,
@@ -31,6 +23,7 @@ from graphc.build.scaled_initializers import (
     LecunUniform,
 )
 from graphc.errors import ShapeError
+from graphc.ir.dtypes import Array
 
 __all__ = [
     "INITIALIZERS",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
-from graphc.build.initial_draws import Array, DType, Shape, truncated, uniform
+from graphc.build.initial_draws import DType, Shape, truncated, uniform
+from graphc.ir.dtypes import Array
 
 __all__ = [
     "GlorotNormal",
@@ -31,13 +32,14 @@ class Scaled(ABC):
     groups."""
 
     groups: int
+    _scale: ClassVar[int] = 1
 
     def __call__(self, rng: np.random.Generator, shape: Shape, dtype: DType) -> Array:
         return self._drawn(rng, shape, dtype, self._variance(*fans(shape, self.groups)))
 
-    @abstractmethod
     def _variance(self, fan_in: int, fan_out: int) -> float:
         """The variance of the values."""
+        return self._scale / max(1, fan_in)
 
     @abstractmethod
     def _drawn(
@@ -124,9 +126,7 @@ class HeUniform(_Uniform):
     """
 
     groups: int = 1
-
-    def _variance(self, fan_in: int, fan_out: int) -> float:
-        return 2 / max(1, fan_in)
+    _scale: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,7 @@ class HeNormal(_Normal):
     """
 
     groups: int = 1
-
-    def _variance(self, fan_in: int, fan_out: int) -> float:
-        return 2 / max(1, fan_in)
+    _scale: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
@@ -168,9 +166,6 @@ class LecunNormal(_Normal):
 
     groups: int = 1
 
-    def _variance(self, fan_in: int, fan_out: int) -> float:
-        return 1 / max(1, fan_in)
-
 
 @dataclass(frozen=True)
 class LecunUniform(_Uniform):
@@ -188,9 +183,6 @@ class LecunUniform(_Uniform):
     """
 
     groups: int = 1
-
-    def _variance(self, fan_in: int, fan_out: int) -> float:
-        return 1 / max(1, fan_in)
 
 
 def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:

@@ -18,22 +18,21 @@ from graphc.errors import (
     GraphFinalizedError,
     ShapeError,
 )
-from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_inexact, kind_of
+from graphc.ir.dtypes import FLOAT32, Array, DType, as_dtype, is_inexact, kind_of
 from graphc.ir.graph import Graph
 from graphc.ir.host_values import fitted, read
 from graphc.ir.mapped import is_constant
-from graphc.ir.node import Tensor, describe_tensors
+from graphc.ir.node import Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.operand import Operand
 from graphc.ir.program import effects_of
 from graphc.ir.scopes import AMBIENT, current_graph, requested_device
-from graphc.ir.source import Source, current_source
+from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Initializer, Variable
+from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import as_array, to_dtype
 from graphc.typing import DTypeLike, ShapeLike, TensorLike
-
-Array = np.ndarray[Any, Any]
 
 InitialValue: TypeAlias = TensorLike | Initializer | str
 """A value, an initializer, or the name of an initializer."""
@@ -82,25 +81,20 @@ def variable(
         >>> gc.variable("glorot_uniform", shape=(784, 10), name="kernel")
         <Variable kernel f32[784, 10]>
     """
-    source = AMBIENT.source or current_source()
     graph = current_graph().root
     check_name(name, "variable")
-    _check_open(graph, name, source)
+    if graph.finalized:
+        refuse(
+            f"variable: the graph has run, so the variable {name!r} can no longer be added",
+            hint="build the whole graph before the first run, or add to it inside "
+            "`with graph.extend():`",
+            error=GraphFinalizedError,
+        )
     what = f"variable {name!r}"
     wanted = None if shape is None else as_static_shape(shape, what)
     own = None if dtype is None else as_dtype(dtype)
-    type, initial = _as_initial(init, wanted, own, graph, what, source)
-    return _added(graph, graph.unique_name(name), type, initial, trainable, collections, source)
-
-
-def _check_open(graph: Graph, name: str, source: Source | None) -> None:
-    if graph.finalized:
-        raise GraphFinalizedError(
-            f"variable: the graph has run, so the variable {name!r} can no longer be added",
-            source=source,
-            hint="build the whole graph before the first run, or add to it inside "
-            "`with graph.extend():`",
-        )
+    type, initial = _as_initial(init, wanted, own, graph, what)
+    return _added(graph, graph.unique_name(name), type, initial, trainable, collections)
 
 
 def _added(
@@ -110,7 +104,6 @@ def _added(
     initial: Array | Initializer | Tensor,
     trainable: bool,
     collections: Sequence[str],
-    source: Source | None,
 ) -> Variable:
     """A new variable, added to the graph and to its collections."""
     result = Variable(
@@ -121,7 +114,7 @@ def _added(
         trainable=trainable and is_inexact(type.dtype),
         collections=tuple(collections),
         device=requested_device("Variable", name, (type,)),
-        source=source,
+        source=AMBIENT.source or current_source(),
     )
     graph.variables[result.name] = result
     for collection in result.collections:
@@ -130,27 +123,18 @@ def _added(
 
 
 def _as_initial(
-    init: Any,
-    shape: tuple[int, ...] | None,
-    dtype: DType | None,
-    graph: Graph,
-    what: str,
-    source: Source | None,
+    init: Any, shape: tuple[int, ...] | None, dtype: DType | None, graph: Graph, what: str
 ) -> tuple[TensorType, Array | Initializer | Tensor]:
     """The type, and the initial value in one of the three forms that a `Variable` stores."""
     if isinstance(init, Operand):
-        tensor = _initial_tensor(init, dtype, graph, what, source)
-        _check_shape(tensor.type.shape, shape, what, source)
+        tensor = _initial_tensor(init, dtype, graph, what)
+        _check_shape(tensor.type.shape, shape, what)
         return tensor.type, tensor
     if isinstance(init, (str, type)):
         init = as_initializer(init, what)  # rejects a class
     if callable(init):
         if shape is None:
-            raise ShapeError(
-                f"{what}: an initializer needs a shape",
-                source=source,
-                hint="pass shape=(...)",
-            )
+            refuse(f"{what}: an initializer needs a shape", hint="pass shape=(...)")
         return TensorType(FLOAT32 if dtype is None else dtype, shape), init
     if isinstance(init, np.generic) and dtype is None:
         # A variable keeps the dtype of a NumPy scalar, for example from a checkpoint.
@@ -160,32 +144,28 @@ def _as_initial(
         array = np.array(array)
     if array.ndim == 0 and shape is not None:
         array = np.full(shape, array)
-    _check_shape(array.shape, shape, what, source)
+    _check_shape(array.shape, shape, what)
     array.flags.writeable = False
     return TensorType(array.dtype, array.shape), array
 
 
-def _check_shape(got: Any, wanted: Any, what: str, source: Source | None) -> None:
+def _check_shape(got: Any, wanted: Any, what: str) -> None:
     if wanted is not None and got != wanted:
-        raise ShapeError(
+        refuse(
             f"{what}: the initial value has the shape ({', '.join(map(str, got))}), "
             f"not ({', '.join(map(str, wanted))})",
-            source=source,
             hint="omit the shape, or give a value with this shape",
         )
 
 
-def _initial_tensor(
-    init: Operand, dtype: DType | None, graph: Graph, what: str, source: Source | None
-) -> Tensor:
+def _initial_tensor(init: Operand, dtype: DType | None, graph: Graph, what: str) -> Tensor:
     """`init` as a tensor of the whole graph. It must not depend on a feed or an assignment."""
     tensor = graph.adopt(to_dtype(init, init.type.dtype if dtype is None else dtype))
     if not tensor.type.is_static:
-        raise ShapeError(
+        refuse(
             f"{what}: every size of its initial value must be known, got {tensor.type}",
-            details=describe_tensors({"init": tensor}),
-            source=source,
             hint="a variable keeps its shape; a value that depends on a feed is a tensor",
+            init=tensor,
         )
     seen, pending = set(), [tensor]
     while pending:
@@ -195,12 +175,12 @@ def _initial_tensor(
         seen.add(current)
         node = graph.producer(current)
         if effects_of(node) & (Effects.FEED | Effects.WRITE | Effects.HOST):
-            raise GraphError(
+            refuse(
                 f"{what}: its initial value depends on {node.op.name} {node.name!r}",
-                details=describe_tensors({"init": tensor, node.op.name: current}),
-                source=source,
+                error=GraphError,
                 hint="compute it from constants and from other variables only; "
                 "to store a value later, assign it",
+                **{"init": tensor, node.op.name: current},
             )
         pending += node.inputs
     return tensor

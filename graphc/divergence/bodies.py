@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Node
 from graphc.ops.control.bodies import parts_of
 from graphc.runtime.targets.prepare import evaluate
 
-Array = np.ndarray[Any, Any]
 RunBody = Callable[[int, Sequence[Array], str], "Sequence[Array] | None"]
 """(number of the region, its inputs, which iteration) -> its outputs, or None to stop."""
 

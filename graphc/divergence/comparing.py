@@ -16,14 +16,13 @@ from graphc.divergence.result import Comparison, Divergence
 from graphc.divergence.rounding import difference
 from graphc.divergence.runs import Definition, Ran, Run, defined
 from graphc.errors import AttributeValueError, FetchError, UnknownNameError
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
 from graphc.ir.stack import within_stack
 from graphc.runtime.session import Session
 from graphc.typing import Feeds, Fetches
-
-Array = np.ndarray[Any, Any]
 
 Other: TypeAlias = Run | CompileOptions | Record | Mapping[str, Any] | str
 """What a graph is compared with: another `gc.Run` of it, compile options, a device, a record of

@@ -10,15 +10,12 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.divergence.rounding import unit_of
-from graphc.ir.dtypes import DType, is_complex, is_floating, is_inexact
+from graphc.ir.dtypes import COMPLEX128, FLOAT64, DType, is_complex, is_floating, is_inexact
 from graphc.ir.node import Node
 from graphc.ir.program import Program
 from graphc.ir.rewrite import clone
 from graphc.ir.types import TensorType
 from graphc.lowering.emit_jax import Emitter
-
-_WIDE = np.dtype(np.float64)
-_WIDE_COMPLEX = np.dtype(np.complex128)
 
 # Their results depend on the dtype, or they hold a program of fixed dtypes.
 _OF_FIXED_DTYPE = frozenset(
@@ -116,8 +113,8 @@ def widened(program: Program) -> tuple[Program, dict[Node, Node]]:
 def wide_dtype(dtype: DType) -> DType:
     """The dtype in which exact results are computed."""
     if is_complex(dtype):
-        return _WIDE_COMPLEX
-    return _WIDE if is_floating(dtype) else dtype
+        return COMPLEX128
+    return FLOAT64 if is_floating(dtype) else dtype
 
 
 def _pairs(wide: Program, program: Program) -> Iterator[tuple[Node, Node]]:

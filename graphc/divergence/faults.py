@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,9 @@ from graphc.divergence.bodies import has_bodies, run_bodies
 from graphc.divergence.level import Level, ProgramSide, Seen, counterparts
 from graphc.divergence.probing import Probe
 from graphc.divergence.runs import Definition, Ran
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
-
-Array = np.ndarray[Any, Any]
 
 
 class Located(NamedTuple):
@@ -77,7 +76,7 @@ def innermost(found: Located, side: ProgramSide) -> Located:
                 return None
             bodies[number] = made
         body, level, outputs = bodies[number]
-        body.with_inputs(inputs)
+        body.inputs = inputs
         turn = next(turns)
         for seen in level.compare([inputs_of(level.program, body)]):
             if seen.ratio > 1.0:

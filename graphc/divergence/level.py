@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -10,10 +11,9 @@ import numpy as np
 from graphc.divergence.probing import Probe
 from graphc.divergence.rounding import Deviation, deviation
 from graphc.divergence.segments import Block, Segment, blocks_of, segments_of
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
-
-Array = np.ndarray[Any, Any]
 
 
 class Side(Protocol):
@@ -41,7 +41,7 @@ class ProgramSide:
 
     Args:
         program: with ints for all sizes.
-        inputs: the values of its inputs.
+        inputs: the values of its inputs, which may be set before each run.
         device: where it runs.
         label, least, least_of_products: see `Side`.
     """
@@ -59,10 +59,6 @@ class ProgramSide:
         self.least, self.least_of_products = least, least_of_products
         self._probes: dict[tuple[Tensor, ...], Probe] = {}
         self._own: dict[Tensor, Tensor] = {}  # tensor of the reference -> tensor of this program
-
-    def with_inputs(self, inputs: Sequence[Any]) -> None:
-        """Sets the inputs of the next run."""
-        self.inputs = inputs
 
     def known(self, program: Program) -> set[Tensor]:
         """Passes keep the tensors of results, so most tensors are the same objects."""
@@ -98,9 +94,7 @@ def counterparts(program: Program, mine: Sequence[Tensor]) -> dict[Tensor, Tenso
     for tensor in mine:
         names.setdefault(tensor.name, []).append(tensor)
     theirs = [*program.input_tensors(), *(t for n in program.nodes for t in n.outputs)]
-    counts: dict[str, int] = {}
-    for tensor in theirs:
-        counts[tensor.name] = counts.get(tensor.name, 0) + 1
+    counts = Counter(tensor.name for tensor in theirs)
     found: dict[Tensor, Tensor] = {}
     for tensor in theirs:
         if tensor in same:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from graphc.ir.costs import bytes_of
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Port, Program
+from graphc.ir.program import Program, region
 from graphc.ir.rewrite import used_from
 from graphc.lowering.emit_jax import needs_x64, to_function
-
-Array = np.ndarray[Any, Any]
 
 _NODES = 48  # that are compiled at once
 _BYTES = 1 << 28  # of results of such a piece
@@ -80,36 +79,14 @@ class _Piece:
 
     @cached_property
     def function(self) -> Callable[..., list[Any]]:
-        return jax.jit(to_function(as_program(self.inputs, self._nodes, self.outputs)))
-
-
-def as_program(
-    inputs: Sequence[Tensor], nodes: Sequence[Node], outputs: Sequence[Tensor]
-) -> Program:
-    """A program of these nodes."""
-    return Program(
-        "piece",
-        tuple(Port(f"a{i}", "arg", t) for i, t in enumerate(inputs)),
-        tuple(nodes),
-        tuple(Port(f"r{i}", "result", t) for i, t in enumerate(outputs)),
-    )
-
-
-def size_in_bytes(tensor: Tensor) -> int:
-    """The bytes of a tensor without named sizes."""
-    return elements(tensor) * tensor.type.dtype.itemsize
-
-
-def elements(tensor: Tensor) -> int:
-    """The number of elements of a tensor without named sizes."""
-    return math.prod(size for size in tensor.type.shape if isinstance(size, int))
+        return jax.jit(to_function(region("piece", self.inputs, self._nodes, self.outputs)))
 
 
 def _cut(nodes: Sequence[Node]) -> Iterator[tuple[int, int]]:
     """The first node of each piece, and that after its last."""
     start = taken = 0
     for i, node in enumerate(nodes):
-        taken += sum(map(size_in_bytes, node.outputs))
+        taken += bytes_of(*node.outputs)
         if i + 1 - start >= _NODES or taken >= _BYTES or i + 1 == len(nodes):
             yield start, i + 1
             start, taken = i + 1, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,12 +18,10 @@ from graphc.config import CompileOptions
 from graphc.divergence.level import ProgramSide
 from graphc.divergence.runs import Definition, Ran, Run, defined
 from graphc.errors import ModelFileError
-from graphc.ir.dtypes import as_dtype, short_name
+from graphc.ir.dtypes import Array, as_dtype, short_name
 from graphc.ir.graph import Graph
 from graphc.runtime.session import Session
 from graphc.typing import Feeds, Fetches
-
-Array = np.ndarray[Any, Any]
 
 _FORMAT = "graphc record 1"
 _LARGEST_HEADER = 1 << 26
@@ -215,10 +214,7 @@ def _checked_row(row: Any) -> dict[str, Any]:
         type(n) is int and n >= 0 for n in sizes
     ):
         raise ValueError("not a row")
-    count = 1
-    for size in shape:
-        count *= size
-    if count * dtype.itemsize != row["bytes"]:
+    if math.prod(shape) * dtype.itemsize != row["bytes"]:
         raise ValueError("the size does not fit the shape")
     return dict(row)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from graphc.ir.dtypes import DType, float_info, is_complex, is_inexact, real_of
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array, DType, float_info, is_complex, is_inexact, real_of
 
 _FACTOR = 8.0  # how many times the effect of random rounding is still rounding
 

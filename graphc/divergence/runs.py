@@ -10,7 +10,8 @@ import jax
 import numpy as np
 
 from graphc.config import CompileOptions
-from graphc.devices.discovery import default_device, find_devices, no_such_device
+from graphc.devices.discovery import default_device
+from graphc.devices.strategy import devices_named
 from graphc.devices.targets import target_of
 from graphc.divergence.level import ProgramSide
 from graphc.divergence.rounding import unit_of
@@ -217,7 +218,4 @@ def device_of(name: str | None) -> jax.Device:
     """
     if name is None:
         return default_device()
-    found = find_devices(name)
-    if not found:
-        raise no_such_device(name)
-    return found[0]
+    return devices_named(name)[0]

@@ -10,14 +10,12 @@ import jax
 import numpy as np
 
 from graphc.divergence.exact import ExactEmitter, Noise, wide_dtype, widened
-from graphc.divergence.probing import as_program, elements, size_in_bytes
-from graphc.ir.dtypes import is_inexact
+from graphc.ir.costs import bytes_of, size_of
+from graphc.ir.dtypes import Array, is_inexact
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program
+from graphc.ir.program import Program, region
 from graphc.ir.rewrite import substitute
 from graphc.passes.core.costs import node_cost
-
-Array = np.ndarray[Any, Any]
 
 _NODES = 48  # that are compiled at once
 _BYTES = 1 << 27
@@ -77,7 +75,7 @@ def segments_of(program: Program, known: Collection[Tensor]) -> list[Segment]:
 
 def _terms(node: Node) -> float:
     """About how many operations one element of the results takes."""
-    terms = node_cost(node).flops / max(1, sum(map(elements, node.outputs)))
+    terms = node_cost(node).flops / max(1, sum(map(size_of, node.outputs)))
     if node.op.name.startswith(_SUMMING):  # perhaps all into one element
         sizes = (d for t in node.inputs for d in t.type.shape if isinstance(d, int))
         terms = max(terms, *sizes)
@@ -106,7 +104,7 @@ class Block:
         self.cuts = tuple(dict.fromkeys(t for s in segments for t in s.cuts))
         self._constants = {t: constants[t] for t in self.cuts if t in constants}
         inside = (t for s in segments for n in s.nodes for t in (*n.inputs, *n.outputs))
-        self._largest = max(1009, *(elements(t) for t in inside))
+        self._largest = max(1009, *map(size_of, inside))
 
     @property
     def needs(self) -> list[Tensor]:
@@ -141,7 +139,9 @@ class Block:
     def _function(self) -> Callable[..., Any]:
         inner = {t: Tensor(t.type, t.name) for t in self.cuts}
         nodes = dict.fromkeys(n for s in self.segments for n in s.nodes)
-        program = as_program(list(inner.values()), substitute(tuple(nodes), inner), self.tensors)
+        program = region(
+            "piece", list(inner.values()), substitute(tuple(nodes), inner), self.tensors
+        )
         wide, originals = widened(program)
         constants = [t in self._constants for t in self.cuts]
 
@@ -170,7 +170,7 @@ def _grouped(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
     nodes: set[Node] = set()
     size = 0
     for segment in segments:
-        more = sum(size_in_bytes(t) for n in segment.nodes for t in n.outputs)
+        more = bytes_of(*(t for n in segment.nodes for t in n.outputs))
         if block and (len(nodes | {*segment.nodes}) > _NODES or size + more > _BYTES):
             yield block
             block, nodes, size = [], set(), 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.text import name_tensors, node_text
@@ -72,9 +74,8 @@ class _Comparison:
         return None
 
     def _ports(self, side: str, a: tuple[Port, ...], b: tuple[Port, ...]) -> str | None:
-        for position in range(max(len(a), len(b))):
-            left = _port(a[position]) if position < len(a) else "nothing"
-            right = _port(b[position]) if position < len(b) else "nothing"
+        pairs = zip_longest(map(_port, a), map(_port, b), fillvalue="nothing")
+        for position, (left, right) in enumerate(pairs):
             if left != right:
                 return self._report(f"{side} {position} differs", left, right)
         return None

@@ -7,6 +7,7 @@ their `==` takes microseconds, and two new ones are never equal.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -381,7 +382,5 @@ def as_multiple(dim: Dim) -> tuple[str, int] | None:
 
 def product(dims: Iterable[Dim]) -> Dim:
     """The product of `dims`; 1 if there are no dims."""
-    result: Dim = 1
-    for dim in dims:
-        result = result * dim
+    result: Dim = math.prod(dims)
     return result

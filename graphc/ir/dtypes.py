@@ -18,6 +18,7 @@ from jax import numpy as jnp
 from graphc.errors import DTypeError, nearest
 
 DType = np.dtype
+Array = np.ndarray[Any, Any]
 
 _SHORT: Final[dict[str, Any]] = {
     "bool": np.bool_,
@@ -56,6 +57,7 @@ INT64 = np.dtype(np.int64)
 UINT32 = np.dtype(np.uint32)
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
+WIDE_FLOATS = (FLOAT32, FLOAT64)
 COMPLEX64 = np.dtype(np.complex64)
 COMPLEX128 = np.dtype(np.complex128)
 

@@ -13,11 +13,12 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from graphc.errors import AttributeValueError, VerifyError
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
-from graphc.ir.values import Array, bytes_of, write_value
+from graphc.ir.values import bytes_of, write_value
 
 _RECIPE = "graphc fingerprint 1"  # increase the number when the hashed text changes
 

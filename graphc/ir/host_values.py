@@ -23,6 +23,7 @@ from graphc.errors import DTypeError, GraphcError
 from graphc.ir.dtypes import (
     SCALAR_DEFAULTS,
     SHORT,
+    Array,
     DType,
     as_dtype,
     float_info,
@@ -32,8 +33,6 @@ from graphc.ir.dtypes import (
     is_integer,
     real_of,
 )
-
-Array = np.ndarray[Any, Any]
 
 _UNMASKED = (np.ndarray, np.generic, jax.Array)  # a masked array has another type
 _DEEPEST: Final = 64  # nested lists: the maximum number of axes of NumPy's arrays
@@ -60,10 +59,7 @@ def host_array(value: Any, wanted: DType | None = None) -> Array:
         if found is not None:
             return found
     if array.dtype.kind in "OSUT":
-        raise DTypeError(
-            f"{_text(value)} is not numeric",
-            hint=_advice(value),
-        )
+        raise DTypeError(f"{_text(value)} is not numeric", hint=_advice(value))
     as_dtype(array.dtype)
     return array
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 LARGE_FILE: Final = 256 << 20
 """Bytes. Importers map files of this size, so that weights are in memory once: in the session."""

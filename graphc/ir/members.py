@@ -23,7 +23,7 @@ class Missing:
 class Helpful:
     """Unknown attributes and wrong arguments of the constructor give graphc's errors.
 
-    The table `MEMBERS` of `graphc.ir.foreign_names` has the names of other libraries, by the name
+    The table `MEMBERS` of `graphc.ir.foreign_members` has the names of other libraries, by the name
     of the class.
     """
 

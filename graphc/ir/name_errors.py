@@ -98,7 +98,7 @@ def function_hint(module: str, name: str, known: Iterable[str]) -> str:
         _in_table(name, FUNCTIONS)
         or counterpart(name, module, elsewhere=False)
         or _respelled(name, own)
-        or _in_other_module(name, module)
+        or next((f"write {path}.{name}" for path, has in _elsewhere(module) if name in has), None)
         or counterpart(name, module)
         or _close(name, own)
         or _close_in_other_module(name, module)
@@ -131,11 +131,6 @@ def _changing_method(name: str, own: list[str]) -> str | None:
     hint = f"write x.{base}(...)" if base in own else _in_table(base, ATTRIBUTES)
     hint = hint or _function_of_x(base)
     return hint and f"{hint}: a tensor never changes"
-
-
-def _in_other_module(name: str, module: str) -> str | None:
-    found = (f"write {path}.{name}" for path, names in _elsewhere(module) if name in names)
-    return next(found, None)
 
 
 def _close_in_other_module(name: str, module: str) -> str | None:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from graphc.ir.dims import Dim
-from graphc.ir.dtypes import BOOL, BY_SHORT, is_complex
+from graphc.ir.dtypes import BOOL, BY_SHORT, Array, is_complex
 from graphc.ir.lexer import Cursor, Token
 from graphc.ir.sharding import Spec, is_spec
 from graphc.ir.types import TensorType
-from graphc.ir.values import Array, array_of, array_of_bytes
+from graphc.ir.values import array_of, array_of_bytes
 
 T = TypeVar("T")
 

@@ -166,6 +166,16 @@ def ancestors(producers: Mapping[Tensor, Node], tensors: Iterable[Tensor]) -> se
     return found
 
 
+def dependents(nodes: Iterable[Node], tensors: Iterable[Tensor]) -> set[Tensor]:
+    """`tensors`, and the results of those nodes that depend on them. Operands come before their
+    uses."""
+    found = set(tensors)
+    for node in nodes:
+        if not found.isdisjoint(node.inputs):
+            found.update(node.outputs)
+    return found
+
+
 def effects_of(node: Node) -> Effects:
     """The node's own effects and those of every node in its regions."""
     effects = node.op.effects

@@ -283,16 +283,6 @@ def rename_feeds(program: Program, names: Sequence[str]) -> Program:
     return program.replace(inputs=tuple(inputs), batch_axes=axes)
 
 
-def is_sorted(nodes: Iterable[Node], inputs: Iterable[Tensor]) -> bool:
-    """Whether each operand is among `inputs` or the result of an earlier node."""
-    defined = set(inputs)
-    for node in nodes:
-        if not defined.issuperset(node.inputs):
-            return False
-        defined.update(node.outputs)
-    return True
-
-
 def sort_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes in an order in which operands come before their uses.
 

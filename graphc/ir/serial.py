@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from graphc.errors import SerialError
 from graphc.ir.catalogue import Catalogue
 from graphc.ir.dims import Dim, DimExpr
-from graphc.ir.dtypes import SHORT, DType
+from graphc.ir.dtypes import SHORT, Array, DType
 from graphc.ir.graph import Graph
 from graphc.ir.initial import initializer_fields
 from graphc.ir.late import written
@@ -29,7 +29,7 @@ from graphc.ir.program import Program
 from graphc.ir.serial_read import FORMAT, VERSION, Reader
 from graphc.ir.serial_read_graph import GraphReader
 from graphc.ir.types import TensorType
-from graphc.ir.values import Array, bytes_of
+from graphc.ir.values import bytes_of
 from graphc.ir.variable import Variable
 
 Manifest = dict[str, Any]

@@ -17,13 +17,13 @@ from graphc.ir.catalogue import Catalogue
 from graphc.ir.device_spec import parse_device
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import Dim
-from graphc.ir.dtypes import BY_SHORT, DType
+from graphc.ir.dtypes import BY_SHORT, Array, DType
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.sharding import Spec, is_spec
 from graphc.ir.source import Source
 from graphc.ir.types import TensorType, split_dims
-from graphc.ir.values import Array, array_of_bytes
+from graphc.ir.values import array_of_bytes
 from graphc.ir.verify import verify
 
 FORMAT = "graphc-ir"

@@ -9,12 +9,12 @@ import numpy as np
 
 from graphc.errors import GraphcError, VerifyError, nearest
 from graphc.ir.catalogue import Catalogue
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.initial import make_initializer
 from graphc.ir.node import Tensor
 from graphc.ir.serial_read import Reader
 from graphc.ir.types import TensorType
-from graphc.ir.values import Array
 from graphc.ir.variable import Variable
 from graphc.ir.verify import verify_graph
 

@@ -18,9 +18,7 @@ import numpy as np
 
 from graphc.errors import TextError
 from graphc.ir.dims import DimExpr
-from graphc.ir.dtypes import BOOL, SHORT, DType, is_complex, is_integer
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import BOOL, SHORT, Array, DType, is_complex, is_integer
 
 READABLE = 64  # arrays up to this number of elements are written as a list
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z")

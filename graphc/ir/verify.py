@@ -18,10 +18,10 @@ from graphc.ir.types import TensorType
 Stage = Literal["captured", "functional", "bound", "local"]
 
 # The effects that nodes may have at each stage. A program contains no placeholder nodes.
-_STATEFUL = Effects.READ | Effects.WRITE | Effects.RANDOM
+STATEFUL = Effects.READ | Effects.WRITE | Effects.RANDOM
 _ALLOWED: Mapping[str, Effects] = {
-    "graph": _STATEFUL | Effects.HOST | Effects.FEED,
-    "captured": _STATEFUL | Effects.HOST,
+    "graph": STATEFUL | Effects.HOST | Effects.FEED,
+    "captured": STATEFUL | Effects.HOST,
     "functional": Effects.HOST,
     "bound": Effects.HOST,
     "local": Effects.HOST,

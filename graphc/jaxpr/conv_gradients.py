@@ -14,7 +14,8 @@ from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.ir.types import TensorType
 from graphc.jaxpr.equation import Equation
-from graphc.jaxpr.shapes import inverse, reshaped, transposed
+from graphc.jaxpr.shapes import inverse, transposed
+from graphc.ops.arrays.shape import reshaped
 from graphc.ops.arrays.slicing import REVERSE
 from graphc.ops.core.emit import emit_one
 from graphc.ops.nn.conv_rules import CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphc.errors import JaxImportError
 from graphc.ir.dims import product
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Effects
 from graphc.ir.scopes import AMBIENT
@@ -20,7 +21,6 @@ from graphc.jaxpr.sources import origin
 from graphc.jaxpr.symbols import Symbols
 
 Results = Tensor | Sequence[Tensor | None]  # None: an unused result
-Array = np.ndarray[Any, Any]
 
 # The default hint.
 OTHERWISE = "write this part with gc.* operators, or pass its result as an argument"

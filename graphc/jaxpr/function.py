@@ -19,7 +19,6 @@ from graphc.ir.opdef import Effects
 from graphc.ir.operand import Operand
 from graphc.ir.program import effects_of
 from graphc.ir.scopes import AMBIENT, building, control_inputs, name_scope
-from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.jaxpr.table import has_foreign
 from graphc.jaxpr.tracing import trace
@@ -144,8 +143,7 @@ def _type_of(spec: TensorSpec, position: int) -> TensorType:
     """The type of a spec; each None is a separate size."""
     dims = enumerate(spec.shape)
     return TensorType(
-        spec.dtype,
-        tuple([symbol(f"spec_{position}_{i}") if d is None else d for i, d in dims]),
+        spec.dtype, tuple([symbol(f"spec_{position}_{i}") if d is None else d for i, d in dims])
     )
 
 
@@ -166,10 +164,9 @@ def _check_call(label: str, specs: Sequence[TensorSpec], tree: Any, args: tuple[
         if given.dtype == spec.dtype and len(given.shape) == len(spec.shape) and not different:
             continue
         error = DTypeError if given.dtype != spec.dtype else ShapeError
-        raise error(
+        raise error.here(
             f"{label}: argument {i} must be {_text(spec)}, got {_text(given)}",
             details=describe_tensors({"argument": leaf}) if isinstance(leaf, Tensor) else (),
-            source=current_source(),
         )
 
 

@@ -20,13 +20,13 @@ from graphc.jaxpr import calls
 from graphc.jaxpr.equation import Equation, Results, Rule
 from graphc.jaxpr.opaque import opaque
 from graphc.jaxpr.primitives import primitive
-from graphc.jaxpr.shapes import inverse, reshaped, transposed
+from graphc.jaxpr.shapes import inverse, transposed
 from graphc.jaxpr.windows import dynamic_slice, dynamic_update_slice, in_range
 from graphc.ops.arrays.along_axis import scatter_add_along_axis, take_along_axis
 from graphc.ops.arrays.creation import iota, zeros_like
 from graphc.ops.arrays.gathering import fill_value_of
 from graphc.ops.arrays.indexing import scatter_add, take
-from graphc.ops.arrays.shape import broadcast_to
+from graphc.ops.arrays.shape import broadcast_to, reshaped
 from graphc.ops.arrays.slicing import slice_
 from graphc.ops.core.emit import constant, dim_value, to_dtype
 from graphc.ops.elementwise.arithmetic import clip, maximum

@@ -15,17 +15,16 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import JaxImportError
-from graphc.ir.dtypes import INT32, UINT32, as_dtype, is_64bit
+from graphc.ir.dtypes import INT32, UINT32, Array, as_dtype, is_64bit
 from graphc.ir.node import Tensor
-from graphc.ir.scopes import AMBIENT
-from graphc.ir.source import current_source
 from graphc.jax_internals import KEY_DTYPE
-from graphc.jaxpr.equation import Array, Equation, Results, Rule
-from graphc.jaxpr.shapes import reshaped, transposed
+from graphc.jaxpr.equation import Equation, Results, Rule
+from graphc.jaxpr.shapes import transposed
 from graphc.jaxpr.windows import dynamic_slice
 from graphc.ops.arrays.joining import concatenate
-from graphc.ops.arrays.shape import broadcast_to
+from graphc.ops.arrays.shape import broadcast_to, reshaped
 from graphc.ops.arrays.slicing import slice_
+from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import constant, emit_one, to_dtype
 from graphc.ops.draws.random_keys import FOLD_IN, RANDOM_BITS, SPLIT_KEY, as_jax_key
 from graphc.ops.elementwise.bits import bitcast, right_shift
@@ -41,10 +40,10 @@ def is_key(dtype: Any) -> bool:
     if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return False
     if str(dtype) != KEY_DTYPE:
-        raise JaxImportError(
+        refuse(
             f"the JAX function draws random numbers from another generator: {dtype}",
-            source=AMBIENT.source or current_source(),
             hint='make its keys with impl="threefry2x32", which is what graphc draws from',
+            error=JaxImportError,
         )
     return True
 
@@ -175,7 +174,4 @@ def for_keys(name: str, rule: Rule) -> Rule:
 
 
 def _refuse(eqn: Equation, *operands: Tensor) -> Tensor:
-    eqn.refuse(
-        "of random keys is not imported",
-        "move keys by indices: keys[order]",
-    )
+    eqn.refuse("of random keys is not imported", "move keys by indices: keys[order]")

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from graphc.ir.dims import Shape, product
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.jaxpr.shapes import inverse, reshaped, transposed
+from graphc.jaxpr.shapes import inverse, transposed
+from graphc.ops.arrays.shape import reshaped
 from graphc.ops.arrays.slicing import pad_with
 from graphc.ops.core.emit import constant, emit_one
 from graphc.ops.nn.pooling import MAX_POOL_GRADIENT, avg_pool, max_pool

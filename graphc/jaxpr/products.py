@@ -8,7 +8,8 @@ from typing import Any
 from graphc.ir.node import Tensor
 from graphc.jaxpr.conv_gradients import as_input_gradient, as_kernel_gradient
 from graphc.jaxpr.equation import Equation, Rule
-from graphc.jaxpr.shapes import inverse, reshaped, transposed
+from graphc.jaxpr.shapes import inverse, transposed
+from graphc.ops.arrays.shape import reshaped
 from graphc.ops.arrays.slicing import pad_with
 from graphc.ops.core.emit import constant, emit_one, to_dtype
 from graphc.ops.matrices.contraction import dot_general

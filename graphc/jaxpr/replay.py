@@ -9,11 +9,11 @@ import numpy as np
 from jax.extend.core import DropVar, Literal
 
 from graphc.errors import GraphcError, GraphError, JaxImportError
-from graphc.ir.dtypes import UINT32, DType, as_dtype
+from graphc.ir.dtypes import UINT32, Array, DType, as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT, at_source
 from graphc.ir.types import TensorType
-from graphc.jaxpr.equation import Array, Equation, Rule, refuse
+from graphc.jaxpr.equation import Equation, Rule, refuse
 from graphc.jaxpr.keys import is_key, words_of
 from graphc.jaxpr.sources import is_users, user_line
 from graphc.jaxpr.symbols import Symbols

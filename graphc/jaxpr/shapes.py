@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.ir.dims import Shape
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Rule
 from graphc.ops.arrays.creation import iota, zeros
 from graphc.ops.arrays.joining import concatenate, split
 from graphc.ops.arrays.repeating import tile
-from graphc.ops.arrays.shape import broadcast_to, reshape, transpose
+from graphc.ops.arrays.shape import broadcast_to, reshaped, transpose
 from graphc.ops.arrays.slicing import flip, pad_with, slice_
 from graphc.ops.arrays.stacking import stack, unstack
 from graphc.ops.core.emit import dim_value
@@ -20,11 +19,6 @@ def _reshape(eqn: Equation, x: Tensor) -> Tensor:
     if eqn.params.get("dimensions") is not None:
         x = transposed(x, eqn.ints("dimensions"))
     return reshaped(x, eqn.type.shape)
-
-
-def reshaped(x: Tensor, shape: Shape) -> Tensor:
-    """`x` under `shape`; itself if it already has this shape."""
-    return x if x.type.shape == shape else reshape(x, shape)
 
 
 def _broadcast_in_dim(eqn: Equation, x: Tensor) -> Tensor:

@@ -114,7 +114,7 @@ def import_function(
         for leaf in leaves:
             type, name = type_of(forms[leaf.argument].avals[leaf.number]), names[leaf]
             if leaf in replaced:
-                made = variable("zeros", shape=sizes_of(type), dtype=type.dtype, name=name)
+                made = variable("zeros", shape=type.sizes, dtype=type.dtype, name=name)
                 imported.variables[leaf] = made
                 operands.append(made.read())
             else:
@@ -203,11 +203,6 @@ def type_of(aval: Any) -> TensorType:
     if is_key(aval.dtype):
         return TensorType(UINT32, (*aval.shape, 2))
     return TensorType(as_dtype(aval.dtype), aval.shape)
-
-
-def sizes_of(type: TensorType) -> tuple[int, ...]:
-    """The shape of a type without named sizes."""
-    return tuple([dim for dim in type.shape if isinstance(dim, int)])
 
 
 def _names(names: Sequence[str], forms: Sequence[Form]) -> dict[Leaf, str]:

@@ -16,7 +16,7 @@ from graphc.ir.node import Tensor
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Form, array_type, converted
 from graphc.jitted.direct import DirectCall, is_direct
-from graphc.jitted.importing import Imported, Leaf, sizes_of
+from graphc.jitted.importing import Imported, Leaf
 from graphc.jitted.packed import PackedTree, packing_of
 from graphc.jitted.results import Result
 from graphc.ops.structure.state import group
@@ -200,7 +200,7 @@ def compiled(
 
     def made(options: CompileOptions, known: StateLayout) -> JitProgram:
         plan = Plan.of(imported.graph, fetches, feeds, options, unused_feeds="ignore")
-        shapes = [sizes_of(tensor.type) for tensor in plan.feeds]
+        shapes = [tensor.type.sizes for tensor in plan.feeds]
         request = CompileRequest(plan.prepared, shapes, options, strategy, device=device)
         executable = build(plan.fetch_set, request, known).wait()
         return JitProgram(imported, forms, executable, layouts)

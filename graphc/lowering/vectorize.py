@@ -103,7 +103,10 @@ def _vectorized(
     with building(graph_of(operands)):
         body = trace(name, numbered("x", types), one)
         program = body.region([*body.parameters, *body.inner])
-        _check_effects(program)
+        for node in program.walk():
+            for effect, (what, hint) in _REFUSED.items():
+                if effects_of(node) & effect:
+                    raise GraphError(f"vmap: the function {what}", source=node.source, hint=hint)
         in_axes = (*axes, *[None] * len(body.captured))
         every = jax.vmap(_lowered(program), in_axes=in_axes, out_axes=out_axes)
         return from_jax(every, name=name)(*operands, *body.captured)
@@ -154,13 +157,6 @@ def _slice(tensor: Tensor, axis: int | None) -> TensorType:
         return tensor.type
     shape = tensor.type.shape
     return TensorType(tensor.type.dtype, (*shape[:axis], *shape[axis + 1 :]))
-
-
-def _check_effects(program: Program) -> None:
-    for node in program.walk():
-        for effect, (what, hint) in _REFUSED.items():
-            if effects_of(node) & effect:
-                raise GraphError(f"vmap: the function {what}", source=node.source, hint=hint)
 
 
 def _lowered(program: Program) -> Callable[..., list[Any]]:

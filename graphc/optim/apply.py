@@ -11,11 +11,10 @@ import optax
 from graphc.collection import without_collection
 from graphc.errors import DTypeError, GradientError, GraphError, ShapeError
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor, describe_tensors
+from graphc.ir.node import Node, Tensor
 from graphc.ir.scopes import AMBIENT, absolute_scope, building, exact_device, no_control_inputs
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
-from graphc.ops.core.checks import same_shape
+from graphc.ops.core.checks import refuse, same_shape
 from graphc.optim.step import add_step, check_loss, check_transformation, step_node
 
 
@@ -61,7 +60,6 @@ def apply_gradients(
         >>> run([train, w])
         [None, Array([3.5, 2.5], dtype=float32)]
     """
-    source = AMBIENT.source or current_source()
     gradients = _checked(grads_and_vars)
     check_transformation("apply_gradients", tx)
     graph = _graph_of(gradients, loss)
@@ -71,37 +69,36 @@ def apply_gradients(
             assigned = add_step(
                 "apply_gradients", tx, gradients, label, loss=loss, objective=_no_objective
             )
-        return step_node(graph, label, assigned, source)
+        return step_node(graph, label, assigned)
 
 
 def _checked(pairs: Iterable[Any]) -> dict[Variable, Tensor]:
     """The gradients by variable."""
-    source = AMBIENT.source or current_source()
     found: dict[Variable, Tensor] = {}
     for pair in pairs:
         whole = isinstance(pair, Sequence) and len(pair) == 2
         gradient, variable = pair if whole else (None, None)
         if not isinstance(gradient, Tensor | None) or not isinstance(variable, Variable):
-            raise GraphError(
+            refuse(
                 f"apply_gradients: expected pairs (gradient, variable), got {pair!r}",
-                source=source,
                 hint="apply_gradients(zip(gc.gradients(loss, variables), variables), tx)",
+                error=GraphError,
             )
         if gradient is None:
             continue
         if variable in found:
-            raise GradientError(
+            refuse(
                 f"apply_gradients: two gradients for the variable {variable.name!r}",
-                source=source,
                 hint="add them up, or average them, first",
+                error=GradientError,
             )
         _check_type(gradient, variable)
         found[variable] = gradient
     if not found:
-        raise GradientError(
+        refuse(
             "apply_gradients: there are no gradients",
-            source=source,
             hint="pass pairs: zip(gc.gradients(loss, variables), variables)",
+            error=GradientError,
         )
     return found
 
@@ -111,12 +108,12 @@ def _check_type(gradient: Tensor, variable: Variable) -> None:
     if gradient.dtype == variable.dtype and same:
         return
     error = DTypeError if gradient.dtype != variable.type.dtype else ShapeError
-    raise error(
+    refuse(
         f"apply_gradients: the gradient of {variable.name!r} must be {variable.type}, "
         f"got {gradient.type}",
-        details=describe_tensors({"gradient": gradient}),
-        source=AMBIENT.source or current_source(),
         hint="each pair is (gradient, variable), in the order of the variables of gc.gradients",
+        error=error,
+        gradient=gradient,
     )
 
 
@@ -127,18 +124,18 @@ def _graph_of(slopes: dict[Variable, Tensor], loss: Tensor | None) -> Graph:
     elsewhere = bool(AMBIENT.graphs) and AMBIENT.graphs[-1] is not graph
     strange = next((t for t in slopes.values() if t.graph is not graph), None)
     if graph is None or graph.parent is not None or elsewhere or strange is not None:
-        raise GraphError(
+        refuse(
             f"apply_gradients: the gradient {(strange or first).name!r} is not of the graph being "
             "built",
-            source=AMBIENT.source or current_source(),
             hint="apply gradients in their own graph, outside the bodies of gc.scan and the like",
+            error=GraphError,
         )
     return graph
 
 
 def _no_objective(parameters: Sequence[Variable]) -> NoReturn:
-    raise GradientError(
+    refuse(
         "apply_gradients: this optax transformation evaluates the loss at other parameters",
-        source=AMBIENT.source or current_source(),
         hint="use gc.minimize(loss, tx), which knows how the loss is calculated",
+        error=GradientError,
     )

@@ -16,7 +16,6 @@ from graphc.ir.dtypes import FLOAT32, DType, is_floating, is_inexact
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.scopes import AMBIENT, absolute_scope, building, exact_device
-from graphc.ir.source import current_source
 from graphc.ir.variable import Variable
 from graphc.ops.core.emit import constant, convert, to_dtype
 from graphc.ops.core.precision import wide
@@ -198,26 +197,22 @@ def _trainable() -> list[Variable]:
 
 def _checked(variables: list[Any]) -> Graph:
     """The graph in which the averages are created."""
-    source = current_source()
     for each in variables:
         if not isinstance(each, Variable):
-            raise GraphError(
+            raise GraphError.here(
                 f"moving_averages: {each!r} is not a variable",
-                source=source,
                 hint="pass variables, such as layer.variables, or gc.trainable_variables()",
             )
         if not is_inexact(each.type.dtype):
-            raise DTypeError(
+            raise DTypeError.here(
                 f"moving_averages: {each.name!r} must be floating or complex, got {each.type}",
-                source=source,
                 hint="leave it out of the variables",
             )
     if not variables or not AMBIENT.graphs:
-        raise GraphError(
+        raise GraphError.here(
             "moving_averages: there are no variables to average"
             if AMBIENT.graphs
             else "moving_averages: no graph is being built",
-            source=source,
             hint="call it inside `with graph:`, after the variables are made",
         )
     return AMBIENT.graphs[-1]
@@ -229,11 +224,7 @@ def _average_of(each: Variable, name: str, zero_debias: bool) -> Variable:
         dtype = wide(each.type.dtype)
         initial = Zeros() if zero_debias else to_dtype(each.read(), dtype)
         return variable(
-            initial,
-            shape=each.type.shape,
-            dtype=dtype,
-            trainable=False,
-            name=f"{each.name}/{name}",
+            initial, shape=each.type.shape, dtype=dtype, trainable=False, name=f"{each.name}/{name}"
         )
 
 
@@ -250,12 +241,10 @@ def _decay(decay: Any, num_updates: Any, dtype: DType) -> Tensor:
         AttributeValueError: it is out of range.
         DTypeError, ShapeError: it is a tensor, but not a floating scalar.
     """
-    source = current_source()
     if isinstance(decay, (int, float)):
         if not 0 <= decay < 1:
-            raise AttributeValueError(
+            raise AttributeValueError.here(
                 f"moving_averages: decay must be in [0, 1), got {decay!r}",
-                source=source,
                 hint="0.99 averages over about 100 steps, 0.999 over 1000",
             )
         result = constant(decay, dtype)
@@ -263,10 +252,7 @@ def _decay(decay: Any, num_updates: Any, dtype: DType) -> Tensor:
         result = convert(decay)
         if not is_floating(result.dtype) or result.shape != ():
             error = ShapeError if is_floating(result.dtype) else DTypeError
-            raise error(
-                f"moving_averages: decay must be a floating scalar, got {result.type}",
-                source=source,
-            )
+            raise error.here(f"moving_averages: decay must be a floating scalar, got {result.type}")
         result = to_dtype(result, dtype)
     if num_updates is None:
         return result

@@ -11,7 +11,7 @@ from graphc.errors import GradientError
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import PURE, Effects
-from graphc.ir.program import Program, effects_of, is_pure, region
+from graphc.ir.program import Program, dependents, effects_of, is_pure, region
 from graphc.ir.scopes import AMBIENT, at_source, building
 from graphc.ir.variable import Variable
 from graphc.ops.control.bodies import close_body, open_body
@@ -96,10 +96,7 @@ def _copy(child: Graph, node: Node, copies: dict[Tensor, Tensor]) -> None:
 
 def _between(graph: Graph, reads: dict[Tensor, int], loss: Tensor) -> list[Node]:
     """The nodes on paths from the reads to the loss, in program order."""
-    reached = set(reads)
-    for node in graph.nodes:
-        if not reached.isdisjoint(node.inputs):
-            reached.update(node.outputs)
+    reached = dependents(graph.nodes, reads)
     needed, found = {loss}, []
     for node in reversed(graph.nodes):
         if reached.isdisjoint(node.outputs) or needed.isdisjoint(node.outputs):

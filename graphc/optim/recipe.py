@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ir.program import Program
@@ -15,8 +13,6 @@ from graphc.ir.scopes import AMBIENT, at_source
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ops.control.deferred_bodies import with_bodies
-
-Array = np.ndarray[Any, Any]
 
 
 class NeedsObjective(Exception):

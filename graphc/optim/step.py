@@ -10,17 +10,10 @@ import optax
 
 from graphc.autodiff import gradients
 from graphc.collection import without_collection
-from graphc.errors import (
-    AttributeValueError,
-    DTypeError,
-    GradientError,
-    GraphError,
-    JaxImportError,
-    ShapeError,
-)
+from graphc.errors import AttributeValueError, DTypeError, GradientError, GraphError, JaxImportError
 from graphc.ir.dtypes import is_floating
 from graphc.ir.graph import Graph
-from graphc.ir.node import Node, Tensor, describe_tensors, is_among
+from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.operand import Operand
 from graphc.ir.program import Program
 from graphc.ir.scopes import (
@@ -32,9 +25,10 @@ from graphc.ir.scopes import (
     no_control_inputs,
     requested_device,
 )
-from graphc.ir.source import Source, current_source
+from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
+from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import constant, convert, graph_of
 from graphc.ops.structure.state import GROUP, node_names
 from graphc.ops.structure.training import loss_adjoint, step_gradients, step_updates
@@ -100,13 +94,12 @@ def minimize(
         >>> run([train, w])  # w - 0.1 * 2 * w
         [None, Array([3.2, 1.6], dtype=float32)]
     """
-    source = AMBIENT.source or current_source()
     graph = check_loss(loss)
     if type(accumulate) is not int or accumulate < 1:
-        raise AttributeValueError(
+        refuse(
             f"minimize: accumulate must be an int of at least 1, got {accumulate!r}",
-            source=source,
             hint="pass the number of micro-batches into which a batch is split",
+            error=AttributeValueError,
         )
     check_transformation("minimize", tx)
     inside: AbstractContextManager[Any] = nullcontext() if AMBIENT.graphs else building(graph)
@@ -119,13 +112,14 @@ def minimize(
                     "minimize", tx, slopes, label, loss=loss, accumulate=accumulate,
                     objective=lambda parameters: objective_of(loss, parameters),
                 )  # fmt: skip
-        return step_node(graph, label, [*updates_of(graph, loss), *assigned], source)
+        return step_node(graph, label, [*updates_of(graph, loss), *assigned])
 
 
-def step_node(graph: Graph, label: str, items: Iterable[Any], source: Source | None) -> Node:
+def step_node(graph: Graph, label: str, items: Iterable[Any]) -> Node:
     """The node that runs `items`, under the name that was reserved before they were created."""
     chosen = tuple(dict.fromkeys(AMBIENT.control_inputs + node_names(items)))
     device = requested_device(GROUP.name, label, ())
+    source = AMBIENT.source or current_source()
     node = Node(GROUP, (), (), name=label, source=source, device=device, control_inputs=chosen)
     graph.restore(node)
     return node
@@ -137,10 +131,10 @@ def check_transformation(caller: str, tx: Any) -> None:
         AttributeValueError: `tx` is not an optax transformation.
     """
     if not (callable(getattr(tx, "init", None)) and callable(getattr(tx, "update", None))):
-        raise AttributeValueError(
+        refuse(
             f"{caller}: {tx!r} is not an optax transformation",
-            source=AMBIENT.source or current_source(),
             hint="pass one, such as optax.adam(1e-3)",
+            error=AttributeValueError,
         )
 
 
@@ -150,36 +144,33 @@ def check_loss(loss: Any) -> Graph:
     Raises:
         GraphError, ShapeError, DTypeError: it cannot be minimized.
     """
-    source = AMBIENT.source or current_source()
     if not isinstance(loss, Tensor) or loss.graph is None:
-        raise GraphError(
+        refuse(
             f"minimize: the loss must be a tensor, got {loss!r}",
-            source=source,
             hint="the loss comes first: gc.minimize(loss, optimizer)"
             if hasattr(loss, "update")
             else "compute the loss with functions of gc, such as gc.reduce_mean((y - t) ** 2)",
+            error=GraphError,
         )
-    details = describe_tensors({"loss": loss})
     if loss.shape != ():
-        raise ShapeError(
+        refuse(
             f"minimize: the loss must be a scalar, got {loss.type}",
-            details=details,
-            source=source,
+            loss=loss,
             hint="take its gc.reduce_mean or gc.reduce_sum",
         )
     if not is_floating(loss.dtype):
-        raise DTypeError(
+        refuse(
             f"minimize: the loss must be floating, got {loss.type}",
-            details=details,
-            source=source,
+            error=DTypeError,
+            loss=loss,
             hint='gc.cast(x, "float32") where integers become numbers',
         )
     elsewhere = bool(AMBIENT.graphs) and AMBIENT.graphs[-1] is not loss.graph
     if elsewhere or loss.graph.parent is not None:
-        raise GraphError(
+        refuse(
             f"minimize: the loss {loss.name!r} is not of the graph being built",
-            details=details,
-            source=source,
+            error=GraphError,
+            loss=loss,
             hint="minimize in the graph of the loss, outside the bodies of gc.scan and the like",
         )
     return loss.graph
@@ -191,12 +182,11 @@ def _gradients(
     """The gradients of the step `label`, one for each parameter."""
     one = loss_adjoint(constant(1, loss.dtype), label)
     if variables is not None:
-        source = AMBIENT.source or current_source()
         if isinstance(variables, Mapping) or not isinstance(variables, Iterable):
-            raise AttributeValueError(
+            refuse(
                 f"minimize: variables must be a list of variables, got {variables!r}",
-                source=source,
                 hint="layer.trainable_variables are those of a layer, list(d.values()) of a dict",
+                error=AttributeValueError,
             )
         given = list(dict.fromkeys(variables))
         if not given:
@@ -209,11 +199,11 @@ def _gradients(
     found = gradients(loss, trainable, one, unconnected="none") if trainable else []
     slopes = {v: g for v, g in zip(trainable, found, strict=True) if g is not None}
     if not slopes:
-        raise GradientError(
+        refuse(
             f"minimize: the loss {loss.name!r} depends on no trainable variable",
-            details=describe_tensors({"loss": loss}),
-            source=AMBIENT.source or current_source(),
             hint="calculate it from variables by differentiable operators",
+            error=GradientError,
+            loss=loss,
         )
     return slopes
 
@@ -247,7 +237,11 @@ def add_step(
         recipe, evaluated, referred = _recipe(tx, types, value.type, label, parameters, objective)
         after = len(referred) + (0 if evaluated is None else len(evaluated.captured))
         if loss is None and _uses(recipe.update, -1 - after):
-            raise _no_loss(caller)
+            refuse(
+                f"{caller}: this optax transformation needs the loss, and none was given",
+                error=GradientError,
+                hint="pass loss=, for example the mean of the towers' losses",
+            )
         with name_scope("init"):
             slots = make_slots(recipe.slots, paste(recipe.init, reads), parameters, label)
         state = [slot.read() for slot in slots]
@@ -305,11 +299,3 @@ def _uses(program: Program, number: int) -> bool:
     """Whether a program uses the input with this number."""
     value = program.input_tensors()[number]
     return value in program.users() or is_among(value, program.output_tensors())
-
-
-def _no_loss(caller: str) -> GradientError:
-    return GradientError(
-        f"{caller}: this optax transformation needs the loss, and none was given",
-        source=AMBIENT.source or current_source(),
-        hint="pass loss=, for example the mean of the towers' losses",
-    )

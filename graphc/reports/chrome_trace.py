@@ -19,7 +19,11 @@ _HOST = 0  # the number of the host's process; a device has its own number + 1
 def write_trace(profile: Profile, path: str | Path) -> None:
     """Writes the events: see `Profile.trace`."""
     lanes = _lanes(profile)
-    events = [*_names(profile, lanes), *_marks(profile), *_runs(profile, lanes)]
+    marks = [
+        _event(mark.name.removeprefix(MARK), mark.start, mark.end, _HOST, 0, {})
+        for mark in profile.recording.marks
+    ]
+    events = [*_names(profile, lanes), *marks, *_runs(profile, lanes)]
     write_report(path, json.dumps({"displayTimeUnit": "ms", "traceEvents": events}))
 
 
@@ -63,11 +67,6 @@ def _fits(profile: Profile, run: Run, lane: Sequence[Run]) -> bool:
     around = lane[-1]
     contains = (around.module, around.instruction) in profile.containers
     return contains and run.end <= around.end
-
-
-def _marks(profile: Profile) -> Iterator[Mapping[str, Any]]:
-    for mark in profile.recording.marks:
-        yield _event(mark.name.removeprefix(MARK), mark.start, mark.end, _HOST, 0, {})
 
 
 def _runs(profile: Profile, lanes: Sequence[int]) -> Iterator[Mapping[str, Any]]:

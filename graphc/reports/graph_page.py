@@ -24,11 +24,11 @@ def page(data: Mapping[str, Any]) -> str:
     """
     parts = {
         "title": escape(str(data["title"])),
-        "style": _resource("graph/graph.css"),
+        "style": resource("graph/graph.css"),
         "data": embedded(data),
         "scripts": "\n".join(f"<script>{_script(name)}</script>" for name in _SCRIPTS),
     }
-    before, *rest = _resource("graph/graph.html").split("{{")
+    before, *rest = resource("graph/graph.html").split("{{")
     made = [before]
     for part in rest:  # each begins with a name: values are put in once, and not read again
         name, _, text = part.partition("}}")
@@ -45,10 +45,11 @@ def embedded(value: Mapping[str, Any]) -> str:
 def _script(name: str) -> str:
     """A script. Those of others stand below their licence, which each copy must have."""
     if not name.startswith("vendor/"):
-        return _resource(name)
-    licence = _resource(name.replace(".min.js", ".LICENSE.txt"))
-    return f"/*! {name.removeprefix('vendor/')}\n{licence}*/\n{_resource(name)}"
+        return resource(name)
+    licence = resource(name.replace(".min.js", ".LICENSE.txt"))
+    return f"/*! {name.removeprefix('vendor/')}\n{licence}*/\n{resource(name)}"
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """A file of the folder `page`."""
     return files("graphc.reports").joinpath("page", *name.split("/")).read_text("utf-8")

@@ -40,19 +40,11 @@ _FREE = frozenset(
 )
 # How many simple operations one operation of a kind takes, about.
 _HEAVY = {
-    "divide": 4,
-    "sqrt": 4,
-    "rsqrt": 4,
-    "cbrt": 8,
-    "exponential": 8,
-    "log": 8,
+    **dict.fromkeys(("divide", "sqrt", "rsqrt"), 4),
+    **dict.fromkeys(("cbrt", "exponential", "log", "remainder"), 8),
     "logistic": 10,
-    "tanh": 12,
-    "erf": 12,
-    "sine": 12,
-    "cosine": 12,
+    **dict.fromkeys(("tanh", "erf", "sine", "cosine"), 12),
     "power": 16,
-    "remainder": 8,
 }
 
 _FARTHEST = 50  # how many neighbours of an instruction without a name are looked at

@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphc.reports.figures import elapsed
+from graphc.reports.graph_page import resource
 from graphc.reports.profile_text import by_file, headline, percent, phases_of, rate, summary_rows
 from graphc.reports.source_files import lines_of, write_report
 
@@ -38,7 +38,7 @@ def page(profile: Profile) -> str:
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width'><title>Profile</title>",
-        f"<style>{_resource('profile.css')}</style></head><body><main>",
+        f"<style>{resource('profile.css')}</style></head><body><main>",
         f"<h1>Where the time goes</h1><p>{escape(headline(profile))}</p>",
         *[f"<p class='note'>{escape(note)}</p>" for note in profile.notes],
         *_bar(profile),
@@ -47,13 +47,9 @@ def page(profile: Profile) -> str:
         *_sources(profile),
         *_nodes(profile),
         f"<script type='application/json' id='data'>{_json(_data(profile))}</script>",
-        f"<script>{_resource('profile.js')}</script></main></body></html>",
+        f"<script>{resource('profile.js')}</script></main></body></html>",
     ]
     return "\n".join(parts)
-
-
-def _resource(name: str) -> str:
-    return files("graphc.reports").joinpath("page", name).read_text("utf-8")
 
 
 def _json(value: Mapping[str, Any]) -> str:

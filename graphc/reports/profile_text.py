@@ -22,11 +22,6 @@ def text_of(profile: Profile) -> str:
     return "\n".join(line for part in parts for line in (*part, ""))
 
 
-def shown_source(line: LineTime) -> str:
-    """The name of the file and the line, as in `train.py:12`."""
-    return str(line.source)
-
-
 def percent(share: float) -> str:
     """
     >>> percent(0.1234), percent(0.0001)
@@ -82,7 +77,7 @@ def _lines(profile: Profile) -> list[str]:
         parts = [_time(line.phases[phase]) for phase in phases]
         code = line.code + _called_by(line)
         share, time = percent(line.share), elapsed(line.seconds)
-        rows.append((share, time, *parts, shown_source(line), code))
+        rows.append((share, time, *parts, str(line.source), code))
     left = len(profile.lines) - len(rows) + 1
     more = [f"  and {left} more lines"] if left > 0 else []
     return ["by line", *table(rows, right=range(2 + len(phases))), *more]

@@ -136,7 +136,7 @@ def _events(data: Any, marks: list[Mark]) -> tuple[list[_Numbered], dict[str | N
                 if name.startswith(MARK):
                     marks.append(Mark(name, start, start + event.duration_ns))
                 elif name.startswith(_END):
-                    ends.setdefault(_number(event, _ENDED), []).append(start)
+                    ends.setdefault(_text(dict(event.stats).get(_ENDED)), []).append(start)
                 else:
                     stats = dict(event.stats)
                     if _INSTRUCTION in stats:
@@ -155,10 +155,6 @@ def _ordinal(plane: str) -> int | None:
     """The number of the device whose plane has this name, such as "/device:GPU:1"."""
     kind, _, number = plane.rpartition(":")
     return int(number) if kind.startswith("/device:") and number.isdigit() else None
-
-
-def _number(event: Any, name: str) -> str | None:
-    return next((str(value) for key, value in event.stats if key == name), None)
 
 
 def _text(value: Any) -> str | None:

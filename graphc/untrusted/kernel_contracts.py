@@ -66,19 +66,22 @@ class ContractError(Exception):
 # -- the table ------------------------------------------------------------------------------
 
 _SAME = ((0, 0),)
-_ORGQR = Contract("T[m,n] T[k] -> T[m,n]", aliases=_SAME, where=("k", "n", "m"))
-_ORMQR = (
-    Contract(
-        "T[m,k] T[k] T[m,p] -> T[m,p]",
-        {"left": ["true"], "transpose": _BOOL}, ((0, 2),), ("k", "m"),
+# The kernels that LAPACK and cuSOLVER have alike.
+_ANYWHERE: dict[str, tuple[Contract, ...]] = {
+    "getrf": (Contract("T[m,n] -> T[m,n] i32[min(m,n)] i32[]", aliases=_SAME),),
+    "geqrf": (Contract("T[m,n] -> T[m,n] T[min(m,n)]", aliases=_SAME),),
+    "orgqr": (Contract("T[m,n] T[k] -> T[m,n]", aliases=_SAME, where=("k", "n", "m")),),
+    "ormqr": (
+        Contract(
+            "T[m,k] T[k] T[m,p] -> T[m,p]",
+            {"left": ["true"], "transpose": _BOOL}, ((0, 2),), ("k", "m"),
+        ),
+        Contract(
+            "T[m,k] T[k] T[p,m] -> T[p,m]",
+            {"left": ["false"], "transpose": _BOOL}, ((0, 2),), ("k", "m"),
+        ),
     ),
-    Contract(
-        "T[m,k] T[k] T[p,m] -> T[p,m]",
-        {"left": ["false"], "transpose": _BOOL}, ((0, 2),), ("k", "m"),
-    ),
-)  # fmt: skip
-_GETRF = Contract("T[m,n] -> T[m,n] i32[min(m,n)] i32[]", aliases=_SAME)
-_GEQRF = Contract("T[m,n] -> T[m,n] T[min(m,n)]", aliases=_SAME)
+}  # fmt: skip
 _GESDD = Contract("T[m,n] -> T[m,n] R[min(m,n)] T[m,m] T[n,n] i32[]", {"mode": [_A, _N]}, _SAME)
 _GESDD_THIN = Contract(
     "T[m,n] -> T[m,n] R[min(m,n)] T[m,min(m,n)] T[min(m,n),n] i32[]", {"mode": [_S, _N]}, _SAME
@@ -89,15 +92,12 @@ _TRSM = {"diag": [_N, _U], "trans_x": [_N, _T, _C], "uplo": [_L, _U]}
 _SYTRD = "T[n,n] -> T[n,n] R[n] R[n-1] T[n-1] i32[]"
 
 _LAPACK: dict[str, tuple[Contract, ...]] = {  # keys: names without the letter of the dtype
-    "getrf": (_GETRF,),
+    **_ANYWHERE,
     "potrf": (Contract("T[n,n] -> T[n,n] i32[]", {"uplo": [_L, _U]}, _SAME),),
     "trsm": (
         Contract("T[m,m] T[m,n] -> T[m,n]", _TRSM | {"side": [_L]}, ((0, 1),)),
         Contract("T[n,n] T[m,n] -> T[m,n]", _TRSM | {"side": [_R]}, ((0, 1),)),
     ),
-    "geqrf": (_GEQRF,),
-    "orgqr": (_ORGQR,),
-    "ormqr": _ORMQR,
     "gesdd": (_GESDD, _GESDD_THIN),
     "syevd": (
         Contract("T[n,n] -> T[n,n] R[n] i32[]", {"mode": [_N, _V], "uplo": [_L, _U]}, _SAME),
@@ -139,11 +139,8 @@ def _gesvd(left: str, right: str, full: str, uv: str, *, wide: bool = False) -> 
 
 
 _SOLVER: dict[str, tuple[Contract, ...]] = {  # cuSOLVER and hipSOLVER
-    "getrf": (_GETRF,),
+    **_ANYWHERE,
     "potrf": (Contract("T[n,n] -> T[n,n] i32[]", {"lower": _BOOL}, _SAME),),
-    "geqrf": (_GEQRF,),
-    "orgqr": (_ORGQR,),
-    "ormqr": _ORMQR,
     "syevd": (
         Contract(
             "T[n,n] -> T[n,n] R[n] i32[]",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
-from graphc.ops.arrays.shape import reshape, transpose
+from graphc.ops.arrays.shape import reshaped, transpose
 from graphc.ops.core.emit import cast, emit, emit_one
 from graphc.ops.elementwise.comparison import logical_not
 from graphc.ops.nn.attention import ATTENTION, ATTENTION_GRADIENT
@@ -124,7 +123,7 @@ class Fused:
         if perm != sorted(perm):
             perm += units
             tensor = transpose(tensor, perm)
-        return _reshaped(tensor, shape)
+        return reshaped(tensor, shape)
 
     def _end(self, end: End, tensor: Tensor, groups: Groups) -> Tensor:
         """`tensor`, whose axes are `groups`, with the axes of `end`, times its factor."""
@@ -135,14 +134,14 @@ class Fused:
         order = [label for label in end.labels if label is not None]
         if sorted(map(str, own)) != sorted(map(str, order)):
             raise NoMatch
-        tensor = _reshaped(tensor, tuple(self._sizes[label] for label in own))
+        tensor = reshaped(tensor, tuple(self._sizes[label] for label in own))
         perm = [own.index(label) for label in order]
         if perm != sorted(perm):
             tensor = transpose(tensor, perm)
         factor = end.factor
         if end.kind in ("query", "key"):
             factor /= self._found.logits.scale
-        tensor = _reshaped(tensor, want.shape)
+        tensor = reshaped(tensor, want.shape)
         if not math.isclose(factor, 1, rel_tol=1e-5):
             tensor = tensor * factor
         return cast(tensor, want.dtype)
@@ -171,10 +170,6 @@ def _after(view: View, batch: tuple[Label, ...], time: Label) -> bool:
     batch then has size 1. Heads that became the batch would have to be moved in memory."""
     labels = view.labels
     return len(batch) == 1 and labels.index(batch[0]) > labels.index(time)
-
-
-def _reshaped(tensor: Tensor, shape: tuple[Any, ...]) -> Tensor:
-    return tensor if tensor.type.shape == shape else reshape(tensor, shape)
 
 
 def _inner(view: View, kind: str) -> tuple[Label, ...]:

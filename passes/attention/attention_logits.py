@@ -22,8 +22,10 @@ from graphc.passes.attention.attention_views import (
     Peeled,
     Product,
     axis_map,
+    own_axes,
     peel,
     product_of,
+    renamed,
     scaling,
 )
 from graphc.passes.core.rules import Rewriter
@@ -111,8 +113,7 @@ class Finder:
     def logits(self, tensor: Tensor, axis: int) -> Logits | None:
         """`tensor` as logits with keys along `axis`; None if it is not. Axes are labelled by their
         numbers."""
-        dims = tensor.type.shape
-        names: Axes = tuple(None if dim == 1 else i for i, dim in enumerate(dims))
+        names = own_axes(tensor)
         if names[axis] is None:
             return None
         found = self._down(tensor, names, _Chain())
@@ -132,7 +133,7 @@ class Finder:
             below: Tensor | None = None
             if (moved := axis_map(node)) is not None:
                 below = node.inputs[0]
-                names = _renamed(moved, names, len(below.type.shape))
+                names = renamed(moved, names, len(below.type.shape))
             elif (scaled := scaling(node, self.scalar)) is not None:
                 below, c = scaled
                 chain.scale *= c
@@ -258,7 +259,7 @@ def seen_through(node: Node, labels: Labels) -> tuple[Tensor, Labels] | None:
     """The operand of a node that only moves axes or broadcasts, and the labels of its axes."""
     moved = axis_map(node)
     if moved is not None:
-        return node.inputs[0], _renamed(moved, labels, len(node.inputs[0].type.shape))
+        return node.inputs[0], renamed(moved, labels, len(node.inputs[0].type.shape))
     if node.op is BROADCAST_TO:
         return node.inputs[0], broadcast_labels(node.inputs[0], labels)
     return None
@@ -273,15 +274,6 @@ def _is_lower(value: np.ndarray[Any, Any], labels: Labels, logits: Logits) -> bo
         return False
     matrix = value.reshape([dim for dim in value.shape if dim != 1])
     return bool(np.array_equal(matrix, np.tri(*matrix.shape, dtype=bool)))
-
-
-def _renamed(moved: Axes, names: Labels, rank: int) -> Any:
-    """The labels of an operand's axes from those of the result."""
-    below: list[Any] = [None] * rank
-    for place, name in zip(moved, names, strict=True):
-        if place is not None:
-            below[place] = name
-    return tuple(below)
 
 
 def broadcast_labels(tensor: Tensor, names: Labels) -> Labels:

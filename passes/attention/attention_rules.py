@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
@@ -130,20 +129,19 @@ def _chosen(m: Terms, node: Node, x: Tensor) -> Term:
 def _sum(m: Terms, node: Node) -> Term | None:
     labels, poly = m.terms[node.inputs[0]]
     axes = [axis for axis in node.attrs["axes"] if labels[axis] is not None]
-    keep = node.attrs["keepdims"]
-    rest: list[Any] = []
-    for axis, label in enumerate(labels):
-        if axis not in node.attrs["axes"]:
-            rest.append(label)
-        elif keep:
-            rest.append(None)
-    of_bias = m.is_of_bias(tuple(rest)) and as_logit_slope(poly) is not None
+    summed, keep = node.attrs["axes"], node.attrs["keepdims"]
+    rest = tuple(
+        None if axis in summed else label
+        for axis, label in enumerate(labels)
+        if keep or axis not in summed
+    )
+    of_bias = m.is_of_bias(rest) and as_logit_slope(poly) is not None
     if not of_bias and [labels[axis] for axis in axes] == [m.logits.source]:
         total = poly.summed()
         if total is not None:
-            return Term(tuple(rest), total)
+            return Term(rest, total)
     slope, factor = m.logit_slope(poly, of_bias=True)
-    m.ends.append(End("bias", node.outputs[0], tuple(rest), factor, slope))
+    m.ends.append(End("bias", node.outputs[0], rest, factor, slope))
     return None
 
 

@@ -21,7 +21,7 @@ from graphc.passes.attention.attention_algebra import (
 )
 from graphc.passes.attention.attention_logits import Finder, broadcast_labels, seen_through
 from graphc.passes.attention.attention_terms import Term
-from graphc.passes.attention.attention_views import Labels
+from graphc.passes.attention.attention_views import Labels, own_axes
 
 
 class Start(NamedTuple):
@@ -52,17 +52,13 @@ def start_of(node: Node, finder: Finder) -> Start | None:
 
 
 def _weights(node: Node, logits: Tensor, axis: int, helpers: list[Node]) -> Start:
-    return Start(logits, axis, {node.outputs[0]: Term(_labels(logits), WEIGHTS)}, helpers)
-
-
-def _labels(tensor: Tensor) -> Labels:
-    return tuple(None if dim == 1 else i for i, dim in enumerate(tensor.type.shape))
+    return Start(logits, axis, {node.outputs[0]: Term(own_axes(logits), WEIGHTS)}, helpers)
 
 
 def _of_difference(node: Node, shifted: Node, finder: Finder) -> Start | None:
     """An exponential of logits minus their maximum, or minus the logarithm of their sum."""
     logits, tensor = shifted.inputs
-    own = _labels(logits)
+    own = own_axes(logits)
     labels = broadcast_labels(tensor, own)
     helpers, greatest = [shifted], dict[Tensor, Term]()
     while (below := finder.made.get(tensor)) is not None:

@@ -35,11 +35,21 @@ class Peeled(NamedTuple):
 
     def labels(self, own: Sequence[Label | None]) -> Labels:
         """The labels of the root's axes from those of the tensor."""
-        found: list[Label | None] = [None] * len(self.root.type.shape)
-        for axis, label in zip(self.axes, own, strict=True):
-            if axis is not None:
-                found[axis] = label
-        return tuple(found)
+        return renamed(self.axes, own, len(self.root.type.shape))
+
+
+def own_axes(tensor: Tensor) -> Axes:
+    """The axes of a tensor; None for those of size 1."""
+    return tuple(None if dim == 1 else i for i, dim in enumerate(tensor.type.shape))
+
+
+def renamed(moved: Axes, names: Sequence[Label | None], rank: int) -> tuple[Any, ...]:
+    """The labels of an operand's axes from those of the result."""
+    below: list[Any] = [None] * rank
+    for place, name in zip(moved, names, strict=True):
+        if place is not None:
+            below[place] = name
+    return tuple(below)
 
 
 def peel(
@@ -52,7 +62,7 @@ def peel(
 
     `also` returns the operand of another node to look through, or None.
     """
-    axes: Axes = tuple(None if dim == 1 else i for i, dim in enumerate(tensor.type.shape))
+    axes = own_axes(tensor)
     factor, through = 1.0, []
     while (node := made.get(tensor)) is not None:
         if (moved := axis_map(node)) is not None:

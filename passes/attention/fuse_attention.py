@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -92,7 +92,9 @@ class FuseAttention(Pass):
         instead: dict[Tensor, Tensor] = {}
         count = 0
         for node in starts:
-            built = self._attention(program, node, producers, places)
+            finder = Finder(producers)
+            found = match(node, program.nodes, places, finder)
+            built = None if found is None else self._built(found, finder, node)
             if built is None:
                 continue
             if len(starts) > 1 and not instead.keys().isdisjoint(built[1]):
@@ -117,21 +119,10 @@ class FuseAttention(Pass):
             changed += fused
         return program, changed
 
-    def _attention(
-        self,
-        program: Program,
-        node: Node,
-        producers: Mapping[Tensor, Node],
-        places: Mapping[Tensor, list[int]],
-    ) -> tuple[Sequence[Node], dict[Tensor, Tensor]] | None:
-        """The nodes of the attention around a softmax, and the tensors that they replace."""
-        finder = Finder(producers)
-        found = match(node, program.nodes, places, finder)
-        return None if found is None else self._built(found, finder, node)
-
     def _built(
         self, found: Found, finder: Finder, node: Node
     ) -> tuple[Sequence[Node], dict[Tensor, Tensor]] | None:
+        """The nodes of the attention around a softmax, and the tensors that they replace."""
         try:
             with Builder(node) as builder:
                 fused = Fused(found, finder)

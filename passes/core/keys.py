@@ -14,11 +14,15 @@ from graphc.ir.program import Program
 
 def kind_key(node: Node) -> Hashable:
     """Equal for nodes that compute the same function of operands of the same types."""
-    types = tuple([t.type for t in node.inputs])
+    return key_of(node, tuple([t.type for t in node.inputs]))
+
+
+def key_of(node: Node, operands: Hashable) -> Hashable:
+    """Equal for nodes that compute the same function, if `operands` are equal too."""
     if not node.op.attrs and not node.regions:
-        return node.op, types, node.device
+        return node.op, operands, node.device
     bodies = tuple(map(body_key, node.regions))
-    return node.op, types, node.device, attrs_key(node.op, node.attrs), bodies
+    return node.op, operands, node.device, attrs_key(node.op, node.attrs), bodies
 
 
 def attrs_key(op: OpDef, attrs: Mapping[str, Any]) -> Hashable:
@@ -43,9 +47,7 @@ def body_key(body: Program) -> Hashable:
     number = {tensor: i for i, tensor in enumerate(inputs)}
     rows: list[Hashable] = []
     for node in body.nodes:
-        operands = tuple(number[t] for t in node.inputs)
-        bodies = tuple(map(body_key, node.regions))
-        rows.append((node.op, operands, node.device, attrs_key(node.op, node.attrs), bodies))
+        rows.append(key_of(node, tuple(number[t] for t in node.inputs)))
         for tensor in node.outputs:
             number[tensor] = len(number)
     outputs = tuple(number[t] for t in body.output_tensors())

@@ -14,7 +14,7 @@ from graphc.passes.core.elementwise import is_elementwise
 from graphc.passes.core.state_updates import End
 
 # XLA computes these at their users, if at all, so their users are the readers.
-_MOVES = (RESHAPE, TRANSPOSE, SLICE, SPLIT, UNSTACK)
+MOVES = (RESHAPE, TRANSPOSE, SLICE, SPLIT, UNSTACK)
 
 
 class Readers:
@@ -40,7 +40,7 @@ class Readers:
         old = {end.old for end in asked}  # and values derived from it without computation
         for node in program.nodes:
             reads = not old.isdisjoint(node.inputs)
-            if reads and (node.op in _MOVES or is_elementwise(node)):
+            if reads and (node.op in MOVES or is_elementwise(node)):
                 self._fused.add(node)
                 old.update(node.outputs)
             needs = 0

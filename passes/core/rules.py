@@ -33,12 +33,8 @@ _ABSENT = object()
 
 def simplify(a_pass: Pass, program: Program, rules: Rules) -> PassResult:
     """The program after one scan with `rules`, including bodies, for `a_pass`."""
-    with Rewriter() as rewriter:
-        return _simplified(a_pass, program, rules, rewriter)
-
-
-def _simplified(a_pass: Pass, program: Program, rules: Rules, rewriter: Rewriter) -> PassResult:
-    made = rewriter.made
+    rewriter = Rewriter()
+    made, instead, nodes = rewriter.made, rewriter.instead, rewriter.nodes
     made |= {tensor: node for node in program.nodes for tensor in node.outputs}
 
     def simplified(node: Node) -> Node | tuple[()]:
@@ -50,8 +46,8 @@ def _simplified(a_pass: Pass, program: Program, rules: Rules, rewriter: Rewriter
             made[tensor] = simpler
         return simpler
 
-    instead, nodes = rewriter.instead, rewriter.nodes
-    return rewrite_nodes(a_pass, program, simplified, only=rules, instead=instead, nodes=nodes)
+    with rewriter:
+        return rewrite_nodes(a_pass, program, simplified, only=rules, instead=instead, nodes=nodes)
 
 
 class Rewriter(Builder):
@@ -112,17 +108,13 @@ class Rewriter(Builder):
     def constant(self, value: Any, dtype: DType) -> Tensor:
         """A new scalar constant. A value that does not fit the dtype is rounded or becomes
         infinite."""
-        array = np.asarray(value, dtype)
-        array.flags.writeable = False
-        return self.add(CONSTANT, (), {"value": array}).outputs[0]
+        return self.add(CONSTANT, (), {"value": _read_only(value, dtype)}).outputs[0]
 
     def filled(self, node: Node, value: Any) -> Node:
         """A node that defines the result of `node` with `value` for every element."""
         type = node.outputs[0].type
         if not type.shape:
-            array = np.asarray(value, type.dtype)
-            array.flags.writeable = False
-            return change(node, CONSTANT, (), value=array)
+            return change(node, CONSTANT, (), value=_read_only(value, type.dtype))
         return change(node, BROADCAST_TO, (self.constant(value, type.dtype),), shape=type.shape)
 
     def fitted(self, node: Node, tensor: Tensor) -> Answer:
@@ -144,6 +136,12 @@ def change(node: Node, op: OpDef, inputs: Sequence[Tensor], **attrs: Any) -> Nod
 def first_operand(rw: Rewriter, node: Node) -> Answer:
     """The rule of operators whose result is their first operand."""
     return node.inputs[0]
+
+
+def _read_only(value: Any, dtype: DType) -> np.ndarray[Any, Any]:
+    array = np.asarray(value, dtype)
+    array.flags.writeable = False
+    return array
 
 
 def _uniform(value: np.ndarray[Any, Any]) -> Any:

@@ -9,7 +9,7 @@ from graphc.ir.program import Program
 from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
 from graphc.passes.core.costs import node_cost
 
-_CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
+CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
 
 
 @dataclass(frozen=True)
@@ -47,5 +47,5 @@ def suited_to(target: Target, program: Program) -> Target:
     """The target for the passes of a program without named sizes."""
     if target.platform != "cpu" or program.symbols():
         return target
-    flops = sum([node_cost(node).flops for node in program.walk() if node.op in _CONVOLUTIONS])
+    flops = sum([node_cost(node).flops for node in program.walk() if node.op in CONVOLUTIONS])
     return replace(target, convolves=flops >= _MANY)

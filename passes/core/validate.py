@@ -5,7 +5,7 @@ It is for finding bugs in passes, not for every compilation, because both progra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, Final, TypeAlias
 
@@ -13,13 +13,12 @@ import numpy as np
 
 from graphc.errors import PassError
 from graphc.ir.dims import Dim, DimExpr, substitute, symbols_of
-from graphc.ir.dtypes import BOOL, float_info, is_complex, is_floating, kind_of
+from graphc.ir.dtypes import BOOL, Array, float_info, is_complex, is_floating, kind_of
 from graphc.ir.opdef import PURE
 from graphc.ir.program import Program, effects_of
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.types import TensorType
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Evaluator: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Any]]
 """`(program, a value per input) -> a value per output`; the program has no named size left."""
 
@@ -71,7 +70,8 @@ def choose_sizes(program: Program) -> dict[str, int]:
     dims.update(d for t in program.input_tensors() for d in t.type.shape)
     known = set(names)
     judged = [d for d in dims if isinstance(d, DimExpr) and symbols_of(d) <= known]
-    for values in islice(_candidates(len(names)), _ATTEMPTS):
+    shifted = [_SIZES[i % 4 :] + _SIZES[: i % 4] for i in range(len(names))]
+    for values in islice(product(*shifted), _ATTEMPTS):
         sizes = dict(zip(names, values, strict=True))
         if _fit_together(sizes, program.equalities, judged):
             return sizes
@@ -80,11 +80,6 @@ def choose_sizes(program: Program) -> dict[str, int]:
         details=[f"{a} == {b}" for a, b in program.equalities],
         hint="compile without validate=True",
     )
-
-
-def _candidates(count: int) -> Iterator[tuple[int, ...]]:
-    shifted = [_SIZES[i % 4 :] + _SIZES[: i % 4] for i in range(count)]
-    return product(*shifted)
 
 
 def _fit_together(

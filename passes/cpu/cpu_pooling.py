@@ -10,12 +10,7 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.core.emit import emit_one
 from graphc.ops.elementwise.comparison import GREATER, WHERE, less_equal, where
-from graphc.ops.nn.pooling import (
-    AVG_POOL,
-    AVG_POOL_GRADIENT,
-    MAX_POOL,
-    MAX_POOL_GRADIENT,
-)
+from graphc.ops.nn.pooling import AVG_POOL, AVG_POOL_GRADIENT, MAX_POOL, MAX_POOL_GRADIENT
 from graphc.ops.reductions.reduction import REDUCE_SUM
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, Rules, change, simplify

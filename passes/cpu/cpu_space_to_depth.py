@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from graphc.ir.dtypes import as_dtype
+from graphc.ir.dtypes import WIDE_FLOATS
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.arrays.shape import RESHAPE, reshape, transpose
@@ -18,7 +18,6 @@ from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, Rules, change, simplify
 
 Sizes = tuple[int, ...]
-_DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class CpuSpaceToDepth(Pass):
         types = [t.type for t in (*node.inputs, *node.outputs)]
         return (
             all(isinstance(dim, int) and dim > 0 for type in types for dim in type.shape)
-            and x.type.dtype in _DTYPES
+            and x.type.dtype in WIDE_FLOATS
             and x.type.sizes[-1] <= self.channels
             and tuple(window) == node.attrs["strides"]
             and max(window) > 1

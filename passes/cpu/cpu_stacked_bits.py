@@ -14,7 +14,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.control.loop_view import LoopView
 from graphc.ops.control.scan import SCAN
 from graphc.ops.elementwise.bits import BITCAST
-from graphc.passes.core.base import Pass, PassResult, run_bodies
+from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
 from graphc.passes.core.building import node_of
 
 _BF16: Final = np.dtype(ml_dtypes.bfloat16)
@@ -34,26 +34,14 @@ class CpuStackedBits(Pass):
     """
 
     def run(self, program: Program) -> PassResult:
-        nodes: list[Node] = []
         bits: dict[Tensor, Tensor] = {}  # stack that a loop returned -> the integers behind it
-        changed = 0
-        for node in program.nodes:
-            if node.regions:
-                node, inside = run_bodies(self, node)
-                changed += inside
-            if node.op is SCAN:
-                before, loop, behind = _by_bits(node, bits)
-                nodes += [*before, loop, *behind]
-                changed += loop is not node
-            else:
-                nodes.append(node)
-        if not changed:
-            return PassResult(program, 0)
-        return PassResult(program.replace(nodes=tuple(nodes)), changed)
+        return rewrite_nodes(
+            self, program, lambda node: _by_bits(node, bits) if node.op is SCAN else node
+        )
 
 
-def _by_bits(node: Node, bits: dict[Tensor, Tensor]) -> tuple[list[Node], Node, list[Node]]:
-    """The nodes before the loop, the loop, and the nodes after it."""
+def _by_bits(node: Node, bits: dict[Tensor, Tensor]) -> Node | list[Node]:
+    """The loop itself, or the nodes before the new loop, this loop, and the nodes after it."""
     view = LoopView.of(node)
     before: list[Node] = []
     first: list[Node] = []
@@ -77,7 +65,7 @@ def _by_bits(node: Node, bits: dict[Tensor, Tensor]) -> tuple[list[Node], Node, 
         after.append(node_of(BITCAST, (bits[stack],), (stack,), like=node, dtype=_BF16))
         given[i] = last[-1].outputs[0], bits[stack]
     if not (first or last):
-        return [], node, []
+        return node
     view = replace(
         view,
         outer=view.outer._replace(xs=()),
@@ -86,7 +74,7 @@ def _by_bits(node: Node, bits: dict[Tensor, Tensor]) -> tuple[list[Node], Node, 
         ys=(),
         stacks=(),
     )
-    return before, view.with_xs(taken).with_ys(given).write(), after
+    return [*before, view.with_xs(taken).with_ys(given).write(), *after]
 
 
 def _as_bits(tensor: Tensor) -> Tensor:

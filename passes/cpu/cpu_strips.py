@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from graphc.ir.dtypes import as_dtype
+from graphc.ir.dtypes import WIDE_FLOATS
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.arrays.joining import concatenate
@@ -14,8 +14,6 @@ from graphc.ops.arrays.slicing import pad_with, slice_
 from graphc.ops.nn.conv_rules import CONV_KERNEL_GRADIENT
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.rules import Answer, Rewriter, change, simplify
-
-_DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def _can_be_cut(node: Node) -> bool:
     types = [t.type for t in (*node.inputs, *node.outputs)]
     return (
         len(types[0].shape) > 3
-        and types[0].dtype in _DTYPES
+        and types[0].dtype in WIDE_FLOATS
         and node.attrs["groups"] == 1
         and not node.attrs["tiles"]
         and all(isinstance(dim, int) and dim > 0 for type in types for dim in type.shape)

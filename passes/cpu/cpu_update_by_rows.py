@@ -8,7 +8,7 @@ from typing import Any
 
 from graphc.ir import dims
 from graphc.ir.builder import Builder
-from graphc.ir.dtypes import as_dtype
+from graphc.ir.dtypes import WIDE_FLOATS
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program, region
 from graphc.ir.types import TensorType
@@ -21,8 +21,6 @@ from graphc.passes.core.elementwise import is_elementwise
 from graphc.passes.core.readers import Readers
 from graphc.passes.core.state_updates import End, in_bodies, states
 from graphc.passes.memory.update_order import needed, ordered
-
-_DTYPES = (as_dtype("float32"), as_dtype("float64"))
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class CpuUpdateByRows(Pass):
         type = node.outputs[0].type
         size = dims.product(type.shape)
         large = isinstance(size, int) and size >= self.smallest
-        return large and type.rank == 2 and type.dtype in _DTYPES
+        return large and type.rank == 2 and type.dtype in WIDE_FLOATS
 
 
 @dataclass(frozen=True)

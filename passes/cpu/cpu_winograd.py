@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from graphc.ir.dtypes import as_dtype
+from graphc.ir.dtypes import WIDE_FLOATS
 from graphc.ir.node import Node
 from graphc.ir.program import Program
 from graphc.ir.types import TensorType
@@ -22,8 +22,6 @@ Sizes = tuple[int, ...]
 # The positions of x, w and y = conv(x, w) among the operands and the result.
 _PLACES = {CONV: (0, 1, 2), CONV_INPUT_GRADIENT: (2, 1, 0), CONV_KERNEL_GRADIENT: (0, 2, 1)}
 _PER_AXIS = (2, 3, 4)  # results of a tile; more would cost accuracy
-_DTYPES = (as_dtype("float32"), as_dtype("float64"))
-
 # The cost of a form in addition to its products, in operations: of each byte of tiles, written and
 # read once; of each byte of the transformed kernel, once and in every iteration; and of each
 # operation of the transforms, whose products are thin. Rounded from a fit to 81 convolutions and
@@ -79,7 +77,7 @@ def _can_be_tiled(node: Node, *types: TensorType) -> bool:
         len(types[0].shape) == 4
         and set(attrs["strides"]) == set(attrs["dilation"]) == {1}
         and attrs["groups"] == 1
-        and types[0].dtype in _DTYPES
+        and types[0].dtype in WIDE_FLOATS
         and all(isinstance(dim, int) and dim > 0 for type in types for dim in type.shape)
     )
 

@@ -17,14 +17,12 @@ from graphc.ops.elementwise.activation import LOG_SOFTMAX, SOFTMAX
 from graphc.ops.matrices.contraction import DOT_GENERAL
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.nn.attention import ATTENTION
-from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT
+from graphc.ops.nn.conv_rules import CONV
 from graphc.ops.nn.normalization import LAYER_NORM
 from graphc.ops.reductions.reduction_rules import LOG_SUM_EXP, PLAIN_REDUCTIONS
 from graphc.passes.core.peak import peak
-from graphc.passes.core.target import Target, suited_to
+from graphc.passes.core.target import CONVOLUTIONS, Target, suited_to
 from graphc.passes.cpu.row_conditions import has_slow_rows
-
-_CONVOLUTIONS: Final = (CONV, CONV_INPUT_GRADIENT, CONV_KERNEL_GRADIENT)
 
 # By default XLA:CPU uses its YNN library for convolutions, single products and reductions. Its
 # convolutions of at most 64 filters run on one thread, those of 3 or 5 channels to 20 to 32 filters
@@ -55,7 +53,7 @@ _LEVEL: Final = "xla_backend_optimization_level"
 _QUICKER: Final = {_LEVEL: 2}
 _REDUCTIONS: Final = (*PLAIN_REDUCTIONS, LOG_SUM_EXP, SOFTMAX, LOG_SOFTMAX, LAYER_NORM, ATTENTION)
 _DRAWS: Final = (RANDOM_BITS, *random_draws.OPS, *random_parametric.OPS)
-_PRODUCTS: Final = (MATMUL, DOT_GENERAL, *_CONVOLUTIONS)
+_PRODUCTS: Final = (MATMUL, DOT_GENERAL, *CONVOLUTIONS)
 
 
 def quicker_options(program: Program, platform: str) -> Mapping[str, int]:
@@ -93,7 +91,7 @@ def suited_options(program: Program, platform: str, at_o3: bool) -> Mapping[str,
     O3 or if it is large: small ones may be slower then. So does one with convolutions in tiles. The
     environment variable XLA_FLAGS takes precedence.
     """
-    nodes = [node for node in program.walk() if node.op in _CONVOLUTIONS]
+    nodes = [node for node in program.walk() if node.op in CONVOLUTIONS]
     if platform != "cpu" or not nodes:
         return {}
     chosen: dict[str, str] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +11,14 @@ from graphc.ir.dtypes import DType, is_floating
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
 from graphc.ir.program import Program
-from graphc.ops.arrays.shape import BROADCAST_TO, RESHAPE, broadcast_to, reshape, transpose
+from graphc.ops.arrays.shape import (
+    BROADCAST_TO,
+    RESHAPE,
+    broadcast_to,
+    reshape,
+    reshaped,
+    transpose,
+)
 from graphc.ops.core.emit import cast, constant
 from graphc.ops.elementwise.arithmetic import (
     ADD,
@@ -29,6 +35,7 @@ from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.nn.conv_rules import CONV, CONV_INPUT_GRADIENT
 from graphc.ops.nn.normalization import BATCH_NORM
 from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.loop_stacks import uses_of
 from graphc.passes.core.rules import Answer, Rewriter, change, simplify
 from graphc.passes.frozen.frozen import frozen_tensors, stays
 
@@ -80,8 +87,7 @@ class _Layer(NamedTuple):
 class _Folding:
     def __init__(self, program: Program, moving: tuple[str, ...]) -> None:
         self.frozen = frozen_tensors(program, moving)
-        self.uses = Counter(t for node in program.nodes for t in node.inputs)
-        self.uses.update(program.output_tensors())
+        self.uses = uses_of(program)
 
     def rule(self, rewriter: Rewriter, node: Node) -> Answer:
         type = node.outputs[0].type
@@ -206,43 +212,23 @@ def _batch_norm(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step 
     return _Step(x, factor, offset - mean * factor)
 
 
-def _add(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
-    other = _other(writer, node, x, channels)
-    return None if other is None else _Step(x, None, other)
-
-
-def _subtract(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
-    other = _other(writer, node, x, channels)
-    if other is None:
-        return None
-    if node.inputs[0] is x:
-        return _Step(x, None, -other)
-    return _Step(x, _minus_one(other.type.dtype, channels), other)
-
-
-def _multiply(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
-    other = _other(writer, node, x, channels)
-    return None if other is None else _Step(x, other, None)
-
-
-def _divide(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
-    other = _other(writer, node, x, channels) if node.inputs[0] is x else None
-    if other is None:
-        return None
-    return _Step(x, 1 / other, None)
-
-
-def _other(writer: _Writer, node: Node, x: Tensor, channels: int) -> Tensor | None:
+def _binary(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
+    first = node.inputs[0] is x
     (other,) = (t for t in node.inputs if t is not x)
-    return writer.per_channel(other, x, channels)
+    found = None if node.op is DIVIDE and not first else writer.per_channel(other, x, channels)
+    if found is None:
+        return None
+    if node.op is ADD:
+        return _Step(x, None, found)
+    if node.op is SUBTRACT:
+        minus = None if first else _minus_one(found.type.dtype, channels)
+        return _Step(x, minus, -found if first else found)
+    return _Step(x, found if node.op is MULTIPLY else 1 / found, None)
 
 
 _STEPS: dict[OpDef, Callable[[_Writer, Node, Tensor, int], _Step | None]] = {
     BATCH_NORM: _batch_norm,
-    ADD: _add,
-    SUBTRACT: _subtract,
-    MULTIPLY: _multiply,
-    DIVIDE: _divide,
+    **dict.fromkeys((ADD, SUBTRACT, MULTIPLY, DIVIDE), _binary),
     NEGATIVE: lambda writer, node, x, channels: _Step(x, _minus_one(x.dtype, channels), None),
 }
 
@@ -304,13 +290,9 @@ def _along(kernel: Tensor, channels: int, axis: int) -> Kernel:
     shape = (channels, *[1] * (kernel.ndim - axis - 1))
 
     def spread(factor: Tensor) -> Tensor:
-        return _reshaped(factor, shape)
+        return reshaped(factor, shape)
 
     return Kernel(kernel, channels, spread)
-
-
-def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return x if x.type.shape == shape else reshape(x, shape)
 
 
 def _transposed_conv(node: Node, kernel: Tensor, channels: int) -> Kernel | None:
@@ -324,10 +306,10 @@ def _transposed_conv(node: Node, kernel: Tensor, channels: int) -> Kernel | None
     in_group = taken // groups
 
     def spread(factor: Tensor) -> Tensor:
-        columns = transpose(_reshaped(factor, (groups, each)), (1, 0))
-        narrow = _reshaped(columns, (each, groups, 1))
+        columns = transpose(reshaped(factor, (groups, each)), (1, 0))
+        narrow = reshaped(columns, (each, groups, 1))
         repeated = broadcast_to(narrow, (each, groups, in_group))
-        return _reshaped(repeated, (each, groups * in_group))
+        return reshaped(repeated, (each, groups * in_group))
 
     return Kernel(kernel, channels, spread)
 

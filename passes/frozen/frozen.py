@@ -31,7 +31,12 @@ def frozen_tensors(program: Program, moving: Collection[str] = ()) -> set[Tensor
 
     These are the state ports, and results of pure nodes with known sizes of such tensors.
     """
-    found = {p.tensor for p in program.ports("state") if p.name not in moving}
+    return staying(program, (p.tensor for p in program.ports("state") if p.name not in moving))
+
+
+def staying(program: Program, given: Iterable[Tensor]) -> set[Tensor]:
+    """`given`, and the values that the program computes only from these inputs and constants."""
+    found = set(given)
     for node in program.nodes:
         if stays(node, found):
             found.update(node.outputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from graphc.ir.node import Node, Tensor
@@ -11,7 +10,7 @@ from graphc.ir.rewrite import clone, substitute, used_from
 from graphc.ops.matrices.narrow_operands import narrow_in_products
 from graphc.passes.core.base import Pass, PassResult
 from graphc.passes.core.invariants import inner, invariants, with_invariants
-from graphc.passes.frozen.frozen import frozen_tensors, repeats, stays
+from graphc.passes.frozen.frozen import frozen_tensors, repeats, staying, stays
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,9 @@ class _Hoisting:
         taken: list[tuple[int, Tensor]] = []  # which body, and its own tensor for each of `outer`
         for number, body in enumerate(node.regions):
             given = {inner(node, i, body): node.inputs[i] for i in places}
-            known = _known(body, given)
+            known = staying(body, given)
             body = self.program(body, known).program
-            known = _known(body, given)
+            known = staying(body, given)
             bodies.append(body)
             for tensor in _boundary(body, known):
                 made = _outside(body, tensor, given)
@@ -80,15 +79,6 @@ class _Hoisting:
         if not outer:
             return node.replace(regions=tuple(bodies))
         return with_invariants(node, outer, [_taking(b, i, taken) for i, b in enumerate(bodies)])
-
-
-def _known(body: Program, given: Collection[Tensor]) -> set[Tensor]:
-    """The values that the body computes only from these inputs and constants."""
-    found = set(given)
-    for node in body.nodes:
-        if stays(node, found):
-            found.update(node.outputs)
-    return found
 
 
 def _boundary(body: Program, known: set[Tensor]) -> list[Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from graphc.ir.node import Node, Tensor
@@ -12,6 +11,7 @@ from graphc.ops.core.emit import CAST, to_dtype
 from graphc.ops.matrices.matrix_product import MATMUL
 from graphc.ops.matrices.narrow_operands import widens
 from graphc.passes.core.base import Pass, PassResult
+from graphc.passes.core.loop_stacks import uses_of
 from graphc.passes.core.rules import Answer, Rewriter, change, simplify
 from graphc.passes.frozen.frozen import frozen_tensors
 
@@ -36,8 +36,7 @@ class StraightWeights(Pass):
 
     def run(self, program: Program) -> PassResult:
         frozen = frozen_tensors(program, self.moving)
-        uses = Counter(t for node in program.nodes for t in node.inputs)
-        uses.update(program.output_tensors())
+        uses = uses_of(program)
 
         def straight(rewriter: Rewriter, node: Node) -> Answer:
             x, w = node.inputs

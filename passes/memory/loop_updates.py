@@ -7,19 +7,13 @@ from dataclasses import dataclass
 
 from graphc.ir.node import Node, Tensor, is_among
 from graphc.ir.program import Program, ancestors, is_pure
-from graphc.ops.arrays.joining import SPLIT
-from graphc.ops.arrays.shape import RESHAPE, TRANSPOSE
-from graphc.ops.arrays.slicing import SLICE
-from graphc.ops.arrays.stacking import UNSTACK
 from graphc.ops.control.bodies import parts_of
 from graphc.ops.control.loop_view import LoopView
 from graphc.ops.structure.collective import EXCHANGES, SHARD_SLICE
+from graphc.passes.core.readers import MOVES
 from graphc.passes.core.state_updates import End
 from graphc.passes.memory.loop_cells import Cell, Cells
 from graphc.passes.memory.update_order import ordered
-
-# XLA does not store the results of these operators: their users read the operand.
-_MOVES = (RESHAPE, TRANSPOSE, SLICE, SPLIT, UNSTACK)
 
 
 @dataclass(frozen=True)
@@ -234,7 +228,7 @@ class _Around:
                     continue
                 if not self._late.isdisjoint(node.outputs) or not is_pure(node):
                     return None
-                if node.op in _MOVES:
+                if node.op in MOVES:
                     follow(node.outputs)
                 elif node not in self._before:
                     found[node.outputs[0]] = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from graphc.ir.builder import Builder
@@ -233,11 +232,7 @@ class _Writer:
         outer, inner = self._view.outer, self._view.inner
         if not is_among(stack, outer.xs):
             new = Tensor(slice_type(stack.type), stack.name)
-            self._view = replace(
-                self._view,
-                outer=outer._replace(xs=(*outer.xs, stack)),
-                inner=inner._replace(xs=(*inner.xs, new)),
-            )
+            self._view = self._view.with_xs([(stack, new)])
             return new
         found: Tensor = inner.xs[position_of(stack, outer.xs)]
         return found

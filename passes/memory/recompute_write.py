@@ -8,10 +8,10 @@ from typing import NamedTuple
 from graphc.errors import PassError
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import region
-from graphc.ir.rewrite import clone, substitute, used_from
+from graphc.ir.rewrite import clone, used_from
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import RESHAPE
-from graphc.ops.control.bodies import parts_of, slice_type, stacked_type
+from graphc.ops.control.bodies import fresh, parts_of, slice_type, stacked_type
 from graphc.ops.control.loop_view import LoopView
 from graphc.passes.core.building import node_of
 from graphc.passes.memory.loop_pairs import LoopPair
@@ -49,9 +49,7 @@ def _with_saved(pair: LoopPair, plan: Plan) -> tuple[Node, Node]:
     missing.sort(key=place.__getitem__)
     new = [Tensor(stacked_type(t.type, pair.length), t.name) for t in missing]
     stack_of.update(zip(missing, new, strict=True))
-    results = [*pair.body.output_tensors(), *missing]
-    body = region(pair.body.name, pair.body.input_tensors(), pair.nodes, results)
-    forward = pair.forward.replace(outputs=(*pair.forward.outputs, *new), regions=(body,))
+    forward = LoopView.of(pair.forward).with_ys(zip(missing, new, strict=True)).write()
     consts = dict(zip(pair.inner.consts, pair.outer.consts, strict=True))
     stack_of.update(zip(pair.inner.xs, pair.outer.xs, strict=True))
     taking = _Taking(pair.backward)
@@ -83,39 +81,30 @@ class _Taking:
     """A loop that is given more operands. An operand that it already has is not added again."""
 
     def __init__(self, loop: Node) -> None:
-        self._loop = loop
-        self._body = loop.regions[0]
-        self._outer = parts_of(loop, loop.inputs)
-        self._inner = parts_of(loop, self._body.input_tensors())
-        self._consts = dict(zip(self._outer.consts, self._inner.consts, strict=True))
-        self._xs = dict(zip(self._outer.xs, self._inner.xs, strict=True))
-        self._more: tuple[dict[Tensor, Tensor], dict[Tensor, Tensor]] = ({}, {})
+        self._view = view = LoopView.of(loop)
+        self._consts: dict[Tensor, Tensor] = dict(
+            zip(view.outer.consts, view.inner.consts, strict=True)
+        )
+        self._xs: dict[Tensor, Tensor] = dict(zip(view.outer.xs, view.inner.xs, strict=True))
 
     def const(self, outer: Tensor, like: Tensor) -> Tensor:
         """The body's input for an operand that is the same in each iteration."""
-        return self._input(self._consts, 0, outer, like)
+        if outer not in self._consts:
+            self._consts[outer] = fresh(like)
+            self._view = self._view.with_consts([(outer, self._consts[outer])])
+        return self._consts[outer]
 
     def slice(self, outer: Tensor, like: Tensor) -> Tensor:
         """The body's input for the slices of an operand."""
-        return self._input(self._xs, 1, outer, like)
-
-    def _input(self, known: dict[Tensor, Tensor], kind: int, outer: Tensor, like: Tensor) -> Tensor:
-        if outer not in known:
-            known[outer] = self._more[kind][outer] = Tensor(like.type, like.name)
-        return known[outer]
+        if outer not in self._xs:
+            self._xs[outer] = fresh(like)
+            self._view = self._view.with_xs([(outer, self._xs[outer])])
+        return self._xs[outer]
 
     def loop(self, nodes: Sequence[Node], instead: Mapping[Tensor, Tensor]) -> Node:
         """The loop with `nodes` before the nodes of its body, in which values are replaced."""
-        consts, xs = self._more
-        body = self._body
-        inner = [*self._inner.consts, *consts.values(), *self._inner.carries]
-        inner += [*self._inner.xs, *xs.values()]
-        outer = (*self._outer.consts, *consts, *self._outer.carries, *self._outer.xs, *xs)
-        results = [instead.get(t, t) for t in body.output_tensors()]
-        own = substitute(body.nodes, instead)
-        attrs = {**self._loop.attrs, "consts": len(self._outer.consts) + len(consts)}
-        regions = (region(body.name, inner, [*nodes, *own], results),)
-        return self._loop.replace(inputs=outer, attrs=attrs, regions=regions)
+        view = self._view.substituted(instead)
+        return view.with_nodes([*nodes, *view.nodes]).write()
 
 
 # -- several iterations at once --------------------------------------------------------------
@@ -129,7 +118,7 @@ def _in_segments(pair: LoopPair, plan: Plan, turns: int) -> Written:
     """
     forward, backward = pair.forward, pair.backward
     first = _Segment(pair.length // turns, turns)
-    carries = _fresh(pair.outer.carries)
+    carries = tuple(map(fresh, pair.outer.carries))
     run = first.loop(forward, carries)
     entering = [Tensor(stacked_type(t.type, first.count), t.name) for t in carries]
     written = first.close(forward, carries, (run,), (*run.outputs, *carries), entering)
@@ -137,7 +126,7 @@ def _in_segments(pair: LoopPair, plan: Plan, turns: int) -> Written:
     second = _Segment(pair.length // turns, turns, first.cuts)
     rerun = second.loop(forward, [second.slice(stack) for stack in entering])
     made = dict(zip(forward.outputs, rerun.outputs, strict=True))
-    back_carries = _fresh(parts_of(backward, backward.inputs).carries)
+    back_carries = tuple(map(fresh, parts_of(backward, backward.inputs).carries))
     back = second.loop(
         backward, back_carries, {s: made[s] for s in pair.stacks.keys() - pair.alive}
     )
@@ -183,7 +172,7 @@ class _Segment:
         given = parts_of(loop, loop.inputs)
         stacks = instead or {}
         inputs = [
-            *(self._const(t) for t in given.consts),
+            *(self._consts.setdefault(t, Tensor(t.type, t.name)) for t in given.consts),
             *carries,
             *(stacks[x] if x in stacks else self._piece(x, loop) for x in given.xs),
         ]
@@ -227,9 +216,6 @@ class _Segment:
         joined = [_reshape(piece, stack, loop) for stack, piece in pieces.items()]
         return (*self._before, nested, *joined)
 
-    def _const(self, tensor: Tensor) -> Tensor:
-        return self._consts.setdefault(tensor, Tensor(tensor.type, tensor.name))
-
     def _piece(self, stack: Tensor, loop: Node) -> Tensor:
         """The body's input for the part of a stack that belongs to one segment."""
         if stack not in self.cuts:
@@ -244,10 +230,6 @@ class _Segment:
     def _inside(self, type: TensorType) -> TensorType:
         """The type of the part of a stack that belongs to one segment."""
         return TensorType(type.dtype, (self.turns, *type.shape[1:]))
-
-
-def _fresh(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return tuple([Tensor(t.type, t.name) for t in tensors])
 
 
 def _reshape(operand: Tensor, result: Tensor, loop: Node) -> Node:

@@ -85,7 +85,7 @@ class _Body:
         if node.op in (RESHAPE, CAST):
             return 0
         if node in self._fused or node.op is SPLIT:
-            read = [t for t in node.outputs if self._is_read(t)]
+            read = [t for t in node.outputs if not self._fused.issuperset(self._users.get(t, ()))]
             return _PARTS * 2 * sum(map(self._size, read))
         moved = sum(map(self._size, {*node.inputs, *node.outputs}))
         return max(_PARTS * moved, _PARTS * node_cost(node).flops // self._rate(node))
@@ -96,9 +96,6 @@ class _Body:
             return self._rates.other_flops
         narrow = all(t.type.dtype.itemsize <= 2 for t in node.outputs)
         return self._rates.narrow_flops if narrow else self._rates.flops
-
-    def _is_read(self, tensor: Tensor) -> bool:
-        return any(user not in self._fused for user in self._users.get(tensor, ()))
 
     def _size(self, tensor: Tensor) -> int:
         """The bytes of the value in its narrowest form. Casts are fused, so this form is stored."""

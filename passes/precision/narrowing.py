@@ -138,20 +138,20 @@ class Narrowing:
         if not any(rounded):
             self._keep(node)
             return
-        inputs = tuple(
-            [
-                self.narrow(t) if down else self.wide(t)
-                for t, down in zip(node.inputs, rounded, strict=True)
-            ]
-        )
+        pairs = zip(node.inputs, rounded, strict=True)
+        inputs = tuple([self.narrow(t) if down else self.wide(t) for t, down in pairs])
         types = node.op.infer_types(inputs, node.attrs, DimConstraints(), node.source)
-        outputs = []
+        self._emit(node.replace(inputs=inputs, outputs=self._results(node, types)))
+        self.changed += 1
+
+    def _results(self, node: Node, types: Sequence[TensorType]) -> tuple[Tensor, ...]:
+        """The results of a node that now have these types; those with another one are narrow."""
+        found = []
         for old, type in zip(node.outputs, types, strict=True):
             same = type.dtype == old.type.dtype
-            outputs.append(old if same else self._narrowed(old))
+            found.append(old if same else self._narrowed(old))
             self._kinds[old] = Kind.WIDE if same else Kind.NARROW
-        self._emit(node.replace(inputs=inputs, outputs=tuple(outputs)))
-        self.changed += 1
+        return tuple(found)
 
     def _narrowed(self, old: Tensor) -> Tensor:
         """The narrow form of a value that is about to be computed; its wide form is created when
@@ -254,12 +254,8 @@ class Narrowing:
         inputs = [
             self.wide(t) if t.type.dtype == own.type.dtype else self.narrow(t) for t, own in pairs
         ]
-        outputs = []
-        for old, own in zip(node.outputs, program.output_tensors(), strict=True):
-            same = own.type.dtype == old.type.dtype
-            outputs.append(old if same else self._narrowed(old))
-            self._kinds[old] = Kind.WIDE if same else Kind.NARROW
-        self._emit(node.replace(inputs=tuple(inputs), outputs=tuple(outputs), regions=(program,)))
+        outputs = self._results(node, [t.type for t in program.output_tensors()])
+        self._emit(node.replace(inputs=tuple(inputs), outputs=outputs, regions=(program,)))
 
     def _body(
         self, body: Program, kinds: Sequence[Kind | None], wide: range

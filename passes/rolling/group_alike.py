@@ -57,10 +57,6 @@ class GroupAlike(Pass):
         return PassResult(_Grouping(program, rows).program(order), len(rows.rows))
 
 
-def _stacks(node: Node) -> bool:
-    return node.op is STACK and node.attrs["axis"] == 0
-
-
 class _Grouping:
     """Rewrites one program with its rows."""
 
@@ -86,7 +82,7 @@ class _Grouping:
         instead = {
             node.outputs[0]: self._stacked[node.inputs]
             for node in alone
-            if _stacks(node) and node.inputs in self._rows.results
+            if node.op is STACK and node.attrs["axis"] == 0 and node.inputs in self._rows.results
         }
         alone = [node for node in alone if instead.keys().isdisjoint(node.outputs)]
         used = {t for node in (*alone, *made) for t in node.inputs}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from graphc.ir.dims import product
 from graphc.ir.node import Node, Tensor
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.shape import RESHAPE, reshape
+from graphc.ops.arrays.shape import RESHAPE, reshape, reshaped
 from graphc.ops.arrays.slicing import pad_with, slice_
 from graphc.ops.arrays.stacking import stack, unstack
 from graphc.passes.rolling.windows import Window
@@ -56,17 +56,13 @@ def joined(pieces: Joined, type: TensorType, makers: Mapping[Tensor, Node]) -> T
     sources, place = without_unit_axes(tensors, axis, makers) or (tensors, axis)
     whole = stack(sources, place) if count > 1 else tensors[0]
     if step != width:
-        whole = _reshaped(whole, (*before, count, width, *behind))
+        whole = reshaped(whole, (*before, count, width, *behind))
         whole = pad_with(whole, 0, _on_axis(axis + 1, 0, step - width, whole.type.rank))
-    whole = _reshaped(whole, (*before, step * count, *behind))
+    whole = reshaped(whole, (*before, step * count, *behind))
     last = window.start + step * count
     if (window.start, last) != (0, size):
         whole = pad_with(whole, 0, _on_axis(axis, window.start, size - last, whole.type.rank))
     return whole
-
-
-def _reshaped(x: Tensor, shape: Sequence[object]) -> Tensor:
-    return x if x.type.shape == shape else reshape(x, shape)  # type: ignore[arg-type]
 
 
 def _on_axis(axis: int, low: int, high: int, rank: int) -> list[tuple[int, int, int]]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-_PERIODS = 64  # how many distances between equal items are tried, the most frequent first
+from graphc.ir.dtypes import Array
 
-Array = np.ndarray[Any, Any]
+_PERIODS = 64  # how many distances between equal items are tried, the most frequent first
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -152,6 +152,3 @@ def _scalar(tensor: Tensor, makers: Makers) -> int | None:
         return None
     value = node.attrs["value"]
     return int(value) if is_integer(np.asarray(value).dtype) else None
-
-
-Reader = Callable[[Node, Makers], Window | None]

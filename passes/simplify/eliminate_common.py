@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
-from graphc.passes.core.keys import attrs_key, body_key
+from graphc.passes.core.keys import key_of
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,7 @@ class EliminateCommon(Pass):
 
 def _key(node: Node) -> Hashable:
     """A key that is equal for nodes that compute the same value."""
-    op, inputs = node.op, node.inputs
-    if op.commutative and len(inputs) == 2 and id(inputs[0]) > id(inputs[1]):
+    inputs = node.inputs
+    if node.op.commutative and len(inputs) == 2 and id(inputs[0]) > id(inputs[1]):
         inputs = (inputs[1], inputs[0])
-    if not op.attrs and not node.regions:
-        return op, inputs, node.device
-    bodies = tuple(map(body_key, node.regions))
-    return op, inputs, node.device, attrs_key(op, node.attrs), bodies
+    return key_of(node, inputs)

@@ -11,15 +11,13 @@ import numpy as np
 from graphc.errors import PassError
 from graphc.ir.costs import size_of
 from graphc.ir.dims import has_names
-from graphc.ir.dtypes import SHORT, kind_of
+from graphc.ir.dtypes import SHORT, Array, kind_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program, is_pure
 from graphc.ir.types import TensorType
 from graphc.ops.core.cost_rules import free, moves_only, picks
 from graphc.ops.core.emit import CONSTANT
 from graphc.passes.core.base import Pass, PassResult, rewrite_nodes
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

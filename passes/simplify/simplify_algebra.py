@@ -89,11 +89,6 @@ def _subtract(rw: Rewriter, node: Node) -> Answer:
     return None
 
 
-def _negative(rw: Rewriter, node: Node) -> Answer:
-    inner = rw.maker(node.inputs[0], NEGATIVE)
-    return inner.inputs[0] if inner is not None else None
-
-
 # -- products --------------------------------------------------------------------------------
 
 
@@ -243,12 +238,9 @@ def _identity(rw: Rewriter, node: Node) -> Answer:
     return node.inputs[0]
 
 
-def _undoes_itself(op: OpDef) -> Rule:
-    def rule(rw: Rewriter, node: Node) -> Answer:
-        inner = rw.maker(node.inputs[0], op)
-        return inner.inputs[0] if inner is not None else None
-
-    return rule
+def _undoes_itself(rw: Rewriter, node: Node) -> Answer:
+    inner = rw.maker(node.inputs[0], node.op)
+    return inner.inputs[0] if inner is not None else None
 
 
 def _repeats_itself(rw: Rewriter, node: Node) -> Answer:
@@ -266,7 +258,7 @@ def _abs(rw: Rewriter, node: Node) -> Answer:
 def _conj(rw: Rewriter, node: Node) -> Answer:
     if not is_complex(node.inputs[0].type.dtype):
         return node.inputs[0]
-    return _undoes_itself(CONJ)(rw, node)
+    return _undoes_itself(rw, node)
 
 
 def _part(position: int) -> Rule:
@@ -302,7 +294,7 @@ def _cast(rw: Rewriter, node: Node) -> Answer:
 RULES: Final[dict[OpDef, Rule]] = {
     ADD: _add,
     SUBTRACT: _subtract,
-    NEGATIVE: _negative,
+    NEGATIVE: _undoes_itself,
     MULTIPLY: _multiply,
     DIVIDE: _divide,
     FLOOR_DIVIDE: _floor_divide,
@@ -314,7 +306,7 @@ RULES: Final[dict[OpDef, Rule]] = {
     WHERE: _where,
     LOGICAL_AND: _logical(True),
     LOGICAL_OR: _logical(False),
-    LOGICAL_NOT: _undoes_itself(LOGICAL_NOT),
+    LOGICAL_NOT: _undoes_itself,
     ABS: _abs,
     FLOOR: _repeats_itself,
     CEIL: _repeats_itself,

@@ -47,16 +47,13 @@ def _cast(rw: Rewriter, node: Node) -> Answer:
 
 
 def _reshape(rw: Rewriter, node: Node) -> Answer:
-    x, result = node.inputs[0], node.outputs[0]
-    if x.type == result.type:
+    x = node.inputs[0]
+    if x.type == node.outputs[0].type:
         return x
     inner = rw.maker(x, RESHAPE)
     if inner is not None:
         return node.replace(inputs=inner.inputs)
-    repeated = rw.maker(x, BROADCAST_TO)
-    if repeated is not None and not repeated.inputs[0].type.shape:
-        return change(node, BROADCAST_TO, repeated.inputs, shape=result.type.shape)
-    return None
+    return _of_scalar_broadcast(rw, node)
 
 
 def _transpose(rw: Rewriter, node: Node) -> Answer:

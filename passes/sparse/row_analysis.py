@@ -3,7 +3,7 @@ rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from graphc.ir.dims import Dim, product
 from graphc.ir.node import Node, Tensor
-from graphc.ir.program import Program
+from graphc.ir.program import Program, dependents
 from graphc.ops.arrays.indexing import SCATTER_ADD
 from graphc.ops.elementwise.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT
 from graphc.ops.elementwise.comparison import WHERE
@@ -202,19 +202,10 @@ def _join(known: Sequence[Rows]) -> Group:
     return first
 
 
-def needed_after(program: Program, tensors: Iterator[Tensor]) -> set[Tensor]:
-    """All values that depend on one of `tensors`."""
-    found = set(tensors)
-    for node in program.nodes:
-        if not found.isdisjoint(node.inputs):
-            found.update(node.outputs)
-    return found
-
-
 def chooses_by_itself(program: Program, group: Group) -> bool:
     """Whether values from rows of the group select some of its rows."""
     made = chain.from_iterable(node.outputs for node in group.sources)
-    found = needed_after(program, made)
+    found = dependents(program.nodes, made)
     return any(node.inputs[1] in found for node in group.sources)
 
 

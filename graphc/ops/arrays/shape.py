@@ -126,6 +126,11 @@ def reshape(x: TensorLike, shape: ShapeLike, *, name: str | None = None) -> Tens
     return emit_one(RESHAPE, (x,), name, shape=dims)
 
 
+def reshaped(x: Tensor, shape: Shape) -> Tensor:
+    """`x` under `shape`; itself if it already has this shape."""
+    return x if x.type.shape == shape else reshape(x, shape)
+
+
 def ravel(x: TensorLike, *, name: str | None = None) -> Tensor:
     """`x` as one axis, in row-major order. All dtypes. Source: numpy.ravel.
 

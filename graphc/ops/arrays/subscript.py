@@ -19,7 +19,7 @@ from graphc.ops.arrays.gathering import index_tensor
 from graphc.ops.arrays.gathering_nd import gather_at
 from graphc.ops.arrays.index_frames import index_vectors
 from graphc.ops.arrays.indexing import take_for
-from graphc.ops.arrays.shape import reshape, squeeze
+from graphc.ops.arrays.shape import reshaped, squeeze
 from graphc.ops.arrays.slicing import flip, slice_
 from graphc.ops.core.broadcasting import joint_shape
 from graphc.ops.core.checks import refuse
@@ -122,7 +122,7 @@ def windowed(x: Tensor, subscript: Subscript) -> Tensor:
         y = slice_(x, starts, limits, strides)
     if axes := reversed_axes(windows):
         y = flip(y, axes)
-    return y if y.type.shape == subscript.shape else reshape(y, subscript.shape)
+    return reshaped(y, subscript.shape)
 
 
 def vectors(x: Tensor, subscript: Subscript) -> Tensor:
