@@ -21,6 +21,7 @@ from graphc.copying import Uncopied
 from graphc.errors import DeviceError, ExecutionError, FeedError, StateError, nearest
 from graphc.interrupts import uninterrupted
 from graphc.ir.calls import explained
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.types import shown_size, shown_types
@@ -32,8 +33,6 @@ from graphc.runtime.targets.executors import ONE_AT_A_TIME, copies_of
 from graphc.runtime.targets.jax_program import x64
 from graphc.runtime.targets.narrow_arguments import from_host, narrow_places
 from graphc.runtime.targets.room import is_limited
-
-Array = np.ndarray[Any, Any]
 
 _IN_FLIGHT = 4  # steps on several devices: unbounded queues of collectives can abort the process
 

@@ -11,12 +11,11 @@ import numpy as np
 from graphc.artifacts.container import Members
 from graphc.artifacts.manifest import Examples, Value, corrupt
 from graphc.errors import FeedError
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.values import bytes_of
 from graphc.runtime.feeds.feeds import FeedSpec, bind_feeds
-
-Array = np.ndarray[Any, Any]
 
 
 def packed(

@@ -15,7 +15,6 @@ from graphc.artifacts.vocabulary import STRING, Vocabulary, misfit
 from graphc.errors import AttributeValueError, UnknownNameError, nearest
 from graphc.ir.types import TensorType
 
-Array = np.ndarray[Any, Any]
 _LENGTH = np.dtype("<u4")
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from graphc.errors import AttributeValueError, ExecutionError, FeedError
+from graphc.ir.dtypes import Array
 from graphc.ir.types import TensorType
 
-Array = np.ndarray[Any, Any]
 STRING: Final = np.dtype(object)
 """The dtype of strings outside of programs: arrays of `bytes` objects."""
 

@@ -19,12 +19,11 @@ from graphc.artifacts.container import Members
 from graphc.artifacts.manifest import Value, VariableRow, corrupt
 from graphc.artifacts.sharing import Content
 from graphc.errors import ArtifactCorruptError
-from graphc.ir.dtypes import short_name
+from graphc.ir.dtypes import Array, short_name
 
 WEIGHTS = "weights.safetensors"
 """The member's name."""
 
-Array = np.ndarray[Any, Any]
 _LENGTH = 8  # bytes of the little-endian length before the header; the header is padded to it too
 _LARGEST_HEADER = 1 << 24  # the header is parsed as a whole
 

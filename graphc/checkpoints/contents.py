@@ -9,15 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from graphc import _version
 from graphc.checkpoints import shards, tree
 from graphc.checkpoints.manifest import MANIFEST, Entry, Manifest, corrupt, dump, load
+from graphc.ir.dtypes import Array
 from graphc.runtime.session import Session
 from graphc.runtime.state.initial import hidden_types
-
-Array = np.ndarray[Any, Any]
 
 _EXTRA = "__extra__/"  # of the arrays of the extra tree, in the shards
 

@@ -26,10 +26,9 @@ from graphc.checkpoints.selection import (
 )
 from graphc.errors import CheckpointError, MissingExtraError
 from graphc.ir.calls import explained
+from graphc.ir.dtypes import Array
 from graphc.runtime.session import Session
 from graphc.runtime.state.initial import hidden_types
-
-Array = np.ndarray[Any, Any]
 
 
 @explained

@@ -12,12 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphc.errors import AttributeValueError, CheckpointError, nearest
-from graphc.ir.dtypes import kind_of, short_name
+from graphc.ir.dtypes import Array, kind_of, short_name
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.runtime.session import Session
 
-Array = np.ndarray[Any, Any]
 Pattern = str | re.Pattern[str] | Variable
 Patterns = Pattern | Iterable[Pattern] | None
 Renaming = Mapping[str, str] | Callable[[str], str] | None

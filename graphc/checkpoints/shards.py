@@ -14,15 +14,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from graphc.checkpoints.manifest import BLOCK, Entry, corrupt
 from graphc.errors import CheckpointError
+from graphc.ir.dtypes import Array
 from graphc.runtime.feeds.feed_memory import aligned
-
-Array = np.ndarray[Any, Any]
 
 _SHARD_BYTES = 1 << 30  # a shard ends with the value that reaches this size
 _READERS = 4

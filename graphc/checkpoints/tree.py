@@ -14,9 +14,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError
-from graphc.ir.dtypes import SHORT
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import SHORT, Array
 
 _ARRAY = "$array"  # {"$array": 3} stands for the array with this number
 _ESCAPE = "$"  # keys of the user's that begin so get another one in front

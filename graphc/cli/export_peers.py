@@ -6,14 +6,13 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from graphc.errors import MissingExtraError, ModelExportError
+from graphc.ir.dtypes import Array
 from graphc.ir.source import current_source
 
-Array = np.ndarray[Any, Any]
 Peer = Callable[[Mapping[str, Array]], dict[str, Array]]
 """(inputs by name) -> outputs by name."""
 

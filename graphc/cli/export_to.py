@@ -24,11 +24,11 @@ from graphc.exporters.safetensors import to_safetensors
 from graphc.exporters.saved_model.entry import to_saved_model
 from graphc.exporters.stablehlo import to_stablehlo
 from graphc.importers.files import import_model, is_model_file
+from graphc.ir.dtypes import Array
 from graphc.runtime.session import Session
 from graphc.train.fitting import fit
 from graphc.train.job import Job
 
-Array = np.ndarray[Any, Any]
 _DEFAULT_NAME = "serving_default"
 
 

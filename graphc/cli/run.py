@@ -13,9 +13,7 @@ from graphc.artifacts import EntryPoint, Model, load
 from graphc.cli.arrays import common, write_arrays
 from graphc.cli.report import print_json
 from graphc.errors import FeedError, GraphcError, UnknownNameError
-from graphc.ir.dtypes import short_name
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array, short_name
 
 
 def run(options: argparse.Namespace) -> None:

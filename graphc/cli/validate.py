@@ -20,7 +20,7 @@ from graphc.cli.report import plain, print_result, table
 from graphc.cli.timing import latency, timed
 from graphc.errors import ExecutionError
 from graphc.ir.dims import as_symbol, substitute
-from graphc.ir.dtypes import is_floating, is_integer, short_name
+from graphc.ir.dtypes import Array, is_floating, is_integer, short_name
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.runtime.feeds.fetches import resolve_feed
@@ -30,8 +30,6 @@ from graphc.train.job import Job
 
 _SIZE = 8  # the value of named sizes that no batch determines
 _TOLERANCES = {8: 1e-9, 4: 1e-4, 2: 2e-2, 1: 0.2}  # by bytes of a floating dtype
-
-Array = np.ndarray[Any, Any]
 
 
 def validate(session: Session, job: Job, path: str, tolerance: float | None) -> dict[str, Any]:

@@ -14,14 +14,13 @@ from graphc.build.placeholders import placeholder
 from graphc.errors import AttributeValueError, FeedError, FetchError
 from graphc.ir.capture import Fetch, choose
 from graphc.ir.dims import Dim, DimExpr, as_symbol, substitute, symbol, symbols_of
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import resolve_feeds, resolve_fetch
 from graphc.runtime.session import Session
 from graphc.typing import Feeds, Fetched, Fetches
-
-Array = np.ndarray[Any, Any]
 
 
 class Sizes(NamedTuple):

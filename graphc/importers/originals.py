@@ -14,9 +14,9 @@ from graphc.artifacts.vocabulary import Vocabulary
 from graphc.errors import MissingExtraError
 from graphc.importers.core.model import ImportedModel
 from graphc.importers.files import GRAPHDEF, ONNX, SAVED_MODEL, STABLEHLO, TFLITE, Format
+from graphc.ir.dtypes import Array
 from graphc.runtime.session import Session
 
-Array = np.ndarray[Any, Any]
 Original = Callable[[Mapping[str, Array]], "list[Array]"]
 """(inputs by name) -> the outputs, in the order of the imported model's."""
 

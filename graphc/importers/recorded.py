@@ -16,13 +16,12 @@ from graphc.errors import MissingExtraError, ModelImportError
 from graphc.importers.core.model_graph import ModelGraph
 from graphc.importers.files import ONNX, format_of
 from graphc.importers.torch.recording import recorded
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Node, Tensor
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module
-
-Array = np.ndarray[Any, Any]
 
 
 def original_values(

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from graphc.errors import AttributeValueError
+from graphc.ir.dtypes import Array
 from graphc.serving.client_sessions import AsyncModelSession, ModelSession
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode_all, encode
 from graphc.serving.transports import Grpc, ModelChoice, Rest, Transport
 
-Array = np.ndarray[Any, Any]
 _LIMIT = 1 << 40
 
 

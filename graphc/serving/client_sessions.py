@@ -12,13 +12,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from graphc.ir.dtypes import Array
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode_all, encode
 from graphc.serving.streams import Stream
 from graphc.serving.transports import Opened, Transport
 from graphc.web.failures import Failure
 
-Array = np.ndarray[Any, Any]
 _LIMIT = 1 << 40
 
 

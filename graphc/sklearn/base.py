@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 from graphc.ops.elementwise.powers import square
 from graphc.ops.reductions.reduction import reduce_mean
@@ -26,7 +27,6 @@ from graphc.sklearn.networks import networks
 from graphc.sklearn.perceptrons import mlp
 from graphc.sklearn.settings import accepted_dtypes, check_settings, transformation
 
-Array = np.ndarray[Any, Any]
 Build = Callable[..., Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
 Optimizer: TypeAlias = (

@@ -15,9 +15,10 @@ from sklearn.utils.multiclass import (
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from graphc.errors import AttributeValueError
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 from graphc.nn.functional.losses import sparse_softmax_cross_entropy
-from graphc.sklearn.base import Array, GraphEstimator
+from graphc.sklearn.base import GraphEstimator
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.networks import FEATURES, OUTPUTS
 

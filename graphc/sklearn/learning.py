@@ -17,6 +17,7 @@ import numpy as np
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import NumericsError
+from graphc.ir.dtypes import Array
 from graphc.runtime.feeds.feed_memory import aligned
 from graphc.runtime.state.state import State
 from graphc.sklearn.networks import (
@@ -30,8 +31,6 @@ from graphc.sklearn.networks import (
     Networks,
 )
 from graphc.sklearn.programs import Program, kept_states, program_of, state_of, values_of
-
-Array = np.ndarray[Any, Any]
 
 LEAST_ROWS = 8  # of a batch: smaller ones are filled up
 _MOST_ROWS = 1024  # of one call that predicts

@@ -16,6 +16,7 @@ import numpy as np
 from graphc.build.pickling import copy_error, graph_of
 from graphc.build.placeholders import placeholder
 from graphc.errors import GraphError, SerialError
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.scopes import name_scope
@@ -28,8 +29,6 @@ from graphc.ops.reductions.reduction import reduce_sum
 from graphc.optim import minimize
 from graphc.runtime.state.initial import initial_values
 from graphc.sklearn.blueprint import Blueprint, source_of
-
-Array = np.ndarray[Any, Any]
 
 FEATURES, TARGETS, WEIGHTS = "features", "targets", "weights"
 ENCODING, OUTPUTS, LOSS, WEIGHT, STEP = "encoding", "outputs", "loss", "weight", "step"

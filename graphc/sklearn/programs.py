@@ -15,6 +15,7 @@ import numpy as np
 
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.runtime.buffers.packing import Members, filled
 from graphc.runtime.core.forking import FORKING, SharedLock
@@ -23,7 +24,6 @@ from graphc.runtime.step.compiler import compile
 from graphc.runtime.step.executable import Executable
 from graphc.sklearn.networks import Network
 
-Array = np.ndarray[Any, Any]
 Feed = tuple[str, tuple[int, ...]]  # a role, and the shape that it is fed with
 
 _KEPT = 64  # programs in memory

@@ -10,7 +10,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from graphc.errors import AttributeValueError
-from graphc.sklearn.base import Array, GraphEstimator, squared_error
+from graphc.ir.dtypes import Array
+from graphc.sklearn.base import GraphEstimator, squared_error
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.networks import FEATURES, OUTPUTS
 

@@ -12,16 +12,9 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, ShapeError
+from graphc.ir.dtypes import Array
 from graphc.sklearn.apart import with_devices
-from graphc.sklearn.base import (
-    Array,
-    Build,
-    GraphEstimator,
-    Loss,
-    Optimizer,
-    RandomState,
-    squared_error,
-)
+from graphc.sklearn.base import Build, GraphEstimator, Loss, Optimizer, RandomState, squared_error
 from graphc.sklearn.blueprint import Blueprint
 from graphc.sklearn.learning import Rows, mean_loss
 from graphc.sklearn.networks import ENCODING, FEATURES, OUTPUTS

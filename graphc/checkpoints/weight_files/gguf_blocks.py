@@ -5,11 +5,9 @@ Source: the definitions of the blocks in ggml (ggml-common.h).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 
 def _half(data: Array) -> Array:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from graphc.errors import ModelFileError, UnknownNameError, nearest
+from graphc.ir.dtypes import Array
 from graphc.ir.source import current_source
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,12 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from graphc.errors import CheckpointCorruptError
-from graphc.ir.dtypes import as_dtype
-
-Array: TypeAlias = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array, as_dtype
 
 _HEAD = 12  # bytes before a record: its length, and its checksum
 _STATE = "state.bin"

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from graphc.cluster.parameter_servers.journal import Array, Journal, Record
+from graphc.cluster.parameter_servers.journal import Journal, Record
 from graphc.cluster.parameter_servers.rows import Lookup, look_up
 from graphc.cluster.remote_programs import RemoteProgram, Sent
 from graphc.config import CompileOptions
 from graphc.errors import GraphcError
+from graphc.ir.dtypes import Array
 
 
 class Shard:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
-
-import numpy as np
+from typing import Protocol
 
 from graphc.cluster.parameter_servers.rows import Lookup
 from graphc.cluster.remote_programs import RemotePrograms, Sent
-
-Array: TypeAlias = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 
 class Servers(Protocol):

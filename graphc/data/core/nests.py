@@ -9,9 +9,8 @@ import jax
 import numpy as np
 
 from graphc.errors import DTypeError, FeedError
+from graphc.ir.dtypes import Array
 from graphc.ir.host_values import read
-
-Array = np.ndarray[Any, Any]
 
 
 class Ragged(list[Any]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from graphc.data.records.specs import (
 from graphc.data.records.values import Lists, Wrong, damaged
 from graphc.data.records.varints import decode_single, decode_varints
 from graphc.data.records.wire import Malformed
-
-Array: TypeAlias = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 
 class Flat(NamedTuple):

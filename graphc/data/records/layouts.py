@@ -20,8 +20,8 @@ import numpy as np
 from graphc.data.records.alike import alike
 from graphc.data.records.spans import Spans
 from graphc.data.records.wire import FIRST, SECOND, TAGS, Malformed, length_at, varint
+from graphc.ir.dtypes import Array
 
-Array: TypeAlias = np.ndarray[Any, Any]
 _Wanted: TypeAlias = tuple[tuple[bytes, int], ...]  # names of features and tags of their lists
 _Lengths: TypeAlias = Callable[[Array], tuple[Array, Any]]
 

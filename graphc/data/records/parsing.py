@@ -15,8 +15,8 @@ from graphc.data.records.specs import FixedLen, RaggedArray, Raw, Spec, VarLen, 
 from graphc.data.records.values import Features, Lists, Wrong
 from graphc.errors import DataError, DTypeError, FeedError, nearest
 from graphc.ir.calls import explained
+from graphc.ir.dtypes import Array
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Serialized: TypeAlias = Sequence[bytes] | Array
 """Messages as bytes: a list, or an array of objects as `Pipeline.batch` makes it."""
 

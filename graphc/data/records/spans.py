@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
 from graphc.data.records.values import elements_of, packed_of
-
-Array: TypeAlias = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 _SMALL = 32  # bytes: a slice of fewer costs more than NumPy
 

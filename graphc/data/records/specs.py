@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, GraphcError
-from graphc.ir.dtypes import SHORT, as_dtype, is_complex, is_floating
+from graphc.ir.dtypes import SHORT, Array, as_dtype, is_complex, is_floating
 from graphc.ir.host_values import read
 from graphc.ir.operand_types import SupportsArray
 from graphc.ir.source import current_source
 from graphc.typing import DTypeLike
 
-Array: TypeAlias = np.ndarray[Any, Any]
 ElementType: TypeAlias = DTypeLike | type[bytes] | type[str]
 Numbers: TypeAlias = float | SupportsArray | Sequence[float]
 Default: TypeAlias = Numbers | bytes | str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
 from graphc.data.records.wire import PREFIXES, Malformed, OtherKind, elements, packed, usual_prefix
-
-Array: TypeAlias = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 
 class Wrong(Exception):

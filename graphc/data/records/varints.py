@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphc.data.records.wire import LONGEST, UINT64, Malformed, varint
+from graphc.ir.dtypes import Array
 
 _FEW = 64  # numbers: for fewer, NumPy is slower than Python
-
-Array = np.ndarray[Any, Any]
 
 
 def decode_varints(data: bytes) -> tuple[Array, Array]:

@@ -12,9 +12,8 @@ import numpy as np
 from graphc.data.core.cursor import Cursor, Items, State
 from graphc.data.core.node import Node, RandomAccess, Run
 from graphc.errors import DTypeError, FeedError
+from graphc.ir.dtypes import Array
 from graphc.ir.host_values import read
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,7 @@ from graphc.data.core.node import Run, Stage
 from graphc.data.stages.parallel import Told, name_of
 from graphc.data.stages.reading import open_records
 from graphc.errors import FeedError, GraphcError
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 
 @dataclass(frozen=True)

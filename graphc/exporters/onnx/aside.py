@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc.exporters.onnx.dtypes import number_of
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 LARGEST: Final = 1_900_000_000
 """Bytes. Protobuf cannot hold more than 2 GiB."""

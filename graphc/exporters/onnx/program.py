@@ -18,11 +18,10 @@ from graphc.exporters.onnx.table import RULES, WITHOUT_RULE
 from graphc.exporters.onnx.values import Value
 from graphc.exporters.onnx.writer import Shared, Writer
 from graphc.ir.dims import as_multiple
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Port, Program
 from graphc.ops.matrices.narrow_operands import PRODUCTS, widens
-
-Array = np.ndarray[Any, Any]
 
 
 class ProgramWriter:

@@ -14,11 +14,11 @@ from graphc.artifacts.exporting import Exported
 from graphc.artifacts.manifest import Value
 from graphc.artifacts.stablehlo import deserialize
 from graphc.errors import ModelExportError
+from graphc.ir.dtypes import Array
 from graphc.ir.names import Names
 from graphc.train.tensorflow.schema import messages
 from graphc.train.tensorflow.tensors import DTYPES
 
-Array = np.ndarray[Any, Any]
 _STABLEHLO: Final = "1.13.0"  # the newest version that TensorFlow 2.21 reads
 _PRODUCER: Final = 1882  # the version of graphs that TensorFlow 2.15 and later write
 _TENSORFLOW: Final = "2.15.0"  # the oldest version that reads it

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from graphc.data.records.framing import import_crc32c
 from graphc.exporters.core.files import write
+from graphc.ir.dtypes import Array
 from graphc.train.tensorflow.schema import messages
 from graphc.train.tensorflow.sstable import masked, table
 
-Array = np.ndarray[Any, Any]
 _PIECE = 4 << 20  # bytes that are written at once
 
 

@@ -13,8 +13,9 @@ from graphc.build.specs import TensorSpec
 from graphc.build.variable_definition import variable
 from graphc.errors import ArgumentError, DTypeError, ShapeError, UnknownNameError, nearest
 from graphc.importers.core.model_graph import ORIGINS, ModelGraph
-from graphc.importers.core.weights import Array, Weight, variable_name
+from graphc.importers.core.weights import Weight, variable_name
 from graphc.ir.dims import Dim, as_multiple, floor_division
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.errors import AttributeValueError, UnknownNameError, nearest
+from graphc.ir.dtypes import Array
 from graphc.ir.names import legal_name
 from graphc.ir.source import current_source
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Trainable: TypeAlias = bool | str | Iterable[str]
 """Which weights `gc.minimize` updates: all, none, or those whose names match a pattern ("*.bias")
 or one of several patterns."""

@@ -16,9 +16,8 @@ import numpy as np
 
 from graphc import ops
 from graphc.artifacts.vocabulary import Vocabulary
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
-
-Array = np.ndarray[Any, Any]
 
 UNKNOWN: Final = -1
 NUMBERS: Final = np.dtype(np.int32)

@@ -10,7 +10,6 @@ import numpy as np
 
 from graphc.importers.core.words import Words
 from graphc.importers.onnx.values import (
-    Array,
     Value,
     WeightRef,
     as_dims,
@@ -19,6 +18,7 @@ from graphc.importers.onnx.values import (
     tensor_of_array,
 )
 from graphc.ir.dims import Dim
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 
 

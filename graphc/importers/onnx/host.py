@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from graphc.importers.onnx.call import Call, Refused
-from graphc.importers.onnx.values import Array, Value, flattened, is_dims, is_known, plain
+from graphc.importers.onnx.values import Value, flattened, is_dims, is_known, plain
 from graphc.ir.dim_limits import divided
 from graphc.ir.dims import DimExpr, floor_division
+from graphc.ir.dtypes import Array
 
 # These draw random numbers, have bodies, only rename values, or have rules for known values.
 _NEVER: Final = frozenset(

@@ -19,12 +19,11 @@ import numpy as np
 
 from graphc.errors import GraphError
 from graphc.ir.dims import Dim, DimExpr
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import current_graph
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.emit import CAST, DIM_VALUE, constant, dim_value
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)

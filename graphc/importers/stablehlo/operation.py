@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir.dtypes import BY_SHORT, DType
+from graphc.ir.dtypes import BY_SHORT, Array, DType
 from graphc.untrusted.rules import mlir_name
 
-Array = np.ndarray[Any, Any]
 Run = Callable[[Any, Sequence[Any]], "list[Any]"]
 """Evaluates a block: (block, its arguments) -> the values that it returns."""
 

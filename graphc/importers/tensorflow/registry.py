@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from graphc.importers.tensorflow.values import (
-    Array,
-    Sizes,
-    Value,
-    VariableRef,
-    WeightValue,
-    as_tensor,
-)
+from graphc.importers.tensorflow.values import Sizes, Value, VariableRef, WeightValue, as_tensor
 from graphc.ir.dims import Dim
-from graphc.ir.dtypes import DType
+from graphc.ir.dtypes import Array, DType
 from graphc.ir.node import Tensor
 from graphc.train.tensorflow.tensors import DTypeNumber
 

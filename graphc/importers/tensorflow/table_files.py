@@ -10,8 +10,7 @@ import numpy as np
 
 from graphc.errors import ModelFileError
 from graphc.importers.tensorflow.graph import Edge, TFGraph
-from graphc.importers.tensorflow.values import Array
-from graphc.ir.dtypes import DType
+from graphc.ir.dtypes import Array, DType
 from graphc.train.tensorflow.tensors import broken
 
 _WHOLE_LINE: Final = -2

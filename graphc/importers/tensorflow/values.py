@@ -10,11 +10,10 @@ import numpy as np
 from graphc import ops
 from graphc.importers.core.words import Words
 from graphc.ir.dims import Dim, DimExpr
-from graphc.ir.dtypes import DType
+from graphc.ir.dtypes import Array, DType
 from graphc.ir.node import Tensor
 from graphc.ops.core.emit import dim_value
 
-Array = np.ndarray[Any, Any]
 Value = Any
 """A Tensor, an array (a constant, which may be of strings), or one of the classes below."""
 

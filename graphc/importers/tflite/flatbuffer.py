@@ -10,8 +10,6 @@ import numpy as np
 from graphc.errors import ModelFileError
 from graphc.ir.source import current_source
 
-Array = np.ndarray[Any, Any]
-
 _SIZES = {"b": 1, "B": 1, "?": 1, "H": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8}
 _REPEATS = 4  # how often each byte of a file is read at most: tables may be shared
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc.importers.tflite.flatbuffer import Array, File, Table, broken
+from graphc.importers.tflite.flatbuffer import File, Table, broken
 from graphc.importers.tflite.schema import DTYPES, NAMES, OPTIONS
+from graphc.ir.dtypes import Array
 from graphc.train.tensorflow.tensors import DTypeNumber
 
 IDENTIFIER = b"TFL3"

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from graphc.importers.tensorflow.graph import Edge, Library, TFGraph, TFNode
-from graphc.importers.tflite.flatbuffer import Array, broken
+from graphc.importers.tflite.flatbuffer import broken
 from graphc.importers.tflite.reading import LiteModel, LiteTensor, Operator, Subgraph
 from graphc.importers.tflite.schema import ACTIVATIONS
+from graphc.ir.dtypes import Array
 from graphc.train.tensorflow.tensors import FunctionName
 
 _DEEPEST = 24  # subgraphs inside each other, as in TensorFlow's importer

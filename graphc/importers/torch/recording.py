@@ -10,8 +10,7 @@ import numpy as np
 from graphc.importers.core.model_graph import ModelGraph
 from graphc.importers.torch.dtypes import array_of, torch
 from graphc.importers.torch.exporting import exported_program
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 
 def recorded(module: Any, model: ModelGraph, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -4,11 +4,12 @@ channel."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, nearest
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.indexing import take
 from graphc.ops.arrays.shape import moveaxis, reshape, transpose
@@ -20,8 +21,6 @@ from graphc.ops.structure.state import identity
 from graphc.typing import TensorLike
 
 __all__ = ["depth_to_space", "global_avg_pool", "global_max_pool", "resize", "space_to_depth"]
-
-Array = np.ndarray[Any, Any]
 
 
 def space_to_depth(x: TensorLike, block: int, *, name: str | None = None) -> Tensor:

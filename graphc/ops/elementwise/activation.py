@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, LowerContext, OpDef
 from graphc.ops.core.axes import AXIS, normalize_axis
@@ -31,8 +32,6 @@ from graphc.ops.elementwise.arithmetic import minimum
 from graphc.typing import TensorLike
 
 __all__ = ["elu", "gelu", "leaky_relu", "log_softmax", "relu", "relu6", "silu", "softmax"]
-
-Array = np.ndarray[Any, Any]
 
 
 # -- elementwise ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from jax import numpy as jnp
 from jax.experimental import io_callback
 
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
-from graphc.ir.dtypes import as_dtype
+from graphc.ir.dtypes import Array, as_dtype
 from graphc.ir.node import Node
 from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
 from graphc.ir.source import Source, current_source
@@ -27,8 +27,6 @@ from graphc.ops.structure.host_words import through_words
 from graphc.typing import TensorLike, TensorTree
 
 __all__ = ["print", "py_callback"]
-
-Array = np.ndarray[Any, Any]
 
 
 def _infer_callback(

@@ -14,9 +14,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from graphc.ir.dtypes import DType, is_64bit, is_complex
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array, DType, is_64bit, is_complex
 
 
 def through_words(

@@ -16,14 +16,13 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import LoweringError
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Node
 from graphc.ir.opdef import Attr, LowerContext, OpDef
 from graphc.jax_internals import LOCATIONS, changed_setting
 from graphc.ops.core.checks import no_gradient
 from graphc.ops.core.declared import ATTRS, checked, declared, structs
 from graphc.ops.core.defining import define
-
-Array = np.ndarray[Any, Any]
 
 # Tried in order: a primitive may have lowering rules for some platforms only.
 _PLATFORMS: Final = (

@@ -17,8 +17,6 @@ from graphc.runtime.buffers.layout import FLAT, OWN, STACKED, Buffer, StateLayou
 from graphc.runtime.core.across import agree_on, from_whole, is_across, on_host
 from graphc.runtime.feeds.feed_memory import is_aligned
 
-Array = np.ndarray[Any, Any]
-
 # Bytes. For a buffer of at least this size, avoiding a second copy matters more than compiling a
 # small program.
 LARGE: Final = 64 << 20

@@ -19,10 +19,9 @@ from jax.sharding import Mesh, NamedSharding, Sharding
 
 from graphc.devices.topology import is_here
 from graphc.errors import ClusterError, DeviceError, FeedError
+from graphc.ir.dtypes import Array
 from graphc.ir.sharding import names_of
 from graphc.runtime.core.agreement import different, exchanged
-
-Array = np.ndarray[Any, Any]
 
 
 def spans_processes(devices: Iterable[jax.Device]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 _ALIGNMENT = 64  # bytes. JAX (0.10 to 0.12) on CPUs aliases arrays that begin at a multiple of it.
 _LARGE = 1 << 18  # bytes: from this size on, a copy takes longer than allocating aligned memory

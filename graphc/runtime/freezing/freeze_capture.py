@@ -10,6 +10,7 @@ import numpy as np
 from graphc.errors import AttributeValueError, FetchError, ShapeError
 from graphc.ir.capture import Fetch, capture, port_name
 from graphc.ir.dims import as_symbol
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.names import legal_name
 from graphc.ir.node import Node, Tensor
@@ -23,8 +24,6 @@ from graphc.passes.simplify.functionalize import Functionalize
 from graphc.runtime.feeds.feeds import FeedSpec
 from graphc.runtime.feeds.fetches import resolve_feed, resolve_fetch
 from graphc.runtime.freezing.averages import by_given_statistics, moving_averages
-
-Array = np.ndarray[Any, Any]
 
 
 def by_name(items: Any, name_of: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from graphc.collection import without_collection
 from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError, FeedError, FetchError
 from graphc.ir.capture import Fetch
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor, is_among
 from graphc.ir.program import Program
@@ -48,7 +49,6 @@ from graphc.runtime.session import Session
 from graphc.runtime.targets.prepare import evaluate
 from graphc.typing import Feeds
 
-Array = np.ndarray[Any, Any]
 Output: TypeAlias = Tensor | Variable | str
 """An output: a tensor, a variable, or the name of one."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.names import Names, legal_name
 from graphc.ir.node import EMPTY, Node, Tensor, same_items
@@ -20,7 +20,6 @@ from graphc.ops.structure.state import IDENTITY, PLACEHOLDER, READ_VARIABLE
 from graphc.passes.core.building import node_of
 from graphc.passes.simplify.functionalize import RNG_COUNTER, RNG_KEY
 
-Array = np.ndarray[Any, Any]
 RANDOM_STATE = (RNG_KEY, RNG_COUNTER)
 
 

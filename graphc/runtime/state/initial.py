@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from graphc.build.variable_definition import initial_value
 from graphc.collection import without_collection
 from graphc.errors import GraphError
 from graphc.ir.capture import capture
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
@@ -33,8 +34,6 @@ from graphc.passes.simplify.functionalize import (
     Functionalize,
 )
 from graphc.runtime.targets.prepare import evaluate
-
-Array = np.ndarray[Any, Any]
 
 _HIDDEN: Final = {
     RNG_KEY: KEY_TYPE,

@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from graphc.copying import Uncopied
 from graphc.errors import StateError, UnknownNameError, nearest
 from graphc.interrupts import uninterrupted
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.variable import Variable
@@ -39,8 +40,6 @@ from graphc.runtime.targets.executors import ONE_AT_A_TIME
 
 # The shardings that an executable needs for the buffers that it uses.
 Homes = Mapping[Buffer, jax.sharding.Sharding]
-
-Array = np.ndarray[Any, Any]
 
 
 class Runs(Protocol):

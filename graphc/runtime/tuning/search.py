@@ -17,6 +17,7 @@ from typing import Any
 import jax
 
 from graphc.errors import GraphcError
+from graphc.ir.dtypes import Array
 from graphc.ir.fingerprint import fingerprint
 from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.progress import progress_bar
@@ -25,14 +26,7 @@ from graphc.runtime.pipeline.executable_cache import CacheBackend, CacheSlot, Fo
 from graphc.runtime.pipeline.stages import Stages
 from graphc.runtime.pipeline.tuned import Choice, Tuned, find_tuned, keep_tuned
 from graphc.runtime.step.executable import Executable
-from graphc.runtime.tuning.trials import (
-    Array,
-    Trial,
-    collect_garbage,
-    disagreement,
-    nudged,
-    upper_bound,
-)
+from graphc.runtime.tuning.trials import Trial, collect_garbage, disagreement, nudged, upper_bound
 from graphc.runtime.tuning.tuning_report import Tuning, TuningRow
 from graphc.runtime.tuning.variants import variants_for
 

@@ -13,13 +13,12 @@ import jax
 import numpy as np
 
 from graphc.interrupts import uninterrupted
-from graphc.ir.dtypes import float_info, is_complex, is_floating
+from graphc.ir.dtypes import Array, float_info, is_complex, is_floating
 from graphc.passes.core.validate import tolerance_of
 from graphc.runtime.buffers.packing import pack, place_on, unpack
 from graphc.runtime.step.executable import Executable
 from graphc.runtime.targets.executors import shardings
 
-Array = np.ndarray[Any, Any]
 _LEAST_SECONDS = 0.02  # of one measurement: the clock and the caller cost less than 1 % of it
 _RUNS = 2  # before results are compared: the second run uses all state that the first one left
 _NOTHING = 1e-6  # values that are smaller throughout are compared with this

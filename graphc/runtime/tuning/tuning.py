@@ -17,6 +17,7 @@ from graphc.config import CompileOptions
 from graphc.devices.machine import Machine
 from graphc.devices.mesh import Strategy
 from graphc.errors import AttributeValueError, GraphError
+from graphc.ir.dtypes import Array
 from graphc.ir.fingerprint import calls_back
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
@@ -45,8 +46,6 @@ from graphc.runtime.tuning.estimates import Estimates
 from graphc.runtime.tuning.search import Search
 from graphc.runtime.tuning.tuning_report import Tuning
 from graphc.typing import Feeds, Fetches
-
-Array = np.ndarray[Any, Any]
 
 
 @without_collection()

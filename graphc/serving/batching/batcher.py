@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from graphc.ir.dtypes import Array
 from graphc.serving.batching.buffers import Buffers, results_of
 from graphc.serving.batching.filled import inputs_of_all_sizes
 from graphc.serving.batching.paddable import Paddable
-from graphc.serving.batching.requests import Array, Arrays, Form, Piece, Request
+from graphc.serving.batching.requests import Arrays, Form, Piece, Request
 from graphc.serving.batching.sizes import allowed_sizes, padded_size, pieces_of
 from graphc.serving.batching.waiting import Ready, Waiting
 from graphc.serving.config import BatchingConfig

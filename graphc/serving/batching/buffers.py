@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.dims import substitute
-from graphc.serving.batching.requests import Array, Arrays, Form, Piece
+from graphc.ir.dtypes import Array
+from graphc.serving.batching.requests import Arrays, Form, Piece
 from graphc.web.failures import Failure
 
 _MOST_KEPT = 64  # the number of different sizes for which buffers are kept

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from graphc.ir.dims import substitute
-from graphc.serving.batching.requests import Array, Arrays, Form
+from graphc.ir.dtypes import Array
+from graphc.serving.batching.requests import Arrays, Form
 from graphc.serving.batching.sizes import padded_size
 
 

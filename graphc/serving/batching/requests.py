@@ -13,6 +13,7 @@ import numpy as np
 
 from graphc.errors import FeedError
 from graphc.ir.dims import substitute
+from graphc.ir.dtypes import Array
 from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.types import shown_size
@@ -21,7 +22,6 @@ from graphc.serving.batching.paddable import Paddable
 from graphc.serving.batching.sizes import next_power_of_two, padded_size
 from graphc.web.failures import Failure
 
-Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
 _NONE: Mapping[str, Sequence[int]] = MappingProxyType({})
 _MOST_KNOWN = 1024  # the number of different shapes that are remembered

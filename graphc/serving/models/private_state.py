@@ -6,17 +6,17 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graphc.artifacts.loading import Model
+from graphc.ir.dtypes import Array
 from graphc.web.failures import Failure
 
 if TYPE_CHECKING:
     from graphc.serving.models.servable import Servable
 
-Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
 
 

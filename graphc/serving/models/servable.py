@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from graphc.artifacts.state import ModelState
 from graphc.artifacts.strings import Strings
 from graphc.errors import DeviceError, DTypeError, ExecutionError, FeedError, ShapeError, StateError
 from graphc.ir.dims import symbols_of
+from graphc.ir.dtypes import Array
 from graphc.runtime.core.failures import RUN_FAILED
 from graphc.serving.failures import no_such_signature
 from graphc.serving.models.error_texts import text_of
@@ -28,7 +29,6 @@ from graphc.web.failures import Failure
 
 LOG = logging.getLogger("graphc.serving")
 
-Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
 
 _OF_THE_REQUEST = (FeedError, ShapeError, DTypeError)

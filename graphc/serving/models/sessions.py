@@ -11,10 +11,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from graphc.ir.dtypes import Array
 from graphc.serving.config import SessionConfig
 from graphc.serving.failures import no_such_signature
 from graphc.serving.models.last_request import LastRequest
-from graphc.serving.models.private_state import Array, Arrays, PrivateState
+from graphc.serving.models.private_state import Arrays, PrivateState
 from graphc.serving.models.servable import Servable
 from graphc.web.failures import Failure
 

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from graphc.ir.dtypes import Array
 from graphc.serving.protocol.checks import Types, listed
 from graphc.web.failures import Failure
 
-Array = np.ndarray[Any, Any]
 _MOST_STEPS = 2**31 - 1
 _MOST_VALUES = 64  # each is compared with each element of the output
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
+from graphc.ir.dtypes import Array
 from graphc.serving.protocol.messages import messages
 from graphc.serving.protocol.tensors import encode
 from graphc.web.failures import Failure
-
-Array = np.ndarray[Any, Any]
 
 
 class Answer(Protocol):

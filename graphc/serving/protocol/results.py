@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir.dtypes import is_floating
+from graphc.ir.dtypes import Array, is_floating
 from graphc.serving.protocol.tensors import STRING
 from graphc.web.failures import Failure
 
-Array = np.ndarray[Any, Any]
 CLASSIFY = "tensorflow/serving/classify"
 REGRESS = "tensorflow/serving/regress"
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.ir.dtypes import is_floating
+from graphc.ir.dtypes import Array, is_floating
 from graphc.ir.types import TensorType, shown_types
 from graphc.serving.protocol.checks import Types, check_names, listed
 from graphc.serving.protocol.table import Table, read_table
 from graphc.serving.protocol.tensors import STRING
-from graphc.serving.protocol.values import Array, from_array, invalid, to_array
+from graphc.serving.protocol.values import from_array, invalid, to_array
 from graphc.web.failures import Failure
 from graphc.web.http import write_json
 

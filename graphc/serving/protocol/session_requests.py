@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
-
+from graphc.ir.dtypes import Array
 from graphc.serving.protocol import rows
 from graphc.serving.protocol.checks import Types
 from graphc.serving.protocol.generation import Plan, check_output
@@ -17,7 +16,6 @@ from graphc.serving.protocol.tensors import decode_all
 from graphc.serving.protocol.values import invalid, to_array
 from graphc.web.failures import Failure
 
-Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 
 

@@ -10,9 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from graphc.ir.dtypes import DType
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array, DType
 
 _EXACT: Final = 2.0**53  # smaller integers are exact as float64
 _STARTS: Final = ((b'{"instances"', "instances"), (b'{"inputs"', "inputs"))

@@ -10,11 +10,10 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from graphc.ir.dtypes import DType, short_name
+from graphc.ir.dtypes import Array, DType, short_name
 from graphc.serving.protocol.messages import messages
 from graphc.web.failures import Failure
 
-Array = np.ndarray[Any, Any]
 STRING: Final = np.dtype(object)
 """The dtype of strings: an array of `bytes` objects."""
 

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from graphc.ir.dtypes import DType, is_complex, is_floating
+from graphc.ir.dtypes import Array, DType, is_complex, is_floating
 from graphc.serving.protocol.tensors import STRING, range_of, shown
 from graphc.web.failures import Failure
 
-Array = np.ndarray[Any, Any]
 _FLOAT64: Final = np.dtype(np.float64)
 _DEEPEST: Final = 32
 

@@ -14,14 +14,13 @@ import numpy as np
 
 from graphc.data.records.framing import import_crc32c
 from graphc.errors import ModelFileError
+from graphc.ir.dtypes import Array
 from graphc.ir.mapped import LARGE_ARRAY, LARGE_FILE, array_in, map_file
 from graphc.train.tensorflow.schema import messages, parse
 from graphc.train.tensorflow.single_file import SingleFile
 from graphc.train.tensorflow.slices import extent_of, joined
 from graphc.train.tensorflow.sstable import entries, unmasked, varint
 from graphc.train.tensorflow.tensors import broken, dtype_of, no_key, sizes_of
-
-Array = np.ndarray[Any, Any]
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"

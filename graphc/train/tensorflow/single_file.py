@@ -7,15 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from graphc.data.records.framing import import_crc32c
+from graphc.ir.dtypes import Array
 from graphc.train.tensorflow.schema import messages, parse
 from graphc.train.tensorflow.slices import extent_of, joined
 from graphc.train.tensorflow.sstable import entries
 from graphc.train.tensorflow.tensors import array_of, broken, dtype_of, no_key, sizes_of
-
-Array = np.ndarray[Any, Any]
 
 
 class SingleFile:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.train.tensorflow.tensors import Array, broken
+from graphc.ir.dtypes import Array
+from graphc.train.tensorflow.tensors import broken
 
 
 def extent_of(extent: Any, size: int, what: str) -> slice:

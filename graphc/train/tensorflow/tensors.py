@@ -10,9 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from graphc.errors import ModelFileError, UnknownNameError, nearest
+from graphc.ir.dtypes import Array
 from graphc.ir.mapped import MappedFile, array_in
-
-Array = np.ndarray[Any, Any]
 
 STRING: Final = np.dtype(object)  # an array of bytes objects
 DTYPES: Final[dict[int, np.dtype[Any]]] = {

@@ -9,8 +9,7 @@ import numpy as np
 
 from graphc import ops
 from graphc.importers.onnx.call import Call, Refused
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 

@@ -14,8 +14,7 @@ import numpy as np
 from graphc import ops
 from graphc.importers.core.grids import cubic_shares
 from graphc.importers.onnx.call import Call, Refused
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 
 def resized_axes(call: Call, rank: int) -> list[int]:

@@ -10,8 +10,7 @@ import numpy as np
 from graphc import ops
 from graphc.importers.core.grids import cubic_shares
 from graphc.importers.torch.call import Call, Refused, Rule, within_reason
-
-Array = np.ndarray[Any, Any]
+from graphc.ir.dtypes import Array
 
 
 def _sizes(x: Any, out: Any, scales: Any, rank: int) -> tuple[list[int], list[int], list[Any]]:
