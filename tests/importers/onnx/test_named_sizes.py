@@ -46,29 +46,34 @@ def check_sizes(
     nodes: Sequence[Any],
     weights: Any = None,
     *,
+    outputs: Sequence[str] = ("y",),
     opset: int = 18,
     sizes: Sequence[tuple[int, int]] = SIZES,
     dtype: Any = np.float32,
     positive: bool = False,
 ) -> None:
     """Imports the nodes once for [batch, 3, height, width], and runs them on images of each
-    size."""
+    size. Cases with an output each may share a model, so that less is compiled."""
     named = ["batch", 3, "height", "width"]
     x = image(1, 1, dtype)
-    proto = model(nodes, {"x": x}, ["y"], weights or {}, opset=opset, shapes={"x": named})
+    proto = model(nodes, {"x": x}, outputs, weights or {}, opset=opset, shapes={"x": named})
     alone = gc.from_onnx(proto).to_graph()
     proto.ir_version = 10
-    proto.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(onnx_type(dtype), None))
+    for output in proto.graph.output:
+        output.type.CopyFrom(helper.make_tensor_type_proto(onnx_type(dtype), None))
     there = onnxruntime.InferenceSession(proto.SerializeToString())
-    (given,), (y,) = alone.inputs.values(), alone.outputs.values()
+    (given,), ys = alone.inputs.values(), list(alone.outputs.values())
     with gc.Session(alone.graph) as session:
         for height, width in sizes:
             x = image(height, width, dtype)
             x = abs(x) if positive else x
-            got = np.asarray(session.run(y, {given: x}))
-            (want,) = there.run(None, {"x": x})
-            assert (got.dtype, got.shape) == (want.dtype, want.shape)
-            assert_near(got, want, rtol=1e-4, atol=1e-4, err_msg=f"{height}x{width}")
+            found = zip(
+                outputs, session.run(ys, {given: x}), there.run(None, {"x": x}), strict=True
+            )
+            for name, value, want in found:
+                got = np.asarray(value)
+                assert (got.dtype, got.shape) == (want.dtype, want.shape)
+                assert_near(got, want, rtol=1e-4, atol=1e-4, err_msg=f"{name}: {height}x{width}")
 
 
 SCALED = [
@@ -84,25 +89,29 @@ SCALED = [
 ]
 
 
-@pytest.mark.parametrize(("mode", "coordinates", "rounding"), SCALED)
 @pytest.mark.parametrize("scale", [2.0, 3.0])
-def test_larger_images(mode: str, coordinates: str, rounding: str | None, scale: float) -> None:
-    attrs = {} if rounding is None else {"nearest_mode": rounding}
-    resize = node(
-        "Resize", "x - scales", mode=mode, coordinate_transformation_mode=coordinates, **attrs
-    )
-    check_sizes([resize], {"scales": np.array([1, 1, scale, scale], np.float32)})
+def test_larger_images(scale: float) -> None:
+    nodes, outputs = [], []
+    for mode, coordinates, rounding in SCALED:
+        attrs = {} if rounding is None else {"nearest_mode": rounding}
+        attrs |= {"mode": mode, "coordinate_transformation_mode": coordinates}
+        outputs.append(f"{mode}_{coordinates}_{rounding}")
+        nodes.append(node("Resize", "x - scales", outputs[-1], **attrs))
+    check_sizes(nodes, {"scales": np.array([1, 1, scale, scale], np.float32)}, outputs=outputs)
 
 
 @pytest.mark.parametrize("parts", [2, 3, 4])
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
-@pytest.mark.parametrize("where", ["half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"])
-def test_smaller_images(mode: str, parts: int, where: str) -> None:
+def test_smaller_images(parts: int) -> None:
     """Sizes that do not divide are rounded down; one element is left of some."""
     scales = np.array([1, 1, 1 / parts, 1 / parts], np.float32)
-    resize = node("Resize", "x - scales", mode=mode, coordinate_transformation_mode=where)
+    nodes, outputs = [], []
+    for mode in ("nearest", "linear"):
+        for where in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
+            outputs.append(f"{mode}_{where}")
+            attrs = {"mode": mode, "coordinate_transformation_mode": where}
+            nodes.append(node("Resize", "x - scales", outputs[-1], **attrs))
     sizes = ((4, 4), (7, 5), (8, 12))
-    check_sizes([resize], {"scales": scales}, sizes=sizes, opset=19)
+    check_sizes(nodes, {"scales": scales}, outputs=outputs, sizes=sizes, opset=19)
 
 
 def test_images_of_the_size_of_others() -> None:
@@ -117,17 +126,16 @@ def test_images_of_the_size_of_others() -> None:
     check_sizes(nodes, weights)
 
 
-@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
-@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners"])
-def test_elements_that_are_equally_near(rounding: str, coordinates: str) -> None:
+def test_elements_that_are_equally_near() -> None:
     """Positions are exact: 10 elements become 15, and 4 become 14."""
-    attrs = {"nearest_mode": rounding, "coordinate_transformation_mode": coordinates}
     weights = {"shape": np.array([1, 10, -1]), "sizes": np.array([1, 15, 14])}
-    nodes = [
-        node("Reshape", "x shape", "wide"),
-        node("Resize", "wide - - sizes", "y", mode="nearest", **attrs),
-    ]
-    check_sizes(nodes, weights, sizes=((5, 4), (4, 10), (5, 10)))
+    nodes, outputs = [node("Reshape", "x shape", "wide")], []
+    for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+        for coordinates in ("half_pixel", "asymmetric", "align_corners"):
+            attrs = {"nearest_mode": rounding, "coordinate_transformation_mode": coordinates}
+            outputs.append(f"{rounding}_{coordinates}")
+            nodes.append(node("Resize", "wide - - sizes", outputs[-1], mode="nearest", **attrs))
+    check_sizes(nodes, weights, outputs=outputs, sizes=((5, 4), (4, 10), (5, 10)))
 
 
 def test_upsample() -> None:
@@ -143,17 +151,16 @@ def test_sizes_that_are_not_whole_are_refused(scale: float) -> None:
 
 
 @pytest.mark.parametrize("auto", ["SAME_UPPER", "SAME_LOWER"])
-@pytest.mark.parametrize(("window", "step"), [(3, 1), (3, 2), (2, 2), (4, 3)])
-@pytest.mark.parametrize("op", ["Conv", "MaxPool"])
-def test_padding_that_keeps_sizes(op: str, window: int, step: int, auto: str) -> None:
-    square = [window, window]
-    attrs = {"auto_pad": auto, "kernel_shape": square, "strides": [step, step]}
-    weights = {}
-    if op == "Conv":
-        rng = np.random.default_rng(0)
-        weights = {"kernel": rng.normal(size=(2, 3, *square)).astype(np.float32)}
-    inputs = "x kernel" if op == "Conv" else "x"
-    check_sizes([node(op, inputs, **attrs)], weights)
+def test_padding_that_keeps_sizes(auto: str) -> None:
+    rng = np.random.default_rng(0)
+    nodes, weights = [], {}
+    for window, step in ((3, 1), (3, 2), (2, 2), (4, 3)):
+        square, case = [window, window], f"{window}_{step}"
+        attrs = {"auto_pad": auto, "kernel_shape": square, "strides": [step, step]}
+        weights[f"kernel_{case}"] = rng.normal(size=(2, 3, *square)).astype(np.float32)
+        nodes.append(node("Conv", f"x kernel_{case}", f"conv_{case}", **attrs))
+        nodes.append(node("MaxPool", "x", f"pool_{case}", **attrs))
+    check_sizes(nodes, weights, outputs=[each.output[0] for each in nodes])
 
 
 def test_windows_that_pass_over_elements_are_refused() -> None:
@@ -162,12 +169,14 @@ def test_windows_that_pass_over_elements_are_refused() -> None:
         check_sizes([pool])
 
 
-@pytest.mark.parametrize(("window", "step", "pad"), [(3, 2, 0), (2, 2, 0), (3, 2, 1)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int8])
-def test_pools_up_to_the_end(window: int, step: int, pad: int, dtype: Any) -> None:
-    attrs = {"kernel_shape": [window] * 2, "strides": [step] * 2, "pads": [pad] * 4}
-    pool = node("MaxPool", "x", ceil_mode=1, **attrs)
-    check_sizes([pool], dtype=dtype, sizes=((3, 3), (4, 5), (8, 7)))
+def test_pools_up_to_the_end(dtype: Any) -> None:
+    nodes = []
+    for window, step, pad in ((3, 2, 0), (2, 2, 0), (3, 2, 1)):
+        attrs = {"kernel_shape": [window] * 2, "strides": [step] * 2, "pads": [pad] * 4}
+        nodes.append(node("MaxPool", "x", f"y_{window}_{step}_{pad}", ceil_mode=1, **attrs))
+    outputs = [each.output[0] for each in nodes]
+    check_sizes(nodes, outputs=outputs, dtype=dtype, sizes=((3, 3), (4, 5), (8, 7)))
 
 
 @pytest.mark.parametrize(
@@ -298,22 +307,28 @@ def test_a_transform_of_each_row(one_sided: int) -> None:
     check_sizes(nodes, {"shape": np.array([-1, 8, 1])}, sizes=((4, 4), (8, 7)))
 
 
-@pytest.mark.parametrize("largest", [0, 1])
-@pytest.mark.parametrize(("axis", "parts"), [(2, 1), (3, 1), (3, 2)])
-def test_as_many_of_the_greatest_as_a_size(axis: int, parts: int, largest: int) -> None:
+def test_as_many_of_the_greatest_as_a_size() -> None:
     """So recurrent layers of PyTorch sort lengths. Of equal elements the first comes first."""
-    nodes = [
-        node("Round", "x", "whole"),
-        node("Shape", "x", "shape"),
-        node("Gather", "shape axis", "size"),
-        node("Div", "size parts", "k"),
-        node("TopK", "whole k", "values places", axis=axis, largest=largest),
-        node("Cast", "places", "numbers", to=1),
-        node("Mul", "numbers hundred", "marks"),
-        node("Add", "values marks", "y"),
-    ]
-    weights = {"axis": np.array([axis]), "parts": np.array([parts]), "hundred": np.float32(100)}
-    check_sizes(nodes, weights)
+    nodes, outputs = [node("Round", "x", "whole"), node("Shape", "x", "shape")], []
+    for axis, parts in ((2, 1), (3, 1), (3, 2)):
+        size = f"k_{axis}_{parts}"
+        nodes += [
+            node("Gather", f"shape axis_{axis}", f"size_{size}"),
+            node("Div", f"size_{size} parts_{parts}", size),
+        ]
+        for largest in (0, 1):
+            case = f"{size}_{largest}"
+            outputs.append(f"y_{case}")
+            found = f"values_{case} places_{case}"
+            nodes += [
+                node("TopK", f"whole {size}", found, axis=axis, largest=largest),
+                node("Cast", f"places_{case}", f"numbers_{case}", to=1),
+                node("Mul", f"numbers_{case} hundred", f"marks_{case}"),
+                node("Add", f"values_{case} marks_{case}", f"y_{case}"),
+            ]
+    weights = {"hundred": np.float32(100), "parts_1": np.array([1]), "parts_2": np.array([2])}
+    weights |= {"axis_2": np.array([2]), "axis_3": np.array([3])}
+    check_sizes(nodes, weights, outputs=outputs)
 
 
 def test_a_range_over_a_size_that_was_cast() -> None:
@@ -372,16 +387,15 @@ def test_ranges_are_empty_where_they_count_the_wrong_way(
             assert np.asarray(got).tolist() == want.tolist()
 
 
+RATIOS = [
+    ("width", "two"), ("fewer", "two"), ("minus", "three"), ("width", "negative"),
+    ("fewer", "negative"), ("minus", "negative"), ("difference", "three"), ("seven", "width"),
+    ("below", "width"), ("below", "two"), ("thirds", "negative"), ("seven", "negative"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("op", ["Div", "Mod"])
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ("width", "two"), ("fewer", "two"), ("minus", "three"), ("width", "negative"),
-        ("fewer", "negative"), ("minus", "negative"), ("difference", "three"), ("seven", "width"),
-        ("below", "width"), ("below", "two"), ("thirds", "negative"), ("seven", "negative"),
-    ],
-)  # fmt: skip
-def test_sizes_are_divided_towards_zero(op: str, a: str, b: str, tmp_path: Path) -> None:
+def test_sizes_are_divided_towards_zero(op: str, tmp_path: Path) -> None:
     """As onnxruntime divides them, also after the model was exported again."""
     numbers = {"two": 2, "three": 3, "negative": -3, "seven": 7, "below": -7, "five": 5}
     nodes = [
@@ -392,26 +406,31 @@ def test_sizes_are_divided_towards_zero(op: str, a: str, b: str, tmp_path: Path)
         node("Neg", "width", "minus"),
         node("Sub", "height width", "difference"),
         node("Div", "width three", "thirds"),
-        node(op, f"{a} {b}", "ratio"),
-        node("Cast", "ratio", "number", to=1),
         node("ReduceMax", "x", "top", keepdims=0),
         node("Sub", "top top", "nothing"),
-        node("Add", "number nothing", "y"),
     ]
+    outputs = [f"{a}_{b}" for a, b in RATIOS]
+    for (a, b), y in zip(RATIOS, outputs, strict=True):
+        nodes += [
+            node(op, f"{a} {b}", f"ratio_{y}"),
+            node("Cast", f"ratio_{y}", f"number_{y}", to=1),
+            node("Add", f"number_{y} nothing", y),
+        ]
     weights = {name: np.array(value, np.int64) for name, value in numbers.items()}
     sizes = [(4, width) for width in range(1, 10)]
-    check_sizes(nodes, weights, sizes=sizes)
+    check_sizes(nodes, weights, outputs=outputs, sizes=sizes)
     x, named = image(1, 1), ["batch", 3, "height", "width"]
-    alone = gc.from_onnx(model(nodes, {"x": x}, ["y"], weights, shapes={"x": named})).to_graph()
+    proto = model(nodes, {"x": x}, outputs, weights, opset=18, shapes={"x": named})
+    alone = gc.from_onnx(proto).to_graph()
     gc.to_onnx(gc.Session(alone.graph), tmp_path / "m.onnx", alone.signature())
-    proto = model(nodes, {"x": x}, ["y"], weights, opset=18, shapes={"x": named})
     proto.ir_version = 10
-    proto.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(1, None))
+    for output in proto.graph.output:
+        output.type.CopyFrom(helper.make_tensor_type_proto(1, None))
     before = onnxruntime.InferenceSession(proto.SerializeToString())
     after = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     for size in sizes:
         feeds = {"x": image(*size)}
-        assert after.run(None, feeds)[0] == before.run(None, feeds)[0]
+        assert after.run(outputs, feeds) == before.run(outputs, feeds)
 
 
 def test_a_range_has_the_size_of_a_slice(tmp_path: Path) -> None:
