@@ -144,11 +144,11 @@ class Machine:
             raise _refusal(
                 f"memory_fraction must be more than 0 and at most 1, got {memory_fraction!r}"
             )
-        self._set(name, count, float(memory_fraction), model)
+        self._set(gpu=name, count=count, memory_fraction=float(memory_fraction), model=model)
 
-    def _set(self, *values: object) -> None:
-        for each, value in zip(fields(self), values, strict=True):
-            object.__setattr__(self, each.name, value)
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, model: Gpu, count: int = 1) -> Machine:
@@ -167,7 +167,7 @@ class Machine:
         if type(count) is not int or not 1 <= count <= _MOST:
             raise _refusal(f"{count!r} is not a number of GPUs")
         machine = object.__new__(cls)
-        machine._set(model.name, count, 0.75, model)
+        machine._set(gpu=model.name, count=count, memory_fraction=0.75, model=model)
         return machine
 
     @property

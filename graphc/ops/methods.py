@@ -32,10 +32,11 @@ def bind(functions: _Named) -> None:
     """Gives `ir.operand.Operand` and `ir.variable.Variable` their methods.
 
     Args:
-        functions: the public functions of `gc` by name.
+        functions: the functions of `gc` by name, and what else its module contains.
     """
+    public = {name: f for name, f in functions.items() if callable(f) and name[0] != "_"}
     table: dict[str, Callable[..., Any]] = {
-        **functions,  # methods have the name of the function
+        **public,  # methods have the name of the function
         "getitem": getitem,
         "update": update,
         "read": read,

@@ -213,17 +213,22 @@ def _batch_norm(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step 
 
 
 def _binary(writer: _Writer, node: Node, x: Tensor, channels: int) -> _Step | None:
-    first = node.inputs[0] is x
-    (other,) = (t for t in node.inputs if t is not x)
-    found = None if node.op is DIVIDE and not first else writer.per_channel(other, x, channels)
-    if found is None:
+    is_first = node.inputs[0] is x
+    (operand,) = (t for t in node.inputs if t is not x)
+    if node.op is DIVIDE and not is_first:
+        return None
+    other = writer.per_channel(operand, x, channels)
+    if other is None:
         return None
     if node.op is ADD:
-        return _Step(x, None, found)
-    if node.op is SUBTRACT:
-        minus = None if first else _minus_one(found.type.dtype, channels)
-        return _Step(x, minus, -found if first else found)
-    return _Step(x, found if node.op is MULTIPLY else 1 / found, None)
+        return _Step(x, None, other)
+    if node.op is MULTIPLY:
+        return _Step(x, other, None)
+    if node.op is DIVIDE:
+        return _Step(x, 1 / other, None)
+    if is_first:  # x - other
+        return _Step(x, None, -other)
+    return _Step(x, _minus_one(other.type.dtype, channels), other)
 
 
 _STEPS: dict[OpDef, Callable[[_Writer, Node, Tensor, int], _Step | None]] = {

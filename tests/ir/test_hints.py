@@ -5,6 +5,7 @@ import pytest
 
 import graphc as gc
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
+from graphc.ir import foreign_arguments, foreign_members, foreign_names
 from graphc.ir.hints import usual_hint
 
 
@@ -44,3 +45,15 @@ def test_operators_and_functions_have_it():
 def test_an_own_hint_comes_first():
     with gc.Graph(), pytest.raises(ShapeError, match="hint: b needs 4 rows to follow a"):
         gc.matmul(np.ones((3, 4), "float32"), np.ones((3, 4), "float32"))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        foreign_arguments._REMARKS, foreign_arguments._KEYWORDS, *foreign_members._MEMBERS.values(),
+        foreign_names._ATTRIBUTES, foreign_names._ASSIGNMENTS, foreign_names._FUNCTIONS,
+    ],
+)  # fmt: skip
+def test_names_of_other_libraries_stand_in_one_row(rows):
+    names = [name for row in rows for name in row.split()]
+    assert len(names) == len(set(names))

@@ -210,6 +210,7 @@ def loop_operator(
         gradient=gradient,
         layout=layout_loop,
         thread_state=thread_loop,
+        # The loop without unused stacked results and the inputs that its regions then ignore.
         prune_outputs=lambda node, used: prune_regions(node, used, "consts", node.attrs["carries"]),
         cost=every_iteration,
         doc=doc,

@@ -35,9 +35,16 @@ def _free(rank: int, *taken: Axes) -> list[int]:
 
 
 def _infer_dot_general(
-    ctx: InferContext, a: TensorType, b: TensorType, **attrs: Axes
+    ctx: InferContext,
+    a: TensorType,
+    b: TensorType,
+    *,
+    lhs_contract: Axes,
+    rhs_contract: Axes,
+    lhs_batch: Axes,
+    rhs_batch: Axes,
 ) -> TensorType:
-    lc, rc, lb, rb = (attrs[k] for k in DOT_GENERAL.attrs)
+    lc, rc, lb, rb = lhs_contract, rhs_contract, lhs_batch, rhs_batch
     require_one_dtype(ctx, a, b)
     for label, type, axes in (("a", a, lc + lb), ("b", b, rc + rb)):
         if len(set(axes)) != len(axes) or not all(0 <= i < len(type.shape) for i in axes):

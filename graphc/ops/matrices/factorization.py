@@ -176,7 +176,7 @@ def _eigh_gradient(
 EIGH = matrix_operator(
     "Eigh(a) -> w, v",
     infer=lambda ctx, a: (TensorType(real_of(a.dtype), (*a.shape[:-2], check_square(ctx, a))), a),
-    lower=lambda ctx, a: tuple(lax.linalg.eigh(a))[::-1],
+    lower=lambda ctx, a: tuple(lax.linalg.eigh(a))[::-1],  # JAX gives vectors, values
     gradient=_eigh_gradient,
     cost=of_matrices(lambda m, n, k: 9 * n**3),  # Golub & Van Loan 8.3
     doc="The eigenvalues (real, ascending) and the orthonormal eigenvectors, columns of v, of "

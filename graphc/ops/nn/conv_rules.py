@@ -337,7 +337,9 @@ CONV = define(
     lower=_lower_conv,
     gradient=_conv_gradient,
     layout=_images_and_kernel,
-    cost=lambda ctx, node: _taps_times_channels(node, *node.inputs, *node.outputs),
+    cost=lambda ctx, node: _taps_times_channels(
+        node, x=node.inputs[0], w=node.inputs[1], y=node.outputs[0]
+    ),
     doc="Cross-correlation of x [batch, ..., channels] with w [..., channels / groups, filters]. "
     "Both have one or more spatial axes. The result is [batch, ..., filters], of sizes (size + "
     f"padding - (window - 1) * dilation - 1) // stride + 1. Floating dtypes. {_SOURCE}",
@@ -350,7 +352,9 @@ CONV_INPUT_GRADIENT = define(
     lower=_lower_input_gradient,
     gradient=_input_gradient_gradient,
     layout=_images_and_kernel,
-    cost=lambda ctx, node: _taps_times_channels(node, *node.outputs, *node.inputs[::-1]),
+    cost=lambda ctx, node: _taps_times_channels(
+        node, x=node.outputs[0], w=node.inputs[1], y=node.inputs[0]
+    ),
     doc="The adjoint of Conv's x, of spatial sizes `size`: a transposed convolution of dy "
     f"[batch, ..., filters] with w. Floating dtypes. {_SOURCE}",
 )
@@ -363,7 +367,7 @@ CONV_KERNEL_GRADIENT = define(
     gradient=_kernel_gradient_gradient,
     layout=_images_and_images,
     cost=lambda ctx, node: _taps_times_channels(
-        node, node.inputs[0], node.outputs[0], node.inputs[1]
+        node, x=node.inputs[0], w=node.outputs[0], y=node.inputs[1]
     ),
     doc="The adjoint of Conv's w, of spatial sizes `size`: x [batch, ..., channels] correlated "
     f"with dy, summed over the batch and the positions of the window. Floating dtypes. {_SOURCE}",

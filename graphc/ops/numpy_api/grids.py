@@ -185,13 +185,15 @@ def unravel_index(places: TensorLike, shape: ShapeLike) -> tuple[Tensor, ...]:
         (Array([0, 1], dtype=int32), Array([1, 2], dtype=int32))
     """
     dims = as_dims("unravel_index", shape)
+    if not dims:
+        return ()  # the place in a scalar has no index, so no run can check it
     rest = _index(places, product(dims), "places", "unravel_index")
     found = []
     for size in dims[:0:-1]:
         length = dim_value(size, rest.dtype)
         found.append(remainder(rest, length))
         rest = floor_divide(rest, length)
-    return (rest, *found[::-1]) if dims else ()
+    return (rest, *found[::-1])
 
 
 def ravel_multi_index(index: Iterable[TensorLike], shape: ShapeLike) -> Tensor:

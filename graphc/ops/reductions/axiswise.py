@@ -10,7 +10,7 @@ from jax import lax
 
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import BOOL, INT32, DType, as_dtype, is_integer
-from graphc.ir.node import Tensor
+from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import one_axis, reshape
@@ -40,6 +40,11 @@ def _infer_position(ctx: InferContext, x: TensorType, *, axis: int, dtype: DType
     return TensorType(dtype, x.shape[:axis] + x.shape[axis + 1 :])
 
 
+def _place_position(node: Node, axis: int) -> int | None:
+    reduced: int = node.attrs["axis"]
+    return None if axis == reduced else axis - (axis > reduced)
+
+
 def _position(
     name: str, function: Callable[..., Any], fold: Callable[..., Any], word: str
 ) -> OpDef:
@@ -58,9 +63,7 @@ def _position(
         infer=_infer_position,
         lower=lower,
         differentiable=False,
-        layout=map_axis(
-            lambda node, axis: axis - (axis > node.attrs["axis"]) if not_along(node, axis) else None
-        ),
+        layout=map_axis(_place_position),
         cost=times_operand(1),
         fold=lambda x, *, axis, dtype: np.asarray(fold(x, axis=axis)).astype(dtype),
         doc=f"The position of the first of the {word} elements along `axis`, as `dtype`; of the "

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from graphc.ir.node import Tensor
 from graphc.ops.core.emit import promote_inexact
+from graphc.ops.core.precision import highest
 from graphc.ops.elementwise.arithmetic import absolute, maximum, multiply, remainder, subtract
 from graphc.ops.elementwise.comparison import (
     equal,
@@ -80,9 +82,7 @@ def rel_entr(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor
         Array([0.    , 1.3863], dtype=float32)
     """
     x, y = promote_inexact(x, y)
-    found = xlogy(x, x) - xlogy(x, y)
-    outside = ((x < 0) | (y < 0)) & ~(isnan(x) | isnan(y))
-    return where(outside, math.inf, found, name=name)
+    return _where_positive(lambda x, y: x * (log(x) - log(y)), x, y, 0, name)
 
 
 def kl_div(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
@@ -94,7 +94,24 @@ def kl_div(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
         Array([0.], dtype=float32)
     """
     x, y = promote_inexact(x, y)
-    return subtract(rel_entr(x, y), x - y, name=name)
+    return _where_positive(lambda x, y: x * (log(x) - log(y)) - x + y, x, y, y, name)
+
+
+def _where_positive(
+    function: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    y: Tensor,
+    at_zero: TensorLike,
+    name: str | None,
+) -> Tensor:
+    """`function(x, y)` where both are positive, `at_zero` where only y may be, NaN where one of
+    them is NaN, and infinity elsewhere."""
+    positive = (x > 0) & (y > 0)
+    # Operands outside the domain would make the gradients NaN.
+    inside = function(where(positive, x, 1), where(positive, y, 1))
+    zero = equal(x, 0) & (y >= 0)
+    elsewhere = where(isnan(x) | isnan(y), math.nan, highest(x.dtype))
+    return where(positive, inside, where(zero, at_zero, elsewhere), name=name)
 
 
 def betaln(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import special
@@ -22,7 +24,7 @@ Y = RNG.normal(size=(5,)).astype(np.float32)
 POSITIVE = np.abs(X) + np.float32(0.1)
 UNIT = (1 / (1 + np.exp(-X))).astype(np.float32)
 ODD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.5, -2.5], np.float32)
-SIGNS = np.array([-1.5, 0.0, 2.0, np.nan], np.float32)
+SIGNS = np.array([-1.5, 0.0, 2.0, np.nan, np.inf, -np.inf], np.float32)
 WHOLE = RNG.integers(-9, 9, (4, 5)).astype(np.int32)
 
 ONE = [
@@ -221,3 +223,25 @@ def test_the_derivative_of_zeta() -> None:
     wanted = (special.zeta(2.5, q + 1e-6) - special.zeta(2.5, q - 1e-6)) / 2e-6
     assert_near(by_q, wanted, rtol=1e-7, each=True)
     assert np.isnan(by_s)
+
+
+@pytest.mark.parametrize("function", [gc.rel_entr, gc.kl_div])
+def test_entropies_have_gradients_outside_their_domain(function: Any) -> None:
+    """There they are constants."""
+    with Graph() as graph:
+        x, y = (placeholder((3,), name=name) for name in "xy")
+        slopes = gradients(function(x, y), [x, y])
+    program = functional(graph, slopes, [x, y])
+    for slope in evaluate(program, [np.float32([-1, 2, -1]), np.float32([2, -3, -1])]):
+        assert slope.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("function", [gc.rel_entr, gc.kl_div])
+def test_entropies_of_dtypes_without_infinity(function: Any) -> None:
+    """It is NaN there, which has no effect on other elements."""
+    with Graph() as graph:
+        x, y = (placeholder((2,), "float8_e4m3fn", name=name) for name in "xy")
+        found = function(x, y)
+    operands = [np.array(row).astype(x.dtype) for row in ([1, -1], [1, 1])]
+    (value,) = evaluate(functional(graph, [found], [x, y]), operands)
+    assert value[0] == 0 and np.isnan(value[1])
