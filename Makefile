@@ -13,7 +13,7 @@ TORCH ?= torch>=2.6
 demo: $(VENV)/.installed-examples
 	$(VENV)/bin/python examples/demo.py
 
-# Every operator, pass, example and strategy, in a few minutes.
+# Every operator, pass, example and strategy.
 test: $(VENV)/.installed-test
 	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m "$(FAST)"
 
