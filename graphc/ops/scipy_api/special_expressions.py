@@ -104,8 +104,8 @@ def _where_positive(
     at_zero: TensorLike,
     name: str | None,
 ) -> Tensor:
-    """`function(x, y)` where both are positive, `at_zero` where only y may be, NaN where one of
-    them is NaN, and infinity elsewhere."""
+    """`function(x, y)` where both are positive, `at_zero` where x is 0 and y is not negative, NaN
+    where one of them is NaN, and infinity elsewhere."""
     positive = (x > 0) & (y > 0)
     # Operands outside the domain would make the gradients NaN.
     inside = function(where(positive, x, 1), where(positive, y, 1))
