@@ -107,8 +107,7 @@ _ONE_JAX = (
     # Files, processes and threads; requirements of scikit-learn, browsers and TensorBoard.
     "tests/benchmarks/",
     "tests/checkpoints/test_kill.py",
-    "tests/data/test_the_end.py",
-    "tests/data/test_workers.py",
+    "tests/data/",
     "tests/reports/test_graph_browser.py",
     "tests/reports/test_graph_odd_pages.py",
     "tests/reports/test_graph_report.py",
@@ -116,6 +115,10 @@ _ONE_JAX = (
     "tests/examples/test_cluster.py",
     "tests/sklearn/test_processes.py",
     "tests/train/tensorboard/",
+    "tests/untrusted/",
+    # Rules about the source.
+    "tests/test_assertions.py",
+    "tests/test_layering.py",
     # Error messages and other texts.
     "tests/newcomers/test_foreign_names.py",
     "tests/newcomers/test_index_of_names.py",

@@ -58,6 +58,7 @@ np.savez(sys.argv[2], losses=losses, logits=logits, kernel=state["out/kernel"])
 """
 
 
+@pytest.mark.slow
 def test_ten_steps_in_another_process_are_those_of_the_session(saved, tmp_path: Path) -> None:
     """Twenty steps in one session equal ten steps, a file, and ten more steps, with dropout."""
     session, losses, path = saved

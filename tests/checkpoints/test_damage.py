@@ -61,6 +61,7 @@ def test_each_flipped_bit_is_found(session: gc.Session, tmp_path: Path) -> None:
         path.write_bytes(whole)
 
 
+@pytest.mark.slow
 def test_each_truncation_is_found(session: gc.Session, tmp_path: Path) -> None:
     (folder,) = write(session, tmp_path, 1)
     for path in sorted(folder.iterdir()):
@@ -183,6 +184,7 @@ JSON = st.recursive(
 KEYS = ("format", "step", "created", "metrics", "variables", "hidden", "extra", "arrays", "graph")
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=st.sampled_from(KEYS), value=JSON, row=st.booleans())
 def test_any_json_in_the_manifest(

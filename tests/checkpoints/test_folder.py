@@ -269,6 +269,7 @@ def test_the_failure_of_a_thread_is_raised_by_the_next_call(
     saver.close()
 
 
+@pytest.mark.slow
 def test_a_failure_that_nobody_saw_is_printed() -> None:
     child = subprocess.run(
         [

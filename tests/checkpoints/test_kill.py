@@ -58,7 +58,7 @@ class Job:
 
 @pytest.mark.slow
 @pytest.mark.one_jax
-@pytest.mark.parametrize("devices", [1, 4])
+@pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.exhaustive), 4])
 def test_killed_at_random_moments(devices: int, tmp_path: Path) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     for folder in (straight, killed):

@@ -31,6 +31,7 @@ def trained(form: str, steps: int = 2) -> gc.Session:
     return session
 
 
+@pytest.mark.slow
 def test_pieces_on_four_devices_open_on_one(tmp_path: Path) -> None:
     session, other = trained("optimizer in pieces", 1), trained("one device", 1)
     gc.save(session, tmp_path)
@@ -57,6 +58,7 @@ def test_the_plain_form_stacks_layers_in_one_buffer() -> None:
     assert any(b.kind == STACKED and len(b.members) >= 5 for b in layout.buffers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_continues_bitwise(form: str, tmp_path: Path) -> None:
     graph, train, _ = network()

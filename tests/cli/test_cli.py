@@ -451,6 +451,7 @@ def test_run_writes_dtypes_that_numpy_lacks(run: Run, tmp_path: Path) -> None:
     assert facts["outputs"]["file"] == {"dtype": "bf16", "shape": [2], "values": [1.5, -2.0]}
 
 
+@pytest.mark.slow
 def test_scale_prints_each_strategy(run: Run, script: Path, tmp_path: Path) -> None:
     plot = tmp_path / "scaling.png"
     given = ("scale", script, "--machine", "8xh100", "--devices", "1..4")

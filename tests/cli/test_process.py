@@ -44,6 +44,7 @@ assert not others & {"jax", "numpy", "optax", "tqdm"}, others
     subprocess.run([sys.executable, "-c", script, *arguments], check=True, cwd=REPOSITORY)
 
 
+@pytest.mark.slow
 def test_the_processor_is_split_into_devices(script: Path, tmp_path: Path) -> None:
     saved = tmp_path / "model.gcx"
     done = graphc("train", script, "--devices", 2, "--save", saved, "--json", cwd=tmp_path)

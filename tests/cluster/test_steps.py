@@ -38,6 +38,7 @@ def check_one_result(found: list[dict[str, Any]], alone: dict[str, Any]) -> None
     assert all(one["kernel"] == one["sums"]["dense/kernel"] for one in found)
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     (alone,) = results(1, 2, tmp_path / "one", 3)
     check_one_result(results(2, 1, tmp_path / "two", 3), alone)
@@ -67,6 +68,7 @@ def test_parameters_in_pieces_over_processes(tmp_path: Path) -> None:
     check_one_result(results(2, 1, tmp_path / "two", 20, "parameters"), alone)
 
 
+@pytest.mark.slow
 def test_a_mesh_over_two_processes(tmp_path: Path) -> None:
     """Each process feeds half of the rows and stores half of each layer."""
     (alone,) = results(1, 4, tmp_path / "one", 3, "2x2")

@@ -152,6 +152,7 @@ def check(records: list[bytes], all_specs: Any = SPECS) -> None:
         assert by_forms(records, specs) == want
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(batches)
 def test_any_writer(records: list[bytes]) -> None:
@@ -168,6 +169,7 @@ equal = st.fixed_dictionaries(
 ).map(gc.data.example)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(
     st.one_of(
@@ -190,6 +192,7 @@ def test_some_records_are_no_examples(records: list[bytes]) -> None:
     check(records)
 
 
+@pytest.mark.slow
 def test_every_byte_of_one_record() -> None:
     """Each byte is changed and each length truncated, in the first and the last record."""
     rows = [{"a": [n, 300], "b": [0.5], "c": b"%04d" % n, "d": -n} for n in range(5)]

@@ -338,6 +338,7 @@ def all_reduces(hlo: str) -> int:
     return hlo.count(" all-reduce(") + hlo.count(" all-reduce-start(")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [perceptron, convolutional])
 def test_few_all_reduces(build: object) -> None:
     """Checks each device's program, JAX's lowered program and XLA's compiled program."""

@@ -147,6 +147,7 @@ JOBS: dict[str, Callable[[], Job]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["adam", "rolled", "images"])
 def test_training_equals_one_device(name: str) -> None:
     compare(JOBS[name](), 5)
@@ -158,6 +159,7 @@ def test_200_steps_equal_one_device(name: str) -> None:
     compare(JOBS[name](), 200)
 
 
+@pytest.mark.slow
 def test_an_uneven_batch() -> None:
     graph, fetches, shapes = JOBS["adam"]()
     compare((graph, fetches, {"x": (10, *shapes["x"][1:])}), 4)
@@ -202,6 +204,7 @@ def wide(layers: list[int]) -> Job:
     return graph, [train, loss], {"x": (8, layers[0])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [[256 + 32 * i for i in range(9)], [512] * 13])
 def test_few_layers_are_whole_at_once(layers: list[int]) -> None:
     graph, fetches, shapes = wide(layers)
@@ -244,6 +247,7 @@ def test_repeated_layers_gather_and_scatter_in_loops() -> None:
     assert sum(node.op.name == "Scan" for node in local.nodes) == 2  # so the tests above test loops
 
 
+@pytest.mark.slow
 def test_several_steps_in_one_call() -> None:
     graph, fetches, shapes = JOBS["rolled"]()
     one = gc.compile(graph, fetches, shapes, options=UNCACHED)
@@ -260,6 +264,7 @@ def test_several_steps_in_one_call() -> None:
     assert not any(array.sharding.is_fully_replicated for array in large)
 
 
+@pytest.mark.slow
 def test_a_session_trains_evaluates_and_sees_whole_values(tmp_path: Path) -> None:
     results = []
     for strategy in (None, PIECES):

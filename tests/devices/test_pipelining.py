@@ -124,6 +124,7 @@ def in_turn(
     return inside, dict(most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skip", [False, True], ids=["chain", "skip"])
 @pytest.mark.parametrize("strategy", WAYS, ids=NAMES)
 def test_200_steps_are_those_of_one_device(strategy: PipelineParallel, skip: bool) -> None:
@@ -152,6 +153,7 @@ def test_without_the_limit_the_first_stage_holds_more_and_waits_as_long() -> Non
     assert gc.devices.idle_part(spans) == pytest.approx(gc.devices.bubble(STAGES, 8))
 
 
+@pytest.mark.slow
 def test_a_fast_last_stage_does_not_make_the_others_wait() -> None:
     """If a stage admitted a micro-batch only after a backward pass, this would take 56."""
     lengths = [
@@ -161,6 +163,7 @@ def test_a_fast_last_stage_does_not_make_the_others_wait() -> None:
     assert lengths == [40.0, 42.0]
 
 
+@pytest.mark.slow
 def test_kept_bytes_are_those_of_theory() -> None:
     """Counts only bytes that grow with the rows of the batch: activations, not gradient sums."""
 
@@ -250,6 +253,7 @@ def test_rows_of_all_micro_batches_and_a_weight_of_another_stage(
         assert_near(got[1], values[1], 1e-9)
 
 
+@pytest.mark.slow
 def test_random_values_are_the_same_when_they_are_computed_again() -> None:
     data = batches(5, 24)
     kept = trained(built(PLACES, 4, dropout=0.3), data, PipelineParallel())
@@ -261,6 +265,7 @@ def test_random_values_are_the_same_when_they_are_computed_again() -> None:
     assert abs(kept[0][-1] - without[0][-1]) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", WAYS, ids=NAMES)
 def test_arrays_that_exist_in_a_run_are_those_predicted(
     strategy: PipelineParallel, monkeypatch: pytest.MonkeyPatch
@@ -290,6 +295,7 @@ def test_arrays_that_exist_in_a_run_are_those_predicted(
     assert 0.9 * predicted <= most <= 1.1 * predicted + x.nbytes  # the feed is an array too
 
 
+@pytest.mark.slow
 def test_several_steps_in_a_call_and_the_cache() -> None:
     data = batches(3, 24)
     losses, _ = trained(built(PLACES, 4), data, PipelineParallel(recompute=True))

@@ -135,6 +135,7 @@ def results(program: Program, x: Any) -> list[Any]:
     return [np.asarray(value) for value in jax.jit(to_function(bound))(x)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anywhere", [True, False])
 def test_generated_programs(anywhere: bool) -> None:
     proved = refused = 0

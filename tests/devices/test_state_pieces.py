@@ -171,6 +171,7 @@ def exchanges(local: Program) -> Counter[str]:
     return Counter(node.op.name for node in local.walk() if node.op.name in kinds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [ADAM, CLIPPED, partial(ADAM, accumulate=2)])
 def test_training_equals_one_device(build: object) -> None:
     job: Job = build()  # type: ignore[operator]

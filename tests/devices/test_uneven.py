@@ -143,6 +143,7 @@ def test_layouts_of_batches() -> None:
 # -- values ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_training_of_a_perceptron_and_all_that_looks_over_the_batch() -> None:
     graph = gc.Graph(seed=0)
     with graph:
@@ -171,6 +172,7 @@ def test_training_of_a_perceptron_and_all_that_looks_over_the_batch() -> None:
     agree(graph, fetches, feeds_of, [5, 2])
 
 
+@pytest.mark.slow
 def test_a_network_with_batch_norm_in_a_loop_of_steps() -> None:
     """Statistics, moving averages and gradients use only the real rows."""
     graph = gc.Graph(seed=0)
@@ -273,6 +275,7 @@ def test_operators_that_do_not_say_what_padding_may_hold_are_given_the_whole(mon
     assert "gathered Tanh for SumOfExp" in uneven[0] and "its rows to divide" in uneven[0]
 
 
+@pytest.mark.slow
 def test_what_is_no_number_in_padding_alone_reaches_no_sum() -> None:
     """The gradient of padding is 0. Divided by its length, it is 0 / 0, and becomes an input."""
     after = []

@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import digits
+import pytest
 
 EXAMPLES = Path(digits.__file__).parent
 
 
+@pytest.mark.one_jax
 def test_asynchronous_as_a_script(tmp_path: Path) -> None:
     picture = tmp_path / "curves.png"
     command = [sys.executable, str(EXAMPLES / "asynchronous.py"), "--plot", str(picture)]

@@ -107,11 +107,13 @@ def test_digits_cnn_as_a_script() -> None:
     assert figure(run_example("digits_cnn.py", "--steps", "150"), "test accuracy") > 0.93
 
 
+@pytest.mark.one_jax
 def test_digits_mlp_as_a_script() -> None:
     output = run_example("digits_mlp.py", "--devices", "4", "--steps", "100")
     assert figure(output, "test accuracy") > 0.9
 
 
+@pytest.mark.one_jax
 def test_save_and_load_as_a_script() -> None:
     output = run_example("save_and_load.py")
     from_file, in_session = figure(output, "loss"), figure(output, "from the file,")

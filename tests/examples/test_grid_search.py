@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 
+@pytest.mark.one_jax
 def test_a_search_over_one_point():
     grid = {"network__parameters__width": [4], "network__learning_rate": [0.03]}
     found = grid_search.search(grid, epochs=20, jobs=None).fit(*load_wine(return_X_y=True))

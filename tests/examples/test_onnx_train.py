@@ -11,6 +11,7 @@ import pytest
 from tests.examples.test_asynchronous import EXAMPLES
 
 
+@pytest.mark.one_jax
 def test_onnx_train_as_a_script(tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     command = [sys.executable, str(EXAMPLES / "onnx_train.py"), "--out", str(tmp_path / "d.gcx")]

@@ -20,6 +20,7 @@ def test_two_nodes_on_two_devices(capsys: pytest.CaptureFixture[str]) -> None:
     assert "# send product:0  /device:CPU:0 -> /device:CPU:1" in output
 
 
+@pytest.mark.one_jax
 def test_one_layer_per_device_trains_as_on_one(capsys: pytest.CaptureFixture[str]) -> None:
     model_parallel_lstm.main(
         ["--layers", "2", "--units", "8", "--length", "6", "--batch", "4", "--steps", "3",
@@ -31,6 +32,7 @@ def test_one_layer_per_device_trains_as_on_one(capsys: pytest.CaptureFixture[str
     assert "layer1/cell/kernel: (Variable) /job:localhost/replica:0/task:0/device:CPU:1" in output
 
 
+@pytest.mark.one_jax
 def test_a_pipeline_waits_less_with_more_micro_batches(capsys: pytest.CaptureFixture[str]) -> None:
     pipeline_transformer.main(
         ["--stages", "2", "--blocks", "2", "--width", "16", "--length", "8", "--batch", "4",

@@ -19,6 +19,7 @@ def losses(session: gc.Session, job: gc.train.Job, steps: int) -> list[float]:
     return [float(session.run(fetches, feeds)[1]) for feeds in islice(job.batches, steps)]
 
 
+@pytest.mark.one_jax
 def test_a_mesh_trains_as_one_device() -> None:
     found = {}
     for strategy in (None, MESH):

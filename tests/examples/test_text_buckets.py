@@ -34,6 +34,7 @@ def test_every_line_comes_once_in_an_epoch(folder: Path) -> None:
     assert set(found) <= want and len(set(found)) > 25
 
 
+@pytest.mark.slow
 def test_training_continues_at_the_same_line(folder: Path) -> None:
     def make() -> text_buckets.Text:
         return text_buckets.make_text(str(folder), pattern="*.txt", units=8, batch=4)

@@ -247,6 +247,7 @@ def _graph_manifest() -> tuple[dict[str, Any], dict[str, Any]]:
     return dump_graph(parse_graph(TEXT, CATALOGUE, INITIALIZERS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["program", "graph"])
 def test_no_mutation_of_a_manifest_escapes_as_another_error(kind: str) -> None:
     manifest, arrays = dumped() if kind == "program" else _graph_manifest()

@@ -4,6 +4,8 @@ import ast
 import functools
 from collections.abc import Iterable, Iterator
 
+import pytest
+
 from tests.test_layering import REPOSITORY, modules_of
 
 MODULES = modules_of(REPOSITORY)
@@ -39,6 +41,7 @@ def loaded(module: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_modules_that_raise_errors_at_the_users_line_load_what_finds_it() -> None:
     users = [name for name, path in MODULES.items() if "Error.here(" in path.read_text()]
     assert len(users) > 100

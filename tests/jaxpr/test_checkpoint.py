@@ -96,6 +96,7 @@ def test_policies_say_what_is_computed_again(policy, products):
         assert_near(a, b, 1e-5, 1e-6)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_inside_another_and_second_derivatives():
     @jax.checkpoint
     def outer(x):

@@ -135,6 +135,7 @@ XLA_ABORTS_FORWARD = XLA_ABORTS | {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(case=cases())
 @example(case=XLA_ABORTS)

@@ -117,6 +117,7 @@ def test_what_no_record_can_hold_is_traced_again() -> None:
     assert len(calls) == 2
 
 
+@pytest.mark.slow
 def test_forged_records_are_traced_again() -> None:
     trained(step)
     cache = open_cache(gc.CompileOptions())

@@ -107,6 +107,7 @@ def test_settings_in_turn(searches: list[str]) -> None:
     assert searches == []
 
 
+@pytest.mark.slow
 def test_donated_trees_of_many_batches(searches: list[str]) -> None:
     batches = [np.ones((n, 8), np.float32) for n in range(1, 7)]
     jitted = donating()

@@ -14,6 +14,7 @@ from tests.laws.meshes import CASES, MESHES, compare, spread
 
 _TOGETHER = 8  # cases in a program: they take a fifth of the time
 _EACH = 14  # one of so many programs is in the normal suite
+_MANY = 4  # one of so many is in the slow one
 _ORDER = np.random.default_rng(16).permutation(len(CASES))
 GROUPS = [_ORDER[i : i + _TOGETHER].tolist() for i in range(0, len(CASES), _TOGETHER)]
 
@@ -31,6 +32,13 @@ def test_some_operators_mean_on_a_mesh_what_they_mean_alone(number: int) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [i for i in range(len(GROUPS)) if i % _EACH])
+@pytest.mark.parametrize("number", [i for i in range(0, len(GROUPS), _MANY) if i % _EACH])
+def test_more_operators_mean_on_a_mesh_what_they_mean_alone(number: int) -> None:
+    check(number)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", [i for i in range(len(GROUPS)) if i % _EACH and i % _MANY])
 def test_all_operators_mean_on_a_mesh_what_they_mean_alone(number: int) -> None:
     check(number)

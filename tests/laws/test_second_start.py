@@ -81,7 +81,7 @@ def test_a_sample_starts_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.one_jax  # the sample has each external library
+@pytest.mark.exhaustive  # the sample has each external library
 def test_every_operator_starts_again(tmp_path: Path) -> None:
     names = list(programs())
     first, second = started(tmp_path, names)

@@ -55,6 +55,7 @@ def test_named_sizes_stay_named():
         assert_near(gc.Session(graph).run(y, {x: value}), want)
 
 
+@pytest.mark.slow
 def test_gradients_of_any_order_reach_arguments_and_variables():
     def value(w, x):
         return jax.vmap(lambda row: jnp.tanh(jnp.linalg.inv(w + jnp.diag(row)) @ row))(x)

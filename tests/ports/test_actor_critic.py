@@ -3,6 +3,7 @@ game. It catches over 90 % of them; a paddle that moves randomly catches less th
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -32,6 +33,7 @@ class Games:
         return (self.paddle == self.ball).astype("float32"), False
 
 
+@pytest.mark.slow
 def test_learns_to_catch():
     rng = np.random.default_rng(SEED)
     with gc.Graph(seed=SEED) as graph:

@@ -3,6 +3,7 @@ picture: over 95 % of the words of new pictures are right."""
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -22,6 +23,7 @@ def pictures(rng, count):
     return images, np.stack([4 + places // 2, 6 + places % 2, *ends.T], axis=1).astype("int32")
 
 
+@pytest.mark.slow
 def test_finds_the_words():
     with gc.Graph(seed=SEED) as graph:
         images = gc.placeholder((None, 8, 8, 1), name="images")

@@ -3,12 +3,14 @@ as assignments) on these codes separates the four classes: each cluster contains
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
 CLASSES, FEATURES, CODE = 4, 16, 3
 
 
+@pytest.mark.slow
 def test_clusters_are_classes():
     rng = np.random.default_rng(0)
     centres = 2 * rng.normal(size=(CLASSES, FEATURES))

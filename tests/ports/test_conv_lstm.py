@@ -3,6 +3,7 @@ less than a fifth of the error of repeating the last frame."""
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -20,6 +21,7 @@ def films(rng, count):
     return (rows[..., :, None] * columns[..., None, :])[..., None].astype("float32")
 
 
+@pytest.mark.slow
 def test_predicts_the_next_frame():
     rng = np.random.default_rng(SEED)
     with gc.Graph(seed=SEED) as graph:

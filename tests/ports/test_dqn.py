@@ -5,6 +5,7 @@ from collections import deque
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -36,6 +37,7 @@ def shortest():
     return steps
 
 
+@pytest.mark.slow
 def test_finds_shortest_paths():
     with gc.Graph(seed=SEED) as graph:
         state = gc.placeholder((None, 2), "int32", name="state")

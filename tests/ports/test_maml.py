@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -66,6 +67,7 @@ def train(graph):
     return session.run(["before", "after"], {"x": x, "y": y})
 
 
+@pytest.mark.slow
 def test_learns_a_sinusoid_in_one_step():
     before, after = train(build(through_the_step=True))
     ordinary = min(train(build(through_the_step=False)))

@@ -4,6 +4,7 @@ to the curve."""
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -50,6 +51,7 @@ def train(graph):
     return session
 
 
+@pytest.mark.slow
 def test_finds_all_branches_of_the_inverse():
     x, t = points(np.random.default_rng(SEED + 1), 2000)
     mixture, single = train(build(8)), train(build(1))

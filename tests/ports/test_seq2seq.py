@@ -3,6 +3,7 @@ decoder, a loop in the graph, reverses over 90 % of new strings without an error
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -22,6 +23,7 @@ def strings(count, rng):
     return source, lengths, target
 
 
+@pytest.mark.slow
 def test_writes_backwards():
     with gc.Graph(seed=SEED) as graph:
         source = gc.placeholder(("batch", LONGEST), "int32", name="source")

@@ -4,6 +4,7 @@ classify many more shifted test digits than in random features or in pixels."""
 
 import numpy as np
 import optax
+import pytest
 from sklearn.datasets import load_digits
 
 import graphc as gc
@@ -31,6 +32,7 @@ def nearest(features, labels, known, known_labels):
     return np.mean(known_labels[similar.argmax(1)] == labels)
 
 
+@pytest.mark.slow
 def test_contrast_gives_better_features():
     digits = load_digits()
     rng = np.random.default_rng(SEED)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -41,6 +42,7 @@ def lines(modules):
     return np.concatenate(kinds), np.repeat(np.int32([0, 1]), count)
 
 
+@pytest.mark.slow
 def test_tells_docstrings_from_code():
     rows, kinds = lines([argparse, dataclasses, subprocess, typing])
     test_rows, test_kinds = lines([inspect, tarfile])

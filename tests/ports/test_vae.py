@@ -4,6 +4,7 @@ Its samples from the prior are as close to real digits."""
 
 import numpy as np
 import optax
+import pytest
 from sklearn.datasets import load_digits
 
 import graphc as gc
@@ -12,6 +13,7 @@ SEED, RATE = 0, 3e-3
 BATCH, LATENT = 100, 6
 
 
+@pytest.mark.slow
 def test_rebuilds_and_draws_digits():
     pixels = (load_digits().data / 16.0).astype("float32")
     pixels = np.random.default_rng(0).permutation(pixels)

@@ -3,6 +3,7 @@ eight, and most points are close to one of them."""
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -34,6 +35,7 @@ def mlp(units, name):
     )
 
 
+@pytest.mark.slow
 def test_visits_every_mode():
     with gc.Graph(seed=SEED) as graph:
         real = gc.placeholder((BATCH, 2), name="real")

@@ -8,6 +8,7 @@ from pydoc_data.topics import topics
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 
@@ -23,6 +24,7 @@ def skip_grams(words, window=2):
     return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
 
 
+@pytest.mark.slow
 def test_guesses_neighbours():
     text = " ".join(topics[name] for name in sorted(topics)).lower()
     words = re.findall(r"[a-z_]{2,}", text)[:80_000]

@@ -107,6 +107,7 @@ def held() -> tuple[int, int, int]:
     return resident(), len(jax.live_arrays()), len(garbage.get_objects())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STATM.exists(), reason="memory is read as Linux tells it")
 @pytest.mark.parametrize(("devices", "prefetch"), [(1, False), (2, False), (1, True), (2, True)])
 def test_a_thousand_steps_leave_nothing_behind(

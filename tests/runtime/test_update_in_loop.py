@@ -275,6 +275,7 @@ def test_stacks_of_replicas_are_written_in_place(replicas: int) -> None:
     assert not re.findall(rf"f32\[\d+,{width},{width}\]\S* copy\(", moved.hlo())
 
 
+@pytest.mark.slow
 def test_a_memory_limit_of_replicas() -> None:
     """The recomputation pass knows that the gradients of all layers are not kept together."""
     graph, fetches = deep(optax.adam(1e-3), layers=12)

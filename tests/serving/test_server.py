@@ -303,6 +303,7 @@ def test_a_new_configuration_is_read() -> None:
     assert models.configs == ()
 
 
+@pytest.mark.slow
 def test_the_command_serves_until_sigterm(model: Path) -> None:
     command = [sys.executable, "-m", "graphc.cli", "serve", str(model)]
     command += ["--port", "0", "--rest_api_port", "0"]

@@ -170,6 +170,7 @@ def test_data_frames_and_labels_of_text():
         model.predict(frame.rename(columns={"a": "z"}))
 
 
+@pytest.mark.slow
 def test_a_strategy_trains_the_same():
     one = classifier(dtype="float64", epochs=3).fit(X, Y)
     four = classifier(dtype="float64", epochs=3, strategy=gc.devices.DataParallel(4)).fit(X, Y)

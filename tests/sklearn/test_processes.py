@@ -51,7 +51,11 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("backend", "method"),
-    [("loky", "default"), ("multiprocessing", "fork"), ("multiprocessing", "spawn")],
+    [
+        ("loky", "default"),
+        ("multiprocessing", "fork"),
+        pytest.param("multiprocessing", "spawn", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_searches_and_scores(backend, method, tmp_path):
     script = tmp_path / "script.py"

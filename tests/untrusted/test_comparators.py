@@ -115,6 +115,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_hostile_sorts_and_types_take_the_graph(tmp_path: Path) -> None:
     """Without rules for them, these programs crashed the process or never ended."""
     plain_model(tmp_path / "plain.gcx")

@@ -225,6 +225,7 @@ def test_numbers_of_devices_are_checked(devices: Any) -> None:
         gc.cluster.scaling_of(WORK, HARDWARE, devices)
 
 
+@pytest.mark.slow
 def test_a_plot_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = gc.cluster.scaling_of(WORK, HARDWARE, [1, 8, 64])
@@ -287,6 +288,7 @@ def test_files_that_are_no_description_are_refused(text: str, tmp_path: Path) ->
         gc.cluster.Hardware.read(tmp_path / "none.json")
 
 
+@pytest.mark.slow
 def test_a_measured_time_replaces_the_estimate() -> None:
     graph, fetches, feeds = mlp()
     found = gc.cluster.scaling(graph, fetches, feeds, HARDWARE, [1], step_seconds=0.5)

@@ -79,6 +79,7 @@ def test_forged_programs(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("limited")
 def test_many_forged_programs(tmp_path: Path) -> None:
     for name in NAMES:

@@ -38,6 +38,7 @@ METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 SIZES = [(7, 5), (3, 9), (10, 6), (5, 6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("antialias", [True, False])
 def test_resize_is_that_of_jax(antialias: bool) -> None:
     value = np.random.default_rng(0).standard_normal((2, 5, 6, 3)).astype(np.float32)
@@ -121,6 +122,7 @@ def crops(x, boxes, size):
     return [np.asarray(value) for value in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("box", [(0, 0, 1, 1), (1, 0, 0, 1), (0.1, 0.3, 1, 1), (0.7, 1, 1, 0)])
 def test_boxes_that_end_at_the_edge_lose_nothing_to_rounding(box) -> None:
     for size in (7, 11, 14, 29):

@@ -122,6 +122,7 @@ def test_each_draw_is_its_own_unless_the_seed_is_the_same() -> None:
         np.testing.assert_array_equal(same, again)
 
 
+@pytest.mark.slow
 def test_gradients_of_parameters() -> None:
     """Gradients of means that are known: gamma has a * s, beta has a / (a + b)."""
     with Graph() as graph:

@@ -85,6 +85,7 @@ def test_orthogonal() -> None:
     assert abs(q.mean(0)).max() < 0.07 and abs(np.linalg.det(q).mean()) < 0.12
 
 
+@pytest.mark.slow
 def test_each_draw_is_its_own_unless_the_seed_is_the_same() -> None:
     functions = (
         lambda **s: random.binomial(1000, 0.5, 8, **s),
@@ -97,6 +98,7 @@ def test_each_draw_is_its_own_unless_the_seed_is_the_same() -> None:
         np.testing.assert_array_equal(same, again)
 
 
+@pytest.mark.slow
 def test_counts_do_not_depend_on_the_number_of_replicas() -> None:
     with Graph(seed=1) as graph:
         p = placeholder((8,), "float32", batch_axis=0)

@@ -124,6 +124,7 @@ def test_errors(spec, shapes, error, words) -> None:
             einsum(spec, *tensors)
 
 
+@pytest.mark.slow
 def test_subscripts_stand_first() -> None:
     with Graph():
         x = placeholder((2, 3))

@@ -77,7 +77,7 @@ def convolutions(draw: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.one_jax
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=15, deadline=None, derandomize=True, database=None)
 @given(convolutions())
 def test_like_direct_convolutions(sizes: dict[str, Any]) -> None:
     how = sizes["how"]

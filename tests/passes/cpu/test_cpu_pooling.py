@@ -162,6 +162,7 @@ def sliding(axes: list[tuple[int, ...]]) -> tuple[str, list[int], list[int]]:
     return attrs, [2, *size, 3], [2, *places, 3]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     axes=AXES,
@@ -193,6 +194,7 @@ def test_meaning(axes: list[tuple[int, ...]], bound: float, seed: int) -> None:
     assert difference is None, difference
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     axes=AXES,

@@ -85,6 +85,7 @@ def test_patches_become_a_product() -> None:
     assert kinds.count("MatMul") == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     axes=st.lists(st.tuples(st.integers(1, 3), *[st.integers(0, 2)] * 3), min_size=1, max_size=2),

@@ -106,6 +106,7 @@ axes_ = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     axes=st.lists(axes_, min_size=2, max_size=3),

@@ -218,11 +218,13 @@ def updates(draw: Any) -> Program:
     )
 
 
+@pytest.mark.slow
 def test_meaning() -> None:
     a_pass = CpuUpdateByRows(smallest=1, block=2)
     check_preserving(a_pass, updates(), least=0.5, evaluate=by_xla, exactly=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer",
     [optax.sgd(0.1, momentum=0.9, nesterov=True), optax.adamw(1e-2), optax.rmsprop(1e-2)],

@@ -322,6 +322,7 @@ def test_where_it_runs() -> None:
         assert [each.name for each in recompute.then] == ["carry-shifted", "update-in-loop"]
 
 
+@pytest.mark.slow
 def test_generated_loops_mean_the_same() -> None:
     check_preserving(CARRY, loop_pairs(), examples=200, least=0.1)
 
@@ -334,6 +335,7 @@ def test_recomputing_knows_what_is_saved() -> None:
     assert after is before and changed == 0
 
 
+@pytest.mark.slow
 def test_after_recomputing() -> None:
     """Loops that recompute values, with and without segments."""
 

@@ -120,6 +120,7 @@ ALLOWED = {
 }
 
 
+@pytest.mark.slow
 def test_after_use_a_child_refuses_what_needs_a_device(tmp_path: Path) -> None:
     calls = [*REFUSED, "next(batches)", *ALLOWED]
     script = USED + "import pickle\n" + "".join(f"in_child(lambda: {call})\n" for call in calls)
@@ -135,6 +136,7 @@ def test_after_use_a_child_refuses_what_needs_a_device(tmp_path: Path) -> None:
     assert len(lines) == len(calls) + 1
 
 
+@pytest.mark.slow
 def test_a_child_does_not_wait_for_locks_that_a_thread_of_its_parent_held(tmp_path: Path) -> None:
     script = """
     import threading

@@ -131,6 +131,7 @@ def test_a_change_of_graphcs_sources_counts(
     assert module.sources_digest.__wrapped__(frozenset()) != digests[-1]
 
 
+@pytest.mark.slow
 def test_nothing_that_compiles_imports_what_the_digest_leaves_out() -> None:
     """Only the facade names all folders; its names are looked up by users alone."""
     modules = layering.modules_of(layering.REPOSITORY)

@@ -156,6 +156,7 @@ def test_it_fits_and_gives_the_same_numbers(build: Any, share: float) -> None:
     assert_near(losses(tight, model), losses(free, model), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("build", "share"), [(attending, 0.8), (recurrent, 0.5)])
 def test_it_fits_after_loops_stack_less(build: Any, share: float) -> None:
     model = build("float64")
@@ -347,6 +348,7 @@ def test_what_is_no_number_of_bytes_is_refused(given: Any) -> None:
         gc.CompileOptions(memory_limit=given)
 
 
+@pytest.mark.slow
 def test_few_small_blocks_are_loops_forward_too() -> None:
     """If only the backward pass were a loop, nothing could be recomputed."""
     rows, time, width = 16, 16, 32

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import optax
+import pytest
 
 import graphc as gc
 from graphc.config import CompileOptions
@@ -18,6 +19,7 @@ from graphc.runtime.targets.prepare import bind, evaluate, prepare
 from tests.near import assert_near
 
 
+@pytest.mark.slow
 def test_loops_take_the_buffers_of_the_flat_program() -> None:
     g = gc.Graph(seed=0)
     with g:

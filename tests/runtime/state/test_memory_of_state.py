@@ -437,6 +437,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("how", ["new", "restored"])
 def test_the_first_steps_take_memory_for_one_state(how: str) -> None:

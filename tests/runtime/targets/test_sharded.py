@@ -136,6 +136,7 @@ def test_a_transformer_trains_as_on_one_device_dropout_included() -> None:
     assert parts(mesh.get("b/contract/kernel")) == {(8, 8)}
 
 
+@pytest.mark.slow
 def test_what_is_cut_is_in_no_flat_buffer() -> None:
     _, mesh, _, _ = transformers()
     layout = mesh._state.layout

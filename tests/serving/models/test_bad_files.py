@@ -95,6 +95,7 @@ def test_a_single_file_is_loaded_again_when_it_changes(tmp_path: Path, managing)
     assert (status.state, status.error_code) == ("AVAILABLE", "FAILED_PRECONDITION")
 
 
+@pytest.mark.slow
 def test_flipped_bits_displace_nothing(tmp_path: Path, managing) -> None:
     """A version with a wrong bit is refused, or the bit has no effect: results stay right."""
     put(tmp_path, 1, 1)

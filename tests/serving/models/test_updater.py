@@ -60,6 +60,7 @@ def answer(manager: Manager, name: str) -> np.ndarray:
         return servable.run("predict", {"x": X})["y"]
 
 
+@pytest.mark.slow
 def test_a_slow_version_holds_up_no_other(tmp_path: Path, managing, gates: Gates) -> None:
     put(tmp_path / "slow", 1, 1), put(tmp_path / "fast", 1, 1)
     configs = [ModelConfig("slow", tmp_path / "slow"), ModelConfig("fast", tmp_path / "fast")]
