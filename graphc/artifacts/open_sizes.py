@@ -9,11 +9,12 @@ import jax
 
 from graphc.artifacts.signature import Signature
 from graphc.errors import FeedError, UnknownNameError, nearest
-from graphc.ir.dim_limits import is_limited
-from graphc.ir.dims import as_symbol, substitute, symbol, symbols_of
+from graphc.ir.dim_limits import is_limited, limits_named
+from graphc.ir.dims import Dim, DimExpr, as_symbol, symbol, symbols_of
 from graphc.ir.graph import Graph
 from graphc.ir.node import Tensor
 from graphc.ir.program import Program
+from graphc.lowering.emit_jax import symbolic
 
 
 def fixed_sizes(
@@ -47,13 +48,19 @@ def symbolic_sizes(program: Program) -> dict[str, Any]:
             for i, name in enumerate(program.symbols())
         }
 
-    # JAX cannot prove that these sizes are not negative, so it is told.
     shapes = [tensor.type.shape for node in program.walk() for tensor in node.outputs]
-    limited = dict.fromkeys(dim for shape in shapes for dim in shape if is_limited(dim))
-    if not limited:
-        return sizes(())
+    limited = {dim: None for shape in shapes for dim in shape if _is_unknown(dim)}
     free = sizes(())
-    return sizes([f"{substitute(dim, free)} >= 0" for dim in limited])
+    return sizes([f"{symbolic(dim, free)} >= 0" for dim in limited]) if limited else free
+
+
+def _is_unknown(dim: Dim) -> bool:
+    """Whether JAX must be told that a size is not negative. The time that it needs grows
+    exponentially with what it is told."""
+    if not is_limited(dim):
+        return False
+    named, _ = limits_named(dim)
+    return is_limited(named) or (isinstance(named, DimExpr) and any(c < 0 for _, c in named.terms))
 
 
 def how_to_fix(program: Program) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from graphc.ir.dims import (
     Atom,
     Dim,
     DimExpr,
     FloorDiv,
     Monomial,
+    divide_term,
     floor_division,
     substitute,
     sum_of,
+    symbol,
     symbols_of,
 )
 
@@ -97,3 +102,103 @@ def is_limited(dim: Dim) -> bool:
         return False
     divisions = [atom for m, _ in dim.terms for atom in m if isinstance(atom, FloorDiv)]
     return any(not symbols_of(d.numerator) or is_limited(d.numerator) for d in divisions)
+
+
+def substitute_limited(
+    dim: Dim, bindings: Mapping[str, Any], at_least_zero: Callable[[Any], Any]
+) -> Any:
+    """`substitute`, in an arithmetic that has its own function for `at_least_zero`.
+
+    Examples:
+        >>> from graphc.ir.dims import symbol
+        >>> twice = 2 * at_least_zero(symbol("n") - 5)
+        >>> substitute_limited(twice, {"n": 4}, lambda size: max(size, 0))
+        0
+    """
+    named, limited = limits_named(dim)
+    values = {name: at_least_zero(substitute(x, bindings)) for name, x in limited.items()}
+    return substitute(named, {**bindings, **values})
+
+
+def limits_named(dim: Dim) -> tuple[Dim, dict[str, Dim]]:
+    """The size with a new name in place of each `at_least_zero(x)` that is found in it, and each
+    `x` by that name."""
+    names: dict[Dim, str] = {}
+    named = _named(dim, names)
+    return named, {name: x for x, name in names.items()}
+
+
+def _named(dim: Dim, names: dict[Dim, str]) -> Dim:
+    if not isinstance(dim, DimExpr):
+        return dim
+    found: Dim = sum_of([_inside_named(monomial, c, names) for monomial, c in dim.terms])
+    for atom, x in _signs(found).items():
+        terms = found.terms if isinstance(found, DimExpr) else ()
+        slope = sum_of([_term(_without(m, atom), c) for m, c in terms if atom in m])
+        times = _quotient(-slope, x)  # found = rest + times * x * (1 - atom)
+        if times is None or atom in _atoms(slope):
+            continue
+        rest = sum_of([_term(m, c) for m, c in terms if atom not in m]) + slope
+        found = rest + times * symbol(names.setdefault(x, f"_limited{len(names)}"))
+    return found
+
+
+def _inside_named(monomial: Monomial, coefficient: int, names: dict[Dim, str]) -> Dim:
+    """A term with names for what its divisions contain."""
+    product: Dim = coefficient
+    for atom in monomial:
+        if isinstance(atom, FloorDiv) and _sign_of(atom) is None:
+            above, below = (_named(part, names) for part in atom)
+            product = product * floor_division(above, below)
+        else:
+            product = product * _term((atom,), 1)
+    return product
+
+
+def _signs(dim: Dim) -> dict[FloorDiv, Dim]:
+    """The atoms in `dim` that are 1 where a size is negative and otherwise 0, and the sizes."""
+    signs = {a: _sign_of(a) for a in _atoms(dim) if isinstance(a, FloorDiv)}
+    return {atom: x for atom, x in signs.items() if x is not None}
+
+
+def _sign_of(atom: FloorDiv) -> Dim | None:
+    """The size of `at_least_zero` that an atom belongs to."""
+    if atom.numerator.terms != (((), 2),):
+        return None
+    enough = atom.denominator - 2
+    divisions = [a for a in _atoms(enough) if isinstance(a, FloorDiv)]
+    if len(divisions) != 1:
+        return None
+    (division,) = divisions
+    whole = enough - _term((division,), 1)
+    # `enough` is (more + 1) // (less + 1), and the size is more - less.
+    x: Dim = whole * division.denominator + division.numerator - division.denominator
+    return x
+
+
+def _quotient(dim: Dim, by: Dim) -> Dim | None:
+    """`dim / by`, or None if it has a remainder: a long division, greatest terms first."""
+    found: Dim = 0
+    while dim != 0:
+        part = divide_term(_greatest(dim), _greatest(by))
+        if part is None:
+            return None
+        found, dim = found + _term(*part), dim - _term(*part) * by
+    return found
+
+
+def _greatest(dim: Dim) -> tuple[Monomial, int]:
+    if not isinstance(dim, DimExpr):
+        return (), dim
+    return max(dim.terms, key=lambda term: (len(term[0]), [str(atom) for atom in term[0]]))
+
+
+def _atoms(dim: Dim) -> dict[Atom, None]:
+    terms = dim.terms if isinstance(dim, DimExpr) else ()
+    return {atom: None for monomial, _ in terms for atom in monomial}
+
+
+def _without(monomial: Monomial, atom: Atom) -> Monomial:
+    rest = list(monomial)
+    rest.remove(atom)
+    return tuple(rest)

@@ -273,7 +273,10 @@ def sum_of(dims: Iterable[Dim]) -> Dim:
     return _from_terms(tuple(term for dim in dims for term in _terms(dim)))
 
 
-def _divide_term(term: tuple[Monomial, int], by: tuple[Monomial, int]) -> Any:
+def divide_term(
+    term: tuple[Monomial, int], by: tuple[Monomial, int]
+) -> tuple[Monomial, int] | None:
+    """The quotient of two products, or None if it has a remainder."""
     (monomial, coefficient), (divisor, q) = term, by
     rest = list(monomial)
     for atom in divisor:
@@ -301,7 +304,7 @@ def floor_division(numerator: Dim, denominator: Dim) -> Dim:
     if len(by) == 1:
         # (k*d*a + r) // d = k*a + r // d: extract the terms that divide evenly, and keep the others
         # together.
-        divided = [(term, _divide_term(term, by[0])) for term in _terms(numerator)]
+        divided = [(term, divide_term(term, by[0])) for term in _terms(numerator)]
         whole = _from_terms(tuple(d for _, d in divided if d is not None))
         rest = _from_terms(tuple(t for t, d in divided if d is None))
         if rest == 0:

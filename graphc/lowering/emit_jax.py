@@ -8,7 +8,8 @@ from typing import Any
 import jax
 
 from graphc.errors import GraphcError, LoweringError
-from graphc.ir.dims import Dim, Shape, substitute
+from graphc.ir.dim_limits import substitute_limited
+from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import is_64bit
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import OpDef
@@ -16,6 +17,12 @@ from graphc.ir.program import Program
 from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.matrices.narrow_operands import PRODUCTS, widens
 from graphc.passes.core.keys import body_key
+
+
+def symbolic(dim: Dim, sizes: Mapping[str, Any]) -> Any:
+    """A size of JAX's symbolic ones. JAX compares its own `max(size, 0)` quickly, our divisions for
+    it slowly."""
+    return substitute_limited(dim, sizes, lambda size: jax.core.max_dim(size, 0))
 
 
 class Emitter:
@@ -44,7 +51,7 @@ class Emitter:
         self._functions: dict[Hashable, Callable[..., list[Any]]] = {}
 
     def dim(self, dim: Dim) -> Any:
-        return dim if isinstance(dim, int) else substitute(dim, self._sizes)
+        return dim if isinstance(dim, int) else symbolic(dim, self._sizes)
 
     def shape(self, shape: Shape) -> tuple[Any, ...]:
         return tuple(self.dim(d) for d in shape)

@@ -7,7 +7,13 @@ import pytest
 import graphc as gc
 from graphc.errors import ShapeError, TextError
 from graphc.ir.dim_constraints import DimConstraints
-from graphc.ir.dim_limits import at_least_zero, divided
+from graphc.ir.dim_limits import (
+    at_least_zero,
+    divided,
+    is_limited,
+    limits_named,
+    substitute_limited,
+)
 from graphc.ir.dim_parser import parse_dim
 from graphc.ir.dims import floor_division, substitute, symbol
 
@@ -112,6 +118,44 @@ def test_sizes_that_do_not_fall_below_zero(text: str) -> None:
             wanted = max(substitute(dim, {"n": n, "m": m}), 0)
             assert substitute(limited, {"n": n, "m": m}) == wanted
     assert (limited == dim) == (text in ("n + 1", "n - 1"))
+
+
+LIMITED = [at_least_zero(parse_dim(t)) for t in ("n - 4", "4 - n", "m - n", "3*n + m - 11")]
+
+
+@pytest.mark.parametrize(
+    "dim",
+    [
+        *LIMITED,
+        sum(LIMITED),
+        3 * LIMITED[0] + 2,
+        M * LIMITED[0] + LIMITED[1],
+        (N + M) * LIMITED[2],
+        LIMITED[0] * LIMITED[3],
+        LIMITED[0] * LIMITED[1] * LIMITED[2],
+        10 - LIMITED[0],
+        (LIMITED[0] + LIMITED[1]) // 3,
+        floor_division(LIMITED[2] + N, 3) * M,
+    ],
+    ids=str,
+)
+def test_limited_sizes_are_found_again(dim: object) -> None:
+    """For an arithmetic with a maximum."""
+    named, limited = limits_named(dim)
+    assert is_limited(dim) and not is_limited(named) and limited
+    for n in range(1, 9):
+        for m in range(1, 9):
+            sizes = {"n": n, "m": m}
+            found = substitute_limited(dim, sizes, lambda size: max(size, 0))
+            assert found == substitute(dim, sizes)
+
+
+def test_what_is_no_limited_size_stays() -> None:
+    sign = floor_division(2, floor_division(N + 1, M + 1) + 2)  # 1 if n < m, otherwise 0
+    for dim in (N - 1, sign * N, sign + 1, (N - M) * sign * sign, floor_division(2, N + 2)):
+        assert limits_named(dim) == (dim, {})
+    half = (LIMITED[0] + 1) // 2  # a part of the limited size is in front of the division
+    assert limits_named(half) == (half, {})
 
 
 @pytest.mark.parametrize("text", ["n - 4", "4 - n", "m - n", "-1*n", "n - 1", "-1*n - m"])

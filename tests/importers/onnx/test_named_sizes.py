@@ -344,15 +344,43 @@ def test_a_range_over_a_size_that_was_cast() -> None:
     check_sizes(nodes, {"three": np.array(3), "zero": np.zeros_like(one), "one": one})
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "step"),
-    [
-        ("width", "four", 1), ("width", "four", -1), ("four", "width", 1), ("four", "width", -1),
-        ("zero", "width", 3), ("width", "zero", -2), ("four", "width", 2), ("width", "four", -3),
-        ("zero", "width", -1), ("one", "width", 1), ("height", "width", 1), ("height", "width", -2),
-        ("width", "less", -1), ("third", "four", 2),
-    ],
-)  # fmt: skip
+RANGES = [
+    ("width", "four", 1), ("width", "four", -1), ("four", "width", 1), ("four", "width", -1),
+    ("zero", "width", 3), ("width", "zero", -2), ("four", "width", 2), ("width", "four", -3),
+    ("zero", "width", -1), ("one", "width", 1), ("height", "width", 1), ("height", "width", -2),
+    ("width", "less", -1), ("third", "four", 2),
+]  # fmt: skip
+
+
+def test_many_ranges_in_a_file(tmp_path: Path) -> None:
+    """JAX compares sizes in time that grows exponentially with the conditions that it is given."""
+    numbers = {"zero": 0, "one": 1, "four": 4, "less": -3, "two": 2, "three": 3}
+    steps = {f"step{step}": step for _, _, step in RANGES}
+    weights = {name: np.array(value) for name, value in (numbers | steps).items()}
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape two", "height"),
+        node("Gather", "shape three", "width"),
+        node("Div", "width three", "third"),
+        *(node("Range", f"{a} {b} step{step}", f"y{i}") for i, (a, b, step) in enumerate(RANGES)),
+    ]
+    outputs = [f"y{i}" for i in range(len(RANGES))]
+    x, named = image(1, 1), ["batch", 3, "height", "width"]
+    proto = model(nodes, {"x": x}, outputs, weights, opset=18, shapes={"x": named})
+    for output in proto.graph.output:
+        output.type.CopyFrom(helper.make_tensor_type_proto(7, None))
+    alone = gc.from_onnx(proto).to_graph()
+    signatures = {"predict": alone.signature()}
+    gc.save(gc.Session(alone.graph), tmp_path / "m.gcx", signatures=signatures, platforms=["cpu"])
+    loaded = gc.load(tmp_path / "m.gcx").signatures["predict"]
+    for height, width in ((5, 1), (3, 4), (2, 9)):
+        known = numbers | {"height": height, "width": width, "third": width // 3}
+        got = loaded(x=image(height, width))
+        for name, (start, stop, step) in zip(outputs, RANGES, strict=True):
+            assert got[name].tolist() == list(range(known[start], known[stop], step))
+
+
+@pytest.mark.parametrize(("start", "stop", "step"), RANGES)
 @pytest.mark.parametrize("to", [7, 1], ids=["int64", "float32"])
 def test_ranges_are_empty_where_they_count_the_wrong_way(
     start: str, stop: str, step: int, to: int, tmp_path: Path
