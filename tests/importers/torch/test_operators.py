@@ -252,6 +252,56 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
         lambda dy: torch.ops.aten.embedding_dense_backward(dy, BAG, 6, 1, True), [(5, 3)]
     ),
     "cross entropy": (lambda x: F.cross_entropy(x, INDEX[0]) + F.mse_loss(x, x * 2), [(2, 3)]),
+    "index reduce": (lambda x, v: x.index_reduce(1, SPOTS[0], v, "amax"), [(2, 4), (2, 3)]),
+    "index reduce alone": (
+        lambda x, v: x.index_reduce(0, SPOTS[0], v, "mean", include_self=False), [(4, 2), (3, 2)],
+    ),
+    "put": (lambda x, v: x.put(INDEX[0], v[0]) + x.put(SWAP, v, accumulate=True),
+            [(2, 3), (2, 2)]),
+    "mode": (lambda x: torch.mode(x.round(), 1)[0] + torch.mode(x.round(), 1)[1], [(4, 9)]),
+    "strided": (
+        lambda x, v: torch.as_strided_copy(x.t(), (2, 2), (1, 2), 1)
+        # PyTorch's gradient of this one is wrong.
+        + torch.as_strided_scatter(x.detach(), v.detach(), (2, 2), (1, 3), 1)[:2, 1:3] * v.sum(),
+        [(3, 4), (2, 2)],
+    ),
+    "places of truth": (
+        lambda x: x.sum() + torch.nonzero_static(x > 0, size=9).to(x.dtype), [(2, 3)],
+    ),
+    "scalars along an axis": (
+        lambda x: x.cummax(0)[0] + x.topk(1)[0] + x.index_select(0, SPOTS[0, :1])
+        + x.index_fill(0, SPOTS[0, :1], 2.0) + x.index_copy(0, SPOTS[0, :1], x * 3),
+        [()],
+    ),
+    "einsum that sums": (lambda x: torch.einsum("i...->i", x), [X]),
+    "roll of nothing": (lambda x: x[:, :0].roll(1, 1).sum(1) + x.sum(1), [(2, 3)]),
+    "lu": (
+        lambda x: torch.cat(torch.lu_unpack(*torch.linalg.lu_factor(x))[1:]), [(3, 3)],
+    ),
+    "special": (
+        lambda x: torch.special.i0e(x) + torch.special.i1(x) + torch.special.i1e(x)
+        + torch.special.log_ndtr(x) + torch.special.ndtri(x.sigmoid())
+        + torch.special.entr(x.abs()) + torch.special.xlog1py(x, x.abs()),
+        [(3, 4)],
+    ),
+    "zeta, divisors": (
+        lambda x: torch.special.zeta(3.0, x.detach().abs() + 1) + x
+        + torch.gcd((x * 20).int(), (x * 8).int()) + torch.lcm((x * 5).int(), (x * 3).int()),
+        [(3, 4)],
+    ),
+    "histogram": (
+        lambda x, w: torch.histogram(x.detach(), 5, range=(-1.0, 1.0), weight=w.detach())[0]
+        + torch.histogram(x.detach(), torch.linspace(-1, 2, 6, dtype=x.dtype), density=True)[0]
+        + x.sum() * w.sum(),
+        [(4, 5), (4, 5)],
+    ),
+    "windows": (
+        lambda x: x * torch.hamming_window(5, dtype=x.dtype)
+        + torch.kaiser_window(5, periodic=False, beta=8.0, dtype=x.dtype)
+        + torch.blackman_window(5, dtype=x.dtype) * torch.bartlett_window(5, dtype=x.dtype)
+        + torch.hamming_window(5, True, 0.6, 0.4, dtype=x.dtype),
+        [(2, 5)],
+    ),
     "in place": (lambda x: x.clone().mul_(2).add_(1).relu_(), [X]),
 }  # fmt: skip
 

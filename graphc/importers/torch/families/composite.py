@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.torch.call import PARTS, Call, Refused, Rule, axis_of, within_reason
+from graphc.importers.torch.call import PARTS, Call, Rule, axis_of, within_reason
 from graphc.importers.torch.families import (
     activations,
     elementwise,
@@ -104,12 +104,6 @@ def _grid(function: Any, axes: tuple[int, ...] | None) -> Rule:
     return rule
 
 
-def _alpha_dropout(call: Call, x: Any, rate: float, training: bool) -> Any:
-    if training and rate:
-        raise Refused("in training mode is not supported")
-    return x
-
-
 def _mean_and(name: str) -> Rule:
     spread = reductions.RULES[f"aten.{name}.correction"]
 
@@ -190,7 +184,6 @@ def _pairwise(
 
 RULES: Final[dict[str, Rule]] = {
     **_synonyms(),
-    "aten.alpha_dropout.default": _alpha_dropout,
     "aten.broadcast_tensors.default": _broadcast,
     "aten.embedding_bag.default": _embedding_bag,
     "aten.embedding_bag.padding_idx": _embedding_bag,

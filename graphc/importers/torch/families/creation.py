@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -63,7 +64,37 @@ def _triu_indices(call: Call, rows: int, columns: int, offset: int = 0, **option
     return ops.constant(np.stack(np.triu_indices(rows, offset, columns)))
 
 
+def _window(function: Callable[..., Any]) -> Rule:
+    def rule(
+        call: Call, length: int, periodic: bool = True, *parameters: float, **options: Any
+    ) -> Any:
+        within_reason(length, "elements")
+        if length <= 1:
+            return ops.ones((length,), call.dtype)
+        return ops.constant(function(length + periodic, *parameters)[:length].astype(call.dtype))
+
+    return rule
+
+
+def _hamming(length: int, alpha: float = 0.54, beta: float = 0.46) -> Any:
+    return alpha - beta * np.cos(2 * np.pi * np.arange(length) / (length - 1))
+
+
+_WINDOWS: Final[dict[str, Callable[..., Any]]] = {
+    "bartlett": np.bartlett,
+    "blackman": np.blackman,
+    "hamming": _hamming,
+    "hann": np.hanning,
+    "kaiser": lambda length, beta=12.0: np.kaiser(length, beta),
+}
+_OVERLOADS: Final = ("default", "periodic", "periodic_alpha", "periodic_alpha_beta", "beta")
+
 RULES: Final[dict[str, Rule]] = {
+    **{
+        f"aten.{name}_window.{overload}": _window(function)
+        for name, function in _WINDOWS.items()
+        for overload in _OVERLOADS
+    },
     "aten.arange.default": _arange,
     "aten.arange.start": _arange,
     "aten.arange.start_step": _arange,

@@ -207,6 +207,12 @@ _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
     "sin": ops.sin,
     "sinc": ops.sinc,
     "sinh": ops.sinh,
+    "special_entr": ops.entr,
+    "special_i0e": ops.i0e,
+    "special_i1": ops.i1,
+    "special_i1e": ops.i1e,
+    "special_log_ndtr": ops.log_ndtr,
+    "special_ndtri": ops.ndtri,
     "sqrt": ops.sqrt,
     "square": ops.square,
     "tan": ops.tan,
@@ -214,6 +220,10 @@ _UNARY: Final[dict[str, Callable[[Any], Any]]] = {
 }
 _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "atan2": ops.arctan2,
+    "gcd": ops.gcd,
+    "lcm": ops.lcm,
+    "special_xlog1py": ops.xlog1py,
+    "special_zeta": ops.zeta,
     "bitwise_and": lambda x, y: (
         ops.logical_and(x, y) if x.dtype.kind == "b" else ops.bitwise_and(x, y)
     ),
@@ -280,6 +290,8 @@ RULES: Final[dict[str, Rule]] = {
             "Tensor_Scalar",
             "Scalar_Self",
             "Scalar_Other",
+            "self_scalar",
+            "other_scalar",
         )
     },
     **{

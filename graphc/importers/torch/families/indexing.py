@@ -137,6 +137,42 @@ def _scatter_reduce(
     return y / counts if is_floating(x.dtype) else y // counts
 
 
+def _index_reduce(
+    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    axis = axis_of(dim, x.ndim)
+    shape = [n if i == axis else 1 for i, n in enumerate(source.shape)]
+    places = ops.broadcast_to(ops.reshape(index, shape), source.shape)
+    return _scatter_reduce(call, x, dim, places, source, reduce, include_self=include_self)
+
+
+def _put_flat(call: Call, x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """x with values at places of its elements in one row."""
+
+    def put(x: Any, index: Any, source: Any) -> Any:
+        row = x.reshape(-1).at[index.reshape(-1)]
+        values = source.reshape(-1)
+        return (row.add(values) if accumulate else row.set(values)).reshape(x.shape)
+
+    return from_jax(put, name="put")(x, index, source)
+
+
+def _places_of_truth(call: Call, x: Any, *, size: int, fill_value: int = -1) -> Any:
+    places = ops.nonzero(x, size, fill_value)
+    return ops.cast(ops.stack(places, axis=-1), "int64") if places else call.tensor([[]], "int64")
+
+
+def _renorm_rows(call: Call, w: Any, places: Any, most: float, p: float) -> Any:
+    """The rows at the places, with no larger norm than `most`."""
+    norms = ops.reduce_sum(ops.abs(w) ** p, axis=1, keepdims=True) ** (1 / p)
+    used = ops.reduce_any(
+        ops.equal(ops.arange(w.shape[0], dtype=places.dtype)[:, None], ops.ravel(places)),
+        axis=1,
+        keepdims=True,
+    )
+    return ops.where(ops.logical_and(used, norms > most), w * (most / (norms + 1e-7)), w)
+
+
 def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     return ops.scatter_add(x, index, source * alpha if alpha != 1 else source, axis=dim)
 
@@ -153,11 +189,21 @@ def _put(name: str, x: Any, axis: int, index: Any, values: Any) -> Any:
     return from_jax(lambda x, v: x.at[(*lead, index)].set(v), name=name)(x, values)
 
 
+def _index_select(call: Call, x: Any, dim: int, index: Any) -> Any:
+    if not x.ndim:
+        return ops.reshape(x, ())
+    return ops.take(x, index, axis=dim)
+
+
 def _index_copy(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
+    if not x.ndim:
+        return ops.reshape(source, ())
     return _put("index_copy", x, axis_of(dim, x.ndim), index, source)
 
 
 def _index_fill(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
+    if not x.ndim:
+        return ops.reshape(call.own(value), ())
     return _put("index_fill", x, axis_of(dim, x.ndim), index, call.own(value))
 
 
@@ -282,7 +328,11 @@ RULES: Final[dict[str, Rule]] = {
     "aten.index_put.default": _index_put,
     "aten._unsafe_index.Tensor": _index,
     "aten._unsafe_index_put.default": _index_put,
-    "aten.index_select.default": lambda call, x, dim, index: ops.take(x, index, axis=dim),
+    "aten.embedding_renorm.default": _renorm_rows,
+    "aten.index_reduce.default": _index_reduce,
+    "aten.index_select.default": _index_select,
+    "aten.nonzero_static.default": _places_of_truth,
+    "aten.put.default": _put_flat,
     "aten.masked_fill.Scalar": _masked_fill,
     "aten.masked_fill.Tensor": _masked_fill,
     "aten.scatter.reduce": _scatter_with,

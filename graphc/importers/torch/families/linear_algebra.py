@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import jax
 import numpy as np
+from jax import lax
+from jax import numpy as jnp
 
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule, axis_of
 from graphc.ir.dims import Dim
+from graphc.jaxpr.function import from_jax
 from graphc.ops import linalg
 
 
@@ -115,6 +119,32 @@ def _lu_solve(
     if adjoint or not left:
         raise Refused("of the adjoint, or from the right, is not supported")
     return linalg.lu_solve((factors, pivots - 1), b)
+
+
+def _lu_unpack(
+    call: Call, factors: Any, pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True
+) -> Any:
+    rows, columns = factors.shape[-2:]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        raise Refused("of named sizes is not supported")
+    least, none = min(rows, columns), ops.zeros((0,), factors.dtype)
+    lower, upper, exchanged = none, none, none
+    if unpack_data:
+        lower = ops.tril(factors[..., :least], -1) + ops.eye(rows, least, dtype=factors.dtype)
+        upper = ops.triu(factors[..., :least, :])
+    if unpack_pivots:
+        exchanged = _exchanged_rows(rows, factors.dtype)(pivots)
+    return exchanged, lower, upper
+
+
+def _exchanged_rows(rows: int, dtype: Any) -> Any:
+    """The matrix P of `A = P L U` for pivots that count from 1."""
+
+    def matrices(pivots: Any) -> Any:
+        order = lax.linalg.lu_pivots_to_permutation(pivots - 1, rows)
+        return jnp.swapaxes(jax.nn.one_hot(order, rows, dtype=dtype), -1, -2)
+
+    return from_jax(matrices, name="lu_unpack")
 
 
 def _solve_with_factors(call: Call, a: Any, b: Any, **options: Any) -> Any:
@@ -239,6 +269,7 @@ RULES: Final[dict[str, Rule]] = {
         a, full_matrices
     ),
     "aten.linalg_svdvals.default": lambda call, a, *, driver=None: linalg.svdvals(a),
+    "aten.lu_unpack.default": _lu_unpack,
     "aten.logdet.default": _log_determinant,
     "aten.svd.default": _old_svd,
     "aten.triangular_solve.default": _triangular_solve,

@@ -37,7 +37,13 @@ def _addr(call: Call, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) 
 
 
 def _einsum(call: Call, equation: str, operands: Any, *, path: Any = None) -> Any:
-    return ops.einsum(equation.replace(" ", ""), *operands)
+    equation = equation.replace(" ", "")
+    left, arrow, right = equation.partition("->")
+    if not arrow or "..." not in left or "..." in right:
+        return ops.einsum(equation, *operands)
+    # PyTorch sums the axes of `...` that the result does not have.
+    y = ops.einsum(f"{left}->...{right}", *operands)
+    return ops.reduce_sum(y, axis=tuple(range(y.ndim - len(right))))
 
 
 def _bilinear(call: Call, a: Any, b: Any, w: Any, bias: Any = None) -> Any:

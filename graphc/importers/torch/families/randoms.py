@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from graphc import ops
@@ -63,7 +64,96 @@ def _bernoulli(call: Call, x: Any, p: Any = None, **options: Any) -> Any:
     return ops.cast(random.uniform(x.shape, dtype="float32") < share, call.dtype)
 
 
+def _drawn(draw: Callable[..., Any]) -> Rule:
+    """Draws of the shape of a tensor; its elements do not matter."""
+
+    def rule(call: Call, x: Any, *parameters: float, **options: Any) -> Any:
+        parameters = (*parameters, *[options[n] for n in _PARAMETERS if n in options])
+        return ops.cast(draw(x.shape, *parameters), call.dtype)
+
+    return rule
+
+
+_PARAMETERS: Final = ("lambd", "median", "sigma", "p", "mean", "std")
+
+
+def _exponential(shape: Any, rate: float = 1.0) -> Any:
+    return random.exponential(shape, 1 / rate)
+
+
+def _cauchy(shape: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
+    return random.cauchy(shape, median, sigma)
+
+
+def _geometric(shape: Any, p: float) -> Any:
+    return random.geometric(p, shape)
+
+
+def _log_normal(shape: Any, mean: float = 1.0, std: float = 2.0) -> Any:
+    return random.lognormal(shape, mean, std)
+
+
+def _binomial(call: Call, count: Any, p: Any, generator: Any = None) -> Any:
+    return ops.cast(random.binomial(count, p), call.dtype)
+
+
+def _poisson(call: Call, rate: Any, generator: Any = None) -> Any:
+    return ops.cast(random.poisson(rate), call.dtype)
+
+
+def _multinomial(
+    call: Call, weights: Any, count: int, replacement: bool = False, **options: Any
+) -> Any:
+    """Places of the last axis, drawn in proportion to the weights."""
+    logits, size = ops.log(weights), weights.shape[-1]
+    if replacement:
+        logits = ops.expand_dims(logits, -2)
+        noise = random.gumbel((*weights.shape[:-1], count, size), dtype=weights.dtype)
+        return ops.cast(ops.argmax(logits + noise, axis=-1), "int64")
+    noise = random.gumbel(weights.shape, dtype=weights.dtype)
+    return ops.cast(ops.top_k(logits + noise, count)[1], "int64")
+
+
+def _alpha_dropout(call: Call, x: Any, rate: float, training: bool) -> Any:
+    """Elements become the lower limit of SELU; the mean and the variance stay."""
+    if not training or not rate:
+        return x
+    if rate >= 1:
+        return ops.zeros_like(x)
+    low, share = -1.7580993408473766, 1 - rate
+    scale = (share + low**2 * share * rate) ** -0.5
+    kept = random.uniform(x.shape, dtype="float32") < share
+    return scale * ops.where(kept, x, ops.full_like(x, low)) - scale * low * rate
+
+
+def _rrelu(
+    call: Call,
+    x: Any,
+    noise: Any,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
+) -> Any:
+    """The result, and the slope of each element."""
+    if not training:
+        return ops.where(x >= 0, x, x * ((lower + upper) / 2)), noise
+    drawn = random.uniform(x.shape, dtype="float32") * (upper - lower) + lower
+    slopes = ops.where(x > 0, ops.ones_like(x), ops.cast(drawn, x.dtype))
+    return x * slopes, slopes
+
+
 RULES: Final[dict[str, Rule]] = {
+    "aten._standard_gamma.default": lambda call, alpha, *rest: random.gamma(alpha),
+    "aten.alpha_dropout.default": _alpha_dropout,
+    "aten.binomial.default": _binomial,
+    "aten.cauchy.default": _drawn(_cauchy),
+    "aten.exponential.default": _drawn(_exponential),
+    "aten.geometric.default": _drawn(_geometric),
+    "aten.log_normal.default": _drawn(_log_normal),
+    "aten.multinomial.default": _multinomial,
+    "aten.poisson.default": _poisson,
+    "aten.rrelu_with_noise_functional.default": _rrelu,
     "aten.bernoulli.default": _bernoulli,
     "aten.bernoulli.p": _bernoulli,
     "aten.dropout.default": _dropout,

@@ -180,6 +180,23 @@ def _kth_value(call: Call, x: Any, k: int, dim: int = -1, keepdim: bool = False)
     return _at_place(x, axis_of(dim, x.ndim), k - 1, keepdim)
 
 
+def _mode(call: Call, x: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """The smallest of the most frequent elements, and the last place of it."""
+    axis = axis_of(dim, x.ndim)
+    moved = ops.moveaxis(x, axis, -1)
+    same = ops.equal(ops.expand_dims(moved, -1), ops.expand_dims(moved, -2))
+    count = ops.reduce_sum(ops.cast(same, "int32"), axis=-1)
+    most = ops.equal(count, ops.reduce_max(count, axis=-1, keepdims=True))
+    order = ops.argsort(moved, axis=-1)
+    first = ops.argmax(ops.take_along_axis(most, order, axis=-1), axis=-1)
+    value = ops.take_along_axis(ops.take_along_axis(moved, order, -1), first[..., None], axis=-1)
+    size = _known_size(moved, -1)
+    place = size - 1 - ops.argmax(ops.flip(ops.equal(moved, value), -1), axis=-1)
+    places = ops.cast(ops.expand_dims(place, -1), "int64")
+    found = tuple(ops.moveaxis(t, -1, axis) for t in (value, places))
+    return found if keepdim else tuple(ops.squeeze(t, axis) for t in found)
+
+
 def _at_place(x: Any, axis: int, place: int, keepdim: bool) -> Any:
     """The element at a place of the sorted ones."""
     places = ops.take(ops.argsort(x, axis=axis), ops.constant([place]), axis=axis)
@@ -226,6 +243,33 @@ def _histogram(call: Call, x: Any, bins: int = 100, low: Any = 0, high: Any = 0)
     return ops.reduce_sum(ops.one_hot(counted, bins, call.dtype), axis=0)
 
 
+def _counts_between(
+    call: Call, x: Any, edges: Any, *, weight: Any = None, density: bool = False
+) -> Any:
+    """How many elements, or which sum of weights, lie between neighbouring edges."""
+    bins = _known_size(edges, 0) - 1
+    x = ops.ravel(x)
+    place = ops.searchsorted(edges, x, side="right") - 1
+    place = ops.where(ops.equal(x, edges[-1]), ops.constant(bins - 1), place)
+    shares = ops.one_hot(place, bins, call.dtype)  # a place outside has none
+    if weight is not None:
+        shares = shares * ops.expand_dims(ops.ravel(weight), -1)
+    counts = ops.reduce_sum(shares, axis=0)
+    if density:
+        counts = counts / ops.reduce_sum(counts) / (edges[1:] - edges[:-1])
+    return counts, edges
+
+
+def _histogram_of_range(
+    call: Call, x: Any, bins: int = 100, *, range: Any = None, **options: Any
+) -> Any:
+    if range is None:
+        raise Refused("without a range depends on values")
+    low, high = range
+    edges = ops.cast(ops.linspace(low, high, bins + 1, dtype="float64"), call.dtype)
+    return _counts_between(call, x, edges, **options)
+
+
 def _unknown_size(call: Call, *args: Any, **options: Any) -> Any:
     raise Refused("has a result whose size depends on values, and XLA compiles for known sizes")
 
@@ -268,12 +312,14 @@ RULES: Final[dict[str, Rule]] = {
     "aten.argmin.default": _arg(ops.argmin),
     "aten.bincount.default": _unknown_size,
     "aten.count_nonzero.default": lambda call, x, dim=None: ops.count_nonzero(x, axis=dim),
-    "aten.cummax.default": _cumextreme(ops.cummax),
-    "aten.cummin.default": _cumextreme(ops.cummin),
+    "aten.cummax.default": _also_of_scalars(_cumextreme(ops.cummax)),
+    "aten.cummin.default": _also_of_scalars(_cumextreme(ops.cummin)),
     "aten.cumprod.default": _cumulative(ops.cumprod),
     "aten.cumsum.default": _cumulative(ops.cumsum),
     "aten.dist.default": lambda call, x, y, p=2: _norm(call, x - y, p),
     "aten.histc.default": _histogram,
+    "aten.histogram.bin_ct": _histogram_of_range,
+    "aten.histogram.bins_tensor": _counts_between,
     "aten.kthvalue.default": _also_of_scalars(_kth_value),
     "aten.logcumsumexp.default": _cumulative(ops.cumlogsumexp),
     "aten.logsumexp.default": _reduced(ops.logsumexp),
@@ -290,7 +336,8 @@ RULES: Final[dict[str, Rule]] = {
     "aten.min.other": lambda call, x, y: ops.minimum(call.own(x), call.own(y)),
     "aten.nonzero.default": _unknown_size,
     "aten.masked_select.default": _unknown_size,
-    "aten.topk.default": _top_k,
+    "aten.mode.default": _also_of_scalars(_mode),
+    "aten.topk.default": _also_of_scalars(_top_k),
     "aten.unique2.default": _unknown_size,
     "aten._unique2.default": _unknown_size,
     "aten.var_mean.correction": _var_mean,

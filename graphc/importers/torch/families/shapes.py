@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, Final
+
+import numpy as np
 
 from graphc import ops
 from graphc.importers.torch.call import PARTS, Call, Refused, Rule, axis_of, within_reason
 from graphc.ir.dims import DimExpr
 from graphc.ir.node import Tensor
+from graphc.jaxpr.function import from_jax
 
 
 def _expand(call: Call, x: Any, sizes: Any, implicit: bool = False) -> Any:
@@ -135,6 +139,8 @@ def _roll(call: Call, x: Any, shifts: Any, dims: Any = ()) -> Any:
 
 def _rolled(x: Any, shift: Any, axis: int) -> Any:
     size = x.shape[axis]
+    if size == 0:
+        return x
     cut = (size - shift % size) if isinstance(size, int) else size - shift
     if isinstance(cut, int) and cut == size:
         return x
@@ -205,23 +211,36 @@ def _meshgrid(call: Call, tensors: Any, *, indexing: str = "ij") -> Any:
 
 
 def _as_strided(call: Call, x: Any, size: Any, stride: Any, offset: int | None = None) -> Any:
-    import itertools
+    places = _strided_places(size, stride, offset)
+    return ops.take(ops.ravel(ops.transpose(x, _storage_order(call, x))), ops.constant(places))
 
-    total = 1
+
+def _as_strided_scatter(
+    call: Call, x: Any, source: Any, size: Any, stride: Any, offset: int | None = None
+) -> Any:
+    places = _strided_places(size, stride, offset)
+    axes = _storage_order(call, x)
+
+    def scattered(x: Any, source: Any) -> Any:
+        laid = x.transpose(axes)
+        row = laid.reshape(-1).at[places].set(source).reshape(laid.shape)
+        return row.transpose(np.argsort(axes))
+
+    return from_jax(scattered, name="as_strided_scatter")(x, source)
+
+
+def _strided_places(size: Any, stride: Any, offset: int | None) -> Any:
+    """Where the elements lie in memory, in an array of the sizes."""
     for n in size:
         if not isinstance(n, int):
             raise Refused("with named sizes is not supported")
-        total *= n
-    within_reason(total, "elements")
-    places = [
-        sum(i * s for i, s in zip(index, stride, strict=True)) + (offset or 0)
-        for index in itertools.product(*map(range, size))
-    ]
-    return ops.reshape(ops.take(_storage(call, x), ops.constant(places)), tuple(size))
+    within_reason(math.prod(size), "elements")
+    steps = np.asarray(stride, np.int64).reshape(-1, *(1,) * len(size))
+    return np.asarray((np.indices(tuple(size)) * steps).sum(0) + (offset or 0))
 
 
-def _storage(call: Call, x: Any) -> Any:
-    """The elements of x in the order in which they lie in PyTorch's memory."""
+def _storage_order(call: Call, x: Any) -> tuple[int, ...]:
+    """The axes of x in the order in which its elements lie in PyTorch's memory."""
     laid = call.node.args[0].meta["val"]
     axes = sorted(range(x.ndim), key=lambda axis: (-laid.stride(axis), axis))
     step = 1
@@ -231,7 +250,7 @@ def _storage(call: Call, x: Any) -> Any:
         step *= laid.shape[axis]
     if laid.storage_offset():
         raise Refused("of a part of another tensor is not supported")
-    return ops.ravel(ops.transpose(x, tuple(axes)))
+    return tuple(axes)
 
 
 def _view(call: Call, x: Any, shape: Any) -> Any:
@@ -241,6 +260,8 @@ def _view(call: Call, x: Any, shape: Any) -> Any:
 RULES: Final[dict[str, Rule]] = {
     "aten._unsafe_view.default": _view,
     "aten.as_strided.default": _as_strided,
+    "aten.as_strided_copy.default": _as_strided,
+    "aten.as_strided_scatter.default": _as_strided_scatter,
     "aten.broadcast_to.default": _expand,
     "aten.cat.default": _cat,
     "aten.channel_shuffle.default": _channel_shuffle,
@@ -263,6 +284,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.movedim.intlist": _movedim,
     "aten.mT.default": lambda call, x: ops.swapaxes(x, -1, -2),
     "aten.narrow.default": _narrow,
+    "aten.narrow_copy.default": _narrow,
     "aten.numpy_T.default": lambda call, x: ops.transpose(x),
     "aten.pad.default": _pad_any,
     "aten.permute.default": _permute,
