@@ -20,11 +20,12 @@ from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.indexing import SCATTER_ADD, TAKE
 from graphc.ops.arrays.shape import BROADCAST_TO, TRANSPOSE
+from graphc.ops.core.declaring import record
 from graphc.ops.core.emit import CONSTANT
 from graphc.ops.elementwise.arithmetic import ABS, ADD, DIVIDE, MULTIPLY, NEGATIVE, SUBTRACT
 from graphc.ops.elementwise.comparison import GREATER, IS_FINITE, WHERE
 from graphc.ops.elementwise.powers import SQUARE
-from graphc.ops.elementwise.transcendental import TANH
+from graphc.ops.elementwise.transcendental import tanh
 from graphc.ops.reductions.reduction import REDUCE_ALL, REDUCE_MEAN, REDUCE_SUM
 
 T = TypeVar("T")
@@ -111,7 +112,7 @@ class _Builder:
         self.keep(self.add(self.one_of((ADD, SUBTRACT, MULTIPLY)), self.table(), self.table()))
 
     def unary(self) -> None:
-        self.keep(self.add(self.one_of((NEGATIVE, SQUARE, ABS, TANH)), self.table()))
+        self.keep(self.add(self.one_of((NEGATIVE, SQUARE, ABS, record(tanh))), self.table()))
 
     def where(self) -> None:
         condition = self.add(GREATER, self.table(), self.one_of([self.scalars[0], self.table()]))
@@ -126,7 +127,7 @@ class _Builder:
 
     def summed(self) -> None:
         total = self.add(self.one_of((REDUCE_SUM, REDUCE_MEAN)), self.table(), axes=(0, 1))
-        self.scalars.append(self.add(TANH, total))
+        self.scalars.append(self.add(record(tanh), total))
 
     def scaled(self) -> None:
         self.keep(self.add(MULTIPLY, self.one_of(self.scalars), self.table()))

@@ -227,13 +227,7 @@ def _fold_scatter_along(operand: Any, indices: Any, updates: Any, *, axis: int, 
     cost=times_operand(1, position=2),
 )
 def scatter_add_along_axis(
-    operand: Any,
-    indices: Any,
-    updates: Any,
-    axis: int = -1,
-    mode: str = "drop",
-    *,
-    name: str | None = None,
+    operand: Any, indices: Any, updates: Any, axis: int = -1, mode: str = "drop"
 ) -> Given:
     """`operand` with `updates` added at `indices` along `axis`; duplicates add up.
 

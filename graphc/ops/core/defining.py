@@ -8,14 +8,14 @@
         doc="The elements of x at the indices.",
     )
 
-The schema reads as a call. `without_gradient`, `rearrangement` and `marker` are for operators that
-have more in common.
+The schema reads as a call. `without_gradient`, `rearrangement`, `adjoint_of` and `marker` are for
+operators that have more in common.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Required, TypedDict, Unpack
+from typing import Any, Required, TypedDict, Unpack, cast
 
 from graphc.ir.costs import CostRule
 from graphc.ir.layouts import LayoutRule
@@ -71,6 +71,15 @@ def rearrangement(schema: str, **fields: Unpack[Record]) -> OpDef:
     arguments are those of `define`."""
     fields.setdefault("cost", moves_only)
     return define(schema, precision="follow", **fields)
+
+
+def adjoint_of(forward: OpDef, schema: str, **fields: Unpack[Record]) -> OpDef:
+    """The record of the operator that computes the adjoints of the operands of `forward`, in its
+    precision, and by default with its attributes and its layout rule. The arguments are those of
+    `define`."""
+    fields.setdefault("attrs", forward.attrs)
+    fields.setdefault("layout", forward.layout)
+    return define(schema, precision=cast("str", forward.precision), **fields)
 
 
 def _first(ctx: object, x: Any, *others: object, **attrs: object) -> Any:

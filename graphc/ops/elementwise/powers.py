@@ -183,10 +183,8 @@ pow = power
 # Records by name, for passes and for rules of other families.
 POWER = record(power)
 SQUARE = record(square)
-SQRT = record(sqrt)
-RSQRT = record(rsqrt)
 RECIPROCAL = record(reciprocal)
 
-_SPECIAL: dict[float, OpDef] = {2: SQUARE, 0.5: SQRT, -0.5: RSQRT, -1: RECIPROCAL}
+_SPECIAL = {2: SQUARE, 0.5: record(sqrt), -0.5: record(rsqrt), -1: RECIPROCAL}
 
 OPS: tuple[OpDef, ...] = (*declared(__name__), INTEGER_POWER)

@@ -375,6 +375,5 @@ arctanh = atanh
 # Records by name, for passes and for rules of other families.
 EXP = record(exp)
 LOG = record(log)
-TANH = record(tanh)
 
 OPS: tuple[OpDef, ...] = declared(__name__)

@@ -18,6 +18,7 @@ from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import known_alike, refuse
 from graphc.ops.core.emit import cast, emit, emit_one, promote_inexact
 from graphc.ops.matrices.matrix_checks import (
+    DTYPES,
     adjoint,
     check_matrices,
     check_square,
@@ -31,8 +32,6 @@ from graphc.typing import TensorLike, TensorTree
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
 
-_DTYPES = "float32, float64 and complex dtypes."
-
 
 # -- Cholesky -------------------------------------------------------------------------------
 
@@ -43,7 +42,7 @@ CHOLESKY = matrix_operator(
     lower=lambda ctx, a: lax.linalg.cholesky(a, symmetrize_input=True),
     cost=of_matrices(lambda m, n, k: n**3 / 3),  # Golub & Van Loan 4.2
     doc="The lower triangular l with a = l l^H of matrices [..., n, n], which are averaged with "
-    f"their adjoints; NaN if the average is not positive definite. {_DTYPES}",
+    f"their adjoints; NaN if the average is not positive definite. {DTYPES}",
 )
 
 
@@ -89,7 +88,7 @@ QR = matrix_operator(
     gradient=_qr_gradient,
     cost=_qr_cost,
     doc="q with orthonormal columns and upper triangular r, a = q r, of matrices [..., m, n]: q "
-    f"is [..., m, k] with k = min(m, n), or square if `full`. {_DTYPES}",
+    f"is [..., m, k] with k = min(m, n), or square if `full`. {DTYPES}",
 )
 
 
@@ -136,7 +135,7 @@ SVD = matrix_operator(
     gradient=_svd_gradient,
     cost=_svd_cost,
     doc="u, vh with orthonormal columns and rows, and singular values s, descending, such that "
-    f"a = u diag(s) vh, of matrices [..., m, n]. {_DTYPES}",
+    f"a = u diag(s) vh, of matrices [..., m, n]. {DTYPES}",
 )
 
 SINGULAR_VALUES = matrix_operator(
@@ -144,7 +143,7 @@ SINGULAR_VALUES = matrix_operator(
     infer=_infer_singular_values,
     lower=lambda ctx, a: lax.linalg.svd(a, compute_uv=False),
     cost=of_matrices(lambda m, n, k: 4 * m * n * k - 4 * k**3 / 3),  # Golub & Van Loan 8.6
-    doc=f"The singular values, descending, of matrices [..., m, n]. {_DTYPES}",
+    doc=f"The singular values, descending, of matrices [..., m, n]. {DTYPES}",
 )
 
 
@@ -180,7 +179,7 @@ EIGH = matrix_operator(
     gradient=_eigh_gradient,
     cost=of_matrices(lambda m, n, k: 9 * n**3),  # Golub & Van Loan 8.3
     doc="The eigenvalues (real, ascending) and the orthonormal eigenvectors, columns of v, of "
-    f"matrices [..., n, n], which are averaged with their adjoints. {_DTYPES}",
+    f"matrices [..., n, n], which are averaged with their adjoints. {DTYPES}",
 )
 
 
@@ -199,8 +198,7 @@ def cholesky(a: TensorLike, *, upper: bool = False, name: str | None = None) -> 
         [..., n, n], lower triangular; NaN if `a` is not positive definite.
 
     Raises:
-        ShapeError: not square.
-        DTypeError: floats narrower than float32.
+        ShapeError, DTypeError: as `det`.
 
     Source: numpy.linalg.cholesky.
 

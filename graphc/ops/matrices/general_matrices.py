@@ -22,6 +22,7 @@ from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.comparison import equal
 from graphc.ops.matrices.batch_dims import of_each
 from graphc.ops.matrices.matrix_checks import (
+    DTYPES,
     check_matrices,
     check_square,
     infer_square,
@@ -34,8 +35,6 @@ from graphc.ops.matrices.solving import triangular_solve
 from graphc.typing import TensorLike
 
 __all__ = ["eig", "eigvals", "lu", "lu_factor", "lu_solve", "schur", "tridiagonal_solve"]
-
-_DTYPES = "float32, float64 and complex dtypes."
 
 
 # -- LU -------------------------------------------------------------------------------------
@@ -58,7 +57,7 @@ LU = matrix_operator(
     cost=of_matrices(elimination),
     doc="The LU factors of matrices [..., m, n] with exchanged rows: l below the diagonal, "
     "without its unit diagonal, and u. Row i was exchanged with row pivots[i] (int32) and came "
-    f"from row permutation[i]. {_DTYPES} Source: jax.lax.linalg.lu.",
+    f"from row permutation[i]. {DTYPES} Source: jax.lax.linalg.lu.",
 )
 
 
@@ -79,7 +78,7 @@ EIG = matrix_operator(
     ),
     cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 4 / 3) * n**3),  # back substitution, a product
     doc="The eigenvalues, unordered, and the eigenvectors, which are the columns of v with norm "
-    f"1, of matrices [..., n, n]: complex. On CPU and GPU. {_DTYPES} Source: jax.lax.linalg.eig.",
+    f"1, of matrices [..., n, n]: complex. On CPU and GPU. {DTYPES} Source: jax.lax.linalg.eig.",
 )
 
 
@@ -94,7 +93,7 @@ SCHUR = matrix_operator(
     ),
     cost=of_matrices(lambda m, n, k: SCHUR_FORM * n**3),
     doc="Upper triangular t (with 2x2 blocks on the diagonal for real matrices) and unitary z "
-    f"such that a = z t z^H, of matrices [..., n, n]. On CPU. {_DTYPES} Source: "
+    f"such that a = z t z^H, of matrices [..., n, n]. On CPU. {DTYPES} Source: "
     "jax.lax.linalg.schur.",
 )
 
@@ -126,7 +125,7 @@ TRIDIAGONAL_SOLVE = define(
     # Elimination of one diagonal, 3 m; 5 m for each column. Source: Golub & Van Loan 4.3.
     cost=lambda ctx, node: 3 * size_of(node.inputs[1]) + 5 * size_of(node.outputs[0]),
     doc="x [..., m, n] of a x = b, where a [..., m, m] has these diagonals [..., m]: the first "
-    f"element of `lower` and the last of `upper` are ignored. {_DTYPES} Source: "
+    f"element of `lower` and the last of `upper` are ignored. {DTYPES} Source: "
     "jax.lax.linalg.tridiagonal_solve.",
 )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Unpack
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
 
 from graphc.ir.dims import Dim
 from graphc.ir.dtypes import DType, is_complex
@@ -13,13 +13,17 @@ from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import iota
 from graphc.ops.arrays.shape import swapaxes
-from graphc.ops.core.defining import Record, define
-from graphc.ops.core.layout_rules import SUM, follow_axis, output_axis, replicated, same_axis
+from graphc.ops.core.declaring import Declaration, operator
+from graphc.ops.core.defining import Fields, Record, define
+from graphc.ops.core.layout_rules import SUM, follow_axis, output_axis, replicated
 from graphc.ops.elementwise.comparison import equal
 from graphc.ops.elementwise.complex_parts import conj
+from graphc.ops.matrices.batch_dims import of_each
 from graphc.typing import TensorLike
 
 __all__ = ["matrix_transpose"]
+
+DTYPES = "float32, float64 and complex dtypes."
 
 
 def has_lapack(dtype: DType) -> bool:
@@ -93,15 +97,27 @@ def on_diagonal(a: Tensor) -> Tensor:
     return equal(iota(sides, 0), iota(sides, 1))
 
 
-# For operators of one stack of matrices, whose results have an entry for each matrix.
-of_each_matrix = same_axis(lambda node, axis: axis < node.inputs[0].ndim - 2)
-
-
 def matrix_operator(schema: str, **fields: Unpack[Record]) -> OpDef:
     """The record of an operator on matrices [..., m, n] that works on each matrix of the stack by
     itself. It computes in float32 at least. The arguments are those of `define`."""
-    fields["layout"] = of_each_matrix
+    fields["layout"] = of_each(2)
     return define(schema, precision="wide", **fields)
+
+
+def matrix_function(
+    name: str,
+    signature: str = "",
+    *,
+    infer: Callable[..., Any],
+    lower: Callable[..., Any],
+    **fields: Unpack[Fields],
+) -> Declaration:
+    """Declares an operator like those of `matrix_operator`, of the dtypes with routines. The
+    arguments are those of `operator`."""
+    fields["layout"] = of_each(2)
+    return operator(
+        name, signature, infer=infer, lower=lower, precision="wide", dtypes=DTYPES, **fields
+    )
 
 
 def solve_layout(ctx: LayoutContext, node: Node, a: Layout, b: Layout) -> LayoutPlan:

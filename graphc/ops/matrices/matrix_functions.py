@@ -13,14 +13,15 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.creation import zeros_like
 from graphc.ops.arrays.diagonals import diagonal
 from graphc.ops.core.checks import refuse, same_shape
-from graphc.ops.core.declaring import Given, declared, operator
+from graphc.ops.core.declaring import Given, declared
 from graphc.ops.core.emit import convert, emit, promote_inexact
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.matrices.matrix_checks import (
+    DTYPES,
     check_square,
     infer_square,
+    matrix_function,
     matrix_operator,
-    of_each_matrix,
     on_diagonal,
 )
 from graphc.ops.matrices.matrix_costs import elimination, of_matrices
@@ -42,15 +43,12 @@ def _infer_slogdet(ctx: InferContext, a: TensorType) -> tuple[TensorType, Tensor
     return sign, TensorType(real_of(a.dtype), sign.shape)
 
 
-@operator(
+@matrix_function(
     "Determinant",
     "a -> d",
     infer=_infer_det,
     lower=lambda ctx, a: jnp.linalg.det(a),
-    precision="wide",
-    layout=of_each_matrix,
     cost=of_matrices(elimination),
-    dtypes="float32, float64 and complex dtypes.",
 )
 def det(a: TensorLike, *, name: str | None = None) -> Given:
     """The determinants [...] of matrices [..., n, n].
@@ -74,7 +72,7 @@ LOG_DETERMINANT = matrix_operator(
     lower=lambda ctx, a: tuple(jnp.linalg.slogdet(a)),
     cost=of_matrices(elimination),
     doc="The sign (or phase) and the logarithm of the absolute value of the determinants of "
-    "matrices [..., n, n]. float32, float64 and complex dtypes.",
+    f"matrices [..., n, n]. {DTYPES}",
 )
 
 
@@ -87,14 +85,11 @@ def _exponential_count(m: int, n: int, k: int) -> float:
     return (6 * 2 + 8 / 3 + 4 * 2) * n**3
 
 
-@operator(
+@matrix_function(
     "MatrixExponential",
     infer=infer_square,
     lower=lambda ctx, a: jax.scipy.linalg.expm(a),
-    precision="wide",
-    layout=of_each_matrix,
     cost=of_matrices(_exponential_count),
-    dtypes="float32, float64 and complex dtypes.",
 )
 def expm(a: TensorLike, *, name: str | None = None) -> Given:
     """The exponentials of matrices [..., n, n].

@@ -16,11 +16,11 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
-from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_inexact, to_dtype
 from graphc.ops.elementwise.complex_parts import real
-from graphc.ops.matrices.batch_dims import check_stack, of_each
+from graphc.ops.matrices.batch_dims import check_stack
 from graphc.ops.matrices.matrix_checks import (
+    DTYPES,
     check_matrices,
     check_square,
     matrix_operator,
@@ -31,8 +31,6 @@ from graphc.ops.matrices.matrix_product import matmul
 from graphc.typing import TensorLike
 
 __all__ = ["polar", "solve_sylvester", "sqrtm"]
-
-_DTYPES = "float32, float64 and complex dtypes."
 
 
 # -- a x + x b = c ----------------------------------------------------------------------------
@@ -97,17 +95,15 @@ def _sylvester_cost(ctx: CostContext, node: Node) -> int:
     return math.prod(stack) * (SCHUR_FORM * (m**3 + n**3) + 5 * m * n * (m + n))
 
 
-SYLVESTER = define(
+SYLVESTER = matrix_operator(
     "Sylvester(a, b, c) -> x",
-    precision="wide",
     infer=_infer_sylvester,
     lower=lambda ctx, a, b, c: _sylvester(a, b, c),
     gradient=_sylvester_gradient,
-    layout=of_each(2),
     cost=_sylvester_cost,
     doc="x [..., m, n] with a x + x b = c, of matrices a [..., m, m], b [..., n, n] and c [..., "
     "m, n] of one stack; NaN if a and -b share an eigenvalue. On GPU by eigenvectors, which must "
-    f"span the space. {_DTYPES} Source: Bartels & Stewart, CACM 15, 1972.",
+    f"span the space. {DTYPES} Source: Bartels & Stewart, CACM 15, 1972.",
 )
 
 
@@ -147,7 +143,7 @@ MATRIX_SQUARE_ROOT = matrix_operator(
     gradient=_root_gradient,
     cost=of_matrices(lambda m, n, k: (SCHUR_FORM + 10 / 3) * n**3),  # Higham 1987
     doc="The principal square roots of matrices [..., n, n]: complex, because whether a root is "
-    f"real depends on the values. On CPU. {_DTYPES} Source: Bjorck & Hammarling, A Schur method "
+    f"real depends on the values. On CPU. {DTYPES} Source: Bjorck & Hammarling, A Schur method "
     "for the square root of a matrix, Linear Algebra Appl. 52/53, 1983.",
 )
 
@@ -221,7 +217,7 @@ POLAR = matrix_operator(
     cost=of_matrices(_polar_count),
     doc="u with orthonormal columns (rows, if these are fewer) and Hermitian p without negative "
     "eigenvalues such that a = u p, or a = p u for the left side, of matrices [..., m, n]. u is "
-    f"the nearest such matrix. {_DTYPES} Source: Higham, SIAM J. Sci. Stat. Comput. 7, 1986.",
+    f"the nearest such matrix. {DTYPES} Source: Higham, SIAM J. Sci. Stat. Comput. 7, 1986.",
 )
 
 

@@ -14,17 +14,14 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import InferContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import no_gradient
-from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit, emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
-from graphc.ops.matrices.batch_dims import check_stack, of_each
-from graphc.ops.matrices.matrix_checks import check_matrices, infer_square, matrix_operator
+from graphc.ops.matrices.batch_dims import check_stack
+from graphc.ops.matrices.matrix_checks import DTYPES, check_matrices, infer_square, matrix_operator
 from graphc.ops.matrices.matrix_costs import explicit, of_matrices
 from graphc.typing import TensorLike
 
 __all__ = ["hessenberg", "householder_product"]
-
-_DTYPES = "float32, float64 and complex dtypes."
 
 
 HESSENBERG = matrix_operator(
@@ -38,7 +35,7 @@ HESSENBERG = matrix_operator(
     ),
     cost=of_matrices(lambda m, n, k: 14 / 3 * n**3),  # with q; Golub & Van Loan 7.4.2
     doc="h, zero below the first subdiagonal, and unitary q such that a = q h q^H, of matrices "
-    f"[..., n, n]. On CPU. {_DTYPES} Source: jax.scipy.linalg.hessenberg.",
+    f"[..., n, n]. On CPU. {DTYPES} Source: jax.scipy.linalg.hessenberg.",
 )
 
 
@@ -79,16 +76,14 @@ def _product_cost(ctx: CostContext, node: Node) -> int:
     return round(math.prod(stack) * explicit(m, n, dims_of(taus)[-1]))
 
 
-HOUSEHOLDER_PRODUCT = define(
+HOUSEHOLDER_PRODUCT = matrix_operator(
     "HouseholderProduct(a, taus) -> q",
-    precision="wide",
     infer=_infer_product,
     lower=lambda ctx, a, taus: _reflected(a, taus),
-    layout=of_each(2),
     cost=_product_cost,
     doc="The first n columns of the product of the reflections 1 - taus[i] v v^H, where v has "
     "zeros, a 1 at index i, and then column i of a [..., m, n] below its diagonal; taus [..., k], "
-    f"k <= n <= m. {_DTYPES} Source: jax.lax.linalg.householder_product.",
+    f"k <= n <= m. {DTYPES} Source: jax.lax.linalg.householder_product.",
 )
 
 
@@ -100,8 +95,7 @@ def hessenberg(a: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tenso
         name: of the node.
 
     Raises:
-        ShapeError: not square.
-        DTypeError: floats narrower than float32.
+        ShapeError, DTypeError: as `det`.
         GradientError: when a gradient is computed.
 
     Source: scipy.linalg.hessenberg with calc_q=True.

@@ -14,15 +14,16 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.arrays.shape import expand_dims, squeeze
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
-from graphc.ops.core.declaring import Given, Operands, declared, operator
+from graphc.ops.core.declaring import Given, Operands, declared
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_inexact
 from graphc.ops.matrices.matrix_checks import (
+    DTYPES,
     adjoint,
     check_matrices,
     check_square,
     infer_square,
-    of_each_matrix,
+    matrix_function,
     solve_layout,
 )
 from graphc.ops.matrices.matrix_costs import elimination, of_matrices, singular_vectors
@@ -69,7 +70,7 @@ SOLVE = define(
     layout=solve_layout,
     cost=_solve_cost,
     doc="x with a x = b, of matrices [..., n, n] and [..., n, k]; the axes before them broadcast. "
-    "float32, float64 and complex dtypes.",
+    f"{DTYPES}",
 )
 
 
@@ -87,7 +88,7 @@ TRIANGULAR_SOLVE = define(
     # n^2 for each column. Source: Golub & Van Loan 3.1.
     cost=lambda ctx, node: dims_of(node.outputs[0])[-2] * size_of(node.outputs[0]),
     doc="x with a x = b for triangular a, of matrices [..., n, n] and [..., n, k]; the axes before "
-    "them broadcast. float32, float64 and complex dtypes.",
+    f"them broadcast. {DTYPES}",
 )
 
 
@@ -103,16 +104,13 @@ def _infer_pseudo_inverse(ctx: InferContext, a: TensorType, *, rtol: float | Non
     return TensorType(a.dtype, (*stack, n, m))
 
 
-@operator(
+@matrix_function(
     "Inverse",
     "a -> x",
     infer=infer_square,
     lower=lambda ctx, a: jnp.linalg.inv(a),
-    precision="wide",
     gradient=_inverse_gradient,
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: 2 * n**3),
-    dtypes="float32, float64 and complex dtypes.",
 )
 def inv(a: TensorLike, *, name: str | None = None) -> Given:
     """The inverses of matrices [..., n, n]; infinite or NaN if a matrix is singular.
@@ -132,12 +130,11 @@ def inv(a: TensorLike, *, name: str | None = None) -> Given:
     return promote_inexact(a)
 
 
-@operator(
+@matrix_function(
     "PseudoInverse",
     "a -> x",
     infer=_infer_pseudo_inverse,
     lower=lambda ctx, a, *, rtol: jnp.linalg.pinv(a, rtol=rtol),
-    precision="wide",
     attrs={
         "rtol": Attr(
             "float",
@@ -146,9 +143,7 @@ def inv(a: TensorLike, *, name: str | None = None) -> Given:
             "greater side times the dtype's epsilon",
         )
     },
-    layout=of_each_matrix,
     cost=of_matrices(lambda m, n, k: singular_vectors(m, n, k) + 2 * m * n * k),
-    dtypes="float32, float64 and complex dtypes.",
 )
 def pinv(a: TensorLike, rtol: float | None = None, *, name: str | None = None) -> Given:
     """The Moore-Penrose inverses [..., n, m] of matrices [..., m, n].

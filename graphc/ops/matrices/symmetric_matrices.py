@@ -18,7 +18,7 @@ from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_inexact
 from graphc.ops.core.jvp_override import with_slope_of
 from graphc.ops.matrices.batch_dims import check_stack, of_each
-from graphc.ops.matrices.matrix_checks import check_square
+from graphc.ops.matrices.matrix_checks import check_square, matrix_operator
 from graphc.typing import TensorLike
 
 __all__ = ["cholesky_update", "eigh_tridiagonal"]
@@ -117,12 +117,10 @@ def _by_rotations(factor: Any, w: Any) -> Any:
 _updated = with_slope_of(_factor_of_sum, _by_rotations)
 
 
-CHOLESKY_UPDATE = define(
+CHOLESKY_UPDATE = matrix_operator(
     "CholeskyUpdate(factor, w) -> updated",
-    precision="wide",
     infer=_infer_update,
     lower=lambda ctx, factor, w: _updated(factor, w),
-    layout=of_each(2),
     cost=times_operand(3),  # Golub & Van Loan 6.5: n rotations of 6 n / 2
     doc="The Cholesky factors of l l^T + w w^T, of a lower triangular factor l [..., n, n] and w "
     f"[..., n], in n^2 steps each. {_DTYPES} Source: jax.lax.linalg.cholesky_update; Golub & Van "

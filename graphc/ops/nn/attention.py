@@ -16,7 +16,7 @@ from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, O
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import adjoint_of, at_least, define
 from graphc.ops.core.emit import convert, emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM, follow_axis, replicated
 from graphc.ops.draws.dropout import kept_by_dropout
@@ -260,10 +260,9 @@ ATTENTION = define(
     f"result marks the kept weights. Floating dtypes; narrow ones are summed in float32. {_SOURCE}",
 )
 
-ATTENTION_GRADIENT = define(
+ATTENTION_GRADIENT = adjoint_of(
+    ATTENTION,
     "AttentionGradient(query, key, value, dy, *masks) -> dquery, dkey, dvalue, *dbiases",
-    precision="narrow",
-    attrs=_ATTRS,
     infer=_infer_attention_gradient,
     lower=_lower_attention_gradient,
     layout=_attention_gradient_layout,

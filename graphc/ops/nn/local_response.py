@@ -14,7 +14,7 @@ from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import require_one_dtype
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import adjoint_of, at_least, define
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import not_last, same_axis
 from graphc.ops.core.precision import summed
@@ -133,13 +133,11 @@ LOCAL_RESPONSE_NORM = define(
 )
 
 
-LOCAL_RESPONSE_NORM_GRADIENT: OpDef = define(
+LOCAL_RESPONSE_NORM_GRADIENT: OpDef = adjoint_of(
+    LOCAL_RESPONSE_NORM,
     "LocalResponseNormGradient(x, dy) -> dx",
-    precision="inside",
-    attrs=_ATTRS,
     infer=_infer_gradient,
     lower=summed(_lower_gradient),
-    layout=same_axis(not_last),
     cost=_cost(4, 11),  # two sums over neighbours
     doc="The adjoint of LocalResponseNorm's x, with the sums over neighbours of x^2 and of the "
     "adjoint computed once each. Floating dtypes.",

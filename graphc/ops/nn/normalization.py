@@ -18,11 +18,12 @@ from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.cost_rules import times_operand
-from graphc.ops.core.defining import define
+from graphc.ops.core.defining import adjoint_of, define
 from graphc.ops.core.emit import convert, dim_value, emit, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, map_axis, not_last, replicated
 from graphc.ops.core.precision import wide
 from graphc.ops.reductions.reduction import reduce_mean
+from graphc.ops.reductions.reduction_rules import AXES
 from graphc.typing import TensorLike
 
 __all__ = ["batch_norm", "layer_norm", "moments"]
@@ -142,7 +143,7 @@ VARIANCE = define(
     "Variance(x, mean) -> variance",
     precision="wide",
     attrs={
-        "axes": Attr("ints", doc="sorted, counted from the front"),
+        "axes": AXES["axes"],
         "count": Attr("dim", doc="how many elements each variance is over"),
     },
     infer=_infer_variance,
@@ -240,10 +241,9 @@ LAYER_NORM = define(
     "computed in float32. Source: Ba, Kiros & Hinton, 2016, arXiv:1607.06450.",
 )
 
-LAYER_NORM_GRADIENT = define(
+LAYER_NORM_GRADIENT = adjoint_of(
+    LAYER_NORM,
     "LayerNormGradient(x, scale, dy) -> dx, dscale, doffset",
-    precision="inside",
-    attrs={"epsilon": EPSILON},
     infer=infer_norm_gradient,
     lower=_lower_layer_norm_gradient,
     layout=_layer_norm_gradient_layout,

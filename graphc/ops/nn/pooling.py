@@ -17,7 +17,7 @@ from graphc.ir.dtypes import BOOL, is_complex, is_floating
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.defining import define
+from graphc.ops.core.defining import adjoint_of, define
 from graphc.ops.core.emit import convert, emit, emit_one
 from graphc.ops.core.layout_rules import same_axis
 from graphc.ops.core.precision import in_wider, lowest, summed
@@ -150,13 +150,11 @@ MAX_POOL = define(
     "Real dtypes. Source: `jax.lax.reduce_window`.",
 )
 
-MAX_POOL_GRADIENT: OpDef = define(
+MAX_POOL_GRADIENT: OpDef = adjoint_of(
+    MAX_POOL,
     "MaxPoolGradient(x, dy) -> dx",
-    precision="follow",
-    attrs=_MAX_ATTRS,
     infer=_infer_max_pool_gradient,
     lower=in_wider(_lower_max_pool_gradient),
-    layout=same_axis(_not_spatial),
     cost=_pool_gradient_cost,
     doc="The adjoint of MaxPool's x: each element of dy goes to the first largest element of its "
     "window. Floating dtypes. Source: XLA's SelectAndScatter.",
@@ -230,9 +228,9 @@ AVG_POOL = define(
     "`count_include_pad`. Floating dtypes. Source: `jax.lax.reduce_window`.",
 )
 
-AVG_POOL_GRADIENT: OpDef = define(
+AVG_POOL_GRADIENT: OpDef = adjoint_of(
+    AVG_POOL,
     "AvgPoolGradient(dy) -> dx",
-    precision="wide",
     attrs={
         "size": Attr("dims", doc="the spatial sizes of x"),
         **_AVG_ATTRS,
@@ -242,7 +240,6 @@ AVG_POOL_GRADIENT: OpDef = define(
     gradient=lambda ctx, node, dx: [
         emit(AVG_POOL, (dx,), **{name: node.attrs[name] for name in _AVG_ATTRS})
     ],
-    layout=same_axis(_not_spatial, linear=True),
     cost=_pool_gradient_cost,
     doc="The adjoint of AvgPool's x: each element of dy is spread evenly over its window. "
     "Floating dtypes.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 
@@ -230,8 +232,7 @@ def fmax(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
         >>> run(gc.fmax([1.0, np.nan], 0.5))
         Array([1. , 0.5], dtype=float32)
     """
-    x, y = promote_operands(x, y)
-    return where(isnan(x), y, where(isnan(y), x, maximum(x, y)), name=name)
+    return _unless_nan(maximum, x, y, name)
 
 
 def fmin(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
@@ -243,8 +244,13 @@ def fmin(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
         >>> run(gc.fmin([1.0, np.nan], 0.5))
         Array([0.5, 0.5], dtype=float32)
     """
+    return _unless_nan(minimum, x, y, name)
+
+
+def _unless_nan(combine: Callable[..., Tensor], x: Any, y: Any, name: str | None) -> Tensor:
+    """`combine` of x and y; where one is NaN, the other."""
     x, y = promote_operands(x, y)
-    return where(isnan(x), y, where(isnan(y), x, minimum(x, y)), name=name)
+    return where(isnan(x), y, where(isnan(y), x, combine(x, y)), name=name)
 
 
 def divmod(x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from jax.experimental import io_callback
 from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ir.dtypes import Array, as_dtype
 from graphc.ir.node import Node
-from graphc.ir.opdef import Attr, Effects, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import PURE, Attr, Effects, InferContext, LowerContext, OpDef
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
 from graphc.ops.core.checks import no_gradient
@@ -55,41 +55,42 @@ def _call_once(
     return tuple([lax.psum(y, ctx.axis_name).astype(y.dtype) for y in given])
 
 
-_NO_GRADIENT = no_gradient(
-    lambda node: f"{node.op.name} {node.name!r}: a Python function cannot be differentiated",
-    hint="wrap the operands in gc.stop_gradient if their gradient does not matter",
-)
+def _callback(
+    schema: str, call: Callable[..., tuple[Any, ...]], doc: str, effects: Effects = PURE
+) -> OpDef:
+    """The record of an operator that calls a Python function: `call` gets the function, the types
+    of the results, and the operands."""
+    return define(
+        schema,
+        precision="wide",
+        attrs={"function": Attr("function", doc="(arrays) -> list of arrays"), **ATTRS},
+        infer=_infer_callback,
+        lower=lambda ctx, *operands, function, shapes, dtypes: call(
+            ctx, function, structs(ctx, shapes, dtypes), operands
+        ),
+        gradient=no_gradient(
+            lambda node: (
+                f"{node.op.name} {node.name!r}: a Python function cannot be differentiated"
+            ),
+            hint="wrap the operands in gc.stop_gradient if their gradient does not matter",
+        ),
+        effects=effects,
+        doc=doc,
+    )
 
 
-_CALLED = {"function": Attr("function", doc="(arrays) -> list of arrays"), **ATTRS}
-
-PY_CALLBACK = define(
+PY_CALLBACK = _callback(
     "PyCallback(*operands) -> *results",
-    precision="wide",
-    attrs=_CALLED,
-    infer=_infer_callback,
-    lower=lambda ctx, *operands, function, shapes, dtypes: _call_once(
-        ctx, function, structs(ctx, shapes, dtypes), operands
-    ),
-    gradient=_NO_GRADIENT,
+    _call_once,
     effects=Effects.HOST,
     doc="A call of the Python `function` in each run that selects the node, in program order. The "
     "results have the declared types. With several replicas, the first one calls, with whole "
     "operands. All dtypes.",
 )
 
-PURE_CALLBACK = define(
+PURE_CALLBACK = _callback(
     "PureCallback(*operands) -> *results",
-    precision="wide",
-    attrs=_CALLED,
-    infer=_infer_callback,
-    lower=lambda ctx, *operands, function, shapes, dtypes: through_words(
-        partial(jax.pure_callback, vmap_method="sequential"),
-        function,
-        structs(ctx, shapes, dtypes),
-        operands,
-    ),
-    gradient=_NO_GRADIENT,
+    lambda ctx, *call: through_words(partial(jax.pure_callback, vmap_method="sequential"), *call),
     doc="Calls of a Python `function` without side effects: as often as its results are needed, "
     "in any order. All dtypes.",
 )

@@ -19,7 +19,7 @@ from graphc.ir.types import TensorType
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.core.broadcasting import infer_real, require_one_dtype
 from graphc.ops.core.checks import refuse
-from graphc.ops.core.defining import define
+from graphc.ops.core.defining import adjoint_of, define
 from graphc.ops.core.emit import emit, emit_one, promote_operands
 from graphc.ops.core.layout_rules import SUM
 from graphc.ops.core.precision import in_wider, lowest, wide
@@ -228,10 +228,9 @@ DILATION_2D = define(
     "TensorFlow's `tf.nn.dilation2d`.",
 )
 
-DILATION_2D_GRADIENT: OpDef = define(
+DILATION_2D_GRADIENT: OpDef = adjoint_of(
+    DILATION_2D,
     "Dilation2DGradient(x, kernel, dy) -> dx, dkernel",
-    precision="follow",
-    attrs=_ATTRS,
     infer=_infer_gradient,
     lower=in_wider(_lower_gradient),
     layout=_gradient_layout,
