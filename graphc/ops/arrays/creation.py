@@ -90,7 +90,7 @@ def arange(
         AttributeValueError: a bound is neither a number nor a named size, a named size is combined
             with floats, or the step is 0.
 
-    Source: numpy.arange.
+    Source: numpy.arange; `gc.range` is TensorFlow's name for it.
 
     Examples:
         >>> run(gc.arange(2, 8, 2))

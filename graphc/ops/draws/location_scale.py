@@ -10,14 +10,25 @@ from jax import numpy as jnp
 from graphc.errors import AttributeValueError
 from graphc.ir.dtypes import as_dtype, is_floating
 from graphc.ir.node import Tensor
-from graphc.ops.core.checks import refuse
+from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.shape_argument import shape_first
 from graphc.ops.draws.random_draws import normal, placed, uniform
 from graphc.ops.elementwise.arithmetic import absolute, negative, sign
+from graphc.ops.elementwise.powers import sqrt, square
 from graphc.ops.elementwise.transcendental import exp, log, log1p, tan
+from graphc.ops.reductions.reduction import reduce_sum
 from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
-__all__ = ["cauchy", "exponential", "gumbel", "laplace", "logistic", "lognormal"]
+__all__ = [
+    "cauchy",
+    "exponential",
+    "gumbel",
+    "laplace",
+    "logistic",
+    "lognormal",
+    "maxwell",
+    "rayleigh",
+]
 
 
 def above_zero(shape: Any, dtype: Any, seed: Any, name: str | None) -> Tensor:
@@ -60,6 +71,50 @@ def exponential(
         Array(True, dtype=bool)
     """
     return placed(negative(log1p(-uniform(shape, dtype=dtype, seed=seed, name=name))), 0, scale)
+
+
+@shape_first
+def rayleigh(
+    shape: ShapeLike,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers from the Rayleigh distribution: norms of two normal numbers with deviation `scale`.
+
+    Arguments as in `exponential`.
+
+    Source: numpy.random.Generator.rayleigh.
+
+    Examples:
+        >>> run(gc.random.rayleigh((3,), seed=1))
+        Array([2.1263, 1.4609, 2.016 ], dtype=float32)
+    """
+    return placed(sqrt(-2.0 * log(above_zero(shape, dtype, seed, name))), 0, scale)
+
+
+@shape_first
+def maxwell(
+    shape: ShapeLike,
+    scale: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers from the Maxwell distribution: norms of three normal numbers; see `rayleigh`.
+
+    Source: jax.random.maxwell.
+
+    Examples:
+        >>> run(gc.random.maxwell((3,), seed=1))
+        Array([1.732 , 1.2784, 1.521 ], dtype=float32)
+    """
+    sizes = (*as_dims("RandomNormal", shape), 3)
+    normals = normal(sizes, dtype=dtype, seed=seed, name=name)
+    return placed(sqrt(reduce_sum(square(normals), -1)), 0, scale)
 
 
 @shape_first

@@ -16,7 +16,6 @@ from graphc.ops.arrays.shape import broadcast_to, expand_dims
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import as_dims, positive_int, refuse
 from graphc.ops.core.emit import constant, emit_one, promote_inexact
-from graphc.ops.core.shape_argument import shape_first
 from graphc.ops.draws.distributions import fitting
 from graphc.ops.draws.location_scale import above_zero, exponential, limits
 from graphc.ops.draws.random_draws import (
@@ -42,66 +41,12 @@ __all__ = [
     "ball",
     "f",
     "generalized_normal",
-    "maxwell",
     "orthogonal",
     "pareto",
-    "rayleigh",
     "triangular",
     "wald",
     "weibull",
 ]
-
-# -- of a scale -------------------------------------------------------------------------------
-
-
-@shape_first
-def rayleigh(
-    shape: ShapeLike,
-    scale: TensorLike = 1.0,
-    dtype: DTypeLike = "float32",
-    *,
-    seed: Seed = None,
-    name: str | None = None,
-) -> Tensor:
-    """Numbers from the Rayleigh distribution: norms of two normal numbers with deviation `scale`.
-
-    Args:
-        shape: ints and named sizes.
-        scale: a number or a tensor that broadcasts to `shape`.
-        dtype: floating.
-        seed: see `random_key`.
-        name: of the node that draws.
-
-    Source: numpy.random.Generator.rayleigh.
-
-    Examples:
-        >>> run(gc.random.rayleigh((3,), seed=1))
-        Array([2.1263, 1.4609, 2.016 ], dtype=float32)
-    """
-    return placed(sqrt(-2.0 * log(above_zero(shape, dtype, seed, name))), 0, scale)
-
-
-@shape_first
-def maxwell(
-    shape: ShapeLike,
-    scale: TensorLike = 1.0,
-    dtype: DTypeLike = "float32",
-    *,
-    seed: Seed = None,
-    name: str | None = None,
-) -> Tensor:
-    """Numbers from the Maxwell distribution: norms of three normal numbers; see `rayleigh`.
-
-    Source: jax.random.maxwell.
-
-    Examples:
-        >>> run(gc.random.maxwell((3,), seed=1))
-        Array([1.732 , 1.2784, 1.521 ], dtype=float32)
-    """
-    sizes = (*as_dims("RandomNormal", shape), 3)
-    normals = normal(sizes, dtype=dtype, seed=seed, name=name)
-    return placed(sqrt(reduce_sum(square(normals), -1)), 0, scale)
-
 
 # -- of parameters ----------------------------------------------------------------------------
 

@@ -198,7 +198,8 @@ def cholesky(a: TensorLike, *, upper: bool = False, name: str | None = None) -> 
         [..., n, n], lower triangular; NaN if `a` is not positive definite.
 
     Raises:
-        ShapeError, DTypeError: as `det`.
+        ShapeError: not square.
+        DTypeError: floats narrower than float32.
 
     Source: numpy.linalg.cholesky.
 

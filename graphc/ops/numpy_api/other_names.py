@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from graphc.errors import AttributeValueError
-from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ops.arrays.creation import arange, full
@@ -22,7 +21,7 @@ from graphc.ops.elementwise.comparison import greater, less_equal, logical_and, 
 from graphc.ops.elementwise.powers import square
 from graphc.ops.matrices.norms import vector_norm
 from graphc.ops.structure.state import identity
-from graphc.typing import DTypeLike, ShapeLike, TensorLike
+from graphc.typing import ShapeLike, TensorLike
 
 __all__ = [
     "add_n",
@@ -126,28 +125,6 @@ def fill(shape: ShapeLike, value: TensorLike, *, name: str | None = None) -> Ten
                [7, 7]], dtype=int32)
     """
     return full(shape, value, name=name)
-
-
-def range(
-    start: Dim | float,
-    stop: Dim | float | None = None,
-    step: float = 1,
-    dtype: DTypeLike | None = None,
-    *,
-    name: str | None = None,
-) -> Tensor:
-    """TensorFlow's name for `arange`: `start`, `start + step`, ... before `stop`.
-
-    Raises:
-        AttributeValueError: see `arange`.
-
-    Source: tf.range.
-
-    Examples:
-        >>> run(gc.range(2, 8, 2))
-        Array([2, 4, 6], dtype=int32)
-    """
-    return arange(start, stop, step, dtype, name=name)
 
 
 def add_n(tensors: Iterable[TensorLike], *, name: str | None = None) -> Tensor:
@@ -293,3 +270,6 @@ def _refuse_number(function: str, tensors: Any, hint: str) -> NoReturn:
         error=AttributeValueError,
         hint=hint,
     )
+
+
+range = arange

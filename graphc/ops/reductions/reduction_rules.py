@@ -242,17 +242,35 @@ def fold_logsumexp(x: np.ndarray[Any, Any], *, axes: tuple[int, ...], keepdims: 
     return (total if keepdims else np.squeeze(total, axes)).astype(x.dtype)
 
 
-REDUCE_SUM = define(
-    "ReduceSum(x) -> y",
-    precision="wide",
-    attrs=AXES,
-    infer=infer_reduction(infer_numeric),
-    lower=summed(lower_reduction(lax.reduce_sum)),
+def _numeric(
+    name: str,
+    word: str,
+    lower: Callable[..., Any],
+    fold: Callable[..., Any],
+    layout: LayoutRule,
+    gradient: Callable[..., Adjoints] | None = None,
+) -> OpDef:
+    return define(
+        f"{name}(x) -> y",
+        precision="wide",
+        attrs=AXES,
+        infer=infer_reduction(infer_numeric),
+        lower=summed(lower_reduction(lower)),
+        gradient=gradient,
+        layout=layout,
+        fold=fold_reduction(fold),
+        cost=times_operand(1),
+        doc=f"The {word} over `axes`, in x's dtype. Numeric dtypes.",
+    )
+
+
+REDUCE_SUM = _numeric(
+    "ReduceSum",
+    "sum",
+    lax.reduce_sum,
+    np.sum,
+    partial_over("sum"),
     gradient=lambda ctx, node, dy: [spread(node, dy)],
-    layout=partial_over("sum"),
-    fold=fold_reduction(np.sum),
-    cost=times_operand(1),
-    doc="The sum over `axes`, in x's dtype. Numeric dtypes.",
 )
 
 REDUCE_MEAN = define(
@@ -304,19 +322,8 @@ def _extreme(
 REDUCE_MAX = _extreme("ReduceMax", "max", lax.reduce_max, np.max, "The greatest element")
 REDUCE_MIN = _extreme("ReduceMin", "min", lax.reduce_min, np.min, "The smallest element")
 
-REDUCE_PROD = define(
-    "ReduceProd(x) -> y",
-    precision="wide",
-    attrs=AXES,
-    infer=infer_reduction(infer_numeric),
-    lower=summed(lower_reduction(lax.reduce_prod)),
-    # No gradient rule: in terms of graph operators it needs y / x, which fails at zeros.
-    gradient=None,
-    layout=map_axis(result_axis),
-    fold=fold_reduction(np.prod),
-    cost=times_operand(1),
-    doc="The product over `axes`, in x's dtype. Numeric dtypes.",
-)
+# No gradient rule: in terms of graph operators it needs y / x, which fails at zeros.
+REDUCE_PROD = _numeric("ReduceProd", "product", lax.reduce_prod, np.prod, map_axis(result_axis))
 
 
 def _logical(name: str, lower: Callable[..., Any], fold: Callable[..., Any], doc: str) -> OpDef:
