@@ -6,6 +6,7 @@ from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ops.core.emit import emit
 from graphc.ops.draws import random_draws as ops
 from graphc.ops.draws.dropout import DROPOUT, dropout
+from graphc.ops.draws.location_scale import normal, truncated_normal, uniform
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_random_keys import KEY
 
@@ -18,20 +19,20 @@ def draw(op, **attrs):
 
 CASES = (
     Case("RandomNormal", draw(ops.RANDOM_NORMAL), [KEY], None, **F64),
-    Case("RandomNormal", lambda x: ops.normal((4,), x, 2.0, "float64", seed=1) * x, [In((4,))],
+    Case("RandomNormal", lambda x: normal((4,), x, 2.0, "float64", seed=1) * x, [In((4,))],
          None, dtypes=("float64",), label="mean, stddev"),
     Case("TruncatedNormal", draw(ops.TRUNCATED_NORMAL, lower=-1.0), [KEY], None, **F64),
-    Case("TruncatedNormal", lambda x: x + ops.truncated_normal((4,), seed=1), [In((4,))],
+    Case("TruncatedNormal", lambda x: x + truncated_normal((4,), seed=1), [In((4,))],
          None, dtypes=("float32",), label="function"),
     Case("RandomUniform", draw(ops.RANDOM_UNIFORM), [KEY], None, **F64),
-    Case("RandomUniform", lambda x: ops.uniform((3,), -5, 5, "int8", seed=1), [In((4,))],
+    Case("RandomUniform", lambda x: uniform((3,), -5, 5, "int8", seed=1), [In((4,))],
          None, gradient=False, label="integers", bad=[
-            Bad(lambda x: ops.uniform((3,), 1.0, 1.0), [In((4,))], AttributeValueError,
+            Bad(lambda x: uniform((3,), 1.0, 1.0), [In((4,))], AttributeValueError,
                 "minval 1.0 must be less than maxval 1.0"),
-            Bad(lambda x: ops.uniform((3,), 0, 300, "int8"), [In((4,))], AttributeValueError,
+            Bad(lambda x: uniform((3,), 0, 300, "int8"), [In((4,))], AttributeValueError,
                 "must be ints that fit int8"),
-            Bad(lambda x: ops.uniform(("n",)), [In((4,))], AttributeValueError, "size"),
-            Bad(lambda x: ops.normal((3,), dtype="int32"), [In((4,))], AttributeValueError,
+            Bad(lambda x: uniform(("n",)), [In((4,))], AttributeValueError, "size"),
+            Bad(lambda x: normal((3,), dtype="int32"), [In((4,))], AttributeValueError,
                 "dtype must be floating"),
          ]),
     Case("RandomBernoulli", lambda key, p: emit(ops.RANDOM_BERNOULLI, (key, p), shape=(4, 3)),

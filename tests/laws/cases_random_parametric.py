@@ -9,8 +9,8 @@ from graphc.errors import AttributeValueError, DTypeError, ShapeError
 from graphc.ops.core.emit import emit
 from graphc.ops.draws import random_parametric as ops
 from graphc.ops.draws.categorical import permutation
-from graphc.ops.draws.counts import binomial, multinomial
-from graphc.ops.draws.distributions import gamma, poisson
+from graphc.ops.draws.counts import binomial, multinomial, poisson
+from graphc.ops.draws.distributions import gamma
 from tests.laws.case import Bad, Case, In
 from tests.laws.cases_random_keys import KEY
 

@@ -7,7 +7,7 @@ import numpy as np
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, GraphError, ShapeError
 from graphc.ops.arrays.slicing import flip
 from graphc.ops.control.while_loops import fori_loop, while_loop
-from graphc.ops.draws.random_draws import normal
+from graphc.ops.draws.location_scale import normal
 from graphc.ops.elementwise.comparison import less
 from graphc.ops.elementwise.transcendental import tanh
 from graphc.ops.matrices.matrix_product import matmul

@@ -14,13 +14,8 @@ from graphc.ir.graph import Graph
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.core.emit import emit
 from graphc.ops.draws.dropout import dropout
-from graphc.ops.draws.random_draws import (
-    RANDOM_NORMAL,
-    bernoulli,
-    normal,
-    truncated_normal,
-    uniform,
-)
+from graphc.ops.draws.location_scale import normal, truncated_normal, uniform
+from graphc.ops.draws.random_draws import RANDOM_NORMAL, bernoulli
 from graphc.ops.draws.random_keys import fold_in, random_key
 from graphc.runtime.session import Session
 from tests.laws.harness import functional

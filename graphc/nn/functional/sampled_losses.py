@@ -17,8 +17,7 @@ from graphc.ops.core.checks import refuse
 from graphc.ops.core.emit import cast, constant, convert, promote_operands, to_dtype
 from graphc.ops.core.operands import as_integers
 from graphc.ops.core.ranges import in_range
-from graphc.ops.draws.location_scale import gumbel
-from graphc.ops.draws.random_draws import uniform
+from graphc.ops.draws.location_scale import gumbel, uniform
 from graphc.ops.elementwise.arithmetic import minimum
 from graphc.ops.elementwise.comparison import equal, where
 from graphc.ops.elementwise.rounding import floor

@@ -12,7 +12,7 @@ from graphc.ops.arrays.creation import ones
 from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.operands import as_floating
 from graphc.ops.draws.dropout import dropout
-from graphc.ops.draws.random_draws import normal
+from graphc.ops.draws.location_scale import normal
 from graphc.ops.elementwise.comparison import where
 from graphc.typing import TensorLike
 

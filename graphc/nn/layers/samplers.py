@@ -15,7 +15,7 @@ from graphc.ops.arrays.indexing import take_for
 from graphc.ops.core.emit import to_dtype
 from graphc.ops.core.operands import as_integers
 from graphc.ops.core.ranges import in_range
-from graphc.ops.draws.random_draws import uniform
+from graphc.ops.draws.location_scale import uniform
 from graphc.ops.elementwise.powers import power
 from graphc.ops.numpy_api.searching import bincount, searchsorted
 from graphc.ops.reductions.axiswise import cumsum

@@ -7,28 +7,13 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from graphc.ir.dims import Dim
+from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import FLOAT32, DType, as_dtype, is_integer
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Sharded
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.gathering import (
-    AXIS,
-    MODE,
-    SCATTER_MODE,
-    SCATTER_OF,
-    TAKE_OF,
-    check_operands,
-    check_updates,
-    fill_value_of,
-    fold_indices,
-    gather,
-    gather_indices,
-    gather_whole,
-    index_tensor,
-    scatter,
-)
+from graphc.ops.arrays import gathering
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, broadcast_axes
@@ -47,8 +32,8 @@ __all__ = ["one_hot", "take_along_axis"]
 # -- TakeAlongAxis and ScatterAddAlongAxis ---------------------------------------------------
 
 
-def _check_along(ctx: InferContext, x: TensorType, indices: TensorType, axis: int) -> None:
-    check_operands(ctx, x, indices, axis)
+def _infer_shape(ctx: InferContext, x: TensorType, indices: TensorType, axis: int) -> Shape:
+    gathering.check_operands(ctx, x, indices, axis)
     if len(x.shape) != len(indices.shape):
         ctx.fail(
             f"indices must have the rank of x, {len(x.shape)}, got {len(indices.shape)}",
@@ -57,24 +42,26 @@ def _check_along(ctx: InferContext, x: TensorType, indices: TensorType, axis: in
     for i, (dim, other) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if i != axis:
             ctx.unify(dim, other, f"sizes of axis {i}")
+    return indices.shape
 
 
 def _infer_take_along(
     ctx: InferContext, x: TensorType, indices: TensorType, *, axis: int, mode: str
 ) -> TensorType:
-    _check_along(ctx, x, indices, axis)
-    return TensorType(x.dtype, indices.shape)
+    return TensorType(x.dtype, _infer_shape(ctx, x, indices, axis))
 
 
 def _others(rank: int, axis: int) -> tuple[int, ...]:
     return (*range(axis), *range(axis + 1, rank))
 
 
+def _lower_take_along(ctx: LowerContext, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
+    places = gathering.gather_indices(indices, x.shape[axis])
+    return gathering.gather(x, places, mode, (axis,), shared=_others(x.ndim, axis))
+
+
 def _take_along_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    x, indices = node.inputs
-    axis, mode = node.attrs["axis"], SCATTER_OF[node.attrs["mode"]]
-    zeros = ctx.ops.zeros_like(x)
-    return [scatter_add_along_axis(zeros, indices, dy, axis, mode=mode), None]
+    return gathering.gather_gradient(ctx, node, dy, scatter_add_along_axis)
 
 
 def _take_along_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -> LayoutPlan:
@@ -84,28 +71,18 @@ def _take_along_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layou
             return LayoutPlan([layout, layout], [layout])
     if isinstance(indices, Sharded):
         return LayoutPlan([REPLICATED, indices], [indices])
-    return gather_whole(ctx, node, x, indices)
-
-
-def _fold_take_along(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
-    if x.shape[axis] == 0:
-        return None
-    places, inside = fold_indices(indices, x.shape[axis], mode)
-    taken = np.take_along_axis(x, places, axis)
-    return taken if mode == "clip" else np.where(inside, taken, fill_value_of(x.dtype, mode))
+    return gathering.gather_whole(ctx, node, x, indices)
 
 
 @operator(
     "TakeAlongAxis",
     infer=_infer_take_along,
-    lower=lambda ctx, x, indices, *, axis, mode: gather(
-        x, gather_indices(indices, x.shape[axis]), mode, (axis,), shared=_others(x.ndim, axis)
-    ),
+    lower=_lower_take_along,
     precision="follow",
-    attrs={"axis": AXIS, "mode": MODE},
+    attrs={"axis": gathering.AXIS, "mode": gathering.MODE},
     gradient=_take_along_gradient,
     layout=_take_along_layout,
-    fold=_fold_take_along,
+    fold=gathering.fold_gather(np.take_along_axis),
     cost=picks,
 )
 def take_along_axis(
@@ -141,7 +118,7 @@ def take_along_axis(
     x = convert(x)
     place = normalize_axis("TakeAlongAxis", x, axis)
     size = x.type.shape[place]
-    where = index_tensor("TakeAlongAxis", indices, size, mode)
+    where = gathering.index_tensor("TakeAlongAxis", indices, size, mode)
     if mode is None:
         where = in_range(where, -size, size, "indices", of="take_along_axis")
     operands = _aligned(x, where, place)
@@ -161,33 +138,6 @@ def _aligned(x: Tensor, indices: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return pair[0], pair[1]
 
 
-def _infer_scatter_along(
-    ctx: InferContext,
-    operand: TensorType,
-    indices: TensorType,
-    updates: TensorType,
-    *,
-    axis: int,
-    mode: str,
-) -> TensorType:
-    _check_along(ctx, operand, indices, axis)
-    check_updates(ctx, operand, updates, indices.shape)
-    return operand
-
-
-def _lower_scatter_along(
-    ctx: LowerContext, operand: Any, indices: Any, updates: Any, *, axis: int, mode: str
-) -> Any:
-    places = gather_indices(indices, operand.shape[axis])
-    others = _others(operand.ndim, axis)
-    return scatter(lax.scatter_add, operand, places, updates, mode, (axis,), shared=others)
-
-
-def _scatter_along_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    mode = TAKE_OF[node.attrs["mode"]]
-    return [dy, None, take_along_axis(dy, node.inputs[1], node.attrs["axis"], mode)]
-
-
 def _scatter_along_layout(
     ctx: LayoutContext, node: Node, operand: Layout, indices: Layout, updates: Layout
 ) -> LayoutPlan:
@@ -199,15 +149,13 @@ def _scatter_along_layout(
     if cut and cut != [operand]:
         # Each replica adds its own updates, so the operand itself must be counted only once.
         return LayoutPlan([SUM, Sharded(axis), Sharded(axis)], [SUM], fill={2: "sum"})
-    if SUM in (operand, updates):  # linear in the pair
-        return LayoutPlan([SUM, REPLICATED, SUM], [SUM])
-    return replicated(ctx, node, operand, indices, updates)
+    return gathering.scatter_whole(ctx, node, operand, indices, updates)
 
 
 def _fold_scatter_along(operand: Any, indices: Any, updates: Any, *, axis: int, mode: str) -> Any:
     if operand.shape[axis] == 0:
         return None
-    places, inside = fold_indices(indices, operand.shape[axis], mode)
+    places, inside = gathering.fold_indices(indices, operand.shape[axis], mode)
     grid = list(np.indices(indices.shape, sparse=False))
     grid[axis] = places
     result = operand.astype(wide(operand.dtype))
@@ -217,11 +165,11 @@ def _fold_scatter_along(operand: Any, indices: Any, updates: Any, *, axis: int, 
 
 @operator(
     "ScatterAddAlongAxis",
-    infer=_infer_scatter_along,
-    lower=summed(_lower_scatter_along),
+    infer=gathering.infer_scatter(_infer_shape),
+    lower=summed(gathering.lower_scatter(lambda rank, _, axis: {"shared": _others(rank, axis)})),
     precision="wide",
-    attrs={"axis": AXIS, "mode": SCATTER_MODE},
-    gradient=_scatter_along_gradient,
+    attrs={"axis": gathering.AXIS, "mode": gathering.SCATTER_MODE},
+    gradient=lambda ctx, node, dy: gathering.scatter_gradient(node, dy, take_along_axis),
     layout=_scatter_along_layout,
     fold=_fold_scatter_along,
     cost=times_operand(1, position=2),
@@ -246,7 +194,7 @@ def scatter_add_along_axis(
     """
     target, added = promote_operands(operand, updates)
     place = normalize_axis("ScatterAddAlongAxis", target, axis)
-    where = index_tensor("ScatterAddAlongAxis", indices, target.type.shape[place], mode)
+    where = gathering.index_tensor("ScatterAddAlongAxis", indices, target.type.shape[place], mode)
     shape = where.type.shape
     if len(added.type.shape) < len(shape) or broadcast_axes(added.type.shape, shape):
         added = broadcast_to(added, shape)
@@ -299,7 +247,7 @@ DEPTH = Attr(
     infer=_infer_one_hot,
     lower=_lower_one_hot,
     precision="wide",
-    attrs={"depth": DEPTH, "dtype": Attr("dtype", default=FLOAT32), "axis": AXIS},
+    attrs={"depth": DEPTH, "dtype": Attr("dtype", default=FLOAT32), "axis": gathering.AXIS},
     differentiable=False,
     layout=_one_hot_layout,
     fold=_fold_one_hot,

@@ -12,11 +12,12 @@ from jax import numpy as jnp
 from graphc.errors import DTypeError
 from graphc.ir.dims import Dim, Shape
 from graphc.ir.dtypes import BOOL, DType, is_integer, scalar_of, short_name
-from graphc.ir.layouts import Layout, LayoutContext, LayoutPlan, Replicated
+from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import InferContext
+from graphc.ir.opdef import GradientContext, InferContext, LowerContext
 from graphc.ir.operand import Operand
 from graphc.ir.types import TensorType
+from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.defining import at_least, one_of
 from graphc.ops.core.emit import as_array, convert
@@ -109,6 +110,16 @@ def scatter(
     return function(operand, indices, updates, numbers, mode=OUT_OF_RANGE[mode])
 
 
+def scatter_whole(
+    ctx: LayoutContext, node: Node, operand: Layout, indices: Layout, updates: Layout
+) -> LayoutPlan:
+    """The layout of an addition of updates that is not sharded. It is linear in the pair of operand
+    and updates."""
+    if SUM in (operand, updates):
+        return LayoutPlan([SUM, REPLICATED, SUM], [SUM])
+    return replicated(ctx, node, operand, indices, updates)
+
+
 def fold_indices(indices: Any, size: int, mode: str) -> tuple[Any, Any]:
     """On the host: indices clamped to the range, and a mask of those that are used."""
     wide = indices.astype(np.int64)
@@ -165,3 +176,73 @@ def check_updates(
         )
     for i, (dim, wanted) in enumerate(zip(updates.shape, expected, strict=True)):
         ctx.unify(wanted, dim, f"sizes of axis {i} of the updates")
+
+
+# -- operators that read along one axis, and those that add where they read -------------------
+
+
+def gather_gradient(
+    ctx: GradientContext, node: Node, dy: Tensor, scatter_add: Callable[..., Tensor]
+) -> Adjoints:
+    """The adjoints of x and the indices; `scatter_add` adds where the operator reads."""
+    x, indices = node.inputs
+    axis, mode = node.attrs["axis"], SCATTER_OF[node.attrs["mode"]]
+    return [scatter_add(ctx.ops.zeros_like(x), indices, dy, axis, mode), None]
+
+
+def fold_gather(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Folds by a function of NumPy."""
+
+    def fold(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
+        if x.shape[axis] == 0:
+            return None
+        places, inside = fold_indices(indices, x.shape[axis], mode)
+        taken = function(x, places, axis)
+        if mode == "clip":
+            return taken
+        after = taken.ndim - axis - inside.ndim  # axes of slices, which an index takes whole
+        inside = inside.reshape(inside.shape + (1,) * after)
+        return np.where(inside, taken, fill_value_of(x.dtype, mode))
+
+    return fold
+
+
+def scatter_gradient(node: Node, dy: Tensor, take: Callable[..., Tensor]) -> Adjoints:
+    """The adjoints of operand, indices and updates; `take` reads where the operator adds."""
+    mode = TAKE_OF[node.attrs["mode"]]
+    return [dy, None, take(dy, node.inputs[1], node.attrs["axis"], mode)]
+
+
+def infer_scatter(
+    updated: Callable[[InferContext, TensorType, TensorType, int], Shape],
+) -> Callable[..., TensorType]:
+    """The inference of an operator that adds updates; `updated` checks the operand and the indices,
+    and returns the shape of the updates."""
+
+    def infer(
+        ctx: InferContext,
+        operand: TensorType,
+        indices: TensorType,
+        updates: TensorType,
+        *,
+        axis: int,
+        mode: str,
+    ) -> TensorType:
+        check_updates(ctx, operand, updates, updated(ctx, operand, indices, axis))
+        return operand
+
+    return infer
+
+
+def lower_scatter(axes_of: Callable[[int, int, int], dict[str, Axes]]) -> Callable[..., Any]:
+    """The lowering of an operator that adds updates; `axes_of` the two ranks and the axis are the
+    `windows` or `shared` axes of `scatter`."""
+
+    def lower(
+        ctx: LowerContext, operand: Any, indices: Any, updates: Any, *, axis: int, mode: str
+    ) -> Any:
+        places = gather_indices(indices, operand.shape[axis])
+        axes = axes_of(operand.ndim, indices.ndim, axis)
+        return scatter(lax.scatter_add, operand, places, updates, mode, (axis,), **axes)
+
+    return lower

@@ -12,32 +12,17 @@ from graphc.ir.dims import Shape
 from graphc.ir.dtypes import is_integer
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import GradientContext, InferContext, LowerContext, OpDef
+from graphc.ir.opdef import InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.gathering import (
-    AXIS,
-    MODE,
-    SCATTER_MODE,
-    SCATTER_OF,
-    TAKE_OF,
-    check_operands,
-    check_updates,
-    fill_value_of,
-    fold_indices,
-    gather,
-    gather_indices,
-    gather_whole,
-    index_tensor,
-    scatter,
-)
+from graphc.ops.arrays import gathering
 from graphc.ops.arrays.shape import broadcast_to, one_axis
 from graphc.ops.core.axes import normalize_axis
-from graphc.ops.core.broadcasting import Adjoints, broadcast_axes
+from graphc.ops.core.broadcasting import broadcast_axes
 from graphc.ops.core.checks import refuse
 from graphc.ops.core.cost_rules import picks, times_operand
 from graphc.ops.core.defining import define, rearrangement
 from graphc.ops.core.emit import convert, dim_value, emit_one, promote_operands, to_dtype
-from graphc.ops.core.layout_rules import SUM, replicated
+from graphc.ops.core.layout_rules import SUM
 from graphc.ops.core.precision import summed, wide, wide_integer
 from graphc.ops.core.ranges import in_range
 from graphc.ops.elementwise.arithmetic import remainder
@@ -50,14 +35,19 @@ def _taken_shape(x: Shape, indices: Shape, axis: int) -> Shape:
     return (*x[:axis], *indices, *x[axis + 1 :])
 
 
+def _infer_shape(ctx: InferContext, x: TensorType, indices: TensorType, axis: int) -> Shape:
+    gathering.check_operands(ctx, x, indices, axis)
+    return _taken_shape(x.shape, indices.shape, axis)
+
+
 def _infer_take(
     ctx: InferContext, x: TensorType, indices: TensorType, *, axis: int, mode: str
 ) -> TensorType:
-    check_operands(ctx, x, indices, axis)
+    shape = _infer_shape(ctx, x, indices, axis)
     # The number of indices may have a name: then it is checked when it is bound.
     none = any(not isinstance(dim, int) or dim == 0 for dim in indices.shape)
     ctx.require(x.shape[axis] != 0 or none, f"axis {axis} has no elements to take")
-    return TensorType(x.dtype, _taken_shape(x.shape, indices.shape, axis))
+    return TensorType(x.dtype, shape)
 
 
 def _windows(rank: int, index_rank: int, axis: int) -> tuple[int, ...]:
@@ -68,14 +58,8 @@ def _windows(rank: int, index_rank: int, axis: int) -> tuple[int, ...]:
 def _lower_take(ctx: LowerContext, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
     if x.shape[axis] == 0:  # and there are no indices
         return lax.full(_taken_shape(x.shape, indices.shape, axis), 0, x.dtype)
-    places = gather_indices(indices, x.shape[axis])
-    return gather(x, places, mode, (axis,), windows=_windows(x.ndim, indices.ndim, axis))
-
-
-def _take_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    x, indices = node.inputs
-    axis, mode = node.attrs["axis"], SCATTER_OF[node.attrs["mode"]]
-    return [scatter_add(ctx.ops.zeros_like(x), indices, dy, axis, mode=mode), None]
+    places = gathering.gather_indices(indices, x.shape[axis])
+    return gathering.gather(x, places, mode, (axis,), windows=_windows(x.ndim, indices.ndim, axis))
 
 
 def _take_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -> LayoutPlan:
@@ -86,28 +70,17 @@ def _take_layout(ctx: LayoutContext, node: Node, x: Layout, indices: Layout) -> 
         return LayoutPlan([x, REPLICATED], [Sharded(after)])
     if isinstance(indices, Sharded):
         return LayoutPlan([REPLICATED, indices], [Sharded(axis + indices.axis)])
-    return gather_whole(ctx, node, x, indices)
-
-
-def _fold_take(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
-    if x.shape[axis] == 0:
-        return None
-    places, inside = fold_indices(indices, x.shape[axis], mode)
-    taken = np.take(x, places, axis)
-    if mode == "clip":
-        return taken
-    inside = inside.reshape(inside.shape + (1,) * (x.ndim - axis - 1))
-    return np.where(inside, taken, fill_value_of(x.dtype, mode))
+    return gathering.gather_whole(ctx, node, x, indices)
 
 
 TAKE = rearrangement(
     "Take(x, indices) -> y",
-    attrs={"axis": AXIS, "mode": MODE},
+    attrs={"axis": gathering.AXIS, "mode": gathering.MODE},
     infer=_infer_take,
     lower=_lower_take,
-    gradient=_take_gradient,
+    gradient=lambda ctx, node, dy: gathering.gather_gradient(ctx, node, dy, scatter_add),
     layout=_take_layout,
-    fold=_fold_take,
+    fold=gathering.fold_gather(np.take),
     cost=picks,
     doc="The slices of x at `indices` (integers) along `axis`, which the axes of the indices "
     'replace. Negative indices count from the end. Out of range: "clip" takes the nearest, '
@@ -172,37 +145,10 @@ def take_for(
         count = dim_value(x.type.shape[place], given.dtype)
         indices, mode = remainder(given, count), "clip"
     size = x.type.shape[place]
-    where = index_tensor("Take", indices, size, mode)
+    where = gathering.index_tensor("Take", indices, size, mode)
     if mode is None:
         where = in_range(where, -size, size, "indices", of=function)
     return emit_one(TAKE, (x, where), name, axis=place, mode=mode or "clip")
-
-
-def _infer_scatter_add(
-    ctx: InferContext,
-    operand: TensorType,
-    indices: TensorType,
-    updates: TensorType,
-    *,
-    axis: int,
-    mode: str,
-) -> TensorType:
-    check_operands(ctx, operand, indices, axis)
-    check_updates(ctx, operand, updates, _taken_shape(operand.shape, indices.shape, axis))
-    return operand
-
-
-def _lower_scatter_add(
-    ctx: LowerContext, operand: Any, indices: Any, updates: Any, *, axis: int, mode: str
-) -> Any:
-    places = gather_indices(indices, operand.shape[axis])
-    windows = _windows(operand.ndim, indices.ndim, axis)
-    return scatter(lax.scatter_add, operand, places, updates, mode, (axis,), windows=windows)
-
-
-def _scatter_add_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
-    mode = TAKE_OF[node.attrs["mode"]]
-    return [dy, None, take(dy, node.inputs[1], node.attrs["axis"], mode)]
 
 
 def _scatter_add_layout(
@@ -222,15 +168,13 @@ def _scatter_add_layout(
     if isinstance(operand, Sharded) and operand.axis != axis:
         after = operand.axis if operand.axis < axis else operand.axis + rank - 1
         return LayoutPlan([operand, REPLICATED, Sharded(after)], [operand])
-    if SUM in (operand, updates):  # linear in the pair
-        return LayoutPlan([SUM, REPLICATED, SUM], [SUM])
-    return replicated(ctx, node, operand, indices, updates)
+    return gathering.scatter_whole(ctx, node, operand, indices, updates)
 
 
 def _fold_scatter_add(operand: Any, indices: Any, updates: Any, *, axis: int, mode: str) -> Any:
     if operand.shape[axis] == 0:
         return None
-    places, inside = fold_indices(indices, operand.shape[axis], mode)
+    places, inside = gathering.fold_indices(indices, operand.shape[axis], mode)
     rows = np.moveaxis(operand, axis, 0).astype(wide(operand.dtype))
     last = axis + indices.ndim
     added = np.moveaxis(updates, range(axis, last), range(indices.ndim))
@@ -241,10 +185,10 @@ def _fold_scatter_add(operand: Any, indices: Any, updates: Any, *, axis: int, mo
 SCATTER_ADD = define(
     "ScatterAdd(operand, indices, updates) -> y",
     precision="wide",
-    attrs={"axis": AXIS, "mode": SCATTER_MODE},
-    infer=_infer_scatter_add,
-    lower=summed(_lower_scatter_add),
-    gradient=_scatter_add_gradient,
+    attrs={"axis": gathering.AXIS, "mode": gathering.SCATTER_MODE},
+    infer=gathering.infer_scatter(_infer_shape),
+    lower=summed(gathering.lower_scatter(lambda *ranks: {"windows": _windows(*ranks)})),
+    gradient=lambda ctx, node, dy: gathering.scatter_gradient(node, dy, take),
     layout=_scatter_add_layout,
     fold=_fold_scatter_add,
     cost=times_operand(1, position=2),
@@ -284,7 +228,7 @@ def scatter_add(
     """
     target, added = promote_operands(operand, updates)
     place = normalize_axis("ScatterAdd", target, axis)
-    where = index_tensor("ScatterAdd", indices, target.type.shape[place], mode)
+    where = gathering.index_tensor("ScatterAdd", indices, target.type.shape[place], mode)
     expected = _taken_shape(target.type.shape, where.type.shape, place)
     if len(added.type.shape) < len(expected) or broadcast_axes(added.type.shape, expected):
         added = broadcast_to(added, expected)

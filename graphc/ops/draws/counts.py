@@ -1,4 +1,4 @@
-"""Random counts: of successes, of classes, of trials; drawn anew in every run.
+"""Random counts: of successes, of classes, of trials, of events; drawn anew in every run.
 
 See `random_key` for seeds.
 """
@@ -17,13 +17,13 @@ from graphc.ops.core.shape_argument import shape_first
 from graphc.ops.draws.distributions import fitting, shape_for
 from graphc.ops.draws.location_scale import above_zero
 from graphc.ops.draws.random_draws import bernoulli, draw
-from graphc.ops.draws.random_parametric import RANDOM_BINOMIAL, RANDOM_MULTINOMIAL
+from graphc.ops.draws.random_parametric import RANDOM_BINOMIAL, RANDOM_MULTINOMIAL, RANDOM_POISSON
 from graphc.ops.elementwise.arithmetic import divide, maximum
 from graphc.ops.elementwise.rounding import ceil
 from graphc.ops.elementwise.transcendental import log, log1p
 from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
-__all__ = ["binomial", "geometric", "multinomial", "rademacher"]
+__all__ = ["binomial", "geometric", "multinomial", "poisson", "rademacher"]
 
 
 def _trials(op: str, n: Any, p: Any) -> tuple[Tensor, Tensor]:
@@ -147,6 +147,39 @@ def geometric(
     sizes = fitting("geometric", shape, share)
     even = above_zero(sizes, share.dtype, seed, name)
     return to_dtype(maximum(ceil(divide(log(even), log1p(-share))), 1), as_dtype(dtype))
+
+
+def poisson(
+    rate: TensorLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike = "int32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Integers from the Poisson distribution with mean `rate`, which is not negative.
+
+    Args:
+        rate: it broadcasts to `shape`.
+        shape: ints and named sizes; by default the shape of `rate`.
+        dtype: int32 or int64.
+        seed: see `random_key`.
+        name: of the node.
+
+    Raises:
+        ShapeError: `rate` does not broadcast to `shape`.
+
+    Source: numpy.random.Generator.poisson.
+
+    Examples:
+        >>> run(gc.random.poisson([1.0, 10.0], seed=1))
+        Array([ 2, 10], dtype=int32)
+        >>> run(gc.random.poisson([0.0]))
+        Array([0], dtype=int32)
+    """
+    (mean,) = promote_inexact(rate)
+    sizes = shape_for("RandomPoisson", shape, mean.shape)
+    return draw(RANDOM_POISSON, (), (mean,), seed, name, shape=sizes, dtype=as_dtype(dtype))[0]
 
 
 @shape_first

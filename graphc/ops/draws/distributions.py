@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.ir.dims import Shape
-from graphc.ir.dtypes import as_dtype
 from graphc.ir.node import Tensor
 from graphc.ops.arrays.shape import broadcast_to, expand_dims, squeeze
 from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import as_dims, broadcasts_to, refuse, same_shape
 from graphc.ops.core.emit import emit_one, graph_of, promote_inexact
 from graphc.ops.core.shape_argument import shape_first
-from graphc.ops.draws.random_draws import RANDOM_NORMAL, draw, normal, placed, shape_of, uniform
+from graphc.ops.draws.location_scale import normal, uniform
+from graphc.ops.draws.random_draws import RANDOM_NORMAL, draw, placed, shape_of
 from graphc.ops.draws.random_keys import fold_in, random_key
-from graphc.ops.draws.random_parametric import RANDOM_GAMMA, RANDOM_POISSON
+from graphc.ops.draws.random_parametric import RANDOM_GAMMA
 from graphc.ops.elementwise.activation import softmax
 from graphc.ops.elementwise.arithmetic import add
 from graphc.ops.elementwise.powers import rsqrt
@@ -30,7 +30,6 @@ __all__ = [
     "dirichlet",
     "gamma",
     "multivariate_normal",
-    "poisson",
     "randint",
     "student_t",
 ]
@@ -211,39 +210,6 @@ def student_t(
     spread = emit_one(RANDOM_GAMMA, (fold_in(key, 0), half), shape=sizes)
     normals = emit_one(RANDOM_NORMAL, (fold_in(key, 1),), name, shape=sizes, dtype=degrees.dtype)
     return normals * rsqrt(spread / half)
-
-
-def poisson(
-    rate: TensorLike,
-    shape: ShapeLike | None = None,
-    dtype: DTypeLike = "int32",
-    *,
-    seed: Seed = None,
-    name: str | None = None,
-) -> Tensor:
-    """Integers from the Poisson distribution with mean `rate`, which is not negative.
-
-    Args:
-        rate: it broadcasts to `shape`.
-        shape: ints and named sizes; by default the shape of `rate`.
-        dtype: int32 or int64.
-        seed: see `random_key`.
-        name: of the node.
-
-    Raises:
-        ShapeError: `rate` does not broadcast to `shape`.
-
-    Source: numpy.random.Generator.poisson.
-
-    Examples:
-        >>> run(gc.random.poisson([1.0, 10.0], seed=1))
-        Array([ 2, 10], dtype=int32)
-        >>> run(gc.random.poisson([0.0]))
-        Array([0], dtype=int32)
-    """
-    (mean,) = promote_inexact(rate)
-    sizes = shape_for("RandomPoisson", shape, mean.shape)
-    return draw(RANDOM_POISSON, (), (mean,), seed, name, shape=sizes, dtype=as_dtype(dtype))[0]
 
 
 def multivariate_normal(

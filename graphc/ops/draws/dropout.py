@@ -19,7 +19,8 @@ from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.defining import define
 from graphc.ops.core.emit import convert, to_dtype
 from graphc.ops.core.layout_rules import SUM, replicated
-from graphc.ops.draws.random_draws import draw, uniform
+from graphc.ops.draws.location_scale import uniform
+from graphc.ops.draws.random_draws import draw
 from graphc.ops.draws.random_keys import HASH, as_jax_key, check_key
 from graphc.ops.elementwise.arithmetic import maximum
 from graphc.ops.elementwise.comparison import where

@@ -1,4 +1,4 @@
-"""Distributions with a location and a scale, drawn anew in every run."""
+"""Distributions with a location and a scale or with bounds, drawn anew in every run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ import numpy as np
 from jax import numpy as jnp
 
 from graphc.errors import AttributeValueError
+from graphc.ir.dims import DimExpr
 from graphc.ir.dtypes import as_dtype, is_floating
 from graphc.ir.node import Tensor
+from graphc.ir.opdef import OpDef
+from graphc.ir.operand import Operand
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.shape_argument import shape_first
-from graphc.ops.draws.random_draws import normal, placed, uniform
+from graphc.ops.draws.random_draws import (
+    RANDOM_NORMAL,
+    RANDOM_UNIFORM,
+    TRUNCATED_NORMAL,
+    draw,
+    placed,
+)
 from graphc.ops.elementwise.arithmetic import absolute, negative, sign
 from graphc.ops.elementwise.powers import sqrt, square
 from graphc.ops.elementwise.transcendental import exp, log, log1p, tan
@@ -27,8 +36,111 @@ __all__ = [
     "logistic",
     "lognormal",
     "maxwell",
+    "normal",
     "rayleigh",
+    "truncated_normal",
+    "uniform",
 ]
+
+
+@shape_first
+def normal(
+    shape: ShapeLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Normally distributed numbers, drawn anew in every run.
+
+    Args:
+        shape: ints and named sizes.
+        mean, stddev: numbers or tensors that broadcast to `shape`.
+        dtype: floating.
+        seed: see `random_key`.
+
+    Examples:
+        >>> run(gc.random.normal((3,), seed=1))
+        Array([-1.2575, -0.4016, -1.1214], dtype=float32)
+    """
+    return _scaled(RANDOM_NORMAL, shape, mean, stddev, dtype, seed, name)
+
+
+@shape_first
+def truncated_normal(
+    shape: ShapeLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Truncated normal numbers, at most 2 `stddev` from `mean`, drawn anew in every run.
+
+    Arguments as in `normal`. `stddev` is that of the normal distribution before truncation. The
+    standard deviation of the numbers is 0.88 times that.
+
+    Examples:
+        >>> run(gc.random.truncated_normal((3,), seed=1))
+        Array([-1.1636, -0.3824, -1.0457], dtype=float32)
+        >>> run(gc.reduce_all(abs(gc.random.truncated_normal((100,))) <= 2))
+        Array(True, dtype=bool)
+    """
+    return _scaled(TRUNCATED_NORMAL, shape, mean, stddev, dtype, seed, name)
+
+
+@shape_first
+def uniform(
+    shape: ShapeLike,
+    minval: float = 0.0,
+    maxval: float = 1.0,
+    dtype: DTypeLike = "float32",
+    *,
+    seed: Seed = None,
+    name: str | None = None,
+) -> Tensor:
+    """Uniformly distributed numbers in [minval, maxval), drawn anew in every run.
+
+    Args:
+        shape: ints and named sizes.
+        minval, maxval: numbers; ints for an integer dtype.
+        dtype: floating or integer.
+        seed: see `random_key`.
+
+    Raises:
+        AttributeValueError: minval is not less than maxval, or bounds that do not fit the dtype.
+
+    Examples:
+        >>> run(gc.random.uniform((3,), 5.0, 6.0, seed=1))
+        Array([5.1043, 5.344 , 5.1311], dtype=float32)
+        >>> x = gc.random.uniform((100,), 5.0, 6.0)
+        >>> run(gc.reduce_all((x >= 5) & (x < 6)))
+        Array(True, dtype=bool)
+    """
+    sizes = as_dims("RandomUniform", shape)
+    wanted = as_dtype(dtype)
+    bounds: dict[str, Any] = {"minval": minval, "maxval": maxval}
+    for which, bound in bounds.items():
+        if isinstance(bound, (Operand, DimExpr)):
+            refuse(
+                f"RandomUniform: {which} must be a number, got {bound!r}",
+                error=AttributeValueError,
+                hint="bounds that are tensors or named sizes: scale uniform(shape), and cast it",
+            )
+        if isinstance(bound, np.generic):
+            bounds[which] = bound.item()
+    return draw(RANDOM_UNIFORM, (), (), seed, name, **bounds, shape=sizes, dtype=wanted)[0]
+
+
+def _scaled(
+    op: OpDef, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: Any, name: str | None
+) -> Tensor:
+    sizes = as_dims(op.name, shape)
+    result = draw(op, (), (), seed, name, shape=sizes, dtype=as_dtype(dtype))[0]
+    return placed(result, mean, stddev)
 
 
 def above_zero(shape: Any, dtype: Any, seed: Any, name: str | None) -> Tensor:

@@ -8,11 +8,10 @@ import jax
 import numpy as np
 
 from graphc.errors import AttributeValueError
-from graphc.ir.dims import DimExpr, Shape
-from graphc.ir.dtypes import BOOL, FLOAT32, DType, as_dtype, is_floating, is_integer
+from graphc.ir.dims import Shape
+from graphc.ir.dtypes import BOOL, FLOAT32, DType, is_floating, is_integer
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext, LowerContext, OpDef
-from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT
 from graphc.ir.source import current_source
 from graphc.ir.types import TensorType
@@ -20,7 +19,6 @@ from graphc.ops.core.checks import as_dims, broadcasts_to, refuse
 from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import convert, emit_node, graph_of, to_dtype
 from graphc.ops.core.precision import wide
-from graphc.ops.core.shape_argument import shape_first
 from graphc.ops.core.weak_numbers import is_weak
 from graphc.ops.draws.random_keys import (
     HASH,
@@ -30,9 +28,9 @@ from graphc.ops.draws.random_keys import (
     random_key,
     random_operator,
 )
-from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
+from graphc.typing import Seed, ShapeLike, TensorLike
 
-__all__ = ["bernoulli", "normal", "truncated_normal", "uniform"]
+__all__ = ["bernoulli"]
 
 _SHAPE = Attr("dims", doc="of the result")
 _FLOATING = Attr("dtype", default=FLOAT32, check=is_floating, must="be floating")
@@ -157,98 +155,6 @@ RANDOM_BERNOULLI = random_operator(
 # -- functions ------------------------------------------------------------------------------
 
 
-@shape_first
-def normal(
-    shape: ShapeLike,
-    mean: TensorLike = 0.0,
-    stddev: TensorLike = 1.0,
-    dtype: DTypeLike = "float32",
-    *,
-    seed: Seed = None,
-    name: str | None = None,
-) -> Tensor:
-    """Normally distributed numbers, drawn anew in every run.
-
-    Args:
-        shape: ints and named sizes.
-        mean, stddev: numbers or tensors that broadcast to `shape`.
-        dtype: floating.
-        seed: see `random_key`.
-
-    Examples:
-        >>> run(gc.random.normal((3,), seed=1))
-        Array([-1.2575, -0.4016, -1.1214], dtype=float32)
-    """
-    return _scaled(RANDOM_NORMAL, shape, mean, stddev, dtype, seed, name)
-
-
-@shape_first
-def truncated_normal(
-    shape: ShapeLike,
-    mean: TensorLike = 0.0,
-    stddev: TensorLike = 1.0,
-    dtype: DTypeLike = "float32",
-    *,
-    seed: Seed = None,
-    name: str | None = None,
-) -> Tensor:
-    """Truncated normal numbers, at most 2 `stddev` from `mean`, drawn anew in every run.
-
-    Arguments as in `normal`. `stddev` is that of the normal distribution before truncation. The
-    standard deviation of the numbers is 0.88 times that.
-
-    Examples:
-        >>> run(gc.random.truncated_normal((3,), seed=1))
-        Array([-1.1636, -0.3824, -1.0457], dtype=float32)
-        >>> run(gc.reduce_all(abs(gc.random.truncated_normal((100,))) <= 2))
-        Array(True, dtype=bool)
-    """
-    return _scaled(TRUNCATED_NORMAL, shape, mean, stddev, dtype, seed, name)
-
-
-@shape_first
-def uniform(
-    shape: ShapeLike,
-    minval: float = 0.0,
-    maxval: float = 1.0,
-    dtype: DTypeLike = "float32",
-    *,
-    seed: Seed = None,
-    name: str | None = None,
-) -> Tensor:
-    """Uniformly distributed numbers in [minval, maxval), drawn anew in every run.
-
-    Args:
-        shape: ints and named sizes.
-        minval, maxval: numbers; ints for an integer dtype.
-        dtype: floating or integer.
-        seed: see `random_key`.
-
-    Raises:
-        AttributeValueError: minval is not less than maxval, or bounds that do not fit the dtype.
-
-    Examples:
-        >>> run(gc.random.uniform((3,), 5.0, 6.0, seed=1))
-        Array([5.1043, 5.344 , 5.1311], dtype=float32)
-        >>> x = gc.random.uniform((100,), 5.0, 6.0)
-        >>> run(gc.reduce_all((x >= 5) & (x < 6)))
-        Array(True, dtype=bool)
-    """
-    sizes = as_dims("RandomUniform", shape)
-    wanted = as_dtype(dtype)
-    bounds: dict[str, Any] = {"minval": minval, "maxval": maxval}
-    for which, bound in bounds.items():
-        if isinstance(bound, (Operand, DimExpr)):
-            refuse(
-                f"RandomUniform: {which} must be a number, got {bound!r}",
-                error=AttributeValueError,
-                hint="bounds that are tensors or named sizes: scale uniform(shape), and cast it",
-            )
-        if isinstance(bound, np.generic):
-            bounds[which] = bound.item()
-    return draw(RANDOM_UNIFORM, (), (), seed, name, **bounds, shape=sizes, dtype=wanted)[0]
-
-
 def bernoulli(
     p: TensorLike = 0.5,
     shape: ShapeLike | None = None,
@@ -290,14 +196,6 @@ def _is_shape(p: Any) -> bool:
     """Whether `p` is a size or a shape instead of a probability."""
     sizes = p if isinstance(p, (tuple, list)) else (p,)
     return len(sizes) > 0 and all(type(each) is int for each in sizes) and max(sizes) > 1
-
-
-def _scaled(
-    op: OpDef, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: Any, name: str | None
-) -> Tensor:
-    sizes = as_dims(op.name, shape)
-    result = draw(op, (), (), seed, name, shape=sizes, dtype=as_dtype(dtype))[0]
-    return placed(result, mean, stddev)
 
 
 def shape_of(parameter: Any) -> Shape:

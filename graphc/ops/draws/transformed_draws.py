@@ -17,15 +17,13 @@ from graphc.ops.arrays.stacking import stack
 from graphc.ops.core.checks import as_dims, positive_int, refuse
 from graphc.ops.core.emit import constant, emit_one, promote_inexact
 from graphc.ops.draws.distributions import fitting
-from graphc.ops.draws.location_scale import above_zero, exponential, limits
+from graphc.ops.draws.location_scale import above_zero, exponential, limits, normal, uniform
 from graphc.ops.draws.random_draws import (
     RANDOM_BERNOULLI,
     RANDOM_NORMAL,
     RANDOM_UNIFORM,
     draw,
-    normal,
     placed,
-    uniform,
 )
 from graphc.ops.draws.random_keys import fold_in, random_key
 from graphc.ops.draws.random_parametric import RANDOM_GAMMA

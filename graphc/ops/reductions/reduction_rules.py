@@ -43,6 +43,7 @@ AXES = {
         "ints",
         check=lambda axes: all(a >= 0 for a in axes) and list(axes) == sorted(set(axes)),
         must="be different axes, sorted and counted from the front",
+        doc="sorted, counted from the front",
     ),
     "keepdims": Attr("bool", default=False, doc="whether reduced axes are kept, with size 1"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -53,7 +54,9 @@ def same_layout(ctx: LayoutContext, node: Node, x: Layout) -> LayoutPlan:
     return LayoutPlan([x], [x])
 
 
-PLACEHOLDER = without_gradient(
+_removed = partial(without_gradient, lower=_not_lowered, cost=free)
+
+PLACEHOLDER = _removed(
     "Placeholder() -> x",
     attrs={
         "dtype": Attr("dtype"),
@@ -61,19 +64,15 @@ PLACEHOLDER = without_gradient(
         "batch_axis": Attr("int", default=None, doc="the axis that may be sharded"),
     },
     infer=lambda ctx, *, dtype, shape, batch_axis: TensorType(dtype, shape),
-    lower=_not_lowered,
     effects=Effects.FEED,
-    cost=free,
     doc="A value that the caller feeds.",
 )
 
-READ_VARIABLE = without_gradient(
+READ_VARIABLE = _removed(
     "ReadVariable() -> value",
     attrs={"variable": Attr("str"), "dtype": Attr("dtype"), "shape": Attr("ints")},
     infer=lambda ctx, *, variable, dtype, shape: TensorType(dtype, shape),
-    lower=_not_lowered,
     effects=Effects.READ,
-    cost=free,
     doc="The value of the variable after the last selected assignment that precedes the read.",
 )
 
