@@ -46,7 +46,6 @@ INTERNAL = {
     "pad_with",
     "random_gamma_grad",
     "repeat",  # of `arrays.shape`, by one number
-    "scatter_add_along_axis",
     "scatter_at",
     "sigmoid_cross_entropy",  # these three of `ops.nn.loss`; users have those of `gc.nn`
     "softmax_cross_entropy",

@@ -25,7 +25,17 @@ from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.shape_argument import shape_first
 from graphc.typing import DTypeLike, ShapeLike, TensorLike
 
-__all__ = ["arange", "full", "full_like", "iota", "ones", "ones_like", "zeros", "zeros_like"]
+__all__ = [
+    "arange",
+    "full",
+    "full_like",
+    "iota",
+    "ones",
+    "ones_like",
+    "range",
+    "zeros",
+    "zeros_like",
+]
 
 
 def _infer_iota(ctx: InferContext, *, shape: Shape, axis: int, dtype: DType) -> TensorType:
@@ -216,5 +226,7 @@ def ones_like(x: TensorLike, dtype: DTypeLike | None = None, *, name: str | None
     """
     return full_like(x, 1, dtype, name=name)
 
+
+range = arange
 
 OPS: tuple[OpDef, ...] = (IOTA,)

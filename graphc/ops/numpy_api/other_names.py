@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -31,7 +30,6 @@ __all__ = [
     "gather",
     "global_norm",
     "matrix_band_part",
-    "range",
     "squared_difference",
 ]
 
@@ -90,7 +88,7 @@ def _gather_in_batch(x: Tensor, indices: Tensor, place: int, batch_dims: int) ->
         for i, size in enumerate(x.shape[:batch_dims])
     ]
     found = moveaxis(x, place, batch_dims)[(*examples, indices)]
-    new = builtins.range(indices.ndim - batch_dims)  # the axes that come from the indices
+    new = range(indices.ndim - batch_dims)  # the axes that come from the indices
     return moveaxis(found, [batch_dims + i for i in new], [place + i for i in new])
 
 
@@ -270,6 +268,3 @@ def _refuse_number(function: str, tensors: Any, hint: str) -> NoReturn:
         error=AttributeValueError,
         hint=hint,
     )
-
-
-range = arange
