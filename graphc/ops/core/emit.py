@@ -332,24 +332,17 @@ def to_dtype(value: Any, dtype: DType) -> Tensor:
     return emit_one(CAST, (tensor,), dtype=dtype)
 
 
-def emit(
-    op: OpDef,
-    inputs: Sequence[Tensor],
-    /,
-    *,
-    name: str | None = None,
-    regions: tuple[Program, ...] = (),
-    **attrs: Any,
-) -> Any:
-    """Adds a node and returns its result, or a tuple of results if there is not exactly one."""
-    outputs = emit_node(op, inputs, name=name, regions=regions, **attrs).outputs
+def emit(op: OpDef, inputs: Sequence[Tensor], /, *, name: str | None = None, **attrs: Any) -> Any:
+    """Adds a node without regions and returns its result, or a tuple of results if there is not
+    exactly one."""
+    outputs = emit_node(op, inputs, name=name, **attrs).outputs
     return outputs[0] if len(outputs) == 1 else outputs
 
 
 def emit_one(
     op: OpDef, inputs: Sequence[Tensor], /, name: str | None = None, **attrs: Any
 ) -> Tensor:
-    """`emit` for an operator with one result and no regions."""
+    """`emit` for an operator with one result."""
     graph = AMBIENT.graphs[-1] if AMBIENT.graphs else graph_of(inputs)
     return graph.add(op, inputs, attrs, (), name).outputs[0]
 

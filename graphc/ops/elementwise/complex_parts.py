@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -30,15 +32,10 @@ def _imag_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoints:
     return [make_complex(0.0, -dy)]
 
 
-@elementwise_operator(
-    "Real",
-    jnp.real,
-    infer=_infer_part,
-    derivative=lambda dy, x, y: to_dtype(dy, x.type.dtype),
-    layout=additive,
-    fold=np.real,
-    cost=moves_only,
-)
+_part = partial(elementwise_operator, infer=_infer_part, layout=additive, cost=moves_only)
+
+
+@_part("Real", jnp.real, derivative=lambda dy, x, y: to_dtype(dy, x.type.dtype), fold=np.real)
 def real(x: TensorLike, *, name: str | None = None) -> Given:
     """The real part, elementwise: complex64 gives float32; real x is unchanged.
 
@@ -49,14 +46,11 @@ def real(x: TensorLike, *, name: str | None = None) -> Given:
     return (convert(x),)
 
 
-@elementwise_operator(
+@_part(
     "Imag",
     jnp.imag,
-    infer=_infer_part,
     gradient=_imag_gradient,
-    layout=additive,
     fold=lambda x: np.imag(x) if is_complex(x.dtype) else np.zeros_like(x),
-    cost=moves_only,
 )
 def imag(x: TensorLike, *, name: str | None = None) -> Given:
     """The imaginary part, elementwise: complex64 gives float32; zeros for real x.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from graphc.ir.node import Tensor
 from graphc.ops.core.emit import promote_inexact
@@ -212,8 +213,7 @@ def i0(x: TensorLike, *, name: str | None = None) -> Tensor:
         >>> run(gc.i0([0.0, 1.0]))
         Array([1.    , 1.2661], dtype=float32)
     """
-    (x,) = promote_inexact(x)
-    return multiply(exp(absolute(x)), i0e(x), name=name)
+    return _unscaled(i0e, x, name)
 
 
 def i1(x: TensorLike, *, name: str | None = None) -> Tensor:
@@ -223,5 +223,10 @@ def i1(x: TensorLike, *, name: str | None = None) -> Tensor:
         >>> run(gc.i1([0.0, 1.0]))
         Array([0.    , 0.5652], dtype=float32)
     """
+    return _unscaled(i1e, x, name)
+
+
+def _unscaled(scaled: Callable[..., Tensor], x: Any, name: str | None) -> Tensor:
+    """The Bessel function that `scaled` gives divided by exp(|x|)."""
     (x,) = promote_inexact(x)
-    return multiply(exp(absolute(x)), i1e(x), name=name)
+    return multiply(exp(absolute(x)), scaled(x), name=name)
