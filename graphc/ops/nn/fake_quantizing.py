@@ -18,13 +18,11 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
-from graphc.ops.core.cost_rules import times_result
-from graphc.ops.core.defining import define
 from graphc.ops.core.emit import emit_one, promote_inexact, to_dtype
 from graphc.ops.core.precision import summed, wide
 from graphc.ops.elementwise.comparison import greater, less, where
 from graphc.ops.elementwise.rounding import rint
-from graphc.ops.nn.quantizing import AXIS, along, canonical, check_grid, grid_layout, summed_along
+from graphc.ops.nn.quantizing import along, canonical, check_grid, grid_operator, summed_along
 from graphc.typing import TensorLike
 
 __all__ = ["fake_quantize"]
@@ -91,19 +89,16 @@ def _clip(x: Tensor, low: int, high: int) -> Tensor:
 
 _GRAPH = SimpleNamespace(where=where, rint=rint, clip=_clip)
 
-FAKE_QUANTIZE = define(
+FAKE_QUANTIZE = grid_operator(
     "FakeQuantize(x, low, high) -> y",
-    precision="wide",
     attrs={
         "bits": Attr("int", default=8, check=lambda n: 2 <= n <= 16, must="be 2 to 16"),
         "narrow_range": Attr("bool", default=False, doc="use 2^bits - 1 grid points, not 2^bits"),
-        "axis": AXIS,
     },
     infer=_infer,
     lower=summed(_lower),
     gradient=_gradient,
-    layout=grid_layout,
-    cost=times_result(7),
+    operations=7,
     doc="x rounded to the nearest of 2^bits evenly spaced points from low to high. The range is "
     "shifted so that 0 is one of them. The adjoint passes to x within the range, to low below it "
     "and to high above it. One range for all elements, or one for each index along `axis`. "

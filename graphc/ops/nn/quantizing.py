@@ -6,7 +6,7 @@ Neural Networks for Efficient Integer-Arithmetic-Only Inference, CVPR 2018 (arXi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import ml_dtypes
 import numpy as np
@@ -22,7 +22,7 @@ from graphc.ops.arrays.creation import ones_like
 from graphc.ops.core.axes import normalize_axis
 from graphc.ops.core.broadcasting import Adjoints, require_one_dtype
 from graphc.ops.core.cost_rules import times_result
-from graphc.ops.core.defining import define, without_gradient
+from graphc.ops.core.defining import Record, define
 from graphc.ops.core.emit import convert, emit_one, promote_inexact
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import summed, wide
@@ -57,7 +57,7 @@ def along(value: Any, rank: int, axis: int | None) -> Any:
 
 
 @of_elements
-def grid_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
+def _grid_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan:
     """Elementwise in the first operand. The grid is replicated unless its own axis is sharded."""
     first = operands[0]
     if not isinstance(first, Sharded):
@@ -65,6 +65,16 @@ def grid_layout(ctx: LayoutContext, node: Node, *operands: Layout) -> LayoutPlan
     cut: Layout = Sharded(0) if first.axis == node.attrs["axis"] else REPLICATED
     grid = [cut if t.type.shape else REPLICATED for t in node.inputs[1:]]
     return LayoutPlan([first, *grid], [first])
+
+
+def grid_operator(schema: str, *, operations: int, **fields: Unpack[Record]) -> OpDef:
+    """The record of an operator that is elementwise in its first operand, with `operations` for
+    each element; the others describe the grid, along `axis`. The arguments are those of `define`.
+    """
+    fields["attrs"] = {**fields.get("attrs", {}), "axis": AXIS}
+    fields["layout"] = _grid_layout
+    fields["cost"] = times_result(operations)
+    return define(schema, precision="wide", **fields)
 
 
 def summed_along(ctx: GradientContext, adjoint: Tensor, axis: int | None, like: Tensor) -> Tensor:
@@ -132,16 +142,13 @@ def _saturated(whole: Any, dtype: DType) -> Any:
     return jnp.where(whole > top, np.int32(limits.max), inside).astype(dtype)
 
 
-QUANTIZE = without_gradient(
+QUANTIZE = grid_operator(
     "Quantize(x, scale, zero_point) -> q",
-    attrs={
-        "dtype": Attr("dtype", check=lambda d: d.name in QUANTIZED, must=f"be {_WORDS}"),
-        "axis": AXIS,
-    },
+    attrs={"dtype": Attr("dtype", check=lambda d: d.name in QUANTIZED, must=f"be {_WORDS}")},
     infer=_infer_quantize,
     lower=summed(_lower_quantize),
-    layout=grid_layout,
-    cost=times_result(5),
+    differentiable=False,
+    operations=5,
     doc="round(x / scale) + zero_point as integers of `dtype`. Ties round to even, values beyond "
     "the range are clamped, and NaN gives zero_point. One scale and zero_point for all, or one "
     "for each index along `axis`. x and scale of one floating dtype, zero_point of `dtype`. "
@@ -182,15 +189,12 @@ def _dequantize_gradient(ctx: GradientContext, node: Node, dy: Tensor) -> Adjoin
     return [None, summed_along(ctx, dy * steps, axis, scale), None]
 
 
-DEQUANTIZE = define(
+DEQUANTIZE = grid_operator(
     "Dequantize(q, scale, zero_point) -> x",
-    precision="wide",
-    attrs={"axis": AXIS},
     infer=_infer_dequantize,
     lower=_lower_dequantize,
     gradient=_dequantize_gradient,
-    layout=grid_layout,
-    cost=times_result(2),
+    operations=2,
     doc="(q - zero_point) * scale, of the dtype of scale. One scale and zero_point for all, or "
     f"one for each index along `axis`. q and zero_point of one dtype, {_WORDS}; scale floating. "
     "Source: Jacob et al., CVPR 2018.",
