@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import numpy as np
@@ -21,9 +21,9 @@ from graphc.ir.dims import Shape
 from graphc.ir.dtypes import as_dtype, is_floating
 from graphc.ir.layouts import REPLICATED, Layout, LayoutContext, LayoutPlan, Replicated, Sharded
 from graphc.ir.node import Node, Tensor
-from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext
+from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import Record, at_least, define
 from graphc.ops.core.emit import emit
 from graphc.ops.core.layout_rules import SUM
 from graphc.ops.nn.depthwise import (
@@ -317,10 +317,10 @@ def _images_and_images(ctx: LayoutContext, node: Node, x: Layout, dy: Layout) ->
 _SIZE = Attr("dims", doc="spatial sizes of the result, which the other shapes do not determine")
 
 
-def _taps_times_channels(node: Node, x: Tensor, w: Tensor, y: Tensor) -> int:
-    """A product and a sum for each element of `y` and each tap of `w` outside the padding of
-    `x`."""
-    images, kernel, results = (dims_of(t) for t in (x, w, y))
+def _taps_times_channels(node: Node, of: str) -> int:
+    """A product and a sum for each element of y and each tap of w outside the padding of x."""
+    dims = {name: dims_of(t) for name, t in zip(of, (*node.inputs, *node.outputs), strict=True)}
+    images, kernel, results = (dims[name] for name in "xwy")
     taps = 1
     for axis, (low, _) in enumerate(node.attrs["padding"]):
         stride, dilation = node.attrs["strides"][axis], node.attrs["dilation"][axis]
@@ -329,46 +329,45 @@ def _taps_times_channels(node: Node, x: Tensor, w: Tensor, y: Tensor) -> int:
     return 2 * results[0] * kernel[-2] * kernel[-1] * taps
 
 
-CONV = define(
+def _convolution(schema: str, *, of: str, **fields: Unpack[Record]) -> OpDef:
+    """The record of a convolution or of one of its adjoints. `of` names what the two operands and
+    the result are of, in order: x, w or y = Conv(x, w). The other arguments are those of
+    `define`."""
+    fields["attrs"] = {**fields.get("attrs", {}), **_ATTRS, **_HOW}
+    fields["cost"] = lambda ctx, node: _taps_times_channels(node, of)
+    return define(schema, precision="narrow", **fields)
+
+
+CONV = _convolution(
     "Conv(x, w) -> y",
-    precision="narrow",
-    attrs={**_ATTRS, **_HOW},
+    of="xwy",
     infer=_infer_conv,
     lower=_lower_conv,
     gradient=_conv_gradient,
     layout=_images_and_kernel,
-    cost=lambda ctx, node: _taps_times_channels(
-        node, x=node.inputs[0], w=node.inputs[1], y=node.outputs[0]
-    ),
     doc="Cross-correlation of x [batch, ..., channels] with w [..., channels / groups, filters]. "
     "Both have one or more spatial axes. The result is [batch, ..., filters], of sizes (size + "
     f"padding - (window - 1) * dilation - 1) // stride + 1. Floating dtypes. {_SOURCE}",
 )
-CONV_INPUT_GRADIENT = define(
+CONV_INPUT_GRADIENT = _convolution(
     "ConvInputGradient(dy, w) -> dx",
-    precision="narrow",
-    attrs={"size": _SIZE, **_ATTRS, **_HOW},
+    of="ywx",
+    attrs={"size": _SIZE},
     infer=_infer_input_gradient,
     lower=_lower_input_gradient,
     gradient=_input_gradient_gradient,
     layout=_images_and_kernel,
-    cost=lambda ctx, node: _taps_times_channels(
-        node, x=node.outputs[0], w=node.inputs[1], y=node.inputs[0]
-    ),
     doc="The adjoint of Conv's x, of spatial sizes `size`: a transposed convolution of dy "
     f"[batch, ..., filters] with w. Floating dtypes. {_SOURCE}",
 )
-CONV_KERNEL_GRADIENT = define(
+CONV_KERNEL_GRADIENT = _convolution(
     "ConvKernelGradient(x, dy) -> dw",
-    precision="narrow",
-    attrs={"size": _SIZE, **_ATTRS, **_HOW},
+    of="xyw",
+    attrs={"size": _SIZE},
     infer=_infer_kernel_gradient,
     lower=_lower_kernel_gradient,
     gradient=_kernel_gradient_gradient,
     layout=_images_and_images,
-    cost=lambda ctx, node: _taps_times_channels(
-        node, x=node.inputs[0], w=node.outputs[0], y=node.inputs[1]
-    ),
     doc="The adjoint of Conv's w, of spatial sizes `size`: x [batch, ..., channels] correlated "
     f"with dy, summed over the batch and the positions of the window. Floating dtypes. {_SOURCE}",
 )

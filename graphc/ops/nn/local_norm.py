@@ -16,12 +16,16 @@ from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, GradientContext, InferContext, LowerContext, OpDef
 from graphc.ir.types import TensorType
 from graphc.ops.core.broadcasting import Adjoints
-from graphc.ops.core.cost_rules import times_operand
-from graphc.ops.core.defining import at_least, define
+from graphc.ops.core.defining import at_least
 from graphc.ops.core.emit import convert, emit, promote_operands
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import wide
-from graphc.ops.nn.normalization import EPSILON, check_channels, infer_norm_gradient
+from graphc.ops.nn.normalization import (
+    check_channels,
+    in_dtypes,
+    infer_norm_gradient,
+    norm_operator,
+)
 from graphc.ops.structure.collective import axis_name_of
 from graphc.ops.structure.state import stop_gradient
 
@@ -124,11 +128,9 @@ def _real(ctx: LayoutContext, node: Node, x: Sharded) -> dict[str, _Real]:
     return {}
 
 
-LOCAL_BATCH_NORM = define(
+LOCAL_BATCH_NORM = norm_operator(
     "LocalBatchNorm(x, scale, offset) -> y, mean, variance",
-    precision="inside",
     attrs={
-        "epsilon": EPSILON,
         "parts": at_least(
             1, "be the number of pieces that the statistics are averaged over", default=1
         ),
@@ -138,7 +140,7 @@ LOCAL_BATCH_NORM = define(
     lower=_lower,
     gradient=_gradient,
     layout=_layout,
-    cost=times_operand(8),
+    operations=8,
     doc="x [..., channels] with mean 0 and variance 1 over all axes but the last, times scale "
     "plus offset, both [channels]. If the batch is split into pieces, over devices or "
     "micro-batches, each piece is normalised by its own mean and variance; the results `mean` and "
@@ -157,11 +159,7 @@ def _lower_gradient(
     of_scale, of_offset = piece.total(adjoint * rows), piece.total(adjoint)
     size = piece.count
     dx = (scale * inverse) * (adjoint - of_offset / size - rows * (of_scale / size))
-    return (
-        lax.convert_element_type(dx, x.dtype),
-        lax.convert_element_type(of_scale, scale.dtype),
-        lax.convert_element_type(of_offset, scale.dtype),
-    )
+    return in_dtypes(x, scale, dx, of_scale, of_offset)
 
 
 def _gradient_layout(
@@ -181,14 +179,13 @@ def _gradient_layout(
     return replicated(ctx, node, x, scale, dy)
 
 
-LOCAL_BATCH_NORM_GRADIENT = define(
+LOCAL_BATCH_NORM_GRADIENT = norm_operator(
     "LocalBatchNormGradient(x, scale, dy) -> dx, dscale, doffset",
-    precision="inside",
-    attrs={"epsilon": EPSILON, "real": _REAL},
+    attrs={"real": _REAL},
     infer=infer_norm_gradient,
     lower=_lower_gradient,
     layout=_gradient_layout,
-    cost=times_operand(14),
+    operations=14,
     doc="The adjoints of x, scale and offset of LocalBatchNorm, which normalises x piece by "
     "piece, from the adjoint of y. Floating dtypes.",
 )

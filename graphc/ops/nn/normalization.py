@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from jax import lax
 from jax import numpy as jnp
@@ -18,7 +18,7 @@ from graphc.ops.arrays.shape import reshape
 from graphc.ops.core.axes import normalize_axes
 from graphc.ops.core.broadcasting import Adjoints
 from graphc.ops.core.cost_rules import times_operand
-from graphc.ops.core.defining import adjoint_of, define
+from graphc.ops.core.defining import Record, define
 from graphc.ops.core.emit import convert, dim_value, emit, emit_one, promote_operands, to_dtype
 from graphc.ops.core.layout_rules import SUM, map_axis, not_last, replicated
 from graphc.ops.core.precision import wide
@@ -51,6 +51,14 @@ def check_channels(ctx: InferContext, x: TensorType, *parameters: TensorType) ->
             f"parameters, got {parameter.dtype.name}",
             dtype=True,
         )
+
+
+def norm_operator(schema: str, *, operations: int, **fields: Unpack[Record]) -> OpDef:
+    """The record of an operator that normalises, or of its adjoints, with `operations` for each
+    element of x. The arguments are those of `define`."""
+    fields["attrs"] = {"epsilon": EPSILON, **fields.get("attrs", {})}
+    fields["cost"] = times_operand(operations)
+    return define(schema, precision="inside", **fields)
 
 
 # -- batch normalisation --------------------------------------------------------------------
@@ -100,15 +108,13 @@ def _batch_norm_layout(
     return LayoutPlan([x] + [own] * len(parameters), [x])
 
 
-BATCH_NORM = define(
+BATCH_NORM = norm_operator(
     "BatchNorm(x, mean, variance, scale, offset) -> y",
-    precision="inside",
-    attrs={"epsilon": EPSILON},
     infer=_infer_norm,
     lower=_lower_batch_norm,
     gradient=_batch_norm_gradient,
     layout=_batch_norm_layout,
-    cost=times_operand(4),
+    operations=4,
     doc="(x - mean) / sqrt(variance + epsilon) * scale + offset for each channel: x [..., "
     "channels], the others [channels]. Floating dtypes; the parameters may be float32 if x is "
     "narrower. Source: Ioffe & Szegedy, 2015, arXiv:1502.03167.",
@@ -195,9 +201,15 @@ def infer_norm_gradient(
     return x, scale, scale
 
 
+def in_dtypes(x: Any, scale: Any, *adjoints: Any) -> tuple[Any, ...]:
+    """The adjoints of x, scale and offset, in the dtypes of these."""
+    dtypes = (x.dtype, scale.dtype, scale.dtype)
+    return tuple(map(lax.convert_element_type, adjoints, dtypes))
+
+
 def _lower_layer_norm_gradient(
     ctx: LowerContext, x: Any, scale: Any, dy: Any, *, epsilon: float
-) -> tuple[Any, Any, Any]:
+) -> tuple[Any, ...]:
     dtype = wide(x.dtype)
     adjoint = lax.convert_element_type(dy, dtype)
     # The same expressions as in the forward pass: XLA computes them once.
@@ -209,11 +221,7 @@ def _lower_layer_norm_gradient(
     dx = factor * (along - mean - rows * projection)
     axes = tuple(range(x.ndim - 1))
     dscale, doffset = jnp.sum(adjoint * rows, axis=axes), jnp.sum(adjoint, axis=axes)
-    return (
-        lax.convert_element_type(dx, x.dtype),
-        lax.convert_element_type(dscale, scale.dtype),
-        lax.convert_element_type(doffset, scale.dtype),
-    )
+    return in_dtypes(x, scale, dx, dscale, doffset)
 
 
 def _layer_norm_gradient_layout(
@@ -227,27 +235,24 @@ def _layer_norm_gradient_layout(
     return replicated(ctx, node, x, scale, dy)
 
 
-LAYER_NORM = define(
+LAYER_NORM = norm_operator(
     "LayerNorm(x, scale, offset) -> y",
-    precision="inside",
-    attrs={"epsilon": EPSILON},
     infer=_infer_norm,
     lower=_lower_layer_norm,
     gradient=_layer_norm_gradient,
     layout=map_axis(lambda node, axis: axis if not_last(node, axis) else None),
-    cost=times_operand(8),
+    operations=8,
     doc="x [..., channels] with mean 0 and variance 1 along the last axis (epsilon is added to "
     "the variance), times scale plus offset, both [channels]. Floating dtypes; narrow ones are "
     "computed in float32. Source: Ba, Kiros & Hinton, 2016, arXiv:1607.06450.",
 )
 
-LAYER_NORM_GRADIENT = adjoint_of(
-    LAYER_NORM,
+LAYER_NORM_GRADIENT = norm_operator(
     "LayerNormGradient(x, scale, dy) -> dx, dscale, doffset",
     infer=infer_norm_gradient,
     lower=_lower_layer_norm_gradient,
     layout=_layer_norm_gradient_layout,
-    cost=times_operand(14),
+    operations=14,
     doc="The adjoints of LayerNorm's operands. x and dy [..., channels], scale [channels].",
 )
 
