@@ -70,7 +70,7 @@ def network(x, w, scale, labels):
     y = F.avg_pool(F.gelu(F.layer_norm(y, scale, scale)), 2, 1, padding=((1, 0), (0, 1)))
     y = y + F.attention(y, y, y, causal=True, dropout=0.25, seed=3)  # columns as heads
     logits = F.reduce_sum(F.softmax(y) + F.log_softmax(y), axis=(1, 2))
-    logits = logits + F.normal(logits.shape, seed=2)
+    logits = logits + gc.random.normal(logits.shape, seed=2)
     sigmoid = F.sigmoid_cross_entropy(logits, 0.5)
     dense = F.softmax_cross_entropy(logits, F.softmax(-logits))
     sparse = F.sparse_softmax_cross_entropy(logits, labels)
