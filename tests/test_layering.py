@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 ORDER = (
-    "_version, errors, collection, exports, interrupts, web <- copying, config, jax_internals "
+    "_version, errors, closing, collection, exports, interrupts, web "
+    "<- copying, config, jax_internals "
     "<- store <- ir <- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- metrics "
     "<- passes <- devices <- lowering <- runtime <- checkpoints, untrusted <- artifacts, data "
     "<- train, reports, jitted "

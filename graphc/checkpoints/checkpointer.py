@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from graphc.checkpoints import folder as folders
 from graphc.checkpoints.arguments import (
@@ -23,6 +22,7 @@ from graphc.checkpoints.contents import Contents, Saved, contents_of
 from graphc.checkpoints.manifest import load
 from graphc.checkpoints.retention import Facts, Retention
 from graphc.checkpoints.selection import RestoreReport, Selection, check_session, put
+from graphc.closing import Closing
 from graphc.copying import Uncopied
 from graphc.errors import CheckpointCorruptError, CheckpointError, CheckpointWarning
 from graphc.ir.calls import explained
@@ -58,7 +58,7 @@ class Restored:
     report: RestoreReport
 
 
-class Checkpointer(Helpful, Uncopied):
+class Checkpointer(Helpful, Closing, Uncopied):
     """Saves the whole state of a session in a folder, and restores it bit by bit.
 
     It holds all variables, those of optimizers too, the state of random numbers and of
@@ -255,12 +255,6 @@ class Checkpointer(Helpful, Uncopied):
             if self._lock is not None:
                 self._lock.release()
                 self._lock = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _check_usable(self) -> None:
         if self._closed:

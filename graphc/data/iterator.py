@@ -9,6 +9,7 @@ from threading import RLock
 from typing import Any, Self
 from weakref import finalize
 
+from graphc.closing import Closing
 from graphc.copying import Uncopied
 from graphc.data.core.cursor import Cursor, Mark, Marked, State
 from graphc.data.core.node import Node, Run
@@ -21,7 +22,7 @@ _BATCH = re.compile(r"batch\((\d+)(.*)\)")
 _SHARD = re.compile(r"shard\(\d+, (\d+)\)")
 
 
-class PipelineIterator(Iterator[Any], Uncopied):
+class PipelineIterator(Iterator[Any], Closing, Uncopied):
     """An iterator over one pass of a pipeline: the result of `iter(pipeline)`.
 
     `state` is the position after the items that `next` returned, whatever has been read ahead. If
@@ -178,12 +179,6 @@ class PipelineIterator(Iterator[Any], Uncopied):
         with self._lock:
             self._closed = True
             self._open.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 class _Open:

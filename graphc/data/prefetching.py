@@ -10,6 +10,7 @@ from weakref import finalize
 
 import jax
 
+from graphc.closing import Closing
 from graphc.copying import Uncopied
 from graphc.data.pump import Pump, close
 from graphc.devices.discovery import find_devices, no_such_device
@@ -102,7 +103,7 @@ def checked_place(
     return lambda group: session.put(group, steps=n), count
 
 
-class Prefetch(Iterator[Any], Uncopied):
+class Prefetch(Iterator[Any], Closing, Uncopied):
     """An iterator over prefetched batches: the result of `prefetch`.
 
     Its thread ends after the last batch, on `close`, at the end of a `with`, when there are no
@@ -232,12 +233,6 @@ class Prefetch(Iterator[Any], Uncopied):
         """
         self._stop()
         self._pump.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def _check_iterable(batches: Any) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import jax
 
+from graphc.closing import Closing
 from graphc.config import CompileOptions
 from graphc.copying import Uncopied
 from graphc.devices.asynchronous import AsyncDataParallel
@@ -38,7 +39,7 @@ from graphc.runtime.workers.workers import HasWorkers, Workers
 from graphc.typing import Feeds, Fetched, Fetches
 
 
-class Session(HasVariables, HasExecutables, HasWorkers, HasShares, HasProfile, Uncopied):
+class Session(HasVariables, HasExecutables, HasWorkers, HasShares, HasProfile, Closing, Uncopied):
     """Runs a graph, and holds the values of its variables.
 
     Args:
@@ -299,12 +300,6 @@ class Session(HasVariables, HasExecutables, HasWorkers, HasShares, HasProfile, U
             self._remote.close()
         self._state.close()
         self._programs.plans = {}  # another thread may be iterating over the old dict
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __getattr__(self, name: str) -> NoReturn:
         raise no_member(self, ["Session"], name)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from graphc.closing import Closing
 from graphc.errors import AttributeValueError
 from graphc.ir.dtypes import Array
 from graphc.serving.client_sessions import AsyncModelSession, ModelSession
@@ -20,7 +21,7 @@ from graphc.serving.transports import Grpc, ModelChoice, Rest, Transport
 _LIMIT = 1 << 40
 
 
-class Client:
+class Client(Closing):
     """Calls the models of a server. Threads may share a client.
 
     Args:
@@ -126,12 +127,6 @@ class Client:
     def close(self) -> None:
         """Closes the connections of this thread."""
         self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 class AsyncClient:

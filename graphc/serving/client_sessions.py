@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from graphc.closing import Closing
 from graphc.ir.dtypes import Array
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.tensors import decode_all, encode
@@ -22,7 +23,7 @@ from graphc.web.failures import Failure
 _LIMIT = 1 << 40
 
 
-class ModelSession:
+class ModelSession(Closing):
     """A session of a model server. `Client.session` opens one; `with` closes it.
 
     The server keeps variables for it, which start with the saved values. Only the signatures that
@@ -178,12 +179,6 @@ class ModelSession:
         for name, value in inputs.items():
             encode(np.asarray(value), message.inputs[name])
         return message
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 class AsyncModelSession:

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 
+from graphc.closing import Closing
 from graphc.data.records.block import Block
 from graphc.data.records.framing import (
     FRAME,
@@ -146,7 +147,7 @@ def _unpickled(
     return RecordReader(_Plan(paths, compression, index, count, frames, None))
 
 
-class RecordIterator:
+class RecordIterator(Closing):
     """Reads records in order; the iterator of `gc.data.RecordReader`.
 
     After an error, the position is that before the call of `next`. The next call tries again.
@@ -244,12 +245,6 @@ class RecordIterator:
         """Closes the open file. `state` still gives the position."""
         with self._lock:
             self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_stream", None) is not None:

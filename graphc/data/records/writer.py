@@ -6,8 +6,9 @@ import os
 import threading
 import zlib
 from contextlib import suppress
-from typing import NoReturn, Self
+from typing import NoReturn
 
+from graphc.closing import Closing
 from graphc.data.records.framing import Frames, import_crc32c
 from graphc.data.records.streams import WINDOW_BITS, Compression, checked_compression
 from graphc.errors import CopyError, DataError, DTypeError, StateError
@@ -17,7 +18,7 @@ from graphc.ir.calls import explain_methods
 _BUFFER = 1 << 20  # bytes written at once
 
 
-class TFRecordWriter:
+class TFRecordWriter(Closing):
     """Writes records to a TFRecord file, which `gc.data.read_tfrecords` and TensorFlow read.
 
     Use it in a `with`, or call `close`: records are buffered. It may be used by several threads.
@@ -138,12 +139,6 @@ class TFRecordWriter:
         """
         with self._lock:
             uninterrupted(self._close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         file = getattr(self, "_file", None)
