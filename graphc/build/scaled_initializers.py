@@ -65,7 +65,27 @@ class _Normal(Scaled):
 
 
 @dataclass(frozen=True)
-class GlorotUniform(_Uniform):
+class _Glorot(Scaled):
+    gain: float = 1.0
+    groups: int = 1
+
+    def _variance(self, fan_in: int, fan_out: int) -> float:
+        return 2 * self.gain**2 / max(1, fan_in + fan_out)
+
+
+@dataclass(frozen=True)
+class _He(Scaled):
+    groups: int = 1
+    _scale: ClassVar[int] = 2
+
+
+@dataclass(frozen=True)
+class _Lecun(Scaled):
+    groups: int = 1
+
+
+@dataclass(frozen=True)
+class GlorotUniform(_Glorot, _Uniform):
     """Uniform of variance 2 / (fan_in + fan_out) times gain². For floating dtypes.
 
     Keeps the variance of activations and of gradients equal from layer to layer.
@@ -83,15 +103,9 @@ class GlorotUniform(_Uniform):
         True
     """
 
-    gain: float = 1.0
-    groups: int = 1
-
-    def _variance(self, fan_in: int, fan_out: int) -> float:
-        return 2 * self.gain**2 / max(1, fan_in + fan_out)
-
 
 @dataclass(frozen=True)
-class GlorotNormal(_Normal):
+class GlorotNormal(_Glorot, _Normal):
     """Truncated normal of variance 2 / (fan_in + fan_out) times gain². For floating dtypes.
 
     Args:
@@ -103,15 +117,9 @@ class GlorotNormal(_Normal):
         0.1
     """
 
-    gain: float = 1.0
-    groups: int = 1
-
-    def _variance(self, fan_in: int, fan_out: int) -> float:
-        return 2 * self.gain**2 / max(1, fan_in + fan_out)
-
 
 @dataclass(frozen=True)
-class HeUniform(_Uniform):
+class HeUniform(_He, _Uniform):
     """Uniform of variance 2 / fan_in, for layers followed by relu. For floating dtypes.
 
     Args:
@@ -125,12 +133,9 @@ class HeUniform(_Uniform):
         0.1
     """
 
-    groups: int = 1
-    _scale: ClassVar[int] = 2
-
 
 @dataclass(frozen=True)
-class HeNormal(_Normal):
+class HeNormal(_He, _Normal):
     """Truncated normal of variance 2 / fan_in, for layers followed by relu. For floating dtypes.
 
     Args:
@@ -142,12 +147,9 @@ class HeNormal(_Normal):
         0.1
     """
 
-    groups: int = 1
-    _scale: ClassVar[int] = 2
-
 
 @dataclass(frozen=True)
-class LecunNormal(_Normal):
+class LecunNormal(_Lecun, _Normal):
     """Truncated normal of variance 1 / fan_in: keeps the variance of a linear layer's input.
 
     For floating dtypes.
@@ -164,11 +166,9 @@ class LecunNormal(_Normal):
         0.1
     """
 
-    groups: int = 1
-
 
 @dataclass(frozen=True)
-class LecunUniform(_Uniform):
+class LecunUniform(_Lecun, _Uniform):
     """Uniform of variance 1 / fan_in: keeps the variance of a linear layer's input.
 
     For floating dtypes.
@@ -181,8 +181,6 @@ class LecunUniform(_Uniform):
         >>> round(float(values.std()), 2)  # sqrt(1 / 100)
         0.1
     """
-
-    groups: int = 1
 
 
 def fans(shape: Shape, groups: int = 1) -> tuple[int, int]:

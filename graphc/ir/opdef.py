@@ -77,24 +77,15 @@ class Attr:
         return KINDS[self.kind](value) and (self.check is None or self.check(value))
 
 
+@dataclass(eq=False, slots=True)
 class InferContext:
     """The context of `infer`: broadcasting, equal dims, and errors that name the operands."""
 
-    __slots__ = ("constraints", "inputs", "labels", "op", "regions", "source")
-
-    def __init__(
-        self,
-        op: OpDef,
-        inputs: Sequence[Tensor],
-        constraints: DimConstraints,
-        source: Source | None = None,
-        regions: Sequence[Program] = (),
-    ) -> None:
-        self.op = op
-        self.inputs = inputs
-        self.constraints = constraints
-        self.source = source
-        self.regions = regions
+    op: OpDef
+    inputs: Sequence[Tensor]
+    constraints: DimConstraints
+    source: Source | None = None
+    regions: Sequence[Program] = ()
 
     def unify(self, a: Dim, b: Dim, what: str, *, hint: str | None = None) -> Dim:
         """Requires `a == b` and returns the known size of the two. If a size is not known, the

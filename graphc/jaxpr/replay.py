@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from graphc.ops.core.emit import constant
 _SHARED = 16  # elements: constants up to this size are created once
 
 
+@dataclass(eq=False)
 class Replay:
     """Adds the nodes of jaxprs to the graph being built.
 
@@ -31,27 +33,18 @@ class Replay:
         rule_of: returns the rule of an equation's primitive, or raises.
         max_trips: the maximum number of iterations of loops of a computed length.
         whole: whether the function as a whole will get a derivative, so its equations need none.
-        constant: creates the tensor of an array of more than 16 elements.
+        make_constant: creates the tensor of an array of more than 16 elements.
         refusals: if given, collects the errors of equations that cannot be turned into nodes, by
             primitive. Zeros take their places. So one replay finds all of them.
     """
 
-    def __init__(
-        self,
-        symbols: Symbols,
-        rule_of: Callable[[Any], Rule],
-        max_trips: int | None = None,
-        whole: bool = False,
-        constant: Callable[[Any], Tensor] | None = None,
-        refusals: dict[str, JaxImportError] | None = None,
-    ) -> None:
-        self._refusals = refusals
-        self._symbols = symbols
-        self._rule_of = rule_of
-        self._max_trips = max_trips
-        self._whole = whole
-        self._make_constant = constant
-        self._constants: dict[Any, Tensor] = {}
+    symbols: Symbols
+    rule_of: Callable[[Any], Rule]
+    max_trips: int | None = None
+    whole: bool = False
+    make_constant: Callable[[Any], Tensor] | None = None
+    refusals: dict[str, JaxImportError] | None = None
+    _constants: dict[Any, Tensor] = field(default_factory=dict, init=False)
 
     def run(
         self,
@@ -99,7 +92,7 @@ class Replay:
         Raises:
             JaxImportError: a random key belongs to another generator than graphc's.
         """
-        shape = self._symbols.dims(aval.shape)
+        shape = self.symbols.dims(aval.shape)
         if is_key(aval.dtype):
             return TensorType(UINT32, (*shape, 2))
         return TensorType(as_dtype(aval.dtype), shape)
@@ -107,8 +100,8 @@ class Replay:
     def constant(self, array: Any, dtype: DType) -> Tensor:
         """An array as a tensor; small ones are created once for each graph."""
         if np.size(array) > _SHARED:
-            if self._make_constant is not None:
-                return self._make_constant(array)
+            if self.make_constant is not None:
+                return self.make_constant(array)
             return constant(np.asarray(array, dtype))
         value: Array = np.asarray(array, dtype)
         key = (AMBIENT.graphs[-1], value.dtype, value.shape, value.tobytes())
@@ -119,23 +112,23 @@ class Replay:
     def _apply(
         self, eqn: Any, needed: tuple[bool, ...], operands: Sequence[Tensor]
     ) -> dict[Any, Tensor]:
-        if self._refusals is None:
+        if self.refusals is None:
             return self._results(eqn, needed, operands)
         try:
             return self._results(eqn, needed, operands)
         except JaxImportError as error:
-            self._refusals.setdefault(eqn.primitive.name, error)
+            self.refusals.setdefault(eqn.primitive.name, error)
             types = {v: self.type(v.aval) for v in eqn.outvars}
             return {v: broadcast_to(constant(0, t.dtype), t.shape) for v, t in types.items()}
 
     def _results(
         self, eqn: Any, needed: tuple[bool, ...], operands: Sequence[Tensor]
     ) -> dict[Any, Tensor]:
-        rule = self._rule_of(eqn)
+        rule = self.rule_of(eqn)
         types = tuple([self.type(v.aval) for v in eqn.outvars])
         equation = Equation(
-            eqn, types, needed, self._symbols, self._inline,
-            not self._whole, self._inline_derivative, self._max_trips,
+            eqn, types, needed, self.symbols, self._inline,
+            not self.whole, self._inline_derivative, self.max_trips,
         )  # fmt: skip
         try:
             results = rule(equation, *operands)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor, position_of
@@ -49,7 +50,7 @@ class Rows:
         self._state = set(program.input_tensors("state"))
         self._producers = program.producers()
         self._users = program.users()
-        self._kinds: dict[Node, Hashable] = {}
+        self._kind = cache(kind_key)
         self._taken: set[Node] = set()  # nodes that are in a row
         self._failed: set[Tensors] = set()
         self.stacked: dict[Tensors, Tensor] = {}
@@ -131,12 +132,6 @@ class Rows:
         self.leaves.update(trial.leaves)
         self._owned |= trial.owned
         return row
-
-    def _kind(self, node: Node) -> Hashable:
-        kind = self._kinds.get(node)
-        if kind is None:
-            kind = self._kinds[node] = kind_key(node)
-        return kind
 
     def _fits(self, node: Node) -> bool:
         """Whether a node may be in a row. Nodes that stack or unstack stay as they are."""

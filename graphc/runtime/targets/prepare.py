@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +37,7 @@ from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.lazy import Lazy
 
 
+@dataclass(eq=False)
 class Prepared:
     """One fetch set as a program. The passes run when `program` or `report` is first read. If the
     executable is found in the cache, they never run.
@@ -44,45 +45,33 @@ class Prepared:
     Attributes:
         functional: the pure, unoptimised program. The cache key is computed from it.
         sources: feed name -> the source line of the placeholder.
+        options: with which it is optimised.
         shard_sources: variable -> the source line that sets its sharding on a mesh.
         requests: variable -> the device that it requests, if any.
         whole: all nodes of the graph, for the device requests of all of them together.
     """
 
-    def __init__(
-        self,
-        functional: Program,
-        sources: Mapping[str, Any],
-        options: CompileOptions,
-        shard_sources: Mapping[str, Any] = EMPTY,
-        requests: Mapping[str, str] = EMPTY,
-        whole: Program | None = None,
-    ) -> None:
-        self.functional = functional
-        self.sources = sources
-        self.shard_sources = shard_sources
-        self.requests = requests
-        self.whole = whole
-        self._options = options
-        self._placed: dict[str, Prepared] = {}
+    functional: Program
+    sources: Mapping[str, Any]
+    options: CompileOptions
+    shard_sources: Mapping[str, Any] = EMPTY
+    requests: Mapping[str, str] = EMPTY
+    whole: Program | None = None
+    _placed: dict[str, Prepared] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        options, functional = self.options, self.functional
         self._optimised = Lazy(lambda: _run(manager(options), functional))
 
     def under(self, options: CompileOptions) -> Prepared:
         """The same fetch set under other options."""
-        return Prepared(
-            self.functional,
-            self.sources,
-            options,
-            self.shard_sources,
-            self.requests,
-            self.whole,
-        )
+        return replace(self, options=options)
 
     def placed(self, program: Program, base: str) -> Prepared:
         """The same fetch set with its nodes on several devices; `base` is the default device."""
         found = self._placed.get(base)
         if found is None:
-            found = Prepared(program, self.sources, self._options)
+            found = Prepared(program, self.sources, self.options)
             self._placed[base] = found
         return found
 
