@@ -6,8 +6,7 @@ import argparse
 from typing import Any
 
 from graphc.cli.report import amount, duration, print_result, table
-from graphc.cli.script import load_job
-from graphc.cli.targets import machine_of, options_with_cache, strategy_on, target_of
+from graphc.cli.targets import job_and_target, machine_of, options_with_cache, strategy_on
 from graphc.cli.train import PARALLEL, describe_devices, devices_of
 from graphc.runtime.step.compiler import compile
 from graphc.runtime.step.executable import Executable
@@ -20,8 +19,7 @@ _TOTALS = ("total flops", "total bytes accessed", "total kernels")
 def run(options: argparse.Namespace) -> None:
     """Compiles, and prints the cost and the result."""
     machine = machine_of(options)
-    job = load_job(options.script, options.arguments)
-    target = target_of(job, options.fetch, options.feed)
+    job, target = job_and_target(options)
     step = compile(
         job.graph,
         target.fetches,

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphc.cli.report import amount, duration, print_result, table
-from graphc.cli.script import load_job
-from graphc.cli.targets import Target, strategy_on, target_of
+from graphc.cli.targets import Target, job_and_target, strategy_on
 from graphc.cluster.scale.compiled import run_seconds
 from graphc.cluster.scale.hardware import Hardware
 from graphc.config import CompileOptions
@@ -27,8 +26,7 @@ from graphc.runtime.targets.prepare import prepare
 def run(options: argparse.Namespace) -> None:
     """Compiles for one batch size, or for several, and prints which ones fit."""
     machine = Machine(options.machine)
-    job = load_job(options.script, options.arguments)
-    target = target_of(job, options.fetch, options.feed)
+    job, target = job_and_target(options)
     strategy = strategy_on(machine, options.devices)
     axes = _batch_axes(job.graph, target)
     batch = _batch(target, axes, options.largest_batch)

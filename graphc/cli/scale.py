@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from graphc.cli.report import amount, check_writable, duration, print_result, table
-from graphc.cli.script import load_job
-from graphc.cli.targets import target_of
+from graphc.cli.targets import job_and_target
 from graphc.cluster.scale.scaling import Scaling, scaling
 from graphc.cluster.scale.schedule import Prediction
 
@@ -15,8 +14,7 @@ from graphc.cluster.scale.schedule import Prediction
 def run(options: argparse.Namespace) -> None:
     """Counts the step, and prints the predictions."""
     check_writable(options.plot)
-    job = load_job(options.script, options.arguments)
-    target = target_of(job, options.fetch, options.feed)
+    job, target = job_and_target(options)
     found = scaling(
         job.graph,
         target.fetches,

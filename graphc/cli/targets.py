@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from graphc.cli.script import load_job
 from graphc.config import CompileOptions
 from graphc.devices.machine import Machine
 from graphc.devices.strategy import DataParallel
@@ -30,6 +31,12 @@ class Target(NamedTuple):
     fetches: Any
     nest: FetchNest
     feeds: dict[Tensor, tuple[int, ...]]
+
+
+def job_and_target(options: argparse.Namespace) -> tuple[Job, Target]:
+    """The job of the script, and the target that `--fetch` and `--feed` choose: see `target_of`."""
+    job = load_job(options.script, options.arguments)
+    return job, target_of(job, options.fetch, options.feed)
 
 
 def target_of(

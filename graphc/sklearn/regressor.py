@@ -51,10 +51,8 @@ class Regressor(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             sample_weight: [rows]: the weight of the loss of each row.
 
         Raises:
-            AttributeValueError, ShapeError, DTypeError: a parameter has an invalid value, or
-                `build` returns something else than predictions.
-            GradientError: the predictions depend on no variable, or on none by a gradient.
-            NumericsError: the loss became nan or infinite.
+            AttributeValueError, ShapeError, DTypeError, GradientError, NumericsError: as for
+                `Classifier.fit`, of predictions in place of logits.
 
         Examples:
             >>> model = gc.sklearn.Regressor(epochs=2).fit([[0.0], [1.0]], [1.0, 2.0])

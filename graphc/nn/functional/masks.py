@@ -42,22 +42,15 @@ def sequence_mask(lengths: TensorLike, size: Dim, *, name: str | None = None) ->
         Array([[ True, False, False],
                [ True,  True,  True]], dtype=bool)
     """
-    counts = as_lengths("sequence_mask", lengths)
+    counts = _widened(as_integers("sequence_mask", "lengths", lengths))
     return less(iota((size,), 0, counts.type.dtype), expand_dims(counts, -1), name=name)
 
 
-def as_lengths(
-    what: str,
-    lengths: Any,
-    batch: Dim | None = None,
-    most: Dim | None = None,
-    *,
-    of: str | None = None,
-) -> Tensor:
-    """Returns `lengths` as integers wide enough for any size. With `batch`, there is one per row.
+def as_lengths(what: str, lengths: Any, batch: Dim, most: Dim, *, of: str | None = None) -> Tensor:
+    """Returns `lengths`, one for each row of a batch, as integers wide enough for any size.
 
-    With `most`, runs with `check_numerics` require 0 <= length <= most. Their errors name `of`, by
-    default `what`.
+    Runs with `check_numerics` require 0 <= length <= most. Their errors name `of`, by default
+    `what`.
 
     Raises:
         DTypeError: the lengths are not integers. The error names `what`.
@@ -65,17 +58,19 @@ def as_lengths(
     """
     counts = as_integers(what, "lengths", lengths)
     shape = counts.type.shape
-    if batch is not None and (
-        len(shape) != 1
-        or (isinstance(batch, int) and isinstance(shape[0], int) and shape[0] != batch)
+    if len(shape) != 1 or (
+        isinstance(batch, int) and isinstance(shape[0], int) and shape[0] != batch
     ):
         refuse(
             f"{what}: lengths must be of shape [{batch}], one for each sequence, got {counts.type}",
             hint="the first axis of x is the batch: x is [batch, time, ...]",
             lengths=counts,
         )
-    if most is not None:
-        counts = in_range(counts, 0, most + 1, "lengths", of=of or what)
+    return _widened(in_range(counts, 0, most + 1, "lengths", of=of or what))
+
+
+def _widened(counts: Tensor) -> Tensor:
+    """`counts` as integers wide enough for any size."""
     return to_dtype(counts, wide_integer(counts.type.dtype))
 
 
