@@ -18,7 +18,7 @@ from graphc.interrupts import uninterrupted
 from graphc.ir.capture import Fetch, capture, port_name
 from graphc.ir.dims import symbols_of
 from graphc.ir.graph import Graph
-from graphc.ir.node import EMPTY, Tensor
+from graphc.ir.node import Tensor
 from graphc.ir.program import Program, attribute_symbols
 from graphc.ir.rewrite import bind_sizes
 from graphc.ir.stack import within_stack
@@ -54,8 +54,8 @@ class Prepared:
     functional: Program
     sources: Mapping[str, Any]
     options: CompileOptions
-    shard_sources: Mapping[str, Any] = EMPTY
-    requests: Mapping[str, str] = EMPTY
+    shard_sources: Mapping[str, Any] = field(default_factory=dict)
+    requests: Mapping[str, str] = field(default_factory=dict)
     whole: Program | None = None
     _placed: dict[str, Prepared] = field(default_factory=dict, init=False)
 
