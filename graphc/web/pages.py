@@ -7,23 +7,27 @@ import hashlib
 import re
 from functools import cache
 from importlib.resources import files
+from typing import Final
 
 from graphc.web.http import HttpError, Scope, header
+
+_COMMENTS: Final = {"page.css": ("/*", "*/"), "page.js": ("/*", "*/"), "page.html": ("<!--", "-->")}
 
 
 @cache
 def page(package: str, name: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     """A page, and the headers of its response. The page has one script and one style element. In
-    each a comment, such as `/* graphc/web/page.css */`, stands for what all pages have.
+    each, and in the body, a comment such as `/* graphc/web/page.css */` stands for what all pages
+    have.
 
     Args:
         package: the package whose file it is.
         name: of the file.
     """
     text = files(package).joinpath(name).read_text("utf-8")
-    for common in ("page.css", "page.js"):
+    for common, (start, end) in _COMMENTS.items():
         content = files("graphc.web").joinpath(common).read_text("utf-8").rstrip()
-        text = text.replace(f"/* graphc/web/{common} */", content)
+        text = text.replace(f"{start} graphc/web/{common} {end}", content)
     script, style = (_hash(text, tag) for tag in ("script", "style"))
     policy = (
         f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -117,6 +117,22 @@ class Node(ABC):
     @abstractmethod
     def labels(self) -> list[str]:
         """The stages up to this one, as far as positions depend on them."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileSource(Node):
+    """A source that reads files.
+
+    Attributes:
+        paths: the files, in order.
+    """
+
+    function: ClassVar[str]  # the user's name of it
+    paths: tuple[str, ...]
+
+    def labels(self) -> list[str]:
+        """The source with its number of files."""
+        return [f"{self.function}: {len(self.paths)} files"]
 
 
 @dataclass(frozen=True, eq=False)

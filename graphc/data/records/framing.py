@@ -74,6 +74,20 @@ class Frames:
         self._lengths[head] = length
         return int(length)
 
+    def length_at(self, place: Place, data: bytes, size: int | None) -> int:
+        """The length of the record whose head begins `data`, at a place in a file of this size.
+
+        Raises:
+            DataError: the head is cut off, or its CRC is wrong.
+        """
+        head = data[:HEAD]
+        if len(head) < HEAD:
+            raise cut_record(place, HEAD, len(head))
+        length = self.length(head)
+        if length is None:
+            raise bad_head(place, head, size)
+        return length
+
     def framed(self, records: list[bytes]) -> bytes:
         """The bytes of records in a file."""
         known = self._heads

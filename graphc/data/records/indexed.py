@@ -217,12 +217,7 @@ def _scanned(file: Plain, path: str, frames: Frames, source: Source | None) -> l
             start, at = offset, 0
             page = file.read_at(offset, _PAGE)
         place = Place(path, offset, len(offsets) - 1, False, source)
-        head = page[at : at + HEAD]
-        if len(head) < HEAD:
-            raise cut_record(place, HEAD, len(head))
-        length = frames.length(head)
-        if length is None:
-            raise bad_head(place, head, size)
+        length = frames.length_at(place, page[at : at + HEAD], size)
         if offset + length + FRAME > size:
             raise cut_record(place, length + FRAME, size - offset)
         offset += length + FRAME

@@ -17,7 +17,6 @@ from graphc.data.records.framing import (
     HEAD,
     Frames,
     Place,
-    bad_head,
     bad_record,
     cut_record,
     import_crc32c,
@@ -292,12 +291,8 @@ class RecordIterator(Closing):
                 raise self._beyond(block.file, offset)
             return data
         place = self._place(block.file, offset, record)
-        if len(data) < HEAD:
-            raise cut_record(place, HEAD, len(data))
-        length = frames.length(data[:HEAD])
-        if length is None:
-            raise bad_head(place, data[:HEAD], stream.size())
-        wanted, size = length + FRAME, stream.size()
+        size = stream.size()
+        wanted = frames.length_at(place, data, size) + FRAME
         if wanted > len(data):
             if size is None or offset + wanted <= size:
                 data += stream.read_at(offset + len(data), wanted - len(data))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from graphc.data.core.cursor import Cursor, Items, State
-from graphc.data.core.node import Node, Run
+from graphc.data.core.node import FileSource, Run
 from graphc.errors import AttributeValueError, DataError
 from graphc.ir.source import Source
 
@@ -47,7 +47,7 @@ def is_bytewise(encoding: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Lines(Node):
+class Lines(FileSource):
     """The lines of files, without their ends.
 
     Attributes:
@@ -55,16 +55,12 @@ class Lines(Node):
         encoding: their encoding.
     """
 
-    paths: tuple[str, ...]
+    function = "from_text"
     encoding: str
 
     def open(self, epoch: int, run: Run) -> Cursor:
         """A cursor at the first line."""
         return LineCursor(self)
-
-    def labels(self) -> list[str]:
-        """The source with its number of files."""
-        return [f"from_text: {len(self.paths)} files"]
 
 
 class LineFile:

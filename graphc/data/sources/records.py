@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from graphc.data.core.cursor import Cursor, Items, State
-from graphc.data.core.node import Node, Run
+from graphc.data.core.node import FileSource, Run
 
 
 def _some(items: Any, n: int) -> list[bytes]:
@@ -20,22 +20,18 @@ def _some(items: Any, n: int) -> list[bytes]:
 
 
 @dataclass(frozen=True, eq=False)
-class Records(Node):
+class Records(FileSource):
     """The records of TFRecord files.
 
     Attributes:
         paths: the files, in order.
     """
 
-    paths: tuple[str, ...]
+    function = "from_records"
 
     def open(self, epoch: int, run: Run) -> Cursor:
         """A cursor at the first record."""
         return _RecordCursor(self.paths, import_module("graphc.data.records").read_tfrecords)
-
-    def labels(self) -> list[str]:
-        """The source with its number of files."""
-        return [f"from_records: {len(self.paths)} files"]
 
 
 class _RecordCursor(Cursor):

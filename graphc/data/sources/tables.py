@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphc.data.core.cursor import Cursor, Items
-from graphc.data.core.node import Node, Run
+from graphc.data.core.node import FileSource, Run
 from graphc.data.sources.files import FileCursor, LineFile
 from graphc.errors import DataError, DTypeError, nearest
 from graphc.ir.dtypes import as_dtype, is_floating, is_integer
@@ -58,7 +58,7 @@ def _bool(text: str) -> np.bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Table(Node):
+class Table(FileSource):
     """The rows of CSV files as dicts.
 
     Attributes:
@@ -70,7 +70,7 @@ class Table(Node):
         width: how many fields a row has.
     """
 
-    paths: tuple[str, ...]
+    function = "from_csv"
     encoding: str
     delimiter: str
     header: bool
@@ -80,10 +80,6 @@ class Table(Node):
     def open(self, epoch: int, run: Run) -> Cursor:
         """A cursor at the first row."""
         return _Rows(self)
-
-    def labels(self) -> list[str]:
-        """The source with its number of files."""
-        return [f"from_csv: {len(self.paths)} files"]
 
 
 class _Rows(FileCursor):

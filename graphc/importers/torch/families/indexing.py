@@ -280,21 +280,15 @@ def _bucketize(
 
 
 def _searchsorted(
-    call: Call,
-    ordered: Any,
-    x: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Any = None,
+    call: Call, ordered: Any, x: Any, *, side: str | None = None, sorter: Any = None, **options: Any
 ) -> Any:
     if ordered.ndim != 1:
         raise Refused("in several sorted rows is not supported")
     if sorter is not None:
         ordered = ops.take(ordered, sorter)
-    right = right or side == "right"
-    return ops.searchsorted(ordered, call.tensor(x), side="right" if right else "left")
+    if side == "right":
+        options["right"] = True
+    return _bucketize(call, x, ordered, **options)
 
 
 def _take(call: Call, x: Any, index: Any) -> Any:
