@@ -23,6 +23,7 @@ import graphc as gc
 from benchmarks import published_scaling
 from benchmarks.scaling_child import LARGE, ROWS, SMALL, model
 from graphc.cluster.scale.counting import workload_of
+from graphc.config import CompileOptions
 
 Row = tuple[str, str, str]
 CHILD = Path(__file__).with_name("scaling_child.py")
@@ -75,7 +76,7 @@ def rows() -> Iterator[Row]:
     hardware = figures.hardware
     graph, fetches = model()
     feeds = {"x": (ROWS, 784), "labels": (ROWS,)}
-    work = workload_of(graph, fetches, feeds).measured(figures.step)
+    work = workload_of(graph, fetches, feeds, CompileOptions()).measured(figures.step)
     alone, together = 1e3 * figures.step, 1e3 * figures.together
     latency, bandwidth = 1e6 * hardware.link.latency, hardware.link.bandwidth / 1e9
     yield (

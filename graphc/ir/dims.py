@@ -47,6 +47,14 @@ _REFLECTED: Final = {
 }
 
 
+def _of_tensors(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The methods of an operator of tensors: of a size on its left, and of one on its right."""
+    return (
+        lambda size, other: _with_number(name, size, other),
+        lambda size, other: _with_number(name, other, size),
+    )
+
+
 class DimExpr:
     """A sum of products of named sizes with integer coefficients; immutable and hashable.
 
@@ -123,23 +131,9 @@ class DimExpr:
 
     # The result of these is not a size, but a scalar tensor.
 
-    def __truediv__(self, other: Any) -> Any:
-        return _with_number("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _with_number("divide", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return _with_number("power", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return _with_number("power", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return _with_number("remainder", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _with_number("remainder", other, self)
+    __truediv__, __rtruediv__ = _of_tensors("divide")
+    __pow__, __rpow__ = _of_tensors("power")
+    __mod__, __rmod__ = _of_tensors("remainder")
 
     def __rfloordiv__(self, other: int) -> Dim:
         raise ShapeError(

@@ -47,8 +47,8 @@ def workload_of(
     graph: Graph,
     fetches: Fetches,
     feeds: Feeds,
+    options: CompileOptions,
     machine: Machine | None = None,
-    options: CompileOptions | None = None,
 ) -> Workload:
     """Compiles the step for one device, and counts it.
 
@@ -64,7 +64,6 @@ def workload_of(
     given = resolve_feeds(graph, feeds)
     fetch_set = FetchSet.of(graph, fetches, given)
     shapes = {tensor: tuple(shape_of(tensor, given[tensor])) for tensor in fetch_set.feeds}
-    options = options or CompileOptions()
     prepared = prepare(graph, fetch_set.nest.distinct, fetch_set.feeds, options)
     functional = prepared.functional
     bindings = bind_feeds(functional, list(shapes.values()), prepared.sources)

@@ -119,7 +119,7 @@ def scaling(
     machine = None
     if isinstance(hardware, (str, os.PathLike)) and not str(hardware).lower().endswith(".json"):
         machine = Machine(os.fspath(hardware))
-    work = workload_of(graph, fetches, feeds, machine, options)
+    work = workload_of(graph, fetches, feeds, options or CompileOptions(), machine)
     if step_seconds is not None:
         if type(step_seconds) not in (int, float) or not 0 < step_seconds < float("inf"):
             raise _refusal(f"step_seconds must be more than 0, got {step_seconds!r}")

@@ -212,23 +212,17 @@ def _found(names: Sequence[str], sample: Sequence[Sequence[str]]) -> dict[str, s
         fields = [row[place] for row in sample if place < len(row)]
         present = [text for text in fields if text.strip()]
         kinds[name] = "str"
-        if present and all(map(_is_float, present)):
-            whole = len(present) == len(fields) and all(map(_is_int, present))
+        if present and _can_read(float, present):
+            whole = len(present) == len(fields) and _can_read(lambda t: np.int64(int(t)), present)
             kinds[name] = "int64" if whole else "float64"
     return kinds
 
 
-def _is_int(text: str) -> bool:
+def _can_read(number: Callable[[str], object], texts: Sequence[str]) -> bool:
+    """Whether all texts are numbers that the function can make."""
     try:
-        np.int64(int(text))
+        for text in texts:
+            number(text)
     except (ValueError, OverflowError):
-        return False
-    return True
-
-
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
         return False
     return True

@@ -19,6 +19,7 @@ from graphc.cluster.scale.hardware import Hardware, Link
 from graphc.cluster.scale.scaling import splits
 from graphc.cluster.scale.schedule import exposed, memory_of
 from graphc.cluster.scale.workload import Exchange, Memory, Products, Workload
+from graphc.config import CompileOptions
 from graphc.errors import AttributeValueError, FeedError
 from graphc.runtime.pipeline.fitting import taken_by
 
@@ -49,7 +50,7 @@ def mlp() -> tuple[gc.Graph, list[object], dict[str, tuple[int, ...]]]:
 
 def test_a_workload_has_the_figures_of_its_program() -> None:
     graph, fetches, feeds = mlp()
-    work = workload_of(graph, fetches, feeds)
+    work = workload_of(graph, fetches, feeds, CompileOptions())
     weights = 4 * (WIDE * WIDE + WIDE) * 4
     assert work.rows == ROWS
     assert 0 <= work.parameters - weights < 100  # and a step counter
@@ -69,7 +70,7 @@ def test_batch_statistics_are_exchanged_at_once() -> None:
         x = gc.placeholder(("batch", 8), name="x")
         y = gc.nn.BatchNorm(name="norm")(gc.nn.Dense(8)(x), training=True)
         train = gc.minimize(gc.reduce_mean(gc.nn.Dense(8)(y) ** 2), optax.sgd(0.1))
-    work = workload_of(graph, train, {"x": (16, 8)})
+    work = workload_of(graph, train, {"x": (16, 8)}, CompileOptions())
     early = [e for e in work.exchanges if not e.gradient]
     assert early
     assert all(e.needed < 1 for e in early)
@@ -78,7 +79,7 @@ def test_batch_statistics_are_exchanged_at_once() -> None:
 
 def test_memory_is_that_of_compiled_steps() -> None:
     graph, fetches, feeds = mlp()
-    work = workload_of(graph, fetches, feeds)
+    work = workload_of(graph, fetches, feeds, CompileOptions())
     for rows in (ROWS, 4 * ROWS):
         step = gc.compile(graph, fetches, {"x": (rows, WIDE)})
         assert memory_of(work, gc.cluster.Split(), rows) == pytest.approx(
@@ -92,7 +93,7 @@ def test_memory_is_that_of_compiled_steps() -> None:
 
 def test_memory_of_sharded_parameters_is_near_that_of_compiled_steps() -> None:
     graph, fetches, feeds = mlp()
-    work = workload_of(graph, fetches, feeds)
+    work = workload_of(graph, fetches, feeds, CompileOptions())
     fully = gc.devices.DataParallel(4, shard_parameters=True)
     step = gc.compile(graph, fetches, {"x": (4 * ROWS, WIDE)}, strategy=fully)
     split = gc.cluster.Split(4, sharded="parameters")
