@@ -11,7 +11,8 @@ from graphc.errors import GraphcError
 from graphc.serving.config import ServerConfig
 from graphc.serving.endpoints.grpc_calls import GrpcCalls, Method, target_of
 from graphc.serving.endpoints.grpc_sessions import GrpcSessions
-from graphc.serving.endpoints.service import Answer, Call, Service, Target, in_thread_if, is_large
+from graphc.serving.endpoints.service import Answer, Call, Service, Target
+from graphc.serving.endpoints.threads import in_thread_if, is_large
 from graphc.serving.protocol.checks import Types
 from graphc.serving.protocol.config_text import models_of
 from graphc.serving.protocol.examples import read_input

@@ -7,8 +7,9 @@ from contextlib import aclosing
 from typing import Any
 
 from graphc.serving.endpoints.grpc_calls import GrpcCalls, target_of
-from graphc.serving.endpoints.service import Call, Service, in_thread_if, is_large
+from graphc.serving.endpoints.service import Call, Service
 from graphc.serving.endpoints.sessions import Key, SessionCalls
+from graphc.serving.endpoints.threads import in_thread_if, is_large
 from graphc.serving.models.sessions import Owner
 from graphc.serving.protocol.messages import messages, parse
 from graphc.serving.protocol.session_requests import from_message

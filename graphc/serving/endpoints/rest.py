@@ -10,15 +10,8 @@ from typing import Any, Final
 from graphc.serving.config_checks import MAX_BODY_BYTES
 from graphc.serving.endpoints.rest_calls import RestCalls
 from graphc.serving.endpoints.rest_sessions import RestSessions
-from graphc.serving.endpoints.service import (
-    LARGE,
-    Answer,
-    Call,
-    Service,
-    Target,
-    in_thread_if,
-    is_large,
-)
+from graphc.serving.endpoints.service import Answer, Call, Service, Target
+from graphc.serving.endpoints.threads import LARGE, in_thread_if, is_large
 from graphc.serving.protocol import rows
 from graphc.serving.protocol.checks import Types
 from graphc.serving.protocol.messages import parse

@@ -10,16 +10,9 @@ from functools import partial
 from typing import Final, Self
 
 from graphc.serving.endpoints.rest_calls import RestCalls
-from graphc.serving.endpoints.service import (
-    LARGE,
-    Answer,
-    Call,
-    Service,
-    Target,
-    in_thread_if,
-    is_large,
-)
+from graphc.serving.endpoints.service import Answer, Call, Service, Target
 from graphc.serving.endpoints.sessions import Key, SessionCalls
+from graphc.serving.endpoints.threads import LARGE, in_thread_if, is_large
 from graphc.serving.models.sessions import Session
 from graphc.serving.protocol import rows
 from graphc.serving.protocol.session_requests import (

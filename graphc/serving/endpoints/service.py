@@ -21,14 +21,13 @@ from graphc.serving.endpoints.last_errors import LastErrors
 from graphc.serving.endpoints.metrics import Metrics
 from graphc.serving.endpoints.request_bytes import RequestBytes
 from graphc.serving.endpoints.session_metrics import observe_sessions
+from graphc.serving.endpoints.threads import LARGE
 from graphc.serving.failures import no_such_signature
 from graphc.serving.models.sessions import Sessions
 from graphc.serving.protocol.checks import Types, check_inputs
 from graphc.web.failures import Failure
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-LARGE = 1 << 16
-"""Bytes of a body; a larger one is read and written in a thread."""
 _LOG = logging.getLogger("graphc.serving")
 _STOPS = "the server is shutting down"
 _PATIENCE = 0.05  # seconds after which a request looks whether its client is still there
@@ -355,15 +354,3 @@ class _Watch:
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
-
-
-async def in_thread_if(large: bool, function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a function, which runs in a thread if its work is large."""
-    if large:
-        return await asyncio.to_thread(function, *arguments)
-    return function(*arguments)
-
-
-def is_large(outputs: Mapping[str, np.ndarray[Any, Any]]) -> bool:
-    """Whether writing the outputs takes long enough for a thread."""
-    return sum([array.nbytes for array in outputs.values()]) > LARGE

@@ -11,16 +11,8 @@ from typing import Any, NamedTuple
 
 from graphc.artifacts.entry_point import EntryPoint
 from graphc.serving.config import SessionConfig
-from graphc.serving.endpoints.service import (
-    LARGE,
-    Answer,
-    Arrays,
-    Call,
-    Service,
-    Target,
-    in_thread_if,
-    within,
-)
+from graphc.serving.endpoints.service import Answer, Arrays, Call, Service, Target, within
+from graphc.serving.endpoints.threads import LARGE, in_thread_if
 from graphc.serving.failures import no_such_signature
 from graphc.serving.models.last_request import Run
 from graphc.serving.models.sessions import Owner, Session
