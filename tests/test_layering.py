@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ORDER = (
-    "_version, errors, closing, collection, exports, interrupts, web "
+    "_version, errors, closing, collection, exports, interrupts, keyed, web "
     "<- copying, config, jax_internals "
     "<- store <- ir <- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- metrics "
     "<- passes <- devices <- lowering <- runtime <- checkpoints, untrusted <- artifacts, data "

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from graphc.artifacts.directory import Extent, OpenFile, extents, no_artifact
 from graphc.errors import ArtifactCorruptError, ArtifactError, ArtifactVersionError
+from graphc.keyed import Keyed
 from graphc.store.whole_files import replacing
 
 FORMAT = "graphc-artifact"
@@ -89,7 +90,7 @@ def _write_archive(
 # -- reading --------------------------------------------------------------------------------
 
 
-class Members(Mapping[str, memoryview]):
+class Members(Keyed[memoryview]):
     """The members of an open artifact by name. Reading a member checks its checksum."""
 
     def __init__(
@@ -158,14 +159,8 @@ class Members(Mapping[str, memoryview]):
         """The file's path, for errors."""
         return self._file.name
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._places  # this reads nothing from the file
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+    def _keys(self) -> Mapping[str, Extent]:
+        return self._places
 
 
 def read(

@@ -4,7 +4,7 @@ run, unless its native code is trusted."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
@@ -33,12 +33,13 @@ from graphc.errors import (
 )
 from graphc.ir.members import Helpful
 from graphc.ir.types import TensorType
+from graphc.keyed import Keyed
 from graphc.runtime.buffers.layout import public_names
 from graphc.runtime.core.across import refuse_processes
 from graphc.runtime.core.forking import FORKING
 
 
-class Signatures(Mapping[str, EntryPoint]):
+class Signatures(Keyed[EntryPoint]):
     """The entry points of an artifact by name."""
 
     def __init__(self, entries: Mapping[str, EntryPoint]) -> None:
@@ -53,11 +54,8 @@ class Signatures(Mapping[str, EntryPoint]):
             )
         return found
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+    def _keys(self) -> Mapping[str, EntryPoint]:
+        return self._entries
 
     def __repr__(self) -> str:
         return f"<Signatures {', '.join(self._entries)}>"

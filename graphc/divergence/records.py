@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from graphc.divergence.runs import Definition, Ran, Run, defined
 from graphc.errors import ModelFileError
 from graphc.ir.dtypes import Array, as_dtype, short_name
 from graphc.ir.graph import Graph
+from graphc.keyed import Keyed
 from graphc.runtime.session import Session
 from graphc.typing import Feeds, Fetches
 
@@ -148,7 +149,7 @@ def digest_of(definition: Definition) -> str:
     return digest.hexdigest()
 
 
-class _Values(Mapping[str, Array]):
+class _Values(Keyed[Array]):
     """The values in a file, each read when it is asked for."""
 
     def __init__(self, path: str | os.PathLike[str], header: Mapping[str, Any], start: int) -> None:
@@ -164,11 +165,8 @@ class _Values(Mapping[str, Array]):
             raise _damaged(self._path, f"value {name!r} has another checksum")
         return np.frombuffer(data, as_dtype(row["dtype"])).reshape(row["shape"])
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+    def _keys(self) -> Mapping[str, Any]:
+        return self._rows
 
 
 def _join(target: Path, body: Path, header: Mapping[str, Any]) -> None:

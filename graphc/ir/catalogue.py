@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from graphc.errors import AttributeValueError, GraphcError, UnknownNameError, nearest
 from graphc.ir.opdef import OpDef
+from graphc.keyed import Keyed
 
 
-class Catalogue(Mapping[str, OpDef]):
+class Catalogue(Keyed[OpDef]):
     """Operators by name. A duplicate name is an error. An error about an unknown name suggests
     the nearest one."""
 
@@ -47,11 +48,5 @@ class Catalogue(Mapping[str, OpDef]):
             f"own operator)"
         )
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._ops)
-
-    def __len__(self) -> int:
-        return len(self._ops)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._ops
+    def _keys(self) -> Mapping[str, OpDef]:
+        return self._ops

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from graphc.errors import ModelFileError, UnknownNameError, nearest
 from graphc.ir.dtypes import Array
 from graphc.ir.source import current_source
+from graphc.keyed import Keyed
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class StoredWeight:
 
 
 @dataclass(frozen=True)
-class Weights(Mapping[str, Array]):
+class Weights(Keyed[Array]):
     """The arrays of a file by name. Each is read when it is asked for.
 
     `gc.read_safetensors` and `gc.read_gguf` return it. `gc.train.restore` takes such files too.
@@ -78,14 +79,8 @@ class Weights(Mapping[str, Array]):
             )
         return found.read()
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.variables)
-
-    def __len__(self) -> int:
-        return len(self.variables)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.variables
+    def _keys(self) -> Mapping[str, StoredWeight]:
+        return self.variables
 
     def __repr__(self) -> str:
         return f"<Weights {self.folder.name}: {len(self)} arrays>"
