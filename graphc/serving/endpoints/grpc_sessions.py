@@ -8,7 +8,7 @@ from typing import Any
 
 from graphc.serving.endpoints.grpc_calls import GrpcCalls, target_of
 from graphc.serving.endpoints.service import Call, Service
-from graphc.serving.endpoints.sessions import Key, SessionCalls
+from graphc.serving.endpoints.sessions import Asked, Key, SessionCalls
 from graphc.serving.endpoints.threads import in_thread_if, is_large
 from graphc.serving.models.sessions import Owner
 from graphc.serving.protocol.messages import messages, parse
@@ -60,8 +60,8 @@ class GrpcSessions:
     async def predict(self, call: Call, data: bytes, deadline: float | None, owner: Owner) -> bytes:
         """SessionRequest -> PredictResponse."""
         request = from_message(data)
-        key = Key(request.model, request.id, owner)
-        answer = await self._calls.predict(call, key, request, deadline)
+        asked = Asked(call, Key(request.model, request.id, owner), request, deadline)
+        answer = await self._calls.predict(asked)
         found: bytes = await in_thread_if(is_large(answer.outputs), request.write, answer)
         return found
 
@@ -70,8 +70,8 @@ class GrpcSessions:
     ) -> AsyncIterator[bytes]:
         """SessionRequest -> a PredictResponse for each step."""
         request = from_message(data)
-        key = Key(request.model, request.id, owner)
-        async with aclosing(self._calls.generate(call, key, request, deadline)) as answers:
+        asked = Asked(call, Key(request.model, request.id, owner), request, deadline)
+        async with aclosing(self._calls.generate(asked)) as answers:
             async for answer, _ in answers:
                 yield await in_thread_if(is_large(answer.outputs), request.write, answer)
 

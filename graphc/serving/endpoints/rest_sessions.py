@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from graphc.serving.endpoints.rest_calls import RestCalls
 from graphc.serving.endpoints.service import Answer, Call, Service, Target
-from graphc.serving.endpoints.sessions import Key, SessionCalls
+from graphc.serving.endpoints.sessions import Asked, Key, SessionCalls
 from graphc.serving.endpoints.threads import LARGE, in_thread_if, is_large
 from graphc.serving.models.sessions import Session
 from graphc.serving.protocol import rows
@@ -133,7 +133,8 @@ class RestSessions:
             key = self._admit(scope, call, match)
             request = await self._request(scope, receive, call, key)
             async with _Client(receive) as client:
-                answer = await self._sessions.predict(call, key, request, gone=client.gone)
+                asked = Asked(call, key, request, gone=client.gone)
+                answer = await self._sessions.predict(asked)
             found: bytes = await in_thread_if(is_large(answer.outputs), request.write, answer)
             call.bytes_out = len(found)
         return found, PROTOBUF if is_protobuf(scope) else JSON
@@ -148,7 +149,8 @@ class RestSessions:
                 key = self._admit(scope, call, match)
                 request = await self._request(scope, receive, call, key)
                 async with _Client(receive) as client:
-                    answers = self._sessions.generate(call, key, request, gone=client.gone)
+                    asked = Asked(call, key, request, gone=client.gone)
+                    answers = self._sessions.generate(asked)
                     async with aclosing(answers):
                         async for answer, end in answers:
                             client.check()

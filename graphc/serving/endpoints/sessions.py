@@ -31,6 +31,21 @@ class Key(NamedTuple):
     owner: Owner
 
 
+class Asked(NamedTuple):
+    """A request to run a session.
+
+    Attributes:
+        key: the session.
+        deadline, gone: as for `Service.infer`.
+    """
+
+    call: Call
+    key: Key
+    request: SessionRequest
+    deadline: float | None = None
+    gone: Gone = None
+
+
 class SessionCalls:
     """Answers the requests of sessions.
 
@@ -78,25 +93,15 @@ class SessionCalls:
         self.find(call, key)
         self._sessions.end(*key)
 
-    async def predict(
-        self,
-        call: Call,
-        key: Key,
-        request: SessionRequest,
-        deadline: float | None = None,
-        gone: Gone = None,
-    ) -> Answer:
+    async def predict(self, asked: Asked) -> Answer:
         """One run of a signature. A request with the number of the last one has its outputs.
-
-        Args:
-            deadline, gone: as for `Service.infer`.
 
         Raises:
             Failure: of the session, the inputs or the run; DEADLINE_EXCEEDED. ABORTED: of the
                 number, see `LastRequest.run_of`.
         """
-        used = self._used(call, key, request, deadline, gone)
-        async with used as (session, point):
+        call, _, request, deadline, gone = asked
+        async with self._used(asked) as (session, point):
             request.sent(point.outputs)
             arrays = await in_thread_if(call.bytes_in > LARGE, request.read, point.inputs)
             name, by = ("predict", request.content), self._by(deadline)
@@ -108,22 +113,15 @@ class SessionCalls:
             session.last.keep(request.number, outputs)
             return Answer(session.servable.version, point.name, outputs)
 
-    async def generate(
-        self,
-        call: Call,
-        key: Key,
-        request: SessionRequest,
-        deadline: float | None = None,
-        gone: Gone = None,
-    ) -> AsyncGenerator[tuple[Answer, str], None]:
+    async def generate(self, asked: Asked) -> AsyncGenerator[tuple[Answer, str], None]:
         """The outputs of several steps. With the last ones comes "stop" or "steps", the reason,
         with others "". If the caller closes the iterator earlier, no further step begins.
 
         Raises:
             Failure: as for `predict`. ABORTED: a request with this number has begun before.
         """
-        used = self._used(call, key, request, deadline, gone)
-        async with used as (session, point):
+        call, _, request, deadline, gone = asked
+        async with self._used(asked) as (session, point):
             name = "generate", request.content
             if session.last.run_of(request.number, name) is not None:
                 raise _begun(session, request.number)
@@ -146,10 +144,9 @@ class SessionCalls:
                 arrays = arrays | {into: outputs[of] for into, of in plan.feedback.items()}
 
     @asynccontextmanager
-    async def _used(
-        self, call: Call, key: Key, request: SessionRequest, deadline: float | None, gone: Gone
-    ) -> AsyncIterator[tuple[Session, EntryPoint]]:
+    async def _used(self, asked: Asked) -> AsyncIterator[tuple[Session, EntryPoint]]:
         """The session when no other request uses it, and the signature."""
+        call, key, request, deadline, gone = asked
         call.model = key.model
         turn = self._sessions.enter(*key)
         try:
