@@ -17,12 +17,12 @@ import numpy as np
 
 from graphc.checkpoints.arguments import checked_path
 from graphc.checkpoints.selection import (
+    Choice,
     Patterns,
     Renaming,
     RestoreReport,
-    Selection,
     check_session,
-    put,
+    restored,
 )
 from graphc.errors import CheckpointError, MissingExtraError
 from graphc.ir.calls import explained
@@ -111,11 +111,7 @@ def restore_orbax(
     check_session(session, "restore_orbax")
     folder = checked_path(path, "restore_orbax")
     saved = _Saved(folder, _read(folder))
-    selection = Selection(
-        session, saved, include=include, exclude=exclude, rename=rename, strict=strict
-    )
-    put(session, selection, saved, hidden=include is exclude is rename is None)
-    return selection.report
+    return restored(session, saved, Choice(include, exclude, rename, strict))
 
 
 def _orbax() -> Any:

@@ -10,13 +10,13 @@ from graphc.checkpoints.arguments import checked_path
 from graphc.checkpoints.contents import Saved
 from graphc.checkpoints.manifest import MANIFEST
 from graphc.checkpoints.selection import (
+    Choice,
     Patterns,
     Renaming,
     RestoreReport,
-    Selection,
     Source,
     check_session,
-    put,
+    restored,
 )
 from graphc.checkpoints.weight_files.gguf import read_gguf
 from graphc.checkpoints.weight_files.safetensors import read_safetensors
@@ -89,11 +89,7 @@ def restore(
     """
     check_session(session, "restore")
     saved = _source(checked_path(path, "restore"))
-    selection = Selection(
-        session, saved, include=include, exclude=exclude, rename=rename, strict=strict
-    )
-    put(session, selection, saved, hidden=include is exclude is rename is None)
-    return selection.report
+    return restored(session, saved, Choice(include, exclude, rename, strict))
 
 
 def _source(path: Path) -> Source:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -110,6 +110,18 @@ class Source(Protocol):
         """The stored state that users do not see, as far as it fits."""
 
 
+class Choice(NamedTuple):
+    """What a user asks for: the arguments of `gc.train.restore`."""
+
+    include: Patterns = None
+    exclude: Patterns = None
+    rename: Renaming = None
+    strict: bool = True
+
+
+_ALL = Choice()
+
+
 class Selection:
     """Which stored value each variable of a session takes.
 
@@ -122,19 +134,11 @@ class Selection:
     """
 
     def __init__(
-        self,
-        session: Session,
-        saved: Source,
-        *,
-        include: Patterns = None,
-        exclude: Patterns = None,
-        rename: Renaming = None,
-        strict: bool = True,
-        exact: bool = False,
+        self, session: Session, saved: Source, choice: Choice = _ALL, *, exact: bool = False
     ) -> None:
         types = {name: v.type for name, v in session.graph.variables.items()}
-        stored = _renamed(saved, rename)
-        wanted = _selected(types, include, exclude)
+        stored = _renamed(saved, choice.rename)
+        wanted = _selected(types, choice.include, choice.exclude)
         self.taken: dict[str, str] = {}
         mismatched, cast = dict[str, str](), []
         for name in wanted:
@@ -156,7 +160,7 @@ class Selection:
             mismatched=mismatched,
             cast=tuple(cast),
         )
-        if exact or strict:
+        if exact or choice.strict:
             self._check(saved, stored, exact)
 
     def _check(self, saved: Source, stored: Mapping[str, str], exact: bool) -> None:
@@ -192,6 +196,15 @@ def put(session: Session, selection: Selection, saved: Source, *, hidden: bool) 
     if hidden:
         found.update(saved.hidden())
     session.set_all(found, copy=False)  # nobody else has the arrays
+
+
+def restored(session: Session, saved: Source, choice: Choice) -> RestoreReport:
+    """Gives the session the values that a user chooses: without any pattern also the state of
+    random numbers and of the scale of the loss."""
+    selection = Selection(session, saved, choice)
+    all_of_it = choice.include is choice.exclude is choice.rename is None
+    put(session, selection, saved, hidden=all_of_it)
+    return selection.report
 
 
 def check_session(session: object, function: str) -> None:

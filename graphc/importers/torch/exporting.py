@@ -6,7 +6,7 @@ import operator
 import os
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphc.errors import ArgumentError, ModelImportError
 from graphc.importers.torch.archive.mutations import NORMS
@@ -16,13 +16,16 @@ from graphc.importers.torch.exported import Exported, Result, Stored
 from graphc.importers.torch.table import RULES
 
 
-def exported(
-    model: Any,
-    args: Sequence[Any] | None,
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    training: bool,
-) -> Exported:
+class How(NamedTuple):
+    """How a module is exported: the arguments of `gc.from_torch`."""
+
+    args: Sequence[Any] | None
+    kwargs: Mapping[str, Any] | None = None
+    dynamic_shapes: Any = None
+    training: bool = False
+
+
+def exported(model: Any, how: How) -> Exported:
     """The program of a module, of an `ExportedProgram`, or in a file.
 
     Raises:
@@ -31,14 +34,14 @@ def exported(
         ArgumentError: the arguments of a module are missing.
     """
     if isinstance(model, (str, os.PathLike)):
-        if args or kwargs or dynamic_shapes or training:
+        if any(how):
             raise ArgumentError.here(
                 "from_torch: args, kwargs, dynamic_shapes and training are for modules: the "
                 "program in a file is exported already",
                 hint="pass the path, and trainable= or name=",
             )
         return read_archive(model)
-    program, name = exported_program(model, args, kwargs, dynamic_shapes, training)
+    program, name = exported_program(model, how)
     signature = program.graph_signature
     spec = program.call_spec.out_spec
     results = [
@@ -48,7 +51,7 @@ def exported(
     return Exported(
         module=program.graph_module,
         name=name,
-        sizes=_names(program, dynamic_shapes),
+        sizes=_names(program, how.dynamic_shapes),
         held={**signature.inputs_to_parameters, **signature.inputs_to_buffers},
         constants=dict(signature.inputs_to_lifted_tensor_constants),
         tensors=lambda name: _stored(program, name),
@@ -78,13 +81,7 @@ def _stored(program: Any, name: str) -> Stored:
     )
 
 
-def exported_program(
-    model: Any,
-    args: Sequence[Any] | None,
-    kwargs: Mapping[str, Any] | None,
-    dynamic_shapes: Any,
-    training: bool,
-) -> tuple[Any, str]:
+def exported_program(model: Any, how: How) -> tuple[Any, str]:
     """The `ExportedProgram` of a module, or of one, functional, and a name for it.
 
     Raises:
@@ -99,19 +96,19 @@ def exported_program(
             f"{type(model).__name__}",
             hint="gc.from_torch(module, (example_input,))",
         )
-    if args is None and kwargs is None:
+    if how.args is None and how.kwargs is None:
         raise ArgumentError.here(
             "from_torch: a module is exported for example inputs, which are missing",
             hint="gc.from_torch(module, (example_input,))",
         )
     was_training = model.training
-    model.train(training)
+    model.train(how.training)
     try:
         program = package.export.export(
             model,
-            tuple(args or ()),
-            dict(kwargs or {}),
-            dynamic_shapes=dynamic_shapes,
+            tuple(how.args or ()),
+            dict(how.kwargs or {}),
+            dynamic_shapes=how.dynamic_shapes,
             strict=False,
         )
     except Exception as error:  # torch.export raises errors of many kinds
