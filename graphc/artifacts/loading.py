@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import jax
 from jax.sharding import SingleDeviceSharding
@@ -190,23 +190,49 @@ def load(
         >>> list(model.signatures), model.signatures["double"](x=[1.0, 2.0])
         (['double'], {'y': Array([2., 4.], dtype=float32)})
     """
-    _check_arguments(device, strategy, trust_native, limits)
-    return open_model(path, device, strategy, trust_native, limits)
+    how = Loading(device, strategy, trust_native, limits)
+    how.check()
+    return open_model(path, how)
+
+
+class Loading(NamedTuple):
+    """How an artifact is loaded: the arguments of `load`."""
+
+    device: jax.Device | None = None
+    strategy: DataParallel | None = None
+    trust_native: bool = False
+    limits: Limits | None = None
+
+    def check(self) -> None:
+        """Raises AttributeValueError for values of other types."""
+        device, strategy, trust_native, limits = self
+        if device is not None and not isinstance(device, jax.Device):
+            raise AttributeValueError(
+                f"load: device must be a jax.Device, got {device!r}", hint="pass jax.devices()[0]"
+            )
+        if strategy is not None and not isinstance(strategy, DataParallel):
+            raise AttributeValueError(
+                f"load: strategy must be a strategy, got {strategy!r}",
+                hint="pass gc.devices.DataParallel(2)",
+            )
+        if type(trust_native) is not bool:
+            raise AttributeValueError(f"load: trust_native must be a bool, got {trust_native!r}")
+        if limits is not None and not isinstance(limits, Limits):
+            raise AttributeValueError(
+                f"load: limits must be gc.Limits, got {limits!r}",
+                hint="pass gc.Limits(seconds=60)",
+            )
 
 
 def open_model(
-    path: str | os.PathLike[str],
-    device: jax.Device | None = None,
-    strategy: DataParallel | None = None,
-    trust_native: bool = False,
-    limits: Limits | None = None,
-    sharing: Sharing | None = None,
+    path: str | os.PathLike[str], how: Loading | None = None, sharing: Sharing | None = None
 ) -> Model:
     """`load`, for callers that load several artifacts.
 
     Args:
         sharing: what the artifacts share, and the pace at which they are read; None: nothing.
     """
+    device, strategy, trust_native, limits = how or Loading()
     sharing = sharing or Sharing(arrays=None)
     manifest, members = read(path, sharing.pace)
     FORKING.use_devices()
@@ -225,24 +251,6 @@ def open_model(
 
     points = {name: entry_point(name, entry) for name, entry in manifest.signatures.items()}
     return Model(manifest, members, points, saved)
-
-
-def _check_arguments(device: Any, strategy: Any, trust_native: Any, limits: Any) -> None:
-    if device is not None and not isinstance(device, jax.Device):
-        raise AttributeValueError(
-            f"load: device must be a jax.Device, got {device!r}", hint="pass jax.devices()[0]"
-        )
-    if strategy is not None and not isinstance(strategy, DataParallel):
-        raise AttributeValueError(
-            f"load: strategy must be a strategy, got {strategy!r}",
-            hint="pass gc.devices.DataParallel(2)",
-        )
-    if type(trust_native) is not bool:
-        raise AttributeValueError(f"load: trust_native must be a bool, got {trust_native!r}")
-    if limits is not None and not isinstance(limits, Limits):
-        raise AttributeValueError(
-            f"load: limits must be gc.Limits, got {limits!r}", hint="pass gc.Limits(seconds=60)"
-        )
 
 
 def _check_platform(manifest: Manifest, platform: str) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from graphc.ir.node import Tensor
 from graphc.nn.layers.layer import Layer, check_rank
 from graphc.nn.layers.shape_checks import check_space
+from graphc.nn.layers.structure import WithoutVariables
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.pooling import avg_pool, max_pool
 from graphc.ops.nn.windows import per_axis
@@ -157,13 +158,10 @@ class AveragePool3D(_Pool):
     rank, pool = 3, staticmethod(avg_pool)
 
 
-class _GlobalPool(Layer):
+class _GlobalPool(WithoutVariables):
     """Base of both kinds of pooling over all spatial axes."""
 
     reduce: ClassVar[Callable[..., Tensor]]
-
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__(name)
 
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):

@@ -101,7 +101,14 @@ def parameters_of(layer: Callable[..., Any]) -> Collection[str]:
         return ()
 
 
-class Flatten(Layer):
+class WithoutVariables(Layer):
+    """Base of layers that have no variables, and so no dtype, and no options."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+
+
+class Flatten(WithoutVariables):
     """All axes but the first as one: [batch, ...] to [batch, features].
 
     Args:
@@ -114,9 +121,6 @@ class Flatten(Layer):
         >>> gc.nn.Flatten()(gc.ones((32, 28, 28))).shape
         (32, 784)
     """
-
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__(name)
 
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):

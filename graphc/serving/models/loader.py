@@ -10,7 +10,7 @@ from functools import partial
 import jax
 
 from graphc.artifacts.limits import Limits
-from graphc.artifacts.loading import open_model
+from graphc.artifacts.loading import Loading, open_model
 from graphc.artifacts.sharing import Sharing
 from graphc.errors import ArtifactError
 from graphc.serving.batching.batcher import Batcher, BatchReport
@@ -69,10 +69,8 @@ class Loader:
         replicas = [
             open_model(
                 found.path,
-                device,
-                trust_native=self.trust_native,
-                limits=self.limits,
-                sharing=self.sharing,
+                Loading(device, trust_native=self.trust_native, limits=self.limits),
+                self.sharing,
             )
             for device in self.devices or (None,)
         ]

@@ -11,7 +11,7 @@ import pytest
 
 import graphc as gc
 from graphc.artifacts import ways
-from graphc.artifacts.loading import open_model
+from graphc.artifacts.loading import Loading, open_model
 from graphc.artifacts.sharing import Sharing
 from graphc.errors import ExecutionError
 from graphc.serving.models.servable import Servable
@@ -170,7 +170,7 @@ def test_a_batcher_takes_the_requests_of_its_signature(servable: Servable) -> No
 def test_replicas_take_turns_and_have_their_own_weights(tmp_path: Path) -> None:
     shared, path = Sharing(), put(tmp_path, 1, 1)
     devices = jax.local_devices()[:2]
-    models = [open_model(path, device, sharing=shared) for device in devices]
+    models = [open_model(path, Loading(device), shared) for device in devices]
     servable = Servable("m", 1, models, ThreadPoolExecutor(1))
     servable.run_everywhere("predict", {"x": X})
     placed = {next(iter(model.state()["body"].devices())) for model in models}
