@@ -8,6 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from graphc.cluster.jobs.quantities import bytes_of, seconds_of
+from graphc.cluster.jobs.reading import read_keys
 from graphc.errors import AttributeValueError, nearest
 
 KINDS: Final = ("script", "train", "artifact")
@@ -154,20 +155,12 @@ class JobSpec:
 
 def _read(value: Mapping[Any, Any]) -> tuple[dict[str, Any], list[str]]:
     """The attributes, and the mistakes."""
-    found: dict[str, Any] = {}
-    mistakes = []
-    for key, given in value.items():
-        reader = _READERS.get(key) if isinstance(key, str) else None
-        if reader is None:
-            hint = nearest(str(key)[:60], _READERS)
-            mistakes.append(f"{str(key)[:60]!r} is not a key of a job; {hint}")
-            continue
-        if given is None:
-            continue  # as if it were not there
-        try:
-            found[key] = reader(given)
-        except ValueError as error:
-            mistakes.append(f"{key}: must be {error}; got {_shown(given)}")
+    found, mistakes = read_keys(
+        {key: each for key, each in value.items() if each is not None or key not in _READERS},
+        _READERS,
+        lambda key: f"{str(key)[:60]!r} is not a key of a job; {nearest(str(key)[:60], _READERS)}",
+        lambda key, each, why: f"{key}: must be {why}; got {_shown(each)}",
+    )
     mistakes += _contradictions(value)
     if not mistakes:
         (found["kind"],) = [kind for kind in KINDS if kind in found]

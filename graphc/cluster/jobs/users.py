@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from graphc.cluster.jobs.quantities import bytes_of
+from graphc.cluster.jobs.reading import read_keys
 from graphc.cluster.jobs.scheduling import Quota
 from graphc.errors import AttributeValueError, GraphcError, nearest
 from graphc.web.access import Access
@@ -124,16 +125,13 @@ def _quota(where: str, value: Any, mistakes: list[str]) -> Quota:
     if not isinstance(value, dict):
         mistakes.append(f"{where}: must be a table such as {{devices = 4}}")
         return Quota()
-    found = {}
-    for key, each in value.items():
-        reader = _LIMITS.get(key)
-        if reader is None:
-            mistakes.append(f"{where}.{key}: {nearest(key, _LIMITS)}")
-            continue
-        try:
-            found[key] = reader(each)
-        except ValueError as error:
-            mistakes.append(f"{where}.{key}: must be {error}")
+    found, wrong = read_keys(
+        value,
+        _LIMITS,
+        lambda key: f"{where}.{key}: {nearest(key, _LIMITS)}",
+        lambda key, _, why: f"{where}.{key}: must be {why}",
+    )
+    mistakes += wrong
     return Quota(**found)
 
 

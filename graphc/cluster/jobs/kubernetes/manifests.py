@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from graphc.cluster.detection import PORT
+from graphc.cluster.jobs.reading import read_keys
 from graphc.cluster.jobs.runs import Places, graphc_command
 from graphc.cluster.jobs.spec import JobSpec, text_like
 from graphc.errors import AttributeValueError, MissingExtraError, nearest
@@ -193,17 +194,12 @@ def _command(spec: JobSpec, places: Places) -> list[str]:
 
 def _options(spec: JobSpec) -> dict[str, Any]:
     """The checked keys of `kubernetes`."""
-    found: dict[str, Any] = {}
-    mistakes = []
-    for key, value in (spec.kubernetes or {}).items():
-        reader = _READERS.get(key)
-        if reader is None:
-            mistakes.append(f"kubernetes.{key[:60]}: is not a key; {nearest(key[:60], _READERS)}")
-            continue
-        try:
-            found[key] = reader(value)
-        except ValueError as error:
-            mistakes.append(f"kubernetes.{key}: must be {error}; got {str(value)[:80]!r}")
+    found, mistakes = read_keys(
+        spec.kubernetes or {},
+        _READERS,
+        lambda key: f"kubernetes.{key[:60]}: is not a key; {nearest(key[:60], _READERS)}",
+        lambda key, value, why: f"kubernetes.{key}: must be {why}; got {str(value)[:80]!r}",
+    )
     if "image" not in (spec.kubernetes or {}):
         mistakes.append("kubernetes.image: must name the image of the containers")
     if spec.restarts and "claim" not in found:
