@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from graphc.build.initializer_names import AnyInitializer
@@ -72,22 +73,16 @@ class AdditiveAttention(Layer):
     ) -> None:
         super().__init__(name, dtype)
         self.units = positive("AdditiveAttention", "units", units)
-
-        def projection(units: int, use_bias: bool, name: str) -> Dense:
-            return Dense(
-                units,
-                None,
-                use_bias,
-                kernel_initializer,
-                name=name,
-                dtype=self.dtype,
-                kernel_regularizer=kernel_regularizer,
-                bias_regularizer=bias_regularizer,
-            )
-
-        self.query = projection(units, False, "query")
-        self.key = projection(units, True, "key")
-        self.score = projection(1, False, "score")
+        dense = partial(
+            Dense,
+            kernel_initializer=kernel_initializer,
+            dtype=self.dtype,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+        )
+        self.query = dense(units, use_bias=False, name="query")
+        self.key = dense(units, name="key")
+        self.score = dense(1, use_bias=False, name="score")
 
     def __call__(self, x: TensorLike, source: TensorLike, mask: TensorLike | None = None) -> Tensor:
         return self.with_weights(x, source, mask)[0]

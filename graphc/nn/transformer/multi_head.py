@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from graphc.build.initializer_names import AnyInitializer
@@ -131,24 +132,19 @@ class MultiHeadAttention(Layer):
         if not 0 <= dropout < 1:
             _refuse(f"dropout must lie in [0, 1), got {dropout!r}")
         self.causal, self.rotary, self.dropout = causal, rotary, dropout
-
-        def projection(name: str, units: int) -> Dense:
-            return Dense(
-                units,
-                None,
-                use_bias,
-                kernel_initializer,
-                bias_initializer,
-                name,
-                self.dtype,
-                kernel_regularizer=kernel_regularizer,
-                bias_regularizer=bias_regularizer,
-            )
-
-        self.query = projection("query", heads * self.head_size)
-        self.key = projection("key", self.key_heads * self.head_size)
-        self.value = projection("value", self.key_heads * self.head_size)
-        self.out = projection("out", units)
+        dense = partial(
+            Dense,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            dtype=self.dtype,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+        )
+        self.query = dense(heads * self.head_size, name="query")
+        self.key = dense(self.key_heads * self.head_size, name="key")
+        self.value = dense(self.key_heads * self.head_size, name="value")
+        self.out = dense(units, name="out")
 
     def __call__(
         self,

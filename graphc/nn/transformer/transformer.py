@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from graphc.ir.dims import Dim
@@ -92,19 +93,14 @@ class TransformerBlock(Layer):
             kernel_regularizer=kernel_regularizer,
             bias_regularizer=bias_regularizer,
         )
-
-        def dense(units: int, activation: Activation | str | None, name: str) -> Dense:
-            return Dense(
-                units,
-                activation,
-                name=name,
-                dtype=dtype,
-                kernel_regularizer=kernel_regularizer,
-                bias_regularizer=bias_regularizer,
-            )
-
-        self.expand = dense(4 * units if hidden is None else hidden, activation, "expand")
-        self.contract = dense(units, None, "contract")
+        dense = partial(
+            Dense,
+            dtype=dtype,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+        )
+        self.expand = dense(4 * units if hidden is None else hidden, activation, name="expand")
+        self.contract = dense(units, name="contract")
         self.network_norm = norm(name="network_norm", dtype=dtype)
         self.dropout = Dropout(dropout) if dropout else None
 
