@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from graphc.ir.node import Tensor
+from graphc.nn.functional.images import global_avg_pool, global_max_pool
 from graphc.nn.layers.layer import Layer, check_rank
 from graphc.nn.layers.shape_checks import check_space
 from graphc.nn.layers.structure import WithoutVariables
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.pooling import avg_pool, max_pool
 from graphc.ops.nn.windows import per_axis
-from graphc.ops.reductions.reduction import reduce_max, reduce_mean
 from graphc.typing import Padding, TensorLike
 
 __all__ = [
@@ -161,13 +161,13 @@ class AveragePool3D(_Pool):
 class _GlobalPool(WithoutVariables):
     """Base of both kinds of pooling over all spatial axes."""
 
-    reduce: ClassVar[Callable[..., Tensor]]
+    pool: ClassVar[Callable[..., Tensor]]
 
     def __call__(self, x: TensorLike) -> Tensor:
         with self.scope(x):
             x = convert(x)
             check_rank(self, x, range(3, 100), "[batch, ..., features] (rank 3 or more)")
-            return type(self).reduce(x, axis=tuple(range(1, x.type.rank - 1)))
+            return type(self).pool(x)
 
 
 class GlobalMaxPool(_GlobalPool):
@@ -184,7 +184,7 @@ class GlobalMaxPool(_GlobalPool):
         Array([[5., 8.]], dtype=float32)
     """
 
-    reduce = staticmethod(reduce_max)
+    pool = staticmethod(global_max_pool)
 
 
 class GlobalAveragePool(_GlobalPool):
@@ -197,4 +197,4 @@ class GlobalAveragePool(_GlobalPool):
         Array([[3., 5.]], dtype=float32)
     """
 
-    reduce = staticmethod(reduce_mean)
+    pool = staticmethod(global_avg_pool)
