@@ -97,12 +97,12 @@ def _scattered(call: Call, target: Value, updates: Tensor, prefix: str, scatter:
 _SCATTERS = {"Update": "set", "Add": "add", "Max": "max", "Min": "min", "Mul": "mul"}
 
 
-@FAMILY.rule(
-    "ScatterUpdate", "ScatterAdd", "ScatterSub", "ScatterMax", "ScatterMin", "ScatterMul",
-    "ResourceScatterUpdate", "ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMax",
-    "ResourceScatterMin", "ResourceScatterMul",
-    kinds="vtt",
-)  # fmt: skip
+def _both(name: str, kinds: str) -> list[str]:
+    """The operators of these kinds, on old variables and on resources."""
+    return [f"{of}{name}{kind}" for of in ("", "Resource") for kind in kinds.split()]
+
+
+@FAMILY.rule(*_both("Scatter", "Update Add Sub Max Min Mul"), kinds="vtt")
 def scatter(call: Call, target: Value, indices: Tensor, updates: Tensor) -> Value:
     def write(old: Tensor, updates: Tensor, how: str) -> Tensor:
         return ops.scatter(old, indices, updates, 0, how)
@@ -110,11 +110,7 @@ def scatter(call: Call, target: Value, indices: Tensor, updates: Tensor) -> Valu
     return _scattered(call, target, updates, "Scatter", write)
 
 
-@FAMILY.rule(
-    "ScatterNdUpdate", "ScatterNdAdd", "ScatterNdSub", "ResourceScatterNdUpdate",
-    "ResourceScatterNdAdd", "ResourceScatterNdSub",
-    kinds="vtt",
-)  # fmt: skip
+@FAMILY.rule(*_both("ScatterNd", "Update Add Sub"), kinds="vtt")
 def scatter_nd(call: Call, target: Value, indices: Tensor, updates: Tensor) -> Value:
     def write(old: Tensor, updates: Tensor, how: str) -> Tensor:
         return ops.scatter_nd(old, indices, updates, how)
