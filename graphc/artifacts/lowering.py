@@ -156,7 +156,7 @@ def for_replicas(
     state = [*program.ports("state"), *program.new_state()]
     layout = StateLayout({port.name: port.tensor.type for port in state})
     options = replace(options, check_numerics=False)  # files cannot report its results
-    made = on_replicas(program, layout, options, DataParallel(list(devices)), budget=budget)
+    made = on_replicas(program, layout, options, DataParallel(list(devices)), {}, budget)
     splits = tuple(feed.axis for feed in made.interface.feeds)
     return Function(
         made.jitted,

@@ -31,7 +31,7 @@ from graphc.devices.targets import FAST_LOOPS_ON_GPU
 from graphc.ir.dtypes import INT32
 from graphc.ir.layouts import REPLICATED as WHOLE
 from graphc.ir.layouts import Layout, Sharded, axis_of
-from graphc.ir.node import EMPTY, Tensor
+from graphc.ir.node import Tensor
 from graphc.ir.program import Port, Program
 from graphc.ir.types import TensorType
 from graphc.lowering.emit_jax import needs_x64, to_function
@@ -71,8 +71,8 @@ def on_replicas(
     layout: StateLayout,
     options: CompileOptions,
     strategy: DataParallel,
-    sources: Mapping[str, Any] = EMPTY,
-    budget: int | None = None,
+    sources: Mapping[str, Any],
+    budget: int | None,
 ) -> JaxProgram:
     """A physical program with its batch split across devices; compare `jax_program.on_one_device`.
 
