@@ -24,7 +24,7 @@ from graphc.ops.arrays import (
 )
 from graphc.ops.control import branching, calling, custom_gradient, mapping, scan, while_loops
 from graphc.ops.core import emit, ranges
-from graphc.ops.draws import dropout, random_draws, random_keys, random_parametric
+from graphc.ops.draws import dropout, location_scale, random_draws, random_keys, random_parametric
 from graphc.ops.elementwise import (
     activation,
     arithmetic,
@@ -184,5 +184,5 @@ def _collect(families: Iterable[ModuleType]) -> SimpleNamespace:
 CATALOGUE = Catalogue(op for family in FAMILIES for op in family.OPS)
 
 # The functions that build nodes, as one object: gradient rules use it as `ctx.ops`.
-FUNCTIONS = _collect((*FAMILIES, padding, repeating))
+FUNCTIONS = _collect((*FAMILIES, location_scale, padding, repeating))
 FUNCTIONS.dim_value = emit.dim_value
