@@ -270,10 +270,17 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     ),
     "scalars along an axis": (
         lambda x: x.cummax(0)[0] + x.topk(1)[0] + x.index_select(0, SPOTS[0, :1])
-        + x.index_fill(0, SPOTS[0, :1], 2.0) + x.index_copy(0, SPOTS[0, :1], x * 3),
+        + x.index_fill(0, SPOTS[0, :1], 2.0) + x.index_copy(0, SPOTS[0, :1], x * 3)
+        + x.index_add(0, SPOTS[0, :1], x * 2) + x.log_softmax(0) + x.softmax(0),
         [()],
     ),
     "einsum that sums": (lambda x: torch.einsum("i...->i", x), [X]),
+    "tensordot of a stretched axis": (
+        lambda x, y: torch.tensordot(x, y, ([0, 1], [1, 0]))
+        + torch.tensordot(y, x, ([1], [0])).sum(),
+        [(1, 3, 2), (3, 4)],
+    ),
+    "masked scatter that broadcasts": (lambda x, s: x.masked_scatter(MASK, s), [(3,), (7,)]),
     "roll of nothing": (lambda x: x[:, :0].roll(1, 1).sum(1) + x.sum(1), [(2, 3)]),
     "lu": (
         lambda x: torch.cat(torch.lu_unpack(*torch.linalg.lu_factor(x))[1:]), [(3, 3)],

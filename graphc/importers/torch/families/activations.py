@@ -51,7 +51,9 @@ def _hardshrink(call: Call, x: Any, lambd: float = 0.5) -> Any:
 def _softmax(function: Callable[..., Any]) -> Rule:
     def rule(call: Call, x: Any, dim: int, half_to_float: Any = None, dtype: Any = None) -> Any:
         wide = call.own(x)
-        return function(wide, axis=dim) if wide.ndim else ops.ones_like(wide)
+        if wide.ndim:
+            return function(wide, axis=dim)
+        return ops.reshape(function(ops.reshape(wide, (1,)), axis=0), ())
 
     return rule
 

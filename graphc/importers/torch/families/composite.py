@@ -148,6 +148,11 @@ def _inner(call: Call, x: Any, y: Any) -> Any:
 
 
 def _tensordot(call: Call, x: Any, y: Any, left: Any, right: Any) -> Any:
+    for a, b in zip(left, right, strict=True):  # an axis of size 1 is broadcast
+        if x.shape[a] == 1:
+            y = ops.reduce_sum(y, axis=b, keepdims=True)
+        elif y.shape[b] == 1:
+            x = ops.reduce_sum(x, axis=a, keepdims=True)
     return ops.tensordot(x, y, (tuple(left), tuple(right)))
 
 

@@ -327,6 +327,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.clamp_max.default": lambda call, x, high: at_most(call.own(x), call.own(high)),
     "aten.clamp_min.default": lambda call, x, low: at_least(call.own(x), call.own(low)),
     "aten.clone.default": _same(lambda x: x),
+    "aten._conj_physical.default": _same(ops.conj),
     "aten.conj_physical.default": _same(ops.conj),
     "aten.contiguous.default": _same(lambda x: x),
     "aten.copy.default": lambda call, x, source, *rest: ops.broadcast_to(call.own(source), x.shape),

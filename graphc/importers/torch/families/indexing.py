@@ -174,7 +174,10 @@ def _renorm_rows(call: Call, w: Any, places: Any, most: float, p: float) -> Any:
 
 
 def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    return ops.scatter_add(x, index, source * alpha if alpha != 1 else source, axis=dim)
+    source = source * alpha if alpha != 1 else source
+    if not x.ndim:
+        return x + ops.reduce_sum(source)
+    return ops.scatter_add(x, index, source, axis=dim)
 
 
 def _put(name: str, x: Any, axis: int, index: Any, values: Any) -> Any:

@@ -169,6 +169,9 @@ RULES: Final[dict[str, Rule]] = {
     "aten.rand_like.default": lambda call, x, **o: _uniform(call, x.shape),
     "aten.randint.default": lambda call, high, shape, **o: _integers(call, 0, high, shape),
     "aten.randint.low": lambda call, low, high, shape, **o: _integers(call, low, high, shape),
+    "aten.randint_like.low_dtype": lambda call, x, low, high, **o: _integers(
+        call, low, high, x.shape
+    ),
     "aten.randint_like.default": lambda call, x, high, **o: _integers(call, 0, high, x.shape),
     "aten.randperm.default": lambda call, n, **o: ops.cast(random.permutation(n), call.dtype),
     "aten.randn.default": lambda call, shape, **o: _normal(call, shape),

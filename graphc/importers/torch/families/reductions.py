@@ -340,5 +340,8 @@ RULES: Final[dict[str, Rule]] = {
     "aten.topk.default": _also_of_scalars(_top_k),
     "aten.unique2.default": _unknown_size,
     "aten._unique2.default": _unknown_size,
+    "aten.unique_consecutive.default": _unknown_size,
+    "aten.unique_dim.default": _unknown_size,
+    "aten.repeat_interleave.Tensor": _unknown_size,
     "aten.var_mean.correction": _var_mean,
 }

@@ -78,7 +78,7 @@ def _pdist(call: Call, x: Any, p: float = 2.0) -> Any:
 
 def _masked_scatter(call: Call, x: Any, mask: Any, source: Any) -> Any:
     """The elements where the mask holds, in order, are those of the source."""
-    mask = ops.broadcast_to(mask, x.shape)
+    x, mask = ops.broadcast_arrays(x, mask)
     order = ops.cumsum(ops.cast(ops.ravel(mask), "int32"), axis=0) - 1
     taken = ops.take(ops.ravel(source), ops.maximum(order, 0))
     return ops.where(mask, ops.reshape(taken, x.shape), x)
