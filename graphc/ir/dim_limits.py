@@ -131,6 +131,26 @@ def limits_named(dim: Dim) -> tuple[Dim, dict[str, Dim]]:
 def _named(dim: Dim, names: dict[Dim, str]) -> Dim:
     if not isinstance(dim, DimExpr):
         return dim
+    for monomial, c in dim.terms:
+        division = monomial[0] if len(monomial) == c == 1 else ""
+        if isinstance(division, FloorDiv) and not set(_signs(division.numerator)).isdisjoint(
+            _atoms(dim)
+        ):
+            return _named_division(dim, division, names)
+    return _named_terms(dim, names)
+
+
+def _named_division(dim: DimExpr, division: FloorDiv, names: dict[Dim, str]) -> Dim:
+    """A size with a division of which the arithmetic has moved a part outside: `a // 2 + b` for
+    `(a + 2 * b) // 2`."""
+    signs = _signs(division.numerator)
+    outside = sum_of([_term(m, c) for m, c in dim.terms if not signs.keys().isdisjoint(m)])
+    whole = division.numerator + outside * division.denominator
+    divided = floor_division(_named(whole, names), division.denominator)
+    return _named(dim - outside - _term((division,), 1), names) + divided
+
+
+def _named_terms(dim: DimExpr, names: dict[Dim, str]) -> Dim:
     found: Dim = sum_of([_inside_named(monomial, c, names) for monomial, c in dim.terms])
     for atom, x in _signs(found).items():
         terms = found.terms if isinstance(found, DimExpr) else ()

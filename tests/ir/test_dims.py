@@ -135,6 +135,9 @@ LIMITED = [at_least_zero(parse_dim(t)) for t in ("n - 4", "4 - n", "m - n", "3*n
         LIMITED[0] * LIMITED[1] * LIMITED[2],
         10 - LIMITED[0],
         (LIMITED[0] + LIMITED[1]) // 3,
+        (LIMITED[0] + 1) // 2,
+        (LIMITED[1] + 2) // 3 + LIMITED[2] + M,
+        (at_least_zero(parse_dim("4*n - m - 7")) + 1) // 2,
         floor_division(LIMITED[2] + N, 3) * M,
     ],
     ids=str,
@@ -154,8 +157,6 @@ def test_what_is_no_limited_size_stays() -> None:
     sign = floor_division(2, floor_division(N + 1, M + 1) + 2)  # 1 if n < m, otherwise 0
     for dim in (N - 1, sign * N, sign + 1, (N - M) * sign * sign, floor_division(2, N + 2)):
         assert limits_named(dim) == (dim, {})
-    half = (LIMITED[0] + 1) // 2  # a part of the limited size is in front of the division
-    assert limits_named(half) == (half, {})
 
 
 @pytest.mark.parametrize("text", ["n - 4", "4 - n", "m - n", "-1*n", "n - 1", "-1*n - m"])
