@@ -15,7 +15,6 @@ from graphc.ir.dims import (
     floor_division,
     substitute,
     sum_of,
-    symbol,
     symbols_of,
 )
 
@@ -107,7 +106,7 @@ def is_limited(dim: Dim) -> bool:
 def substitute_limited(
     dim: Dim, bindings: Mapping[str, Any], at_least_zero: Callable[[Any], Any]
 ) -> Any:
-    """`substitute`, in an arithmetic that has its own function for `at_least_zero`.
+    """`substitute`, with another function for `at_least_zero`, such as JAX's maximum.
 
     Examples:
         >>> from graphc.ir.dims import symbol
@@ -115,6 +114,8 @@ def substitute_limited(
         >>> substitute_limited(twice, {"n": 4}, lambda size: max(size, 0))
         0
     """
+    if not is_limited(dim):
+        return substitute(dim, bindings)
     named, limited = limits_named(dim)
     values = {name: at_least_zero(substitute(x, bindings)) for name, x in limited.items()}
     return substitute(named, {**bindings, **values})
@@ -122,7 +123,11 @@ def substitute_limited(
 
 def limits_named(dim: Dim) -> tuple[Dim, dict[str, Dim]]:
     """The size with a new name in place of each `at_least_zero(x)` that is found in it, and each
-    `x` by that name."""
+    `x` by that name.
+
+    `at_least_zero(x)` is `x * (1 - sign)`, where the atom `sign` is 1 if x is negative, otherwise
+    0; the product is multiplied out and merged with other terms.
+    """
     names: dict[Dim, str] = {}
     named = _named(dim, names)
     return named, {name: x for x, name in names.items()}
@@ -159,7 +164,8 @@ def _named_terms(dim: DimExpr, names: dict[Dim, str]) -> Dim:
         if times is None or atom in _atoms(slope):
             continue
         rest = sum_of([_term(m, c) for m, c in terms if atom not in m]) + slope
-        found = rest + times * symbol(names.setdefault(x, f"_limited{len(names)}"))
+        name = names.setdefault(x, f"limited {len(names)}")  # no user's name has a space
+        found = rest + times * _term((name,), 1)
     return found
 
 
@@ -193,7 +199,7 @@ def _sign_of(atom: FloorDiv) -> Dim | None:
     whole = enough - _term((division,), 1)
     # `enough` is (more + 1) // (less + 1), and the size is more - less.
     x: Dim = whole * division.denominator + division.numerator - division.denominator
-    return x
+    return None if x == 0 else x
 
 
 def _quotient(dim: Dim, by: Dim) -> Dim | None:

@@ -77,7 +77,7 @@ class Attr:
         return KINDS[self.kind](value) and (self.check is None or self.check(value))
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class InferContext:
     """The context of `infer`: broadcasting, equal dims, and errors that name the operands."""
 

@@ -24,7 +24,7 @@ from graphc.ops.core.emit import constant
 _SHARED = 16  # elements: constants up to this size are created once
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Replay:
     """Adds the nodes of jaxprs to the graph being built.
 

@@ -153,9 +153,17 @@ def test_limited_sizes_are_found_again(dim: object) -> None:
             assert found == substitute(dim, sizes)
 
 
+def test_names_of_limited_sizes_are_no_users() -> None:
+    (name,) = limits_named(LIMITED[0])[1]
+    with pytest.raises(ShapeError):
+        symbol(name)
+
+
 def test_what_is_no_limited_size_stays() -> None:
     sign = floor_division(2, floor_division(N + 1, M + 1) + 2)  # 1 if n < m, otherwise 0
-    for dim in (N - 1, sign * N, sign + 1, (N - M) * sign * sign, floor_division(2, N + 2)):
+    zero = N + floor_division(2, floor_division(2 * N + 2, N + 1) + 1)  # as if of the size 0
+    others = (N - 1, sign * N, sign + 1, (N - M) * sign * sign, floor_division(2, N + 2), zero)
+    for dim in others:
         assert limits_named(dim) == (dim, {})
 
 

@@ -155,6 +155,7 @@ class JobSpec:
 
 def _read(value: Mapping[Any, Any]) -> tuple[dict[str, Any], list[str]]:
     """The attributes, and the mistakes."""
+    # A key of a job without a value is as if it were not there.
     found, mistakes = read_keys(
         {key: each for key, each in value.items() if each is not None or key not in _READERS},
         _READERS,

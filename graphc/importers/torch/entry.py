@@ -15,7 +15,7 @@ from graphc.importers.core.weights import Trainable, Weight, with_trainable
 from graphc.importers.torch.call import Call, Refused
 from graphc.importers.torch.dtypes import dtype_of
 from graphc.importers.torch.exported import Exported
-from graphc.importers.torch.exporting import How, exported
+from graphc.importers.torch.exporting import Exporting, exported
 from graphc.importers.torch.importer import UNKNOWN, Importer
 from graphc.importers.torch.symbols import Symbols
 from graphc.ir.node import Tensor
@@ -77,7 +77,7 @@ def from_torch(
         >>> layer(gc.ones((4, 3))).shape  # doctest: +SKIP
         (4, 2)
     """
-    source = exported(model, How(args, kwargs, dynamic_shapes, training))
+    source = exported(model, Exporting(args, kwargs, dynamic_shapes, training))
     plan = Plan(source)
     weights = with_trainable("from_torch", plan.weights, trainable)
 

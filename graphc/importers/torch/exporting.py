@@ -16,7 +16,7 @@ from graphc.importers.torch.exported import Exported, Result, Stored
 from graphc.importers.torch.table import RULES
 
 
-class How(NamedTuple):
+class Exporting(NamedTuple):
     """How a module is exported: the arguments of `gc.from_torch`."""
 
     args: Sequence[Any] | None
@@ -25,7 +25,7 @@ class How(NamedTuple):
     training: bool = False
 
 
-def exported(model: Any, how: How) -> Exported:
+def exported(model: Any, how: Exporting) -> Exported:
     """The program of a module, of an `ExportedProgram`, or in a file.
 
     Raises:
@@ -81,7 +81,7 @@ def _stored(program: Any, name: str) -> Stored:
     )
 
 
-def exported_program(model: Any, how: How) -> tuple[Any, str]:
+def exported_program(model: Any, how: Exporting) -> tuple[Any, str]:
     """The `ExportedProgram` of a module, or of one, functional, and a name for it.
 
     Raises:

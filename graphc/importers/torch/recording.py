@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.importers.core.model_graph import ModelGraph
 from graphc.importers.torch.dtypes import array_of, torch
-from graphc.importers.torch.exporting import How, exported_program
+from graphc.importers.torch.exporting import Exporting, exported_program
 from graphc.ir.dtypes import Array
 
 
@@ -26,7 +26,7 @@ def recorded(module: Any, model: ModelGraph, inputs: Mapping[str, Array]) -> dic
     """
     package = torch()
     given = [package.as_tensor(np.array(inputs[name])) for name in model.inputs]
-    program, _ = exported_program(module, How(given))
+    program, _ = exported_program(module, Exporting(given))
     signature, rest = program.graph_signature, iter(given)
     held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     constants = dict(signature.inputs_to_lifted_tensor_constants)

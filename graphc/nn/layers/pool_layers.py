@@ -9,7 +9,7 @@ from graphc.ir.node import Tensor
 from graphc.nn.functional.images import global_avg_pool, global_max_pool
 from graphc.nn.layers.layer import Layer, check_rank
 from graphc.nn.layers.shape_checks import check_space
-from graphc.nn.layers.structure import WithoutVariables
+from graphc.nn.layers.structure import OnlyNamed
 from graphc.ops.core.emit import convert
 from graphc.ops.nn.pooling import avg_pool, max_pool
 from graphc.ops.nn.windows import per_axis
@@ -158,7 +158,7 @@ class AveragePool3D(_Pool):
     rank, pool = 3, staticmethod(avg_pool)
 
 
-class _GlobalPool(WithoutVariables):
+class _GlobalPool(OnlyNamed):
     """Base of both kinds of pooling over all spatial axes."""
 
     pool: ClassVar[Callable[..., Tensor]]

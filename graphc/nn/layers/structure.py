@@ -101,14 +101,14 @@ def parameters_of(layer: Callable[..., Any]) -> Collection[str]:
         return ()
 
 
-class WithoutVariables(Layer):
+class OnlyNamed(Layer):
     """Base of layers that have no variables, and so no dtype, and no options."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
 
 
-class Flatten(WithoutVariables):
+class Flatten(OnlyNamed):
     """All axes but the first as one: [batch, ...] to [batch, features].
 
     Args:

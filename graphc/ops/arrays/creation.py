@@ -32,7 +32,6 @@ __all__ = [
     "iota",
     "ones",
     "ones_like",
-    "range",
     "zeros",
     "zeros_like",
 ]
@@ -100,7 +99,7 @@ def arange(
         AttributeValueError: a bound is neither a number nor a named size, a named size is combined
             with floats, or the step is 0.
 
-    Source: numpy.arange; `gc.range` is TensorFlow's name for it.
+    Source: numpy.arange.
 
     Examples:
         >>> run(gc.arange(2, 8, 2))
@@ -226,7 +225,5 @@ def ones_like(x: TensorLike, dtype: DTypeLike | None = None, *, name: str | None
     """
     return full_like(x, 1, dtype, name=name)
 
-
-range = arange
 
 OPS: tuple[OpDef, ...] = (IOTA,)

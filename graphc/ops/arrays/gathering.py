@@ -235,8 +235,8 @@ def infer_scatter(
 
 
 def lower_scatter(axes_of: Callable[[int, int, int], dict[str, Axes]]) -> Callable[..., Any]:
-    """The lowering of an operator that adds updates; `axes_of` the two ranks and the axis are the
-    `windows` or `shared` axes of `scatter`."""
+    """The lowering of an operator that adds updates. `axes_of(rank, rank of the indices, axis)`
+    gives the `windows` or `shared` axes of `scatter`."""
 
     def lower(
         ctx: LowerContext, operand: Any, indices: Any, updates: Any, *, axis: int, mode: str

@@ -70,7 +70,7 @@ SOLVE = define(
     layout=solve_layout,
     cost=_solve_cost,
     doc="x with a x = b, of matrices [..., n, n] and [..., n, k]; the axes before them broadcast. "
-    f"{DTYPES}",
+    + DTYPES,
 )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from graphc.errors import AttributeValueError
+from graphc.ir.dims import Dim
 from graphc.ir.node import Tensor
 from graphc.ir.operand import Operand
 from graphc.ops.arrays.creation import arange, full
@@ -20,7 +22,7 @@ from graphc.ops.elementwise.comparison import greater, less_equal, logical_and, 
 from graphc.ops.elementwise.powers import square
 from graphc.ops.matrices.norms import vector_norm
 from graphc.ops.structure.state import identity
-from graphc.typing import ShapeLike, TensorLike
+from graphc.typing import DTypeLike, ShapeLike, TensorLike
 
 __all__ = [
     "add_n",
@@ -30,6 +32,7 @@ __all__ = [
     "gather",
     "global_norm",
     "matrix_band_part",
+    "range",
     "squared_difference",
 ]
 
@@ -88,7 +91,7 @@ def _gather_in_batch(x: Tensor, indices: Tensor, place: int, batch_dims: int) ->
         for i, size in enumerate(x.shape[:batch_dims])
     ]
     found = moveaxis(x, place, batch_dims)[(*examples, indices)]
-    new = range(indices.ndim - batch_dims)  # the axes that come from the indices
+    new = builtins.range(indices.ndim - batch_dims)  # the axes that come from the indices
     return moveaxis(found, [batch_dims + i for i in new], [place + i for i in new])
 
 
@@ -123,6 +126,28 @@ def fill(shape: ShapeLike, value: TensorLike, *, name: str | None = None) -> Ten
                [7, 7]], dtype=int32)
     """
     return full(shape, value, name=name)
+
+
+def range(
+    start: Dim | float,
+    stop: Dim | float | None = None,
+    step: float = 1,
+    dtype: DTypeLike | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """TensorFlow's name for `arange`: `start`, `start + step`, ... before `stop`.
+
+    Raises:
+        AttributeValueError: see `arange`.
+
+    Source: tf.range.
+
+    Examples:
+        >>> run(gc.range(2, 8, 2))
+        Array([2, 4, 6], dtype=int32)
+    """
+    return arange(start, stop, step, dtype, name=name)
 
 
 def add_n(tensors: Iterable[TensorLike], *, name: str | None = None) -> Tensor:

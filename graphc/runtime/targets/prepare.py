@@ -37,7 +37,7 @@ from graphc.runtime.core.forking import FORKING
 from graphc.runtime.core.lazy import Lazy
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Prepared:
     """One fetch set as a program. The passes run when `program` or `report` is first read. If the
     executable is found in the cache, they never run.

@@ -131,6 +131,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
         lambda x: x.gather(1, INDEX) + torch.zeros(2, 2, dtype=x.dtype).scatter(1, SWAP, x[:, :2]),
         [(2, 3)],
     ),
+    "select by a scalar": (lambda x: x.index_select(1, INDEX[0, 1]), [X]),
+    "search of a number": (
+        lambda x: x * torch.searchsorted(torch.tensor([1.0, 2.0, 4.0]), 2.5), [(2,)],
+    ),
     "index": (lambda x: x[:, INDEX[0]] + x.index_select(1, INDEX[1]), [X]),
     "index put": (
         lambda x, v: torch.index_put(x, (INDEX[0],), v, accumulate=True),
@@ -271,7 +275,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "scalars along an axis": (
         lambda x: x.cummax(0)[0] + x.topk(1)[0] + x.index_select(0, SPOTS[0, :1])
         + x.index_fill(0, SPOTS[0, :1], 2.0) + x.index_copy(0, SPOTS[0, :1], x * 3)
-        + x.index_add(0, SPOTS[0, :1], x * 2) + x.log_softmax(0) + x.softmax(0),
+        + x.index_add(0, SPOTS[0, :1], x * 2) + x.log_softmax(0) + x.softmax(0)
+        + x.index_fill(0, INDEX[0, :0], 2.0) + x.index_copy(0, INDEX[0, :0], x.new_zeros(0)),
         [()],
     ),
     "einsum that sums": (lambda x: torch.einsum("i...->i", x), [X]),
@@ -298,6 +303,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     ),
     "histogram": (
         lambda x, w: torch.histogram(x.detach(), 5, range=(-1.0, 1.0), weight=w.detach())[0]
+        + torch.histogram(x.detach().round(), 5, range=(0.0, 0.0))[0]
         + torch.histogram(x.detach(), torch.linspace(-1, 2, 6, dtype=x.dtype), density=True)[0]
         + x.sum() * w.sum(),
         [(4, 5), (4, 5)],

@@ -88,17 +88,22 @@ def test_alpha_dropout_of_everything_and_of_nothing(
     assert np.asarray(session.run(fetch, {given: x.numpy()})).tolist() == (x * times).tolist()
 
 
-def test_an_embedding_with_a_largest_norm() -> None:
-    """It changes its rows when they are used."""
-    module = torch.nn.Embedding(5, 3, max_norm=1.0)
+@pytest.mark.parametrize("order", [1.0, 2.0, float("inf")])
+def test_an_embedding_with_a_largest_norm(order: float) -> None:
+    """It changes its rows when they are used, and trains."""
+    module = torch.nn.Embedding(5, 3, max_norm=1.0, norm_type=order)
     with torch.no_grad():
         module.weight.mul_(3)
     places = torch.tensor([[0, 2], [2, 4]])
-    layer = gc.from_torch(module, (places,))
-    want = module(places).detach().numpy()
+    layer = gc.from_torch(module, (places,), trainable=True)
+    result = module(places)
+    (result**2).sum().backward()
     with gc.Graph() as graph:
         given = gc.placeholder((2, 2), "int64")
-        fetch = layer(given)
-    got = np.asarray(gc.Session(graph).run(fetch, {given: places.numpy()}))
-    assert np.abs(got - want).max() < 1e-5
-    assert np.linalg.norm(got, axis=-1).max() < 1.0001
+        rows = layer(given)
+        (weight,) = graph.variables.values()
+        slope = gc.gradients(gc.reduce_sum(rows**2), [weight.read()])[0]
+    got, gradient = map(np.asarray, gc.Session(graph).run([rows, slope], {given: places.numpy()}))
+    assert np.abs(got - result.detach().numpy()).max() < 1e-5
+    assert np.abs(gradient - module.weight.grad.numpy()).max() < 1e-5
+    assert np.linalg.norm(got, order, axis=-1).max() < 1.0001

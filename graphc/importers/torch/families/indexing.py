@@ -10,6 +10,7 @@ from jax import numpy as jnp
 
 from graphc import ops
 from graphc.importers.torch.call import Call, Refused, Rule, axis_of
+from graphc.importers.torch.families.reductions import vector_norm
 from graphc.ir.dims import DimExpr
 from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
@@ -158,19 +159,26 @@ def _put_flat(call: Call, x: Any, index: Any, source: Any, accumulate: bool = Fa
 
 
 def _places_of_truth(call: Call, x: Any, *, size: int, fill_value: int = -1) -> Any:
-    places = ops.nonzero(x, size, fill_value)
-    return ops.cast(ops.stack(places, axis=-1), "int64") if places else call.tensor([[]], "int64")
+    if not x.ndim:
+        return ops.zeros((size, 0), "int64")
+    return ops.cast(ops.stack(ops.nonzero(x, size, fill_value), axis=-1), "int64")
 
 
 def _renorm_rows(call: Call, w: Any, places: Any, most: float, p: float) -> Any:
-    """The rows at the places, with no larger norm than `most`."""
-    norms = ops.reduce_sum(ops.abs(w) ** p, axis=1, keepdims=True) ** (1 / p)
-    used = ops.reduce_any(
-        ops.equal(ops.arange(w.shape[0], dtype=places.dtype)[:, None], ops.ravel(places)),
-        axis=1,
-        keepdims=True,
-    )
-    return ops.where(ops.logical_and(used, norms > most), w * (most / (norms + 1e-7)), w)
+    """The table whose rows at the places have no larger norm than `most`.
+
+    PyTorch changes the rows of the table in place, behind a `detach`: gradients pass to the table
+    as if nothing had happened.
+    """
+    if p <= 0:
+        raise Refused("with a norm of order 0 is not supported")
+    table = w.node.inputs[0] if w.node.op.name == "StopGradient" else w
+    norms = vector_norm(w, p, (1,), True)
+    ones = ops.ones((places.size,), "int32")
+    used = ops.scatter_add(ops.zeros((w.shape[0],), "int32"), ops.ravel(places), ones) > 0
+    longer = ops.logical_and(ops.expand_dims(used, 1), norms > most)
+    shorter = ops.stop_gradient(w * (most / (norms + 1e-7)))
+    return ops.where(longer, shorter + (table - ops.stop_gradient(table)), table)
 
 
 def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
@@ -193,20 +201,21 @@ def _put(name: str, x: Any, axis: int, index: Any, values: Any) -> Any:
 
 
 def _index_select(call: Call, x: Any, dim: int, index: Any) -> Any:
+    index = ops.reshape(index, (-1,))
     if not x.ndim:
-        return ops.reshape(x, ())
+        return ops.reshape(ops.take(ops.reshape(x, (1,)), index), ())
     return ops.take(x, index, axis=dim)
 
 
 def _index_copy(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
     if not x.ndim:
-        return ops.reshape(source, ())
+        return ops.reshape(source, ()) if index.size else x
     return _put("index_copy", x, axis_of(dim, x.ndim), index, source)
 
 
 def _index_fill(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
     if not x.ndim:
-        return ops.reshape(call.own(value), ())
+        return ops.reshape(call.own(value), ()) if index.size else x
     return _put("index_fill", x, axis_of(dim, x.ndim), index, call.own(value))
 
 
@@ -338,6 +347,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.scatter.value": _scatter("set"),
     "aten.scatter_add.default": _scatter("add"),
     "aten.scatter_reduce.two": _scatter_reduce,
+    "aten.searchsorted.Scalar": _searchsorted,
     "aten.searchsorted.Tensor": _searchsorted,
     "aten.select_scatter.default": _select_scatter,
     "aten.slice_scatter.default": _slice_scatter,

@@ -181,6 +181,20 @@ def _solve_triangular(
     return linalg.matrix_transpose(x)
 
 
+def _triangular_solve(
+    call: Call,
+    b: Any,
+    a: Any,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> Any:
+    x = linalg.triangular_solve(
+        a, b, lower=not upper, transpose=transpose, unit_diagonal=unitriangular
+    )
+    return x, a
+
+
 def _cholesky(call: Call, a: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
     factor = linalg.cholesky(_hermitian(_adjoint(a) if upper else a))
     return _adjoint(factor) if upper else factor, _no_failures(a)
@@ -258,7 +272,5 @@ RULES: Final[dict[str, Rule]] = {
     "aten.lu_unpack.default": _lu_unpack,
     "aten.logdet.default": _log_determinant,
     "aten.svd.default": _old_svd,
-    "aten.triangular_solve.default": lambda call, b, a, upper=True, transpose=False, unit=False: (
-        linalg.triangular_solve(a, b, lower=not upper, transpose=transpose, unit_diagonal=unit), a,
-    ),
+    "aten.triangular_solve.default": _triangular_solve,
 }  # fmt: skip

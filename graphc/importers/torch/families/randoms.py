@@ -64,6 +64,9 @@ def _bernoulli(call: Call, x: Any, p: Any = None, **options: Any) -> Any:
     return ops.cast(random.uniform(x.shape, dtype="float32") < share, call.dtype)
 
 
+_PARAMETERS: Final = ("lambd", "median", "sigma", "p", "mean", "std")  # in the order of their rules
+
+
 def _drawn(draw: Callable[..., Any]) -> Rule:
     """Draws of the shape of a tensor; its elements do not matter."""
 
@@ -72,9 +75,6 @@ def _drawn(draw: Callable[..., Any]) -> Rule:
         return ops.cast(draw(x.shape, *parameters), call.dtype)
 
     return rule
-
-
-_PARAMETERS: Final = ("lambd", "median", "sigma", "p", "mean", "std")
 
 
 def _exponential(shape: Any, rate: float = 1.0) -> Any:
@@ -120,7 +120,7 @@ def _alpha_dropout(call: Call, x: Any, rate: float, training: bool) -> Any:
         return x
     if rate >= 1:
         return ops.zeros_like(x)
-    low, share = -1.7580993408473766, 1 - rate
+    low, share = -1.7580993408473766, 1 - rate  # SELU's: -scale * alpha
     scale = (share + low**2 * share * rate) ** -0.5
     kept = random.uniform(x.shape, dtype="float32") < share
     return scale * ops.where(kept, x, ops.full_like(x, low)) - scale * low * rate
@@ -153,6 +153,7 @@ RULES: Final[dict[str, Rule]] = {
     "aten.log_normal.default": _drawn(_log_normal),
     "aten.multinomial.default": _multinomial,
     "aten.poisson.default": _poisson,
+    "aten.rrelu.default": lambda call, x, *args, **o: _rrelu(call, x, None, *args, **o)[0],
     "aten.rrelu_with_noise_functional.default": _rrelu,
     "aten.bernoulli.default": _bernoulli,
     "aten.bernoulli.p": _bernoulli,

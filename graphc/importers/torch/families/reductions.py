@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from graphc import ops
-from graphc.importers.torch.call import Call, Refused, Rule, axes_of, axis_of
+from graphc.importers.torch.call import Call, Refused, Rule, axes_of, axis_of, within_reason
 from graphc.importers.torch.families.slopes import magnitude, power_at_zero, root
 from graphc.ir.dtypes import is_floating
 
@@ -183,6 +183,7 @@ def _kth_value(call: Call, x: Any, k: int, dim: int = -1, keepdim: bool = False)
 def _mode(call: Call, x: Any, dim: int = -1, keepdim: bool = False) -> Any:
     """The smallest of the most frequent elements, and the last place of it."""
     axis = axis_of(dim, x.ndim)
+    within_reason(_known_size(x, axis) ** 2, "comparisons for each row")
     moved = ops.moveaxis(x, axis, -1)
     same = ops.equal(ops.expand_dims(moved, -1), ops.expand_dims(moved, -2))
     count = ops.reduce_sum(ops.cast(same, "int32"), axis=-1)
@@ -266,6 +267,8 @@ def _histogram_of_range(
     if range is None:
         raise Refused("without a range depends on values")
     low, high = range
+    if low == high:
+        low, high = low - 0.5, high + 0.5
     edges = ops.cast(ops.linspace(low, high, bins + 1, dtype="float64"), call.dtype)
     return _counts_between(call, x, edges, **options)
 
