@@ -42,6 +42,24 @@ def _times(x: Tensor, w: Tensor | None) -> Tensor:
     return ops.matmul(x, w, transpose_b=True)
 
 
+def _normalised(y: Tensor, scale: Tensor | None) -> Tensor:
+    """Gates [batch, units] with mean 0 and variance 1 along the units, times a scale."""
+    if scale is None:
+        return y
+    mean = ops.mean(y, -1, keepdims=True)
+    spread = ops.mean(ops.square(y - mean), -1, keepdims=True)
+    return (y - mean) * ops.rsqrt(spread + 1e-8) * scale
+
+
+def _projected(h: Tensor, projection: Tensor | None, bias: Tensor | None, limit: float) -> Tensor:
+    """The state of a cell with a projection, limited to [-limit, limit] if that is positive."""
+    if projection is None:
+        return h
+    h = _times(h, projection)
+    h = h if bias is None else h + bias
+    return ops.clip(h, -limit, limit) if limit > 0 else h
+
+
 def _lstm(call: Call, x: Tensor, values: Sequence[Value], backwards: bool = False) -> Tensor:
     """An LSTM of x [time, batch, inputs].
 
@@ -56,7 +74,7 @@ def _lstm(call: Call, x: Tensor, values: Sequence[Value], backwards: bool = Fals
     found += [None] * (21 - len(found))
     w, r, biases = found[:4], found[4:8], found[11:15]
     peepholes = [found[8], found[9], None, found[10]]
-    projection, projection_bias, norms = found[15], found[16], found[17:21]
+    projection, norms = found[15], found[17:21]
     if any(w[i] is None or r[i] is None for i in (1, 2, 3)) or (w[0] is None) != (r[0] is None):
         call.refuse("has no weights for a gate")
     activation = _activation(call)
@@ -71,19 +89,11 @@ def _lstm(call: Call, x: Tensor, values: Sequence[Value], backwards: bool = Fals
             own = own if bias is None else own + bias
             return own + past if rounding is None else rounding.gate(own, past)
         y = own + past if peephole is None or c is None else own + past + c * peephole
-        norm = norms[i]
-        if norm is not None:
-            mean = ops.mean(y, -1, keepdims=True)
-            spread = ops.mean(ops.square(y - mean), -1, keepdims=True)
-            y = (y - mean) * ops.rsqrt(spread + 1e-8) * norm
+        y = _normalised(y, norms[i])
         return y if bias is None else y + bias
 
     def projected(h: Tensor) -> Tensor:
-        if projection is None:
-            return h
-        h = _times(h, projection)
-        h = h if projection_bias is None else h + projection_bias
-        return ops.clip(h, -out_clip, out_clip) if out_clip > 0 else h
+        return _projected(h, projection, found[16], out_clip)
 
     def results(h: Tensor) -> tuple[Tensor, Tensor]:
         """The next state and the output."""

@@ -108,17 +108,9 @@ class Manager:
         self._pace = Pace()
         self.sharing = _sharing(cache, self._pace)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="graphc-request")
-        self._loader = Loader(
-            self._pool,
-            tuple(devices),
-            self.sharing,
-            self._pace,
-            batching,
-            observe or (lambda model, signature, report: None),
-            warm_up,
-            trust_native,
-            limits,
-        )
+        observe = observe or (lambda model, signature, report: None)
+        shared = (self._pool, tuple(devices), self.sharing, self._pace)
+        self._loader = Loader(*shared, batching, observe, warm_up, trust_native, limits)
         self._lock = threading.Lock()  # held for moments: requests take it
         self._searching = threading.Lock()  # held while files are listed
         self._reloading = threading.Lock()  # held until the versions of a configuration are loaded
