@@ -17,6 +17,12 @@ _DEEPEST: Final = 50  # graphs inside each other
 _KEYWORD: Final = 2  # `ArgumentKind` of the file's schema
 
 
+def _known(size: Mapping[str, Any]) -> int:
+    if "as_int" not in size:
+        raise Refused("with named sizes is not supported")
+    return int(size["as_int"])
+
+
 @dataclass(frozen=True)
 class Value:
     """What is known about a tensor before its node is imported.
@@ -34,6 +40,14 @@ class Value:
     @property
     def shape(self) -> tuple[Dim, ...]:
         return tuple(map(size_of, self.meta["sizes"]))
+
+    def stride(self, axis: int) -> int:
+        """How many elements the next one along an axis is away in memory."""
+        return _known(self.meta["strides"][axis])
+
+    def storage_offset(self) -> int:
+        """How many elements come before the first one in memory."""
+        return _known(self.meta["storage_offset"])
 
     @property
     def is_contiguous(self) -> bool | None:
