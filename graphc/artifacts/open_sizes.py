@@ -49,14 +49,14 @@ def symbolic_sizes(program: Program) -> dict[str, Any]:
         }
 
     shapes = [tensor.type.shape for node in program.walk() for tensor in node.outputs]
-    limited = {dim: None for shape in shapes for dim in shape if _is_unknown(dim)}
+    limited = {dim: None for shape in shapes for dim in shape if _may_seem_negative(dim)}
     free = sizes(())
     return sizes([f"{symbolic(dim, free)} >= 0" for dim in limited]) if limited else free
 
 
-def _is_unknown(dim: Dim) -> bool:
-    """Whether JAX must be told that a size is not negative. The time that it needs grows
-    exponentially with what it is told."""
+def _may_seem_negative(dim: Dim) -> bool:
+    """Whether JAX must be told that a size is not negative. Each such condition multiplies the time
+    that JAX needs to compare sizes."""
     if not is_limited(dim):
         return False
     named, _ = limits_named(dim)

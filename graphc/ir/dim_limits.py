@@ -146,8 +146,8 @@ def _named(dim: Dim, names: dict[Dim, str]) -> Dim:
 
 
 def _named_division(dim: DimExpr, division: FloorDiv, names: dict[Dim, str]) -> Dim:
-    """A size with a division of which the arithmetic has moved a part outside: `a // 2 + b` for
-    `(a + 2 * b) // 2`."""
+    """A size with a division that was simplified: `(a + 2 * b) // 2` became `a // 2 + b`, so that
+    a part of the limited size stands outside."""
     signs = _signs(division.numerator)
     outside = sum_of([_term(m, c) for m, c in dim.terms if not signs.keys().isdisjoint(m)])
     whole = division.numerator + outside * division.denominator

@@ -20,8 +20,8 @@ from graphc.passes.core.keys import body_key
 
 
 def symbolic(dim: Dim, sizes: Mapping[str, Any]) -> Any:
-    """A size of JAX's symbolic ones. JAX compares its own `max(size, 0)` quickly, our divisions for
-    it slowly."""
+    """A size in JAX's symbolic dimensions. Limited sizes become `max(size, 0)`: JAX compares that
+    in less time than the divisions that graphc has for it."""
     return substitute_limited(dim, sizes, lambda size: jax.core.max_dim(size, 0))
 
 

@@ -64,7 +64,7 @@ def _bernoulli(call: Call, x: Any, p: Any = None, **options: Any) -> Any:
     return ops.cast(random.uniform(x.shape, dtype="float32") < share, call.dtype)
 
 
-_PARAMETERS: Final = ("lambd", "median", "sigma", "p", "mean", "std")  # in the order of their rules
+_PARAMETERS: Final = ("lambd", "median", "sigma", "p", "mean", "std")  # order of PyTorch
 
 
 def _drawn(draw: Callable[..., Any]) -> Rule:
