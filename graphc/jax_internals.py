@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import jax
+from jax._src import core  # there is no public way to its state of tracing
 
 KEY_DTYPE: Final = "key<fry>"
 """The text of the dtype of random keys of threefry2x32."""
@@ -48,6 +49,17 @@ def words_of_key(key: Any) -> jax.Array:
     """
     words: jax.Array = key._base_array
     return words
+
+
+# -- tracing -----------------------------------------------------------------------------------
+
+
+def is_tracing() -> bool:
+    """Whether JAX is tracing a function in this thread, for `jax.jit`, `jax.vmap` or the like.
+
+    A traced function may call others with plain numbers, so arguments do not show it.
+    """
+    return not core.trace_state_clean()
 
 
 # -- settings ----------------------------------------------------------------------------------

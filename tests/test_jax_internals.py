@@ -166,3 +166,18 @@ def test_the_words_of_a_typed_key(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(words, jax.random.key_data(keys))
     keys.delete()
     assert words.is_deleted()
+
+
+def test_whether_jax_is_tracing() -> None:
+    def seen(*_: Any) -> list[bool]:
+        found.append(jax_internals.is_tracing())
+        return found
+
+    found: list[bool] = []
+    seen()
+    jax.eval_shape(lambda: jnp.asarray(seen()))
+    jax.vmap(lambda x: jnp.asarray(seen(x)), axis_name="i")(np.ones(2))
+    with jax.ensure_compile_time_eval():
+        seen()
+    seen()
+    assert found == [False, True, True, False, False]

@@ -87,4 +87,15 @@ def current_source() -> Source | None:
     return None if frame is None else _line(frame.f_code.co_filename, frame.f_lineno)
 
 
+def source_of_error(error: BaseException) -> Source | None:
+    """The innermost line of the user's from which an error was raised."""
+    found, step = None, error.__traceback__
+    while step is not None:
+        frame = step.tb_frame
+        if not is_own(frame.f_code.co_filename) and not _is_generated(frame):
+            found = _line(frame.f_code.co_filename, step.tb_lineno)
+        step = step.tb_next
+    return found
+
+
 find_line_by(current_source)

@@ -116,7 +116,8 @@ def _import(
     with inside:
         operands = [graph.adopt(convert(leaves[i])) for i in places]
         find = graph.constraints.find
-        traced = trace(of_tensors, [t.type.map_dims(find) for t in operands])
+        types = [t.type.map_dims(find) for t in operands]
+        traced = trace(of_tensors, types, names=[t.name.removesuffix(":0") for t in operands])
         with name_scope(label):
             before = len(graph.nodes)
             whole = has_foreign(traced.jaxpr)
@@ -136,7 +137,7 @@ def _try_import(fn: Callable[..., Any], specs: Sequence[TensorSpec]) -> None:
     scratch = Graph()
     with building(scratch):
         operands = [scratch.add_input(type, f"argument_{i}") for i, type in enumerate(types)]
-        trace(fn, types).replay(operands)
+        trace(fn, types, names=[t.name.removesuffix(":0") for t in operands]).replay(operands)
 
 
 def _type_of(spec: TensorSpec, position: int) -> TensorType:

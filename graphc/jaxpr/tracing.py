@@ -19,12 +19,11 @@ from graphc.ir.operand import Operand
 from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.source import Source, current_source
 from graphc.ir.types import TensorType
+from graphc.jaxpr.concretization import NEEDS_VALUE, needs_value
 from graphc.jaxpr.replay import Replay
 from graphc.jaxpr.symbols import Symbols, x64_for
 from graphc.jaxpr.table import rule_of
 
-# The errors that JAX raises if a function needs the value of a traced argument.
-_NEEDS_VALUE = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
 NO_VALUE = (TypeError, ValueError, OverflowError)
 """What `jax.typeof` raises for objects that are no arrays or numbers, for masked arrays, and for
 ints that are too large."""
@@ -103,11 +102,13 @@ def trace(
     fn: Callable[..., Any],
     types: Sequence[TensorType],
     structs: Sequence[jax.ShapeDtypeStruct] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Traced:
     """`fn(*values)` traced for values of `types`, in 64-bit mode if one of them is 64 bits wide.
 
     Args:
         structs: what JAX traces `fn` with, if types are not enough: weak types, typed keys.
+        names: what errors call the values; by default their numbers.
 
     Raises:
         JaxImportError: `fn` returned a tensor of the graph, or it depends on named sizes in a way
@@ -125,7 +126,8 @@ def trace(
         trees.append(tree)
         return leaves
 
-    with x64_for(types), _explaining(symbols, source):
+    names = names or [f"argument {i}" for i in range(len(types))]
+    with x64_for(types), _explaining(symbols, names, source):
         jaxpr = jax.make_jaxpr(flat)(*(structs or [symbols.struct(type) for type in types]))
     return Traced(jaxpr, trees[-1], symbols)
 
@@ -162,7 +164,7 @@ def _no_result(result: Any, source: Source | None) -> JaxImportError:
 
 
 @contextmanager
-def _explaining(symbols: Symbols, source: Source | None) -> Iterator[None]:
+def _explaining(symbols: Symbols, names: Sequence[str], source: Source | None) -> Iterator[None]:
     """Says of an error of the traced function what it means for the graph."""
     try:
         yield
@@ -173,14 +175,8 @@ def _explaining(symbols: Symbols, source: Source | None) -> Iterator[None]:
             source=source,
             hint="give the placeholders ints instead of named sizes",
         ) from error
-    except _NEEDS_VALUE as error:  # `if x > 0:`, int(x), np.sin(x)
-        raise JaxImportError(
-            "the JAX function needs the value of an argument in Python",
-            details=[str(error).partition("\n")[0]],
-            source=source,
-            hint="use lax.cond, jnp.where or jnp functions, or bind the value with "
-            "functools.partial",
-        ) from error
+    except NEEDS_VALUE as error:
+        raise needs_value(error, "flat", names, source) from error
     except JaxImportError:
         raise
     except Exception as error:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import numpy as jnp
 from jax.tree_util import keystr, tree_flatten
 
-from graphc.errors import AttributeValueError
+from graphc.errors import ArgumentError, AttributeValueError
 from graphc.jaxpr.tracing import NO_VALUE
 from graphc.jitted.packed import packing_of
 from graphc.runtime.feeds.feeds import FeedSpec
@@ -72,8 +72,8 @@ class Roles:
             )
 
     def labels(self, role: str, given: tuple[Any, Any]) -> list[Label]:
-        """All labels of the arguments with these positions and names, in a fixed order. An argument
-        given by position may be passed by name.
+        """All labels of the arguments with these positions and names, in a fixed order. If only
+        positions or only names are given, the arguments may be passed in both ways.
 
         Raises:
             AttributeValueError: an argument does not exist.
@@ -133,9 +133,10 @@ def _is_positional(parameter: inspect.Parameter) -> bool:
 def _labels(
     role: str, given: tuple[Any, Any], parameters: list[inspect.Parameter] | None
 ) -> frozenset[Label]:
-    """All labels of the arguments in a role. An argument given by position may be passed by
-    name."""
+    """All labels of the arguments in a role. An argument given by position may be passed by name,
+    unless both positions and names are given: they then mean what they say."""
     argnums, argnames = given
+    infers = argnums is None or argnames is None  # as `jax.jit`
     words = f"{role}_argnums", f"{role}_argnames"
     numbers = _listed(argnums, int, words[0])
     names = _listed(argnames, str, words[1])
@@ -149,14 +150,14 @@ def _labels(
     for name in names:
         if name not in known and not takes_any:
             _refuse(words[1], name, sorted(known))
-        if name in positional:
+        if infers and name in positional:
             found.add(positional.index(name))
     for number in numbers:
-        at = number + len(positional) if number < 0 else number
+        at = number + len(positional) if number < 0 and not open_ended else number
         if at < 0 or (at >= len(positional) and not open_ended):
             _refuse(words[0], number, positional)
         found.add(at)
-        if at < len(positional):
+        if infers and at < len(positional):
             found.add(positional[at])
     return frozenset(found)
 
@@ -200,10 +201,30 @@ class Form:
 
     def paths(self, name: str) -> list[str]:
         """The name of each leaf: the name of the argument, and the path in it."""
-        skeleton = jax.tree.unflatten(self.tree, range(self.tree.num_leaves))
-        rows, _ = jax.tree_util.tree_flatten_with_path(skeleton)
-        paths = [keystr(path, simple=True, separator="/") for path, _ in rows]
-        return [f"{name}/{path}" if path else name for path in paths]
+        example = example_of(self.tree, self.avals)
+        if example is None:
+            return [f"{name}/{number}" for number in range(len(self.avals))]
+        return _paths(example, name)
+
+
+def _paths(value: Any, name: str) -> list[str]:
+    """The name of each leaf of a value: the value's name, and the path in it."""
+    rows, _ = jax.tree_util.tree_flatten_with_path(value)
+    paths = [keystr(path, simple=True, separator="/") for path, _ in rows]
+    return [f"{name}/{path}" if path else name for path in paths]
+
+
+def example_of(tree: Any, avals: Sequence[Any]) -> Any:
+    """A nest of this structure, with a `jax.ShapeDtypeStruct` of its own for each leaf; None if a
+    class of the user's refuses them.
+
+    Constructors of pytrees should take any objects as leaves, but many look at the shapes of
+    arrays.
+    """
+    try:
+        return tree.unflatten([jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals])
+    except Exception:
+        return None
 
 
 def kind_of_leaf(aval: Any) -> tuple[Any, ...]:
@@ -248,24 +269,25 @@ def form_of(value: Any, name: str) -> Form:
     """The structure of an argument.
 
     Raises:
-        AttributeValueError: a leaf is not an array.
+        ArgumentError: a leaf is not an array.
+        AttributeValueError: JAX cannot take an array or an integer.
     """
     packing = packing_of(value)
     if packing is not None:
         return packing.form
     leaves, tree = tree_flatten(value)
-    avals = [_abstract(leaf, tree, number, name) for number, leaf in enumerate(leaves)]
+    avals = [_abstract(leaf, value, number, name) for number, leaf in enumerate(leaves)]
     return Form(tree, avals, list(map(type, leaves)))
 
 
-def _abstract(leaf: Any, tree: Any, number: int, name: str) -> Any:
+def _abstract(leaf: Any, value: Any, number: int, name: str) -> Any:
     try:
         return jax.typeof(leaf)
     except NO_VALUE as error:
-        path = Form(tree, [], []).paths(name)[number]
+        path = _paths(value, name)[number]
         if isinstance(leaf, (int, np.ndarray)):  # a large int, words, objects, a masked array
             raise AttributeValueError.here(f"jit: argument {path!r}: {error}") from error
-        raise AttributeValueError.here(
+        raise ArgumentError.here(
             f"jit: argument {path!r} is not an array: {leaf!r}",
             hint="pass it as a static argument: gc.jit(f, static_argnames=...)",
         ) from error

@@ -11,7 +11,7 @@ import jax
 
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
-from graphc.errors import AttributeValueError
+from graphc.errors import ArgumentError, AttributeValueError
 from graphc.jitted.arguments import Roles
 from graphc.jitted.function import JittedFunction
 from graphc.runtime.core.across import refuse_processes
@@ -101,7 +101,8 @@ def jit(
         last call, and `compile(...)` compiles ahead of time.
 
     Raises:
-        AttributeValueError: an argument of `jit` does not fit the function.
+        ArgumentError: `function` is not a function.
+        AttributeValueError: another argument of `jit` does not fit the function.
         DeviceError: the strategy needs more devices than there are.
 
     Examples:
@@ -143,7 +144,7 @@ def jit(
 
 def _check(function: object, cache_key: object) -> None:
     if not callable(function):
-        raise AttributeValueError.here(
+        raise ArgumentError.here(
             f"jit: {function!r} is not a function", hint="pass the function itself: gc.jit(step)"
         )
     if cache_key is not None and (type(cache_key) is not str or not cache_key):

@@ -16,6 +16,7 @@ from graphc.config import CompileOptions
 from graphc.copying import Uncopied
 from graphc.devices.mesh import Strategy
 from graphc.errors import DTypeError, GraphError, JaxImportError, SerialError
+from graphc.jaxpr.concretization import NEEDS_VALUE
 from graphc.jitted.arguments import Call, Form, Roles, form_of
 from graphc.jitted.direct import BY_JAX, OTHER
 from graphc.jitted.importing import import_function
@@ -78,7 +79,8 @@ class JittedFunction(Uncopied):
         """The result of the function, as `jax.jit` would return it.
 
         Raises:
-            AttributeValueError: an argument is not an array, or a static argument is not hashable.
+            ArgumentError: an argument is not an array.
+            AttributeValueError: a static argument is not hashable, or an integer is too large.
             StateError: a donated argument was passed to an earlier call.
             ExecutionError: the run failed.
         """
@@ -155,7 +157,7 @@ class JittedFunction(Uncopied):
                 stored.keep(program)
             return program
         except (JaxImportError, DTypeError) as error:
-            if isinstance(error.__cause__, jax.errors.ConcretizationTypeError):
+            if isinstance(error.__cause__, NEEDS_VALUE):
                 raise
             self._note("; ".join((error.what, *error.details)))
             return None

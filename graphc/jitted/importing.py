@@ -26,6 +26,7 @@ from graphc.jaxpr.keys import is_key
 from graphc.jaxpr.tracing import Traced, trace
 from graphc.jitted.arguments import Call, Form, Roles, kind_of_leaf
 from graphc.ops.core.emit import constant
+from graphc.ops.structure.state import identity
 
 # An array that the function holds becomes an argument of the program from this many elements on.
 _LARGE = 1024
@@ -96,11 +97,11 @@ def import_function(
         AttributeValueError: it is not clear which arguments have a batch axis.
     """
     leaves = [Leaf(i, n) for i, form in enumerate(forms) for n in range(len(form.avals))]
-    traced = _traced(function, call, forms)
+    names = _names([roles.name(label) for label in call.labels], forms)
+    traced = _traced(function, call, forms, [names[leaf] for leaf in leaves])
     donated = [i for i, label in enumerate(call.labels) if roles.is_donated(label)]
     out_avals = traced.jaxpr.out_avals
     segments = {} if for_file else _segments(traced.out_tree, out_avals, forms, donated)
-    names = _names([roles.name(label) for label in call.labels], forms)
     axes = _batch_axes(roles, call, forms, batched) if strategy is not None else {}
     graph = Graph(name=re.sub(r"\W+", "_", getattr(function, "__name__", "function")).strip("_"))
     imported = Imported(graph, {}, [], {}, [], [], traced.out_tree, out_avals, segments)
@@ -124,12 +125,15 @@ def import_function(
                 operands.append(operand)
         held = _Held(graph, imported.held, for_file)
         results = traced.replay(operands, whole=True, constant=held)
+        results = _apart(results, replaced.values())
         _assign(imported, replaced, operands, leaves, results)
     return imported
 
 
-def _traced(function: Callable[..., Any], call: Call, forms: Sequence[Form]) -> Traced:
-    """Traces the function with the leaves of its arguments.
+def _traced(
+    function: Callable[..., Any], call: Call, forms: Sequence[Form], names: Sequence[str]
+) -> Traced:
+    """Traces the function with the leaves of its arguments, which have these names.
 
     Raises:
         JaxImportError: it contains something that only JAX can run.
@@ -145,12 +149,33 @@ def _traced(function: Callable[..., Any], call: Call, forms: Sequence[Form]) -> 
     structs = [
         jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals
     ]
-    traced = trace(flat, [type_of(aval) for aval in avals], structs)
+    traced = trace(flat, [type_of(aval) for aval in avals], structs, names)
     if any(isinstance(value, Tracer) for value in traced.jaxpr.consts):
         raise JaxImportError("it uses a value that jax.grad, jax.vmap or jax.jit is tracing")
     if traced.jaxpr.effects:
         raise JaxImportError("it has side effects: jax.debug.print, io_callback or references")
+    if not all(hasattr(aval, "shape") for aval in traced.jaxpr.out_avals):
+        raise JaxImportError("it returns a value that is not an array, such as a token")
     return traced
+
+
+def _apart(results: Sequence[Tensor], replacing: Iterable[int]) -> list[Tensor]:
+    """The results, with a node of its own for each further use of a tensor.
+
+    Each place of the result then gets its own array. If two places shared one, a function that
+    takes the first as a donated argument would delete the second.
+
+    Args:
+        replacing: the numbers of the results that replace variables. They keep their tensors: a
+            variable that does not change needs no copy.
+    """
+    made = list(results)
+    seen: set[Tensor] = set()
+    for number in dict.fromkeys([*replacing, *range(len(made))]):
+        if made[number] in seen:
+            made[number] = identity(made[number])
+        seen.add(made[number])
+    return made
 
 
 def _assign(

@@ -14,7 +14,7 @@ from graphc.devices.mesh import Strategy
 from graphc.errors import StateError
 from graphc.ir.node import Tensor
 from graphc.jaxpr.keys import is_key
-from graphc.jitted.arguments import Form, array_type, converted
+from graphc.jitted.arguments import Form, array_type, converted, example_of
 from graphc.jitted.direct import DirectCall, is_direct
 from graphc.jitted.importing import Imported, Leaf
 from graphc.jitted.packed import PackedTree, packing_of
@@ -205,6 +205,8 @@ def compiled(
         executable = build(plan.fetch_set, request, known).wait()
         return JitProgram(imported, forms, executable, layouts)
 
+    if example_of(imported.out_tree, imported.out_avals) is None:
+        options = replace(options, state_buffers="separate")  # no packed tree can be put into it
     program = made(options, layouts.get(frozenset(types.items()), StateLayout(types)))
     if program.packs_an_array:
         program = made(replace(options, state_buffers="separate"), StateLayout(types))

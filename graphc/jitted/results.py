@@ -12,7 +12,7 @@ from jax.tree_util import tree_leaves, tree_structure, tree_unflatten
 
 from graphc.ir.variable import Variable
 from graphc.jaxpr.keys import is_key
-from graphc.jitted.arguments import Form, is_weak
+from graphc.jitted.arguments import Form, example_of, is_weak
 from graphc.jitted.importing import Imported
 from graphc.jitted.packed import PackedTree, Packing
 from graphc.runtime.state.state import State
@@ -53,7 +53,7 @@ class Result:
                 self._places.append(("fetched", fetched, finish[number]))
                 fetched += 1
         spans = [(first, len(names[argument])) for argument, first in first_of.items()]
-        self._tree = _with_leaves(imported.out_tree, spans)
+        self._tree = _with_leaves(imported.out_tree, imported.out_avals, spans)
 
     def __call__(self, fetched: Any, new: Mapping[str, Any], state: State | None) -> Any:
         """The result of a call.
@@ -78,16 +78,20 @@ class Result:
         return [value if finish is None else finish(value) for value, finish in rows]
 
 
-def _with_leaves(tree: Any, spans: Sequence[tuple[int, int]]) -> Any:
+def _with_leaves(tree: Any, avals: Sequence[Any], spans: Sequence[tuple[int, int]]) -> Any:
     """The structure of a tree in which each span of leaves, which is a subtree, is one leaf.
 
     Args:
+        avals: the types of the leaves.
         spans: the number of the first leaf, and the number of leaves, of each span.
     """
-    wanted = [list(range(first, first + count)) for first, count in spans]
-    skeleton = tree_unflatten(tree, range(tree.num_leaves))
+    if not spans:
+        return tree
+    example = example_of(tree, avals)
+    numbers = list(map(id, tree_leaves(example)))
+    wanted = [numbers[first : first + count] for first, count in spans]
     # A subtree of one child has the same leaves as that child: the outermost one is chosen.
-    return tree_structure(skeleton, is_leaf=lambda node: tree_leaves(node) in wanted)
+    return tree_structure(example, is_leaf=lambda node: list(map(id, tree_leaves(node))) in wanted)
 
 
 def finisher(aval: Any) -> Callable[[Any], Any] | None:

@@ -167,10 +167,7 @@ class SavedFunction(Uncopied):
         results = [
             _FINISH[kind](outputs[f"result_{i}"]) for i, kind in enumerate(self._call["kinds"])
         ]
-        tree = decoded(self._call["result"], trees)
-        if tree.num_leaves != len(results):
-            raise _misfit()
-        return jax.tree.unflatten(tree, results)
+        return decoded(self._call["result"], trees, results)
 
     def _values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """The arguments in the order of the file."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+from jax.tree_util import tree_structure
 
 from graphc.build.placeholders import placeholder
 from graphc.build.variable_definition import variable
@@ -168,8 +169,9 @@ class StoredCall:
     ) -> tuple[Imported, list[Tensor]]:
         """A graph with the ports of the function but no nodes between them; and its feeds."""
         graph = Graph(name=interface.name)
-        tree = decoded(call["tree"], [form.tree for form in self._forms])
-        imported = Imported(graph, {}, [], {}, [], [], tree, [_aval(row) for row in call["avals"]])
+        avals = [_aval(row) for row in call["avals"]]
+        tree = tree_structure(decoded(call["tree"], [form.tree for form in self._forms], avals))
+        imported = Imported(graph, {}, [], {}, [], [], tree, avals)
         imported.segments = {argument: first for argument, first in call["segments"]}
         with graph:
             for argument, number, name, _ in call["variables"]:

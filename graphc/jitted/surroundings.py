@@ -11,6 +11,7 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding, get_abstract_mesh
 
 from graphc.devices.discovery import default_device
+from graphc.jax_internals import is_tracing
 
 _CONFIG: Any = jax.config
 
@@ -38,7 +39,7 @@ _read = attrgetter(*[name for name in (*_MEANING, *_CHECKS) if hasattr(_CONFIG, 
 
 def settings() -> tuple[Any, ...]:
     """The settings of JAX in this thread that affect the meaning of a call."""
-    return (*_read(_CONFIG), get_abstract_mesh().empty)
+    return (*_read(_CONFIG), get_abstract_mesh().empty, is_tracing())
 
 
 def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
@@ -47,8 +48,10 @@ def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
     checks = [name for name in _CHECKS if getattr(_CONFIG, name, False)]
     if checks:
         return f"{checks[0]} is set"
-    if any(isinstance(leaf, Tracer) for leaf in leaves):
+    if is_tracing() or any(isinstance(leaf, Tracer) for leaf in leaves):
         return "it was called inside jax.grad, jax.vmap or jax.jit"
+    if any(isinstance(leaf, jax.Ref) for leaf in leaves):
+        return "references (jax.Ref) are among the arguments"
     arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
     if not _CONFIG.jax_enable_x64 and any(map(_is_wide, arrays)):
         return "arrays among the arguments are of 64 bits, and jax_enable_x64 is not set"

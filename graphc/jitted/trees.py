@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import Any
-
-from jax.tree_util import tree_structure
 
 from graphc.errors import SerialError
 from graphc.jitted.values import stated
@@ -98,19 +97,24 @@ def _place(tree: Any, arguments: Sequence[Any]) -> list[int] | None:
     return None
 
 
-def decoded(data: Any, arguments: Sequence[Any]) -> Any:
-    """The structure that `encoded` wrote, for arguments of these structures.
+def decoded(data: Any, arguments: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    """A nest of these leaves in the structure that `encoded` wrote, for arguments of these
+    structures.
 
     Raises:
-        SerialError: `encoded` did not write this data.
+        SerialError: `encoded` did not write this data, or not for this number of leaves.
     """
+    rest = iter(leaves)
     try:
-        return tree_structure(_example(data, arguments, iter(range(2**62))))
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        nest = _filled(data, arguments, rest)
+    except Exception as error:  # also those of classes of the user's that refuse the leaves
         raise SerialError("this is not the structure of a result") from error
+    if next(rest, rest) is not rest:
+        raise SerialError("this is not the structure of a result: it has fewer leaves")
+    return nest
 
 
-def _example(data: Any, arguments: Sequence[Any], leaves: Iterator[int]) -> Any:
+def _filled(data: Any, arguments: Sequence[Any], leaves: Iterator[Any]) -> Any:
     if data == _LEAF:
         return next(leaves)
     ((kind, content),) = data.items()
@@ -119,12 +123,12 @@ def _example(data: Any, arguments: Sequence[Any], leaves: Iterator[int]) -> Any:
         tree = arguments[number]
         for child in path:
             tree = tree.children()[child]
-        return tree.unflatten([next(leaves) for _ in range(tree.num_leaves)])
+        return tree.unflatten(list(islice(leaves, tree.num_leaves)))
     if kind == "none":
         return None
     if kind == "dict":
-        return {key: _example(child, arguments, leaves) for key, child in content}
-    children = [_example(child, arguments, leaves) for child in content]
+        return {key: _filled(child, arguments, leaves) for key, child in content}
+    children = [_filled(child, arguments, leaves) for child in content]
     return {"tuple": tuple, "list": list}[kind](children)
 
 

@@ -3840,7 +3840,7 @@ ROWS = [
         "from_jax_if",
         lambda m: gc.from_jax(lambda x: x if x.sum() > 0 else -x)(m.c),
         errors.JaxImportError,
-        ["the JAX function needs the value of an argument in Python", "use lax.cond"],
+        ["the JAX function needs the value of its argument 'Constant' in Python", "use lax.cond"],
         True,
     ),
     Row(

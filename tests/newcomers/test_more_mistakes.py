@@ -1427,7 +1427,7 @@ ROWS = [
         lambda m: gc.from_jax(np.exp)(m.c),
         errors.JaxImportError,
         [
-            "the JAX function needs the value of an argument in Python",
+            "the JAX function needs the value of its argument 'Constant' in Python",
             "use lax.cond, jnp.where or jnp functions, or bind the value with",
         ],
         True,

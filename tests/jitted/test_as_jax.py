@@ -1,0 +1,231 @@
+"""What programs written for `jax.jit` rely on: JAX's own tests with `gc.jit` found these."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax import lax
+from jax import numpy as jnp
+from jax.experimental import checkify
+from numpy.testing import assert_array_equal as assert_equal
+
+import graphc as gc
+from graphc.errors import AttributeValueError, JaxImportError
+from tests.near import assert_near
+
+# -- results -------------------------------------------------------------------------------------
+
+
+def start(x: Any) -> Any:
+    """Parameters and a copy of them for a slow average, and something of both."""
+    weights = x * 2
+    return {"params": weights, "slow": weights}, weights, x, x
+
+
+def test_each_place_of_a_result_has_its_own_array() -> None:
+    """Else the donation of one would delete the others."""
+    x = jnp.arange(3.0)
+    jitted = gc.jit(start)
+    for _ in range(2):  # the second call takes the fast path
+        results = jax.tree.leaves(jitted(x))
+        assert len({id(r) for r in results}) == 5
+        assert len({r.unsafe_buffer_pointer() for r in [x, *results]}) == 6
+        gc.jit(lambda p: p + 1, donate_argnums=0)(results[0])
+        assert [r.is_deleted() for r in results] == [True, False, False, False, False]
+        assert_equal(results[1], [0.0, 2.0, 4.0])
+    assert not jitted.notes
+
+
+def test_a_result_that_replaces_an_argument_is_not_copied_for_another_place() -> None:
+    state = {"base": jnp.ones(2000), "w": jnp.zeros(2)}
+    base = state["base"].unsafe_buffer_pointer()
+
+    def step(state: Any) -> Any:
+        return state["base"], {"base": state["base"], "w": state["w"] + 1}
+
+    other, state = gc.jit(step, donate_argnums=0)(state)
+    assert state["base"].unsafe_buffer_pointer() == base != other.unsafe_buffer_pointer()
+
+
+def test_a_result_that_is_a_token() -> None:
+    jitted = gc.jit(lambda x: (x + 1, lax.create_token(x)))
+    value, token = jitted(1.0)
+    assert float(value) == 2.0 and type(token) is type(lax.create_token())
+    assert jitted.notes == ["it returns a value that is not an array, such as a token"]
+
+
+# -- inside other functions of JAX ---------------------------------------------------------------
+
+
+def test_a_call_with_numbers_while_jax_traces_is_traced() -> None:
+    """Here no argument is a tracer."""
+    jitted = gc.jit(lambda x: jnp.log(x) / 0.0)
+    error, _ = checkify.checkify(jitted, errors=checkify.float_checks)(jnp.ones(3))
+    assert "division by zero" in str(error.get())
+    init = gc.jit(lambda key: jax.random.normal(key, (1 << 40,)))  # no machine holds it
+    assert jax.eval_shape(lambda: init(jax.random.key(0))).shape == (1 << 40,)
+    assert jitted.notes == init.notes == ["it was called inside jax.grad, jax.vmap or jax.jit"]
+
+
+def test_a_function_of_a_named_axis_without_arguments() -> None:
+    size = gc.jit(lambda: lax.axis_size("rows"))
+    for rows in (2, 3):
+        found = jax.vmap(size, axis_name="rows", axis_size=rows, out_axes=None)()
+        assert found == rows
+
+
+def test_references_are_left_to_jax() -> None:
+    @gc.jit
+    def add(total: Any, x: Any) -> Any:
+        total[...] += x
+        return total[...] * 2
+
+    total = jax.new_ref(jnp.zeros(3))
+    for count in (1, 2, 3):
+        assert_equal(add(total, jnp.ones(3)), np.full(3, 2.0 * count))
+    assert_equal(total[...], np.full(3, 3.0))
+    assert add.notes == ["references (jax.Ref) are among the arguments"]
+
+
+# -- static arguments ----------------------------------------------------------------------------
+
+
+def kinds(x: Any, y: Any) -> Any:
+    """1 for a traced argument, 0 for a static one."""
+    return jnp.array([isinstance(each, jax.core.Tracer) for each in (x, y)], int)
+
+
+@pytest.mark.parametrize("jit", [gc.jit, jax.jit])
+def test_positions_and_names_of_static_arguments_mean_what_they_say(jit: Any) -> None:
+    """If both are given, neither is completed by the other."""
+    by_position = jit(kinds, static_argnums=1, static_argnames=())
+    assert by_position(1, 2).tolist() == [1, 0] and by_position(1, y=2).tolist() == [1, 1]
+    by_name = jit(kinds, static_argnums=(), static_argnames="y")
+    assert by_name(1, 2).tolist() == [1, 1] and by_name(1, y=2).tolist() == [1, 0]
+    mixed = jit(kinds, static_argnums=1, static_argnames="x")
+    assert mixed(1, 2).tolist() == [1, 0] and mixed(x=1, y=2).tolist() == [0, 1]
+    either = jit(kinds, static_argnums=1)
+    assert either(1, 2).tolist() == either(1, y=2).tolist() == [1, 0]
+
+
+def test_a_position_from_the_end_of_any_number_of_arguments() -> None:
+    with pytest.raises(AttributeValueError, match="static_argnums has -1"):
+        gc.jit(lambda x, *others: x, static_argnums=-1)
+
+
+# -- functions that need a value -----------------------------------------------------------------
+
+
+def branch(p: Any, x: Any) -> Any:
+    if x > p["limit"]:  # this line
+        return x
+    return -x
+
+
+def line_of(function: Callable[..., Any], text: str) -> int:
+    import inspect
+
+    lines, first = inspect.getsourcelines(function)
+    return first + next(n for n, line in enumerate(lines) if text in line)
+
+
+def test_the_error_names_the_line_and_the_arguments() -> None:
+    with pytest.raises(JaxImportError) as caught:
+        gc.jit(branch)({"limit": 1.0, "other": 2.0}, 3.0)
+    text = str(caught.value)
+    assert "needs the value of its arguments 'p/limit', 'x' in Python" in text
+    assert f"at test_as_jax.py:{line_of(branch, 'this line')} " in text
+    with pytest.raises(JaxImportError, match=r"It arose in the jnp.arange argument 'stop'"):
+        gc.jit(lambda n: jnp.arange(n))(3)
+
+
+def test_the_error_in_a_body_names_what_the_body_depends_on() -> None:
+    def total(x: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda i, carry: carry + float(i), x)
+
+    with pytest.raises(JaxImportError, match="needs the value of its argument 'i' in Python"):
+        gc.jit(total)(1.0)
+
+
+MISTAKES: dict[str, Callable[[Any], Any]] = {
+    "bool": lambda n: n if n else -n,
+    "number": lambda n: float(n),
+    "integer": lambda n: range(n),
+    "array": lambda n: np.sin(n),
+}
+
+
+@pytest.mark.parametrize("function", MISTAKES.values(), ids=MISTAKES)
+def test_code_that_catches_the_error_of_jax_catches_this_one(
+    function: Callable[[Any], Any],
+) -> None:
+    with pytest.raises(TypeError, match="traced array") as of_jax:
+        jax.jit(function)(3)
+    with pytest.raises(of_jax.type, match="needs the value of its argument 'n'") as ours:
+        gc.jit(function)(3)
+    assert isinstance(ours.value, JaxImportError)
+    again = pickle.loads(pickle.dumps(ours.value))
+    assert type(again) is ours.type and str(again) == str(ours.value)
+
+
+# -- pytrees -------------------------------------------------------------------------------------
+
+
+@jax.tree_util.register_pytree_node_class
+class Named:
+    """An array with a name for each axis, which its constructor checks."""
+
+    def __init__(self, names: tuple[str, ...], data: Any) -> None:
+        assert len(names) == data.ndim
+        self.names, self.data = names, data
+
+    def tree_flatten(self) -> tuple[list[Any], tuple[str, ...]]:
+        return [self.data], self.names
+
+    @classmethod
+    def tree_unflatten(cls, names: tuple[str, ...], leaves: list[Any]) -> Any:
+        return cls(names, *leaves)
+
+
+@jax.tree_util.register_pytree_node_class
+class Strict(Named):
+    """One that takes nothing but arrays."""
+
+    def __init__(self, names: tuple[str, ...], data: Any) -> None:
+        assert isinstance(data, jax.Array)
+        super().__init__(names, data)
+
+
+def decay(layers: list[Any], x: Any) -> Any:
+    for each in layers:
+        x = jnp.tanh(x @ each.data)
+    return [type(each)(each.names, each.data * 0.5) for each in layers], x.sum()
+
+
+@pytest.mark.parametrize("kind", [Named, Strict])
+def test_classes_that_check_their_leaves(kind: Any, tmp_path: Path) -> None:
+    layers = [kind(("in", "out"), jnp.eye(4) * n) for n in range(1, 7)]
+    x = jnp.ones((2, 4))
+    expected = decay(decay(layers, x)[0], x)
+    step = gc.jit(decay, donate_argnums=0, cache_key=f"decay of {kind.__name__}")
+    for _ in range(2):
+        layers, total = step(layers, x)
+    assert_near(total, expected[1], rtol=1e-6)
+    assert not step.notes
+    kept, fresh = step(layers, x), gc.jit(decay, donate_argnums=0, cache_key=step._cache_key)
+    layers = [kind(("in", "out"), jnp.eye(4) * n / 4) for n in range(1, 7)]
+    again, total = fresh(layers, x)
+    assert_near(total, kept[1], rtol=1e-6)
+    path = tmp_path / "decay.gcx"
+    step.save(path, platforms=["cpu"])
+    loaded, total = gc.load_function(path)(
+        [kind(("in", "out"), each.data * 2) for each in again], x
+    )
+    assert_near(total, kept[1], rtol=1e-6)
+    assert [type(each) for each in loaded] == [kind] * 6 and loaded[0].names == ("in", "out")
