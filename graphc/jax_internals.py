@@ -5,12 +5,12 @@ A new JAX version may change any of them without notice. tests/test_jax_internal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import jax
-from jax._src import core  # there is no public way to its state of tracing
+from jax._src import config, core
 
 KEY_DTYPE: Final = "key<fry>"
 """The text of the dtype of random keys of threefry2x32."""
@@ -60,6 +60,11 @@ def is_tracing() -> bool:
     A traced function may call others with plain numbers, so arguments do not show it.
     """
     return not core.trace_state_clean()
+
+
+trace_settings: Final[Callable[[], tuple[Any, ...]]] = config.trace_context
+"""The settings in this thread on which a trace of `jax.jit` depends, as one hashable value. JAX
+compares them in every call; reading the settings one by one takes four times as long."""
 
 
 # -- settings ----------------------------------------------------------------------------------

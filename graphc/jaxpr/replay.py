@@ -14,6 +14,7 @@ from graphc.ir.dtypes import UINT32, Array, DType, as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT, at_source
 from graphc.ir.types import TensorType
+from graphc.jaxpr.avals import is_array
 from graphc.jaxpr.equation import Equation, Rule, refuse
 from graphc.jaxpr.keys import is_key, words_of
 from graphc.jaxpr.sources import is_users, user_line
@@ -90,8 +91,11 @@ class Replay:
         """The type of a JAX value; for random keys, the type of their words.
 
         Raises:
-            JaxImportError: a random key belongs to another generator than graphc's.
+            JaxImportError: a random key belongs to another generator than graphc's, or the value
+                is not an array.
         """
+        if not is_array(aval):
+            raise JaxImportError(f"it computes with values that are not arrays, of type {aval}")
         shape = self.symbols.dims(aval.shape)
         if is_key(aval.dtype):
             return TensorType(UINT32, (*shape, 2))

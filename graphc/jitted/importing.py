@@ -22,6 +22,7 @@ from graphc.ir.node import Tensor
 from graphc.ir.scopes import AMBIENT, building
 from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
+from graphc.jaxpr.avals import is_array
 from graphc.jaxpr.keys import is_key
 from graphc.jaxpr.tracing import Traced, trace
 from graphc.jitted.arguments import Call, Form, Roles, kind_of_leaf
@@ -154,7 +155,7 @@ def _traced(
         raise JaxImportError("it uses a value that jax.grad, jax.vmap or jax.jit is tracing")
     if traced.jaxpr.effects:
         raise JaxImportError("it has side effects: jax.debug.print, io_callback or references")
-    if not all(hasattr(aval, "shape") for aval in traced.jaxpr.out_avals):
+    if not all(map(is_array, traced.jaxpr.out_avals)):
         raise JaxImportError("it returns a value that is not an array, such as a token")
     return traced
 

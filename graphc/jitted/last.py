@@ -10,7 +10,7 @@ import jax
 from jax.tree_util import tree_flatten, tree_structure
 
 from graphc.devices.discovery import default_device
-from graphc.jax_internals import words_of_key
+from graphc.jax_internals import is_tracing, words_of_key
 from graphc.jaxpr.tracing import NO_VALUE
 from graphc.jitted.arguments import Form, array_type, flatten, is_keys, kind_of_leaf
 from graphc.jitted.direct import BY_JAX, OTHER
@@ -102,11 +102,11 @@ class LeftToJax(Recognised):
         plain: Any = tree_structure(unpack(tuple(values)))
         if plain != tree:
             return None  # packed trees are unpacked for JAX
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        if is_tracing():
             return None
         try:
             return cls(key, tree, leaves)
-        except TypeError:  # no array: JAX raises the error
+        except (TypeError, AttributeError):  # no array: JAX raises the error, or takes another value
             return None
 
     def call(self, values: Sequence[Any]) -> Any:

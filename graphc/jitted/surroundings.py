@@ -11,35 +11,29 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding, get_abstract_mesh
 
 from graphc.devices.discovery import default_device
-from graphc.jax_internals import is_tracing
+from graphc.jax_internals import is_tracing, trace_settings
+from graphc.jaxpr.avals import is_array
+from graphc.jaxpr.tracing import NO_VALUE
 
 _CONFIG: Any = jax.config
 
-# The settings of JAX that change the meaning of a function, or whether JAX must run it. They may
-# differ between threads and between calls, so each call reads them.
-_MEANING = [
-    "jax_enable_x64",
-    "jax_default_matmul_precision",
-    "jax_default_device",
-    "jax_default_prng_impl",
-    "jax_threefry_partitionable",
-    "jax_enable_custom_prng",
-    "jax_legacy_prng_key",
-    "jax_random_seed_offset",
-    "jax_high_dynamic_range_gumbel",
-    "jax_numpy_dtype_promotion",
-    "jax_numpy_rank_promotion",
-    "jax_softmax_custom_jvp",
-]
 # These settings request checks that only JAX performs.
 _CHECKS = ["jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_debug_key_reuse"]
-
-_read = attrgetter(*[name for name in (*_MEANING, *_CHECKS) if hasattr(_CONFIG, name)])
+# What a program depends on besides the settings on which JAX says that a trace depends.
+_FURTHER = [
+    "jax_default_prng_impl",
+    "jax_enable_custom_prng",
+    "jax_legacy_prng_key",
+    "jax_debug_nans",
+    "jax_debug_infs",
+]
+_read = attrgetter(*[name for name in _FURTHER if hasattr(_CONFIG, name)])
 
 
 def settings() -> tuple[Any, ...]:
-    """The settings of JAX in this thread that affect the meaning of a call."""
-    return (*_read(_CONFIG), get_abstract_mesh().empty, is_tracing())
+    """The settings of JAX in this thread that affect the meaning of a call, or whether JAX must
+    run it. They may differ between threads and between calls, so each call reads them."""
+    return trace_settings(), _read(_CONFIG), get_abstract_mesh().empty, is_tracing()
 
 
 def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
@@ -50,14 +44,22 @@ def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
         return f"{checks[0]} is set"
     if is_tracing() or any(isinstance(leaf, Tracer) for leaf in leaves):
         return "it was called inside jax.grad, jax.vmap or jax.jit"
-    if any(isinstance(leaf, jax.Ref) for leaf in leaves):
-        return "references (jax.Ref) are among the arguments"
+    if not all(map(_is_array, leaves)):
+        return "values that are not arrays, such as a jax.Ref, are among the arguments"
     arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
     if not _CONFIG.jax_enable_x64 and any(map(_is_wide, arrays)):
         return "arrays among the arguments are of 64 bits, and jax_enable_x64 is not set"
     if not has_strategy and not get_abstract_mesh().empty:
         return "it was called inside jax.set_mesh: pass strategy="
     return None
+
+
+def _is_array(leaf: Any) -> bool:
+    """Whether a leaf is an array or a number, or nothing that JAX takes."""
+    try:
+        return is_array(jax.typeof(leaf))
+    except NO_VALUE:
+        return True
 
 
 def why_by_places(leaves: Sequence[Any]) -> str | None:

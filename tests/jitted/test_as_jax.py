@@ -90,7 +90,9 @@ def test_references_are_left_to_jax() -> None:
     for count in (1, 2, 3):
         assert_equal(add(total, jnp.ones(3)), np.full(3, 2.0 * count))
     assert_equal(total[...], np.full(3, 3.0))
-    assert add.notes == ["references (jax.Ref) are among the arguments"]
+    assert add.notes == [
+        "values that are not arrays, such as a jax.Ref, are among the arguments"
+    ]
 
 
 # -- static arguments ----------------------------------------------------------------------------
