@@ -82,6 +82,14 @@ def registered_for_one_test() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def jitted_for_one_test() -> None:
+    """Forgets the programs that jitted functions share, so that each test compiles its own."""
+    module = sys.modules.get("graphc.jitted.shared")
+    if module:
+        module._OF.clear()
+
+
+@pytest.fixture(autouse=True)
 def names_of_examples(request: pytest.FixtureRequest) -> Iterator[None]:
     """The names that docstring examples use without an import: see docs/reference.md."""
     if not isinstance(request.node, pytest.DoctestItem):

@@ -49,6 +49,10 @@ class Roles:
         function: the function; its signature relates positions to names.
         static, donated: positions and names, as for `jax.jit`.
 
+    Attributes:
+        names: of the parameters that have positions.
+        key: a hashable value; equal roles of one function have equal keys.
+
     Raises:
         AttributeValueError: an argument does not exist, or is static and donated.
     """
@@ -64,6 +68,7 @@ class Roles:
         self._parameters = parameters
         self._static = frozenset(self.labels("static", static))
         self._donated = frozenset(self.labels("donate", donated))
+        self.key = self._static, self._donated
         both = [label for label in self._static if label in self._donated]
         if both:
             raise AttributeValueError.here(

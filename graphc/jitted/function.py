@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
-from threading import RLock
 from types import MethodType
 from typing import Any
 
@@ -23,12 +22,11 @@ from graphc.jitted.importing import import_function
 from graphc.jitted.last import LastCall, LeftToJax
 from graphc.jitted.packed import PackedTree, packing_of, unpack
 from graphc.jitted.program import JitProgram, compiled
-from graphc.jitted.remembered import Remembered
 from graphc.jitted.saving import Callee, save_function
+from graphc.jitted.shared import Programs, programs_of
 from graphc.jitted.stored import StoredCall
 from graphc.jitted.surroundings import device_for, settings, why_by_jax, why_by_places
 from graphc.passes.manager import PassReport
-from graphc.runtime.buffers.layout import StateLayout
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.step.executable import Executable
 from graphc.typing import ArrayTree
@@ -65,15 +63,14 @@ class JittedFunction(Uncopied):
         functools.update_wrapper(self, function)
         for name in vars(self).keys() & vars(JittedFunction).keys() - _OF_FUNCTIONS:
             del vars(self)[name]  # an attribute of the function with the name of a method here
-        self.notes: list[str] = []
         self._function, self._roles = function, roles
         self._by_jax: Any = by_jax
         self._options, self._strategy, self._batched = options, strategy, batched
         self._cache_key = cache_key
-        self._programs: dict[Any, JitProgram | None] = {}  # None: JAX compiles the function
-        self._layouts: dict[Any, StateLayout] = {}
-        self._lock = RLock()
-        self._remembered = Remembered()
+        way = roles.key, options, strategy, None if batched is None else tuple(batched)
+        # A second program under a `cache_key` is found without a trace in any case.
+        self._programs = Programs() if cache_key is not None else programs_of(function, way)
+        self._remembered, self.notes = self._programs.remembered, self._programs.notes
 
     def __call__(self, *args: ArrayTree, **kwargs: ArrayTree) -> ArrayTree:
         """The result of the function, as `jax.jit` would return it.
@@ -107,21 +104,22 @@ class JittedFunction(Uncopied):
         last = call.labels, call.statics, before
         reason = why_by_jax(leaves, has_strategy)
         if reason is not None:
-            self._note(reason)
+            self._programs.note(reason)
             self._leave(last, call.values)
             return None
         reason = None if has_strategy else why_by_places(leaves)
         if reason is not None:
-            self._note(reason)
+            self._programs.note(reason)
             return None
         names = [self._roles.name(label) for label in call.labels]
         forms = [form_of(value, name) for value, name in zip(call.values, names, strict=True)]
         device = None if has_strategy else device_for(leaves, held)
         key = (*last, device, tuple([form.key for form in forms]))
-        with self._lock:
-            if key not in self._programs:
-                self._programs[key] = self._made(call, forms, device)
-            program = self._programs[key]
+        programs = self._programs
+        with programs.lock:
+            if key not in programs.made:
+                programs.made[key] = self._made(call, forms, device)
+            program = programs.made[key]
         if program is None:
             self._leave(last, call.values)
         else:
@@ -140,7 +138,7 @@ class JittedFunction(Uncopied):
     ) -> JitProgram | None:
         FORKING.use_devices()
         stored = self._stored(call, forms, device)
-        found = None if stored is None else stored.find(self._layouts)
+        found = None if stored is None else stored.find(self._programs.layouts)
         if found is not None:
             return found
         try:
@@ -148,10 +146,10 @@ class JittedFunction(Uncopied):
                 self._function, self._roles, call, forms, self._strategy, self._batched
             )
             if not imported.results:
-                self._note("the function returns no array")
+                self._programs.note("the function returns no array")
                 return None
             program = compiled(
-                imported, forms, self._options, self._strategy, device, self._layouts
+                imported, forms, self._options, self._strategy, device, self._programs.layouts
             )
             if stored is not None:
                 stored.keep(program)
@@ -159,7 +157,7 @@ class JittedFunction(Uncopied):
         except (JaxImportError, DTypeError) as error:
             if isinstance(error.__cause__, NEEDS_VALUE):
                 raise
-            self._note("; ".join((error.what, *error.details)))
+            self._programs.note("; ".join((error.what, *error.details)))
             return None
 
     def _stored(
@@ -173,12 +171,8 @@ class JittedFunction(Uncopied):
         try:
             return StoredCall(self._cache_key, self._name, call, forms, *given)
         except SerialError as error:
-            self._note(f"not left to JAX, but traced in each process: {error.what}")
+            self._programs.note(f"not left to JAX, but traced in each process: {error.what}")
             return None
-
-    def _note(self, reason: str) -> None:
-        if reason not in self.notes:
-            self.notes.append(reason)
 
     # -- looking inside ---------------------------------------------------------------------
 
@@ -338,10 +332,7 @@ class JittedFunction(Uncopied):
             >>> double
             <JittedFunction <lambda>: 0 programs>
         """
-        with self._lock:
-            self._programs.clear()
-            self._layouts.clear()
-            self._remembered.clear()
+        self._programs.clear()
         self._by_jax.clear_cache()
 
     @property
@@ -349,7 +340,7 @@ class JittedFunction(Uncopied):
         return str(getattr(self._function, "__name__", "the function"))
 
     def __repr__(self) -> str:
-        count = sum(1 for program in self._programs.values() if program is not None)
+        count = sum(1 for program in self._programs.made.values() if program is not None)
         return f"<JittedFunction {self._name}: {count} programs>"
 
 

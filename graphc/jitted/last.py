@@ -106,7 +106,10 @@ class LeftToJax(Recognised):
             return None
         try:
             return cls(key, tree, leaves)
-        except (TypeError, AttributeError):  # no array: JAX raises the error, or takes another value
+        except (
+            TypeError,
+            AttributeError,
+        ):  # JAX says why, or takes it
             return None
 
     def call(self, values: Sequence[Any]) -> Any:
@@ -188,6 +191,7 @@ class LastCall(Recognised):
                 if packing.form is not form and packing.form.key != form.key:
                     return None
                 given.append(value)
+                everything += packing.buffers()
                 continue
             leaves, found = flatten(value, form)
             if found is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+import weakref
 from collections.abc import Callable
+from gc import collect
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +93,7 @@ def test_references_are_left_to_jax() -> None:
     for count in (1, 2, 3):
         assert_equal(add(total, jnp.ones(3)), np.full(3, 2.0 * count))
     assert_equal(total[...], np.full(3, 3.0))
-    assert add.notes == [
-        "values that are not arrays, such as a jax.Ref, are among the arguments"
-    ]
+    assert add.notes == ["values that are not arrays, such as a jax.Ref, are among the arguments"]
 
 
 # -- static arguments ----------------------------------------------------------------------------
@@ -131,7 +132,6 @@ def branch(p: Any, x: Any) -> Any:
 
 
 def line_of(function: Callable[..., Any], text: str) -> int:
-    import inspect
 
     lines, first = inspect.getsourcelines(function)
     return first + next(n for n, line in enumerate(lines) if text in line)
@@ -231,3 +231,84 @@ def test_classes_that_check_their_leaves(kind: Any, tmp_path: Path) -> None:
     )
     assert_near(total, kept[1], rtol=1e-6)
     assert [type(each) for each in loaded] == [kind] * 6 and loaded[0].names == ("in", "out")
+
+
+# -- one function jitted again -------------------------------------------------------------------
+
+
+def test_a_function_jitted_again_is_not_traced_again() -> None:
+    """`jit(step)(x)` in a loop."""
+    traces = []
+
+    def double(x: Any) -> Any:
+        traces.append(x)
+        return x * 2
+
+    for n in range(3):
+        assert float(gc.jit(double)(float(n))) == 2.0 * n
+    assert len(traces) == 1
+    gc.jit(double, static_argnums=0)(3.0)
+    gc.jit(double, donate_argnums=0)(3.0)
+    gc.jit(double, options=gc.CompileOptions(pipeline="O1"))(3.0)
+    gc.jit(double, options=gc.CompileOptions(pipeline="O1"))(4.0)
+    gc.jit(double, strategy=gc.devices.DataParallel(2))(jnp.ones(4))
+    gc.jit(double, strategy=gc.devices.DataParallel(2))(jnp.ones(4))
+    assert len(traces) == 5
+    gc.jit(double).clear_cache()
+    gc.jit(double)(1.0)
+    assert len(traces) == 6
+
+
+def test_reasons_are_known_to_a_function_jitted_again() -> None:
+    def shout(x: Any) -> Any:
+        jax.debug.print("{}", x)
+        return x
+
+    gc.jit(shout)(1.0)
+    again = gc.jit(shout)
+    again(1.0)
+    assert len(again.notes) == 1 and "side effects" in again.notes[0]
+
+
+def test_programs_are_freed_with_the_function() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.w = jnp.ones(2000)
+            self.predict = gc.jit(self.of)
+
+        def of(self, x: Any) -> Any:
+            return (self.w * x).sum()
+
+    model = Model()
+    assert float(model.predict(2.0)) == 4000.0 == float(gc.jit(model.of)(2.0))
+    gone = weakref.ref(model.w)
+    del model
+    collect()
+    assert gone() is None
+
+    def held(w: Any) -> Callable[[], Any]:
+        return lambda: w + 1
+
+    w = jnp.ones(2000)
+    gone, function = weakref.ref(w), held(w)
+    del w
+    assert float(gc.jit(function)()[0]) == 2.0
+    del function
+    collect()
+    assert gone() is None
+
+
+def test_functions_that_no_table_can_hold() -> None:
+    class Slots:
+        __slots__ = ()
+
+        def __call__(self, x: Any) -> Any:
+            return x + 1
+
+    class Unhashable:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self, x: Any) -> Any:
+            return x + 2
+
+    assert float(gc.jit(Slots())(1.0)) == 2.0 and float(gc.jit(Unhashable())(1.0)) == 3.0

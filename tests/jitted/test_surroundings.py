@@ -166,13 +166,15 @@ def test_a_mesh_that_is_set() -> None:
 def test_packed_trees_stay_on_their_device() -> None:
     from tests.jitted.test_packed import TX, X, donating, init
 
-    device = jax.devices()[1]
-    jitted, params = donating(), jax.device_put(init(), device)
-    opt_state = jax.device_put(TX.init(init()), device)
-    for _ in range(3):  # the batch is a NumPy array
-        params, opt_state, metrics = jitted(params, opt_state, X)
-        assert metrics["loss"].devices() == {device}
-    assert repr(jitted).endswith("1 programs>")
+    jitted = donating()
+    for device in jax.devices()[:3]:
+        params = jax.device_put(init(), device)
+        opt_state = jax.device_put(TX.init(init()), device)
+        for x in (X, X, X[:3], X, X):  # the batch is a NumPy array
+            params, opt_state, metrics = jitted(params, opt_state, x)
+            assert metrics["loss"].devices() == {device}
+            assert all(leaf.devices() == {device} for leaf in jax.tree.leaves(params))
+    assert repr(jitted).endswith("6 programs>")
 
 
 @pytest.mark.parametrize("size", [64, 4096])
