@@ -9,6 +9,7 @@ from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule, known_int
 from graphc.ops.arrays.shape import reshape
 from graphc.ops.control import bodies, branching, scan, while_loops
+from graphc.ops.control.platforms import OTHERS, platform_index
 from graphc.ops.elementwise.comparison import where
 from graphc.ops.reductions.reduction import reduce_any
 
@@ -93,12 +94,25 @@ def _cond(eqn: Equation, index: Tensor, *operands: Tensor) -> Results:
     def function(jaxpr: Any) -> Callable[..., list[Tensor]]:
         return lambda *xs: [y for y in eqn.inline(jaxpr, xs, eqn.used) if y is not None]
 
-    found = iter(branching.switch(index, list(map(function, branches)), *operands, name="cond"))
+    named = {f"branch{i}": function(branch) for i, branch in enumerate(branches)}
+    groups = eqn.params.get("branches_platforms")  # if `lax.platform_dependent` made it
+    platforms = "" if groups is None else _listed(groups)
+    found = iter(branching.add_switch("cond", index, named, operands, "cond", platforms))
     return [next(found) if used else None for used in eqn.used]
+
+
+def _platform_index(eqn: Equation) -> Results:
+    return [platform_index(_listed(eqn.params["platforms"]))]
+
+
+def _listed(groups: Sequence[Sequence[str] | None]) -> str:
+    """The platforms of branches, as an attribute of operators."""
+    return ";".join([OTHERS if group is None else ",".join(group) for group in groups])
 
 
 RULES: dict[str, Rule] = {
     "cond": _cond,
+    "platform_index": _platform_index,
     "scan": _scan,
     "while": _while,
 }

@@ -22,7 +22,15 @@ from graphc.ops.arrays import (
     stacking,
     unique_rows,
 )
-from graphc.ops.control import branching, calling, custom_gradient, mapping, scan, while_loops
+from graphc.ops.control import (
+    branching,
+    calling,
+    custom_gradient,
+    mapping,
+    platforms,
+    scan,
+    while_loops,
+)
 from graphc.ops.core import emit, ranges
 from graphc.ops.draws import dropout, location_scale, random_draws, random_keys, random_parametric
 from graphc.ops.elementwise import (
@@ -104,6 +112,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     scan,
     while_loops,
     branching,
+    platforms,
     calling,
     custom_gradient,
     primitive,

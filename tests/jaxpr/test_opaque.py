@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental import sparse
 from jax.extend.core import Primitive
@@ -139,6 +140,28 @@ def test_a_kernel_for_another_platform_is_refused_when_it_is_compiled():
     with pytest.raises(gc.errors.GraphcError, match="but runs on cpu") as caught:
         gc.Session(graph).run(y, {x: X})
     assert "test_opaque.py" in str(caught.value)
+
+
+def by_platform(x):
+    """The documented way to have a kernel for one platform and a fallback for others."""
+
+    def own(x):
+        out = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return pl.pallas_call(kernel, out_shape=out)(x)
+
+    return lax.platform_dependent(x, tpu=own, rocm=own, default=lambda x: x * jnp.sum(jnp.exp(x)))
+
+
+def test_a_kernel_for_another_platform_is_skipped_in_the_branch_of_that_platform(tmp_path):
+    graph, (x,), y = imported(by_platform, X)
+    want = X * np.exp(X).sum()
+    for options in (gc.CompileOptions(), gc.CompileOptions(pipeline="O0")):
+        near(gc.Session(graph, options=options).run([y], {x: X}), [want])
+    path = tmp_path / "kernel.gcx"
+    predict = gc.Signature({"x": x}, {"y": y})
+    gc.save(gc.Session(graph), path, signatures={"predict": predict}, platforms=["cpu", "cuda"])
+    near([gc.load(path).signatures["predict"](x=X)["y"]], [want])
+    near([gc.jit(by_platform)(X)], [want])
 
 
 never = Primitive("never_lowered_for_tests")

@@ -1,11 +1,12 @@
-"""Cases of graphc/ops/control/branching.py."""
+"""Cases of graphc/ops/control/branching.py and platforms.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from graphc.errors import AttributeValueError, DTypeError, GraphcError, ShapeError
-from graphc.ops.control.branching import cond, switch
+from graphc.ops.control.branching import add_switch, cond, switch
+from graphc.ops.control.platforms import platform_index
 from graphc.ops.control.scan import scan
 from graphc.ops.core.emit import cast
 from graphc.ops.elementwise.transcendental import exp, sin, tanh
@@ -77,7 +78,27 @@ def nested_oracle(x, w):
     return c, np.stack(sums)
 
 
+def on_platform(x):
+    """All platforms give the same results, in two ways. There is no TPU."""
+    platforms = "tpu;cpu;others"
+    branches = {"a": sin, "b": lambda x: x * 2.0, "c": lambda x: x + x}
+    return add_switch("cond", platform_index(platforms), branches, (x,), None, platforms)
+
+
 CASES = (
+    Case(
+        "PlatformIndex",
+        lambda x: x * cast(platform_index("tpu;others"), x.dtype),
+        [In((4,), batch_axis=0)],
+        lambda x: x,
+    ),
+    Case(
+        "Switch",
+        on_platform,
+        [In((4,), batch_axis=0)],
+        lambda x: x * 2,
+        label="by platform",
+    ),
     *(
         Case(
             "Switch",

@@ -73,7 +73,7 @@ def accept(program: Array) -> None:
 
 
 def check_platform(nodes: Iterable[Node], platform: str) -> None:
-    """Checks that nodes can run on a platform, as JAX calls it.
+    """Checks that all nodes can run on a platform, as JAX calls it.
 
     Raises:
         LoweringError: JAX has no rule for one of them on the platform; or it had none when a

@@ -11,6 +11,7 @@ from graphc.exporters.onnx.values import Value
 from graphc.exporters.onnx.writer import BOOL, INT64, Writer
 from graphc.ir.node import Tensor
 from graphc.ops.control.bodies import parts_of
+from graphc.ops.control.platforms import number_on
 
 
 def _input(w: Writer, like: Value, rank: int | None = None) -> Value:
@@ -122,9 +123,16 @@ def _while(c: Call) -> list[Value]:
 def _switch(c: Call) -> list[Value]:
     """Nested branches: an index beyond the ends takes the first or the last."""
     index, *operands = c.xs
+    if c.attrs["platforms"]:
+        return c.write_body(c.w, c.node.regions[_on_cpu(c)], operands)
     if index.dtype == BOOL:  # the second branch is for True
         index = c.w.cast(index, "int32")
     return _choose(c, c.w, index, operands, 0)
+
+
+def _on_cpu(c: Call) -> int:
+    """The number of the branch for CPUs: an ONNX model does not know its platform."""
+    return number_on(c.attrs["platforms"], "cpu") or 0
 
 
 def _choose(c: Call, w: Writer, index: Value, operands: list[Value], number: int) -> list[Value]:
@@ -143,6 +151,7 @@ RULES: Final[dict[str, Rule]] = {
     "Call": lambda c: c.write_body(c.w, c.node.regions[0], c.xs),
     "CustomGradient": lambda c: list(c.xs[: c.attrs["count"]]),
     "Map": _map,
+    "PlatformIndex": lambda c: [c.w.constant(_on_cpu(c), "int32")],
     "Scan": _scan,
     "Switch": _switch,
     "While": _while,
