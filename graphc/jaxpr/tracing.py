@@ -187,8 +187,9 @@ def _explaining(symbols: Symbols, names: Sequence[str], source: Source | None) -
                 "JAX treats different names as different sizes: if they are the same size, give "
                 'the placeholders one name for it, as in gc.placeholder(("batch", 4)), or one int'
             )
-        error.add_note(
-            f"while graphc traced the JAX function for {source}; tensors that it uses must be its "
-            "arguments"
-        )
+        if AMBIENT.graphs:
+            error.add_note(
+                f"while graphc traced the JAX function for {source}; tensors that it uses must be "
+                "its arguments"
+            )
         raise

@@ -58,5 +58,5 @@ def programs_of(function: Callable[..., Any], way: Any) -> Programs:
     try:
         with _LOCK:
             return _OF.setdefault(function, {}).setdefault(way, Programs())
-    except TypeError:  # one of them has no hash, or the function no weak references
+    except Exception:  # no hash, no weak references, or a comparison that fails
         return Programs()

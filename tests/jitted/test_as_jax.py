@@ -311,4 +311,22 @@ def test_functions_that_no_table_can_hold() -> None:
         def __call__(self, x: Any) -> Any:
             return x + 2
 
+    class Incomparable:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: Any) -> Any:
+            raise ValueError("the truth value of an array is ambiguous")
+
+        def __call__(self, x: Any) -> Any:
+            return x + 3
+
     assert float(gc.jit(Slots())(1.0)) == 2.0 and float(gc.jit(Unhashable())(1.0)) == 3.0
+    first, second = Incomparable(), Incomparable()
+    assert float(gc.jit(first)(1.0)) == float(gc.jit(second)(1.0)) == 4.0
+
+
+def test_errors_of_the_function_are_its_own() -> None:
+    with pytest.raises(TypeError, match="contracting dimensions") as caught:
+        gc.jit(lambda x: x @ jnp.ones((4, 4)))(jnp.ones(3))
+    assert not any("tensors" in note for note in getattr(caught.value, "__notes__", []))
