@@ -83,7 +83,7 @@ def registered_for_one_test() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def jitted_for_one_test() -> None:
-    """Forgets the programs that jitted functions share, so that each test compiles its own."""
+    """Forgets the programs of functions that several tests jit."""
     module = sys.modules.get("graphc.jitted.shared")
     if module:
         module._OF.clear()

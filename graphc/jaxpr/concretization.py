@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from jax import errors as of_jax
@@ -18,11 +18,13 @@ NEEDS_VALUE: Final = (
 )
 """What JAX raises if a function needs the value of a traced array: `if x > 0:`, `np.sin(x)`."""
 
-# The place at which JAX noticed it, and the arguments on which the value depends.
-_ORIGIN = re.compile(r"The error occurred while tracing the function (\S+) ")
+# What JAX adds to its errors: where it was tracing, what a value is inside, a page about the class.
+_ADDED = re.compile(r"^(The error occurred while tracing|This \w*Tracer|See https)", re.MULTILINE)
 _ARGUMENTS = re.compile(r"it depends on the values? of the arguments? (.+)\.$", re.MULTILINE)
-_NUMBERED = re.compile(r"values\[(\d+)\]")
-_HINT = "use lax.cond, jnp.where or jnp functions, or bind the value with functools.partial"
+_HINT = (
+    "use lax.cond, jnp.where or jnp functions; or make the argument static: static_argnames of "
+    "gc.jit, functools.partial"
+)
 
 
 # Code that catches JAX's error catches graphc's too.
@@ -53,28 +55,26 @@ _OURS: Final[dict[type[Exception], type[JaxImportError]]] = {
 
 
 def needs_value(
-    error: Exception, traced: str, names: Sequence[str], source: Source | None
+    error: Exception, names: Mapping[str, str], source: Source | None
 ) -> JaxImportError:
     """The error for one of the classes `NEEDS_VALUE`.
 
     Args:
-        traced: the name of the traced function, whose arguments are `values`.
-        names: the user's names of these arguments.
+        names: the user's names of the arguments of the traced function, by those that JAX knows.
         source: the line that is named if the error does not come from a line of the user's.
     """
     text = str(error)
-    origin = _ORIGIN.search(text)
     given = _ARGUMENTS.search(text)
     found = "an array"
     if given is not None:
-        listed = re.split(r", and | and |, ", given[1])
-        if origin is not None and origin[1] == traced:
-            listed = [_NUMBERED.sub(lambda m: names[int(m[1])], each) for each in listed]
+        listed = [names.get(name, name) for name in re.split(r", and | and |, ", given[1])]
         found = f"its argument{'s' * (len(listed) > 1)} {', '.join(map(repr, listed))}"
+    added = _ADDED.search(text)
+    own = text if added is None else text[: added.start()]
     kind = next(ours for theirs, ours in _OURS.items() if isinstance(error, theirs))
     return kind(
         f"the JAX function needs the value of {found} in Python",
-        details=[line.strip() for line in text[: origin and origin.start()].splitlines() if line],
+        details=[line.strip() for line in own.splitlines() if line.strip()],
         source=source_of_error(error) or source,
         hint=_HINT,
     )

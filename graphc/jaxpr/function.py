@@ -112,6 +112,7 @@ def _import(
         own_args, own_kwargs = jax.tree.unflatten(tree, filled)
         return fn(*own_args, **own_kwargs)
 
+    of_tensors.__wrapped__ = fn  # type: ignore[attr-defined]  # errors of JAX name it
     inside: AbstractContextManager[Any] = nullcontext() if AMBIENT.graphs else building(graph)
     with inside:
         operands = [graph.adopt(convert(leaves[i])) for i in places]

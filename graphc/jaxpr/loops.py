@@ -96,7 +96,7 @@ def _cond(eqn: Equation, index: Tensor, *operands: Tensor) -> Results:
 
     named = {f"branch{i}": function(branch) for i, branch in enumerate(branches)}
     groups = eqn.params.get("branches_platforms")  # if `lax.platform_dependent` made it
-    platforms = "" if groups is None else _listed(groups)
+    platforms = None if groups is None else _listed(groups)
     found = iter(branching.add_switch("cond", index, named, operands, "cond", platforms))
     return [next(found) if used else None for used in eqn.used]
 

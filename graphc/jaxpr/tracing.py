@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from inspect import Parameter, Signature
 from typing import Any, NamedTuple
 
 import jax
@@ -126,10 +128,24 @@ def trace(
         trees.append(tree)
         return leaves
 
-    names = names or [f"argument {i}" for i in range(len(types))]
-    with x64_for(types), _explaining(symbols, names, source):
+    known = _identifiers(names or [f"argument {i}" for i in range(len(types))])
+    told: Any = flat  # what JAX's errors say of it: the user's function, and names
+    told.__wrapped__ = fn
+    told.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in known])
+    with x64_for(types), _explaining(symbols, known, source):
         jaxpr = jax.make_jaxpr(flat)(*(structs or [symbols.struct(type) for type in types]))
     return Traced(jaxpr, trees[-1], symbols)
+
+
+def _identifiers(names: Sequence[str]) -> dict[str, str]:
+    """The names by identifiers that are like them: names of parameters must be identifiers."""
+    found: dict[str, str] = {}
+    for name in names:
+        identifier = re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII) or "_"
+        while identifier in found:
+            identifier += "_"
+        found[identifier] = name
+    return found
 
 
 def _is_value(leaf: Any) -> bool:
@@ -164,7 +180,9 @@ def _no_result(result: Any, source: Source | None) -> JaxImportError:
 
 
 @contextmanager
-def _explaining(symbols: Symbols, names: Sequence[str], source: Source | None) -> Iterator[None]:
+def _explaining(
+    symbols: Symbols, names: Mapping[str, str], source: Source | None
+) -> Iterator[None]:
     """Says of an error of the traced function what it means for the graph."""
     try:
         yield
@@ -176,7 +194,7 @@ def _explaining(symbols: Symbols, names: Sequence[str], source: Source | None) -
             hint="give the placeholders ints instead of named sizes",
         ) from error
     except NEEDS_VALUE as error:
-        raise needs_value(error, "flat", names, source) from error
+        raise needs_value(error, names, source) from error
     except JaxImportError:
         raise
     except Exception as error:

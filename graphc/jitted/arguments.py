@@ -138,8 +138,8 @@ def _is_positional(parameter: inspect.Parameter) -> bool:
 def _labels(
     role: str, given: tuple[Any, Any], parameters: list[inspect.Parameter] | None
 ) -> frozenset[Label]:
-    """All labels of the arguments in a role. An argument given by position may be passed by name,
-    unless both positions and names are given: they then mean what they say."""
+    """All labels of the arguments in a role. If only positions or only names are given, these
+    arguments may be passed in both ways."""
     argnums, argnames = given
     infers = argnums is None or argnames is None  # as `jax.jit`
     words = f"{role}_argnums", f"{role}_argnames"
@@ -158,7 +158,12 @@ def _labels(
         if infers and name in positional:
             found.add(positional.index(name))
     for number in numbers:
-        at = number + len(positional) if number < 0 and not open_ended else number
+        at = number + len(positional) if number < 0 else number
+        if number < 0 and open_ended:
+            raise AttributeValueError.here(
+                f"jit: {words[0]} has {number}, but the function takes any number of arguments",
+                hint="count from the start",
+            )
         if at < 0 or (at >= len(positional) and not open_ended):
             _refuse(words[0], number, positional)
         found.add(at)

@@ -76,7 +76,8 @@ def jit(
     `options=gc.CompileOptions(state_buffers="separate")`, results are always ordinary trees.
 
     As in JAX, all jitted functions of one function with equal arguments of `jit` share their
-    programs, so `gc.jit(step)(x)` in a loop compiles once.
+    programs, so `gc.jit(step)(x)` in a loop compiles once. With a `cache_key`, each of them looks
+    in the cache instead.
 
     Functions that graphc cannot import run by `jax.jit`. So do calls inside `jax.grad`, `jax.vmap`
     and `jax.jit`, and functions that call back into Python. `notes` states the reasons.

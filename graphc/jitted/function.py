@@ -22,6 +22,7 @@ from graphc.jitted.importing import import_function
 from graphc.jitted.last import LastCall, LeftToJax
 from graphc.jitted.packed import PackedTree, packing_of, unpack
 from graphc.jitted.program import JitProgram, compiled
+from graphc.jitted.remembered import Remembered
 from graphc.jitted.saving import Callee, save_function
 from graphc.jitted.shared import Programs, programs_of
 from graphc.jitted.stored import StoredCall
@@ -67,10 +68,11 @@ class JittedFunction(Uncopied):
         self._by_jax: Any = by_jax
         self._options, self._strategy, self._batched = options, strategy, batched
         self._cache_key = cache_key
+        self.notes: list[str] = []
+        self._remembered = Remembered()
         way = roles.key, options, strategy, None if batched is None else tuple(batched)
-        # A second program under a `cache_key` is found without a trace in any case.
+        # With a `cache_key`, each jitted function looks for its programs in the cache.
         self._programs = Programs() if cache_key is not None else programs_of(function, way)
-        self._remembered, self.notes = self._programs.remembered, self._programs.notes
 
     def __call__(self, *args: ArrayTree, **kwargs: ArrayTree) -> ArrayTree:
         """The result of the function, as `jax.jit` would return it.
@@ -104,28 +106,24 @@ class JittedFunction(Uncopied):
         last = call.labels, call.statics, before
         reason = why_by_jax(leaves, has_strategy)
         if reason is not None:
-            self._programs.note(reason)
+            self._note(reason)
             self._leave(last, call.values)
             return None
         reason = None if has_strategy else why_by_places(leaves)
         if reason is not None:
-            self._programs.note(reason)
+            self._note(reason)
             return None
         names = [self._roles.name(label) for label in call.labels]
         forms = [form_of(value, name) for value, name in zip(call.values, names, strict=True)]
         device = None if has_strategy else device_for(leaves, held)
         key = (*last, device, tuple([form.key for form in forms]))
-        programs = self._programs
-        with programs.lock:
-            if key not in programs.made:
-                programs.made[key] = self._made(call, forms, device)
-            program = programs.made[key]
-        if program is None:
+        found = self._programs.get(key, lambda: self._made(call, forms, device))
+        if isinstance(found, str):
+            self._note(found)
             self._leave(last, call.values)
-        else:
-            entry = LastCall(last, program, forms, call.values, device)
-            self._remembered.add(entry, call.values)
-        return program
+            return None
+        self._remembered.add(LastCall(last, found, forms, call.values, device), call.values)
+        return found
 
     def _leave(self, key: Any, values: Sequence[Any]) -> None:
         """Remembers that JAX runs all calls like this one."""
@@ -135,7 +133,8 @@ class JittedFunction(Uncopied):
 
     def _made(
         self, call: Call, forms: Sequence[Form], device: jax.Device | None
-    ) -> JitProgram | None:
+    ) -> JitProgram | str:
+        """The program for a call; the reason if JAX must run it."""
         FORKING.use_devices()
         stored = self._stored(call, forms, device)
         found = None if stored is None else stored.find(self._programs.layouts)
@@ -146,8 +145,7 @@ class JittedFunction(Uncopied):
                 self._function, self._roles, call, forms, self._strategy, self._batched
             )
             if not imported.results:
-                self._programs.note("the function returns no array")
-                return None
+                return "the function returns no array"
             program = compiled(
                 imported, forms, self._options, self._strategy, device, self._programs.layouts
             )
@@ -157,8 +155,7 @@ class JittedFunction(Uncopied):
         except (JaxImportError, DTypeError) as error:
             if isinstance(error.__cause__, NEEDS_VALUE):
                 raise
-            self._programs.note("; ".join((error.what, *error.details)))
-            return None
+            return "; ".join((error.what, *error.details))
 
     def _stored(
         self, call: Call, forms: Sequence[Form], device: jax.Device | None
@@ -171,8 +168,12 @@ class JittedFunction(Uncopied):
         try:
             return StoredCall(self._cache_key, self._name, call, forms, *given)
         except SerialError as error:
-            self._programs.note(f"not left to JAX, but traced in each process: {error.what}")
+            self._note(f"not left to JAX, but traced in each process: {error.what}")
             return None
+
+    def _note(self, reason: str) -> None:
+        if reason not in self.notes:
+            self.notes.append(reason)
 
     # -- looking inside ---------------------------------------------------------------------
 
@@ -322,7 +323,8 @@ class JittedFunction(Uncopied):
         return self._by_jax.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
-        """Removes all programs of this function.
+        """Removes all programs of this function, also those of other jitted functions of the same
+        Python function and with the same options.
 
         Examples:
             >>> double = gc.jit(lambda x: x * 2)
@@ -333,6 +335,7 @@ class JittedFunction(Uncopied):
             <JittedFunction <lambda>: 0 programs>
         """
         self._programs.clear()
+        self._remembered.clear()
         self._by_jax.clear_cache()
 
     @property
@@ -340,8 +343,7 @@ class JittedFunction(Uncopied):
         return str(getattr(self._function, "__name__", "the function"))
 
     def __repr__(self) -> str:
-        count = sum(1 for program in self._programs.made.values() if program is not None)
-        return f"<JittedFunction {self._name}: {count} programs>"
+        return f"<JittedFunction {self._name}: {len(self._programs)} programs>"
 
 
 def _arrays(values: Sequence[Any]) -> tuple[list[Any], list[jax.Array]]:

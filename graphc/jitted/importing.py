@@ -146,6 +146,7 @@ def _traced(
         args, kwargs = call.arguments(trees)
         return function(*args, **kwargs)
 
+    flat.__wrapped__ = function  # type: ignore[attr-defined]  # errors of JAX name it
     avals = [aval for form in forms for aval in form.avals]
     structs = [
         jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals

@@ -106,10 +106,7 @@ class LeftToJax(Recognised):
             return None
         try:
             return cls(key, tree, leaves)
-        except (
-            TypeError,
-            AttributeError,
-        ):  # JAX says why, or takes it
+        except (TypeError, AttributeError):  # JAX raises the error, or takes another value
             return None
 
     def call(self, values: Sequence[Any]) -> Any:

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import RLock
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from graphc.jitted.program import JitProgram
-from graphc.jitted.remembered import Remembered
 from graphc.runtime.buffers.layout import StateLayout
+
+_MOST: Final = 4096
 
 
 class Programs:
     """The programs of a function that is jitted in one way.
 
     Attributes:
-        made: the programs by the arguments, devices and settings of calls; None for calls that JAX
-            runs.
         layouts: the layouts of states, by the types of variables.
-        remembered: calls that need no search in `made`.
-        notes: the reasons why calls were left to JAX.
-        lock: held while a program is made.
     """
 
     def __init__(self) -> None:
-        self.made: dict[Any, JitProgram | None] = {}
         self.layouts: dict[Any, StateLayout] = {}
-        self.remembered = Remembered()
-        self.notes: list[str] = []
-        self.lock = RLock()
+        self._made: dict[Any, JitProgram | str] = {}
+        self._lock = RLock()
 
-    def note(self, reason: str) -> None:
-        """Adds a reason, unless it is there."""
-        if reason not in self.notes:
-            self.notes.append(reason)
+    def get(self, key: Any, make: Callable[[], JitProgram | str]) -> JitProgram | str:
+        """The program for calls with this key, or the reason why JAX runs them. It is made once."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+                while len(self._made) > _MOST:
+                    del self._made[next(iter(self._made))]
+            return self._made[key]
 
     def clear(self) -> None:
         """Removes all programs."""
-        with self.lock:
-            self.made.clear()
+        with self._lock:
+            self._made.clear()
             self.layouts.clear()
-            self.remembered.clear()
+
+    def __len__(self) -> int:
+        return sum(isinstance(made, JitProgram) for made in list(self._made.values()))
 
 
 _OF: WeakKeyDictionary[Any, dict[Any, Programs]] = WeakKeyDictionary()
@@ -50,7 +50,8 @@ _LOCK = RLock()
 
 def programs_of(function: Callable[..., Any], way: Any) -> Programs:
     """The programs of a function that is jitted in this way: `jit(step)(x)` in a loop compiles
-    once. They are freed with the function.
+    once. They are freed with the function, unless an argument that belongs to their key refers to
+    it.
 
     Args:
         way: a value that is equal for equal arguments of `jit`.

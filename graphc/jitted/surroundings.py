@@ -19,21 +19,21 @@ _CONFIG: Any = jax.config
 
 # These settings request checks that only JAX performs.
 _CHECKS = ["jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_debug_key_reuse"]
-# What a program depends on besides the settings on which JAX says that a trace depends.
-_FURTHER = [
+# What a program depends on, and is not among the settings on which a trace depends for JAX.
+_NOT_IN_TRACES = [
     "jax_default_prng_impl",
     "jax_enable_custom_prng",
     "jax_legacy_prng_key",
     "jax_debug_nans",
     "jax_debug_infs",
 ]
-_read = attrgetter(*[name for name in _FURTHER if hasattr(_CONFIG, name)])
+_read = attrgetter(*[name for name in _NOT_IN_TRACES if hasattr(_CONFIG, name)])
 
 
 def settings() -> tuple[Any, ...]:
     """The settings of JAX in this thread that affect the meaning of a call, or whether JAX must
     run it. They may differ between threads and between calls, so each call reads them."""
-    return trace_settings(), _read(_CONFIG), get_abstract_mesh().empty, is_tracing()
+    return trace_settings(), _read(_CONFIG), is_tracing()
 
 
 def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
@@ -55,7 +55,7 @@ def why_by_jax(leaves: Sequence[Any], has_strategy: bool) -> str | None:
 
 
 def _is_array(leaf: Any) -> bool:
-    """Whether a leaf is an array or a number, or nothing that JAX takes."""
+    """Whether a leaf is an array or a number; also true of what JAX refuses, for a later error."""
     try:
         return is_array(jax.typeof(leaf))
     except NO_VALUE:

@@ -19,7 +19,7 @@ from jax.experimental import checkify
 from numpy.testing import assert_array_equal as assert_equal
 
 import graphc as gc
-from graphc.errors import AttributeValueError, JaxImportError
+from graphc.errors import AttributeValueError, GraphError, JaxImportError
 from tests.near import assert_near
 
 # -- results -------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_positions_and_names_of_static_arguments_mean_what_they_say(jit: Any) ->
 
 
 def test_a_position_from_the_end_of_any_number_of_arguments() -> None:
-    with pytest.raises(AttributeValueError, match="static_argnums has -1"):
+    with pytest.raises(AttributeValueError, match="static_argnums has -1, but the function takes"):
         gc.jit(lambda x, *others: x, static_argnums=-1)
 
 
@@ -145,6 +145,25 @@ def test_the_error_names_the_line_and_the_arguments() -> None:
     assert f"at test_as_jax.py:{line_of(branch, 'this line')} " in text
     with pytest.raises(JaxImportError, match=r"It arose in the jnp.arange argument 'stop'"):
         gc.jit(lambda n: jnp.arange(n))(3)
+
+
+def test_other_functions_with_values_have_their_own_names() -> None:
+    @jax.jit
+    def flat(*values: Any) -> Any:
+        return values[0] if values[2] > 0 else values[1]
+
+    with pytest.raises(JaxImportError, match=r"its argument 'values\[2\]' in Python"):
+        gc.jit(lambda x: flat(x, x, x))(1.0)
+    with pytest.raises(JaxImportError, match="its arguments 'arg1', 'in' in Python"):
+        gc.jit(lambda p, *rest, **more: 1 if rest[0] > more["in"] else 2)(1.0, 2.0, **{"in": 3.0})
+    with pytest.raises(
+        TypeError, match=r"tracing the function \S+ at \S*test_as_jax\.py:"
+    ) as caught:
+        gc.jit(lambda x, n: x.reshape(n, -1))(jnp.ones(4), 2)
+    assert "value of the argument n." in str(caught.value)
+    with pytest.raises(JaxImportError, match="needs the value of an array") as of_vmap:
+        gc.jit(jax.vmap(lambda x: float(x)))(jnp.ones(3))
+    assert not any("Tracer with" in line or "https" in line for line in of_vmap.value.details)
 
 
 def test_the_error_in_a_body_names_what_the_body_depends_on() -> None:
@@ -236,6 +255,10 @@ def test_classes_that_check_their_leaves(kind: Any, tmp_path: Path) -> None:
 # -- one function jitted again -------------------------------------------------------------------
 
 
+def total(x: Any) -> Any:
+    return x.sum()
+
+
 def test_a_function_jitted_again_is_not_traced_again() -> None:
     """`jit(step)(x)` in a loop."""
     traces = []
@@ -259,6 +282,14 @@ def test_a_function_jitted_again_is_not_traced_again() -> None:
     assert len(traces) == 6
 
 
+def test_the_last_call_is_that_of_each_jitted_function() -> None:
+    first, second = (gc.jit(total) for _ in range(2))
+    first(jnp.ones(3)), second(jnp.ones(5))
+    assert [f.executable.feeds[0].shape for f in (first, second)] == [(3,), (5,)]
+    with pytest.raises(GraphError, match="it was not called yet"):
+        gc.jit(total).memory()
+
+
 def test_reasons_are_known_to_a_function_jitted_again() -> None:
     def shout(x: Any) -> Any:
         jax.debug.print("{}", x)
@@ -266,6 +297,7 @@ def test_reasons_are_known_to_a_function_jitted_again() -> None:
 
     gc.jit(shout)(1.0)
     again = gc.jit(shout)
+    assert not again.notes
     again(1.0)
     assert len(again.notes) == 1 and "side effects" in again.notes[0]
 
@@ -312,6 +344,9 @@ def test_functions_that_no_table_can_hold() -> None:
             return x + 2
 
     class Incomparable:
+        def __init__(self, add: float) -> None:
+            self.add = add
+
         def __hash__(self) -> int:
             return 1
 
@@ -319,11 +354,11 @@ def test_functions_that_no_table_can_hold() -> None:
             raise ValueError("the truth value of an array is ambiguous")
 
         def __call__(self, x: Any) -> Any:
-            return x + 3
+            return x + self.add
 
     assert float(gc.jit(Slots())(1.0)) == 2.0 and float(gc.jit(Unhashable())(1.0)) == 3.0
-    first, second = Incomparable(), Incomparable()
-    assert float(gc.jit(first)(1.0)) == float(gc.jit(second)(1.0)) == 4.0
+    first, second = Incomparable(3.0), Incomparable(4.0)
+    assert float(gc.jit(first)(1.0)) == 4.0 and float(gc.jit(second)(1.0)) == 5.0
 
 
 def test_errors_of_the_function_are_its_own() -> None:

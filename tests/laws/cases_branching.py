@@ -79,7 +79,7 @@ def nested_oracle(x, w):
 
 
 def on_platform(x):
-    """All platforms give the same results, in two ways. There is no TPU."""
+    """The branches of the platforms of the tests differ in form, not in value."""
     platforms = "tpu;cpu;others"
     branches = {"a": sin, "b": lambda x: x * 2.0, "c": lambda x: x + x}
     return add_switch("cond", platform_index(platforms), branches, (x,), None, platforms)

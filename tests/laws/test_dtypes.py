@@ -17,13 +17,11 @@ from graphc.ir.dtypes import is_inexact
 from graphc.ir.graph import Graph
 from tests.compiling import fusions_as_users
 from tests.laws.case import Case
-from tests.laws.dtypes import representatives
+from tests.laws.dtypes import candidates, representative
 from tests.laws.harness import Array, Built, build_case, evaluate, functional, tolerance, widened
 from tests.near import assert_near
 
 PAGE = Path(__file__).parents[2] / "docs" / "make_dtypes.py"
-
-REPRESENTATIVES = representatives()
 
 # Dtypes for which the oracle, not the operator, is wrong.
 WITHOUT_ORACLE = {
@@ -38,11 +36,13 @@ WITHOUT_NEGATIVE_ZERO = {"float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fn
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", sorted(REPRESENTATIVES))
+@pytest.mark.parametrize("op", sorted(candidates()))
 def test_every_dtype(op: str) -> None:
     """One program for all dtypes that the operator accepts; sometimes a second one, which is
     compiled as for users and takes longer."""
-    case, outcomes = REPRESENTATIVES[op]
+    found = representative(op)
+    assert found is not None
+    case, outcomes = found
     accepted = [dtype for dtype, reason in outcomes.items() if reason is None]
     special = [dtype for dtype in accepted if fusions_as_users() and dtype in WITHOUT_NEGATIVE_ZERO]
     check_dtypes(case, [dtype for dtype in accepted if dtype not in special], {})

@@ -32,7 +32,7 @@ from graphc.ops.catalogue import CATALOGUE, FUNCTIONS
 from graphc.ops.catalogue import FAMILIES as FAMILIES_OF_OPERATORS
 from graphc.runtime.session import Session
 from tests.laws.case import Bad, Case
-from tests.laws.dtypes import representatives
+from tests.laws.dtypes import representative
 from tests.laws.harness import (
     Array,
     Built,
@@ -48,7 +48,6 @@ from tests.laws.harness import (
 from tests.near import assert_near
 
 FAMILIES = families()
-REPRESENTATIVES = representatives()
 BY_OP: dict[str, list[Case]] = {}
 for cases in FAMILIES.values():
     for case in cases:
@@ -121,7 +120,7 @@ def build_all(
 
 @pytest.mark.parametrize("op", sorted(BY_OP))
 def test_values_types_and_round_trips(op: str) -> None:
-    known = REPRESENTATIVES.get(op)  # tests/laws/test_dtypes.py runs it with all
+    known = representative(op)  # tests/laws/test_dtypes.py runs it with all
     graph, built = build_all(BY_OP[op], once=known and known[0])
     assert any(node.op.name == op for node in graph.nodes), f"no case makes a {op} node"
     fetches = list(dict.fromkeys(t for b in built for t in b.outputs))

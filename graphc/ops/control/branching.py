@@ -41,7 +41,7 @@ __all__ = ["cond", "switch"]
 
 
 def _infer_switch(
-    ctx: InferContext, index: TensorType, *types: TensorType, platforms: str
+    ctx: InferContext, index: TensorType, *types: TensorType, platforms: str | None
 ) -> tuple[TensorType, ...]:
     branches = len(ctx.regions)
     ctx.require(branches > 0, "needs at least one branch")
@@ -51,6 +51,8 @@ def _infer_switch(
         f"the index must be int32, or bool with two branches, got {index}",
         dtype=True,
     )
+    groups = branches if platforms is None else platforms.count(";") + 1
+    ctx.require(groups == branches, f"{groups} groups of platforms for {branches} branches")
     for i in range(branches):
         check_taken(ctx, types, i)
     first, *others = ctx.regions
@@ -91,13 +93,15 @@ def _check_alike(ctx: InferContext, first: Program, other: Program) -> None:
             )
 
 
-def _lower_switch(ctx: LowerContext, index: Any, *operands: Any, platforms: str) -> tuple[Any, ...]:
+def _lower_switch(
+    ctx: LowerContext, index: Any, *operands: Any, platforms: str | None
+) -> tuple[Any, ...]:
     def branch(body: Program) -> Callable[..., tuple[Any, ...]]:
         # XLA:CPU treats a branch like the body of a loop: it is not the main computation.
         return lambda *values: tuple(ctx.lower_region(body, values, loop=True))
 
     branches = [branch(body) for body in ctx.node.regions]
-    if platforms:
+    if platforms is not None:
         return tuple(by_platform(platforms, branches, *operands))
     number = lax.convert_element_type(index, INT32)
     results: tuple[Any, ...] = lax.switch(number, branches, *operands)
@@ -241,9 +245,18 @@ def add_switch(
     branches: Mapping[str, Callable[..., Any]],
     args: tuple[Any, ...],
     name: str | None,
-    platforms: str = "",
+    platforms: str | None = None,
 ) -> Any:
-    """The results of a new `Switch` between named branches, for errors about `what`."""
+    """The results of a new `Switch`.
+
+    Args:
+        what: the user's function, for errors.
+        chooser: the index.
+        branches: by the names that errors call them.
+        args: nests of tensors.
+        name: of the node.
+        platforms: the attribute of the node.
+    """
     leaves, tree = jax.tree.flatten(args)
     operands = [convert(leaf) for leaf in leaves]
     graph = graph_of([chooser, *operands])

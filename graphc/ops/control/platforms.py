@@ -22,7 +22,18 @@ from graphc.ops.core.layout_rules import replicated
 OTHERS: Final = "others"
 """The platforms that no other branch is for."""
 
-_DOC = "for each branch its platforms, as JAX calls them, such as `tpu;cuda,rocm;others`"
+_DOC = "for each branch the platforms that take it, such as `tpu;cuda,rocm;others`"
+
+
+def _are_groups(platforms: str) -> bool:
+    """Whether a text states platforms, each for one branch."""
+    names = platforms.replace(";", ",").split(",")
+    return all(names) and len(set(names)) == len(names)
+
+
+_GROUPS: Final = partial(
+    Attr, "str", check=_are_groups, must="name each platform once, such as tpu;others"
+)
 
 
 def by_platform(platforms: str, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
@@ -38,7 +49,12 @@ def by_platform(platforms: str, branches: Sequence[Callable[..., Any]], *operand
 
 
 def nodes_on(program: Program, platform: str) -> Iterator[Node]:
-    """Every node that may run on a platform, as JAX calls it, including those inside regions."""
+    """Every node that JAX lowers for a platform, including those inside regions.
+
+    Args:
+        platform: as JAX's devices call it. For `gpu` the branches that only CUDA or only ROCm takes
+            are left out: JAX says itself if it cannot lower them.
+    """
     for node in program.nodes:
         yield node
         for body in _regions_on(node, platform):
@@ -51,7 +67,7 @@ def _regions_on(node: Node, platform: str) -> list[Program]:
         return list(node.regions)
     names = ("cuda", "rocm") if platform == "gpu" else (platform,)
     numbers = {number_on(platforms, name) for name in names}
-    return [node.regions[number] for number in numbers if number is not None]
+    return [node.regions[n] for n in numbers if n is not None and len(numbers) == 1]
 
 
 def number_on(platforms: str, platform: str) -> int | None:
@@ -76,7 +92,7 @@ def _lower(ctx: Any, *, platforms: str) -> Any:
 
 PLATFORM_INDEX = without_gradient(
     "PlatformIndex() -> index",
-    attrs={"platforms": Attr("str", doc=_DOC)},
+    attrs={"platforms": _GROUPS(doc=_DOC)},
     infer=lambda ctx, *, platforms: TensorType(INT32, ()),
     lower=_lower,
     layout=replicated,
@@ -85,6 +101,8 @@ PLATFORM_INDEX = without_gradient(
     "Source: jax.lax.platform_dependent.",
 )
 
-OF_SWITCH: Final = Attr("str", default="", doc=f"if JAX chooses the branch: {_DOC}")
+OF_SWITCH: Final = _GROUPS(
+    default=None, doc=f"{_DOC}; JAX then chooses the branch, and the index is not used"
+)
 
 OPS: tuple[OpDef, ...] = (PLATFORM_INDEX,)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from graphc.exporters.onnx.call import Call, Rule
 from graphc.exporters.onnx.dtypes import number_of
+from graphc.exporters.onnx.refused import Refused
 from graphc.exporters.onnx.values import Value
 from graphc.exporters.onnx.writer import BOOL, INT64, Writer
 from graphc.ir.node import Tensor
@@ -123,7 +124,7 @@ def _while(c: Call) -> list[Value]:
 def _switch(c: Call) -> list[Value]:
     """Nested branches: an index beyond the ends takes the first or the last."""
     index, *operands = c.xs
-    if c.attrs["platforms"]:
+    if c.attrs["platforms"] is not None:
         return c.write_body(c.w, c.node.regions[_on_cpu(c)], operands)
     if index.dtype == BOOL:  # the second branch is for True
         index = c.w.cast(index, "int32")
@@ -132,7 +133,10 @@ def _switch(c: Call) -> list[Value]:
 
 def _on_cpu(c: Call) -> int:
     """The number of the branch for CPUs: an ONNX model does not know its platform."""
-    return number_on(c.attrs["platforms"], "cpu") or 0
+    number = number_on(c.attrs["platforms"], "cpu")
+    if number is None:
+        raise Refused("has no branch for CPUs, and an ONNX model has no branches by platform")
+    return number
 
 
 def _choose(c: Call, w: Writer, index: Value, operands: list[Value], number: int) -> list[Value]:
