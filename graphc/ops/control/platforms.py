@@ -28,7 +28,7 @@ _DOC = "for each branch the platforms that take it, such as `tpu;cuda,rocm;other
 def _are_groups(platforms: str) -> bool:
     """Whether a text states platforms, each for one branch."""
     names = platforms.replace(";", ",").split(",")
-    return all(names) and len(set(names)) == len(names)
+    return all(names) and len(set(names)) == len(names) and "gpu" not in names  # as JAX
 
 
 _GROUPS: Final = partial(

@@ -377,6 +377,25 @@ def test_all_that_onnx_cannot_say_is_named_with_lines(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_branches_by_platform_are_those_of_cpus(tmp_path: Path) -> None:
+    from jax import lax
+    from jax import numpy as jnp
+
+    with gc.Graph() as graph:
+        x = gc.placeholder((3,), name="x")
+        y = gc.from_jax(
+            lambda x: lax.platform_dependent(x, tpu=jnp.sin, cpu=jnp.tanh, default=jnp.cos)
+        )(x)
+        z = gc.from_jax(lambda x: lax.platform_dependent(x, tpu=jnp.sin, cuda=jnp.cos))(x)
+    session, path = gc.Session(graph), tmp_path / "m.onnx"
+    gc.to_onnx(session, path, gc.Signature({"x": x}, {"y": y}))
+    values = np.arange(3, dtype=np.float32)
+    (got,) = onnxruntime.InferenceSession(path).run(None, {"x": values})
+    assert_near(got, np.tanh(values), rtol=1e-6)
+    with pytest.raises(ModelExportError, match="no branch for CPUs"):
+        gc.to_onnx(session, path, gc.Signature({"x": x}, {"z": z}))
+
+
 def test_state_and_randomness_are_refused(tmp_path: Path) -> None:
     graph = gc.Graph(seed=0)
     with graph:
