@@ -1428,7 +1428,7 @@ ROWS = [
         errors.JaxImportError,
         [
             "the JAX function needs the value of its argument 'Constant' in Python",
-            "use lax.cond, jnp.where or jnp functions, or bind the value with",
+            "use lax.cond, jnp.where or jnp functions; or make the argument static",
         ],
         True,
     ),
