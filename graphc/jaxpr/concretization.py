@@ -22,8 +22,8 @@ NEEDS_VALUE: Final = (
 _ADDED = re.compile(r"^(The error occurred while tracing|This \w*Tracer|See https)", re.MULTILINE)
 _ARGUMENTS = re.compile(r"it depends on the values? of the arguments? (.+)\.$", re.MULTILINE)
 _HINT = (
-    "use lax.cond, jnp.where or jnp functions; or make the argument static: static_argnames of "
-    "gc.jit, functools.partial"
+    "use lax.cond, jnp.where or jnp functions; or make the argument static, by static_argnames of "
+    "gc.jit or by functools.partial"
 )
 
 

@@ -19,7 +19,7 @@ _CONFIG: Any = jax.config
 
 # These settings request checks that only JAX performs.
 _CHECKS = ["jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_debug_key_reuse"]
-# What a program depends on, and is not among the settings on which a trace depends for JAX.
+# Settings on which a program depends, but which JAX does not count among those of a trace.
 _NOT_IN_TRACES = [
     "jax_default_prng_impl",
     "jax_enable_custom_prng",

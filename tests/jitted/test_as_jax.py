@@ -154,6 +154,8 @@ def test_other_functions_with_values_have_their_own_names() -> None:
 
     with pytest.raises(JaxImportError, match=r"its argument 'values\[2\]' in Python"):
         gc.jit(lambda x: flat(x, x, x))(1.0)
+    with pytest.raises(JaxImportError, match="its argument 'p_a' in Python"):  # not 'p/a'
+        gc.jit(lambda p, p_a: 1 if p_a > 0 else p["a"])({"a": 1.0}, 2.0)
     with pytest.raises(JaxImportError, match="its arguments 'arg1', 'in' in Python"):
         gc.jit(lambda p, *rest, **more: 1 if rest[0] > more["in"] else 2)(1.0, 2.0, **{"in": 3.0})
     with pytest.raises(

@@ -28,7 +28,8 @@ _DOC = "for each branch the platforms that take it, such as `tpu;cuda,rocm;other
 def _are_groups(platforms: str) -> bool:
     """Whether a text states platforms, each for one branch."""
     names = platforms.replace(";", ",").split(",")
-    return all(names) and len(set(names)) == len(names) and "gpu" not in names  # as JAX
+    refused = {"gpu", "default"} & set(names)  # JAX's function takes no such platforms
+    return all(names) and len(set(names)) == len(names) and not refused
 
 
 _GROUPS: Final = partial(

@@ -57,7 +57,9 @@ def test_the_nodes_that_a_platform_runs(platforms: str, platform: str, ops: set[
     assert found & {"Sin", "Cos", "Tanh"} == ops
 
 
-@pytest.mark.parametrize("platforms", ["", "cpu,;others", "cpu;cpu", "cpu;others,cpu"])
+@pytest.mark.parametrize(
+    "platforms", ["", "cpu,;others", "cpu;cpu", "cpu;others,cpu", "gpu;others", "default"]
+)
 def test_a_platform_has_one_branch(platforms: str) -> None:
     with gc.Graph(), pytest.raises(AttributeValueError, match="name each platform once"):
         platform_index(platforms)
