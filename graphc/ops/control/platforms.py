@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from jax import lax
 
+from graphc.errors import LoweringError
 from graphc.ir.dtypes import INT32
 from graphc.ir.node import Node, Tensor
 from graphc.ir.opdef import Attr, OpDef
@@ -18,6 +19,7 @@ from graphc.ops.core.cost_rules import free
 from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import emit_one
 from graphc.ops.core.layout_rules import replicated
+from graphc.ops.structure.lowered import KNOWN
 
 OTHERS: Final = "others"
 """The platforms that no other branch is for."""
@@ -66,9 +68,32 @@ def _regions_on(node: Node, platform: str) -> list[Program]:
     platforms = node.attrs.get("platforms")
     if not node.regions or not platforms:
         return list(node.regions)
-    names = ("cuda", "rocm") if platform == "gpu" else (platform,)
-    numbers = {number_on(platforms, name) for name in names}
+    numbers = _numbers_on(platforms, platform)
     return [node.regions[n] for n in numbers if n is not None and len(numbers) == 1]
+
+
+def check_branches(program: Program, platform: str) -> None:
+    """Checks that a program has branches for the platform on which it runs.
+
+    Raises:
+        LoweringError: it has none.
+    """
+    if platform not in KNOWN:  # programs that are saved are for several
+        return
+    for node in nodes_on(program, platform):
+        platforms = node.attrs.get("platforms")
+        if platforms and _numbers_on(platforms, platform) == {None}:
+            raise LoweringError(
+                f"{node.op.name} {node.name!r}: it has no branch for {platform}",
+                details=[f"its branches are for {platforms.replace(';', ', ')}"],
+                source=node.source,
+                hint="default= of lax.platform_dependent is the branch for all other platforms",
+            )
+
+
+def _numbers_on(platforms: str, platform: str) -> set[int | None]:
+    names = ("cuda", "rocm") if platform == "gpu" else (platform,)
+    return {number_on(platforms, name) for name in names}
 
 
 def number_on(platforms: str, platform: str) -> int | None:

@@ -28,7 +28,7 @@ from graphc.ops.core.defining import define
 _PLATFORMS: Final = (
     ("cpu", "cuda", "rocm", "tpu"), ("cpu", "cuda"), ("cpu",), ("cuda",), ("rocm",), ("tpu",)
 )  # fmt: skip
-_KNOWN = ("cpu", "gpu", "cuda", "rocm", "tpu")
+KNOWN: Final = ("cpu", "gpu", "cuda", "rocm", "tpu")
 _accepted: set[str] = set()  # digests
 
 
@@ -79,7 +79,7 @@ def check_platform(nodes: Iterable[Node], platform: str) -> None:
         LoweringError: JAX has no rule for one of them on the platform; or it had none when a
             `Lowered` node was imported.
     """
-    if platform not in _KNOWN:  # programs that are saved are for several
+    if platform not in KNOWN:  # programs that are saved are for several
         return
     wanted = {"cuda", "rocm"} if platform == "gpu" else {platform}
     for node in nodes:

@@ -22,7 +22,7 @@ from graphc.ir.layouts import REPLICATED, Layout, axis_of
 from graphc.ir.node import EMPTY
 from graphc.ir.program import Port, Program
 from graphc.lowering.emit_jax import needs_x64, to_function
-from graphc.ops.control.platforms import nodes_on
+from graphc.ops.control.platforms import check_branches, nodes_on
 from graphc.ops.structure.lowered import check_platform
 from graphc.passes.core.base import Pass
 from graphc.passes.cpu.xla_options import quicker_options, suited_options
@@ -270,6 +270,7 @@ def suited(
     Raises:
         LoweringError: a node cannot run on the platform.
     """
+    check_branches(program, platform)
     check_platform(nodes_on(program, platform), platform)
     from graphc.passes.pipelines import on_device  # here: see `targets.prepare.manager`
 

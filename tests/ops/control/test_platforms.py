@@ -11,7 +11,7 @@ from jax import lax
 from jax import numpy as jnp
 
 import graphc as gc
-from graphc.errors import AttributeValueError, GraphcError, ShapeError
+from graphc.errors import AttributeValueError, LoweringError, ShapeError
 from graphc.ir.capture import capture
 from graphc.ops.control.branching import add_switch
 from graphc.ops.control.platforms import nodes_on, number_on, platform_index
@@ -97,5 +97,6 @@ def test_a_platform_without_a_branch() -> None:
     with graph:
         x = gc.placeholder((3,), name="x")
         y = gc.from_jax(lambda x: lax.platform_dependent(x, cuda=jnp.sin, tpu=jnp.cos))(x)
-    with pytest.raises((GraphcError, NotImplementedError), match="platform"):
+    with pytest.raises(LoweringError, match="has no branch for cpu") as caught:
         gc.Session(graph).run(y, {x: X})
+    assert "test_platforms.py" in str(caught.value) and "cuda, tpu" in str(caught.value)
