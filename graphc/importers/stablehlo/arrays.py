@@ -207,7 +207,7 @@ RULES: Mapping[str, Rule] = {
     "stablehlo.broadcast_in_dim": _broadcast_in_dim,
     "stablehlo.cholesky": _cholesky,
     "stablehlo.concatenate": lambda op, *xs: lax.concatenate(xs, op.number("dimension")),
-    "stablehlo.constant": lambda op: constant(op.attribute("value")),
+    "stablehlo.constant": lambda op: constant(op.raw),
     "stablehlo.convolution": _convolution,
     "stablehlo.dot_general": _dot,
     "stablehlo.dynamic_slice": _dynamic_slice,

@@ -55,13 +55,13 @@ class Module:
     def _take_weight(self, operation: Any) -> None:
         if operation.name != "stablehlo.constant":
             return
-        attribute = operation.attributes["value"]
-        shape, dtype = parse_type(str(attribute.type))
-        is_splat = getattr(attribute, "is_splat", False)
-        if is_floating(dtype) and not is_splat and np.prod(shape, dtype=np.int64) >= _SMALLEST:
+        shape, dtype = parse_type(str(operation.results[0].type))
+        if not is_floating(dtype) or np.prod(shape, dtype=np.int64) < _SMALLEST:
+            return
+        if not getattr(operation.attributes["value"], "is_splat", False):
             name = f"constant_{len(self.weights)}"
             self._names[operation.results[0]] = name
-            self.weights[name] = Weight(constant(attribute), trainable=True)
+            self.weights[name] = Weight(constant(operation), trainable=True)
 
     def evaluate(
         self,

@@ -114,9 +114,12 @@ def parse_type(text: str) -> tuple[tuple[int, ...], DType]:
     return tuple(int(n) for n in found[1].split("x")[:-1]), dtype
 
 
-def constant(attribute: Any) -> Array:
-    """The value of an elements attribute."""
-    shape, dtype = parse_type(str(attribute.type))
+def constant(operation: Any) -> Array:
+    """The value of a stablehlo.constant."""
+    shape, dtype = parse_type(str(operation.results[0].type))
+    if dtype.kind == "c":  # the bindings raise an error for the attribute
+        return _from_text(str(operation.get_asm()), shape, dtype)
+    attribute = operation.attributes["value"]
     try:
         value = np.array(attribute)
         if value.shape == shape and value.dtype == dtype:
@@ -127,15 +130,15 @@ def constant(attribute: Any) -> Array:
 
 
 def _from_text(text: str, shape: tuple[int, ...], dtype: DType) -> Array:
-    """Elements of a dtype that the bindings do not read, such as bfloat16."""
-    blob = _BLOB.match(text)
+    """Elements of a dtype that the bindings do not read, such as bfloat16 and complex64."""
+    blob = _BLOB.search(text)
     if blob is not None:
         return np.frombuffer(bytes.fromhex(blob[1]), dtype).reshape(shape).copy()
-    body = text[text.index("<") + 1 : text.rindex("> :")]
+    body = text[text.index("dense<") + len("dense<") : text.rindex("> :")]
     words = _NUMBER.findall(body)
     if dtype.kind == "c":
-        parts = np.array([_scalar(word, np.dtype(f"f{dtype.itemsize // 2}")) for word in words])
-        flat = (parts[0::2] + 1j * parts[1::2]).astype(dtype)
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        flat = np.array([_scalar(word, part) for word in words], part).view(dtype)
     else:
         flat = np.array([_scalar(word, dtype) for word in words], dtype)
     count = int(np.prod(shape, dtype=np.int64))

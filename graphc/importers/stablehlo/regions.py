@@ -203,7 +203,7 @@ def _integer(value: Any) -> int | None:
     made = _made_by(value, "stablehlo.constant")
     if made is None:
         return None
-    found = constant(made.attributes["value"])
+    found = constant(made)
     return int(found) if found.ndim == 0 and found.dtype.kind in "iu" else None
 
 

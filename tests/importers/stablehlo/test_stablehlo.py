@@ -95,11 +95,20 @@ def transforms(x):  # type: ignore[no-untyped-def]
     return jnp.abs(jnp.fft.fft(x)), jnp.fft.irfft(jnp.fft.rfft(x)), lax.complex(x, -x).real, a
 
 
+def complex_constants(x):  # type: ignore[no-untyped-def]
+    # Long constants are written as bytes, short ones as numbers.
+    waves = np.exp(1j * np.arange(x.size)).astype(np.complex64).reshape(x.shape)
+    few = np.array([1.5 - 2j, np.nan, complex(0, -np.inf)], np.complex64)
+    return x * (2 - 0.5j), x * waves, few, x + np.full(x.shape, 1j, np.complex64), x[:, :0] * 1j
+
+
 PROGRAMS = [
     (cnn, (KERNEL, IMAGE)),
     (grouped, (KERNEL, IMAGE)),
     *((f, (ROWS,)) for f in (loops, indexing, sorting, reductions, elements, drawing, narrow)),
     (transforms, (ROWS,)),
+    (complex_constants, (ROWS,)),
+    (complex_constants, (np.ones((17, 20), np.float32),)),
 ]
 
 
