@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from graphc.ir.dtypes import is_floating
 from graphc.ir.dims import Shape, product
 from graphc.ir.node import Tensor
-from graphc.jaxpr.equation import Equation, Rule
+from graphc.jaxpr.equation import Equation, Results, Rule
+from graphc.jaxpr.primitives import primitive
 from graphc.jaxpr.shapes import inverse, transposed
 from graphc.ops.arrays.shape import reshaped
 from graphc.ops.arrays.slicing import pad_with
@@ -70,18 +72,18 @@ def _read(eqn: Equation, pads: Sequence[Ints]) -> tuple[_Form, _Windows]:
 
 
 def _pooling(pool: Callable[[Tensor, _Windows], Tensor]) -> Rule:
-    def rule(eqn: Equation, x: Tensor) -> Tensor:
+    def rule(eqn: Equation, x: Tensor) -> Results:
         if any(d != 1 for d in eqn.ints("base_dilation")):
-            eqn.refuse("with base_dilation is not imported")
+            return primitive(eqn, x)
         form, windows = _read(eqn, _pads(eqn))
         return form.back(pool(form.bring(x), windows), eqn.type.shape)
 
     return rule
 
 
-def _sum_pool(eqn: Equation, x: Tensor) -> Tensor:
-    if any(d != 1 for d in eqn.ints("window_dilation")):
-        eqn.refuse("with window_dilation is not imported")
+def _sum_pool(eqn: Equation, x: Tensor) -> Results:
+    if any(d != 1 for d in eqn.ints("window_dilation")) or not is_floating(x.dtype):
+        return primitive(eqn, x)
     # Zeros between the elements, and padding that graphc's windows do not support.
     pads, spread = [], []
     window, gaps = eqn.ints("window_dimensions"), eqn.ints("base_dilation")
@@ -96,10 +98,10 @@ def _sum_pool(eqn: Equation, x: Tensor) -> Tensor:
     return form.back(mean * math.prod(at.extent), eqn.type.shape)
 
 
-def _select_and_scatter(eqn: Equation, dy: Tensor, x: Tensor) -> Tensor:
+def _select_and_scatter(eqn: Equation, dy: Tensor, x: Tensor) -> Results:
     name = eqn.params["select_prim"].name
     if name not in ("ge", "le"):
-        eqn.refuse(f"by {name!r} is not imported")
+        return primitive(eqn, dy, x)
     form, at = _read(eqn, _pads(eqn))
     operand = form.bring(x if name == "ge" else -x)
     dx = emit_one(

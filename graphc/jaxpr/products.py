@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.jaxpr.conv_gradients import as_input_gradient, as_kernel_gradient
-from graphc.jaxpr.equation import Equation, Rule
+from graphc.jaxpr.equation import Equation, Results, Rule
+from graphc.jaxpr.primitives import primitive
 from graphc.jaxpr.shapes import inverse, transposed
 from graphc.ops.arrays.shape import reshaped
 from graphc.ops.arrays.slicing import pad_with
@@ -47,7 +49,7 @@ def _is_matmul(x: Tensor, contract: Axes, batch: Axes) -> bool:
     return len(contract) == 1 and contract[0] >= lead >= 0 and batch == tuple(range(lead))
 
 
-def _ragged_dot(eqn: Equation, a: Tensor, b: Tensor, *others: Tensor) -> Tensor:
+def _ragged_dot(eqn: Equation, a: Tensor, b: Tensor, *others: Tensor) -> Results:
     """Groups of rows, each with its own matrix, and the gradient of these matrices."""
     params = eqn.params
     dims = params["ragged_dot_dimension_numbers"]
@@ -62,15 +64,15 @@ def _ragged_dot(eqn: Equation, a: Tensor, b: Tensor, *others: Tensor) -> Tensor:
             return ragged_dot(a, transposed(b, (0, 2, 1)), others[0])
         if form == (2, (), (0,), (0,)):
             return emit_one(RAGGED_OUTER, (a, b, others[0]))
-    eqn.refuse("of this form is not imported")
+    return primitive(eqn, a, b, *others)
 
 
-def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Tensor:
+def _conv(eqn: Equation, x: Tensor, w: Tensor) -> Results:
     params = eqn.params
     spec = params["dimension_numbers"]
     lhs, rhs, out = (_ints(axes) for axes in (spec.lhs_spec, spec.rhs_spec, spec.out_spec))
-    if len(lhs) == 2:
-        eqn.refuse("without spatial axes is not imported")
+    if len(lhs) == 2 or not is_floating(eqn.type.dtype):  # without spatial axes, or of integers
+        return primitive(eqn, x, w)
     x, w = to_dtype(x, eqn.type.dtype), to_dtype(w, eqn.type.dtype)
     for recognised in (as_input_gradient, as_kernel_gradient):
         gradient = recognised(eqn, x, w, (lhs, rhs, out))

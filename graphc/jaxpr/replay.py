@@ -17,10 +17,12 @@ from graphc.ir.types import TensorType
 from graphc.jaxpr.avals import is_array
 from graphc.jaxpr.equation import Equation, Rule, refuse
 from graphc.jaxpr.keys import is_key, words_of
+from graphc.jaxpr.primitives import primitive
 from graphc.jaxpr.sources import is_users, user_line
 from graphc.jaxpr.symbols import Symbols
 from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.emit import constant
+from graphc.ops.structure.primitive import is_known
 
 _SHARED = 16  # elements: constants up to this size are created once
 
@@ -138,13 +140,15 @@ class Replay:
             results = rule(equation, *operands)
         except (JaxImportError, GraphError):
             raise
-        except GraphcError as error:
-            raise JaxImportError(
-                f"JAX primitive {eqn.primitive.name!r}: {error.what}",
-                details=error.details,
-                source=error.source,
-                hint=error.hint,
-            ) from error
+        except GraphcError as error:  # an operator of graphc does not take such operands
+            if not is_known(eqn.primitive.name):
+                raise JaxImportError(
+                    f"JAX primitive {eqn.primitive.name!r}: {error.what}",
+                    details=error.details,
+                    source=error.source,
+                    hint=error.hint,
+                ) from error
+            results = primitive(equation, *operands)
         listed = [results] if isinstance(results, Tensor) else list(results)
         found = {}
         for variable, tensor, type in zip(eqn.outvars, listed, types, strict=True):

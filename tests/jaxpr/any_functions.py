@@ -210,4 +210,27 @@ INDEXING = [
     row("segments", lambda x: jax.ops.segment_max(x, SEVERAL // 2, 2), (4, 3), gradient=False),
 ]  # fmt: skip
 
-ANY = (*CONTROL, *LINALG, *SPECIAL, *INDEXING)
+def windows(of_what: Any, initial: Any, **options: Any) -> Any:
+    return lambda x: lax.reduce_window(x, initial, of_what, (2, 1), (1, 1), "VALID", **options)
+
+
+# Forms that graphc's own operators do not have: nodes that hold JAX's primitive.
+WINDOWS = [
+    row("windows of integers", windows(lax.add, np.int32(0)),
+        np.arange(12, dtype=np.int32).reshape(4, 3), gradient=False),
+    row("windows over gaps", windows(lax.min, np.float64(np.inf), base_dilation=(2, 1)), (4, 3),
+        gradient=False),
+    row("sums of windows with gaps", windows(lax.add, np.float64(0), window_dilation=(2, 1)),
+        (4, 3)),
+    row("conv of integers", lambda x: lax.conv(x, x[:1], (1,), "SAME"),
+        np.arange(24, dtype=np.int32).reshape(2, 3, 4), gradient=False),
+    row("conv of complex numbers",
+        lambda x, w: lax.conv(x + 1j * x[::-1], w - 2j * w, (1,), "SAME").imag, (2, 3, 4),
+        (5, 3, 2)),
+    row("conv without space", lambda x, w: lax.conv_general_dilated(x, w, (), "VALID"), (2, 3),
+        (5, 3)),
+    row("largest complex numbers", lambda x: jnp.max(x[0] + 1j * x[1], 0).imag, (2, 4, 3),
+        gradient=False),
+]  # fmt: skip
+
+ANY = (*CONTROL, *LINALG, *SPECIAL, *INDEXING, *WINDOWS)

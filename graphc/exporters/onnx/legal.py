@@ -35,6 +35,22 @@ _WIDER: Final = {
     "float8_e5m2fnuz": ("float32",),
 }
 
+# What ONNX allows, but onnxruntime has no kernel for on CPUs (1.32): a wider dtype runs anywhere.
+_BYTES: Final = frozenset({"int8", "uint8"})
+_SHORT: Final = frozenset({"int16", "uint16"})
+_UNSIGNED: Final = frozenset({"uint32", "uint64"})
+_WITHOUT_KERNEL: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("ArgMax", "ArgMin"), _SHORT | _UNSIGNED),
+    **dict.fromkeys(("Clip", "Max", "Min", "Pad"), _SHORT),
+    **dict.fromkeys(("CumSum", "ReduceMax", "ReduceMin"), _UNSIGNED),
+    **dict.fromkeys(("ReduceMean", "ReduceProd", "ReduceSum"), _UNSIGNED),
+    **dict.fromkeys(("Einsum", "Pow"), _BYTES | _SHORT | _UNSIGNED),
+    "TopK": frozenset({"uint16"}) | _UNSIGNED,
+    "Where": frozenset({"bool", "uint64"}) | _SHORT,
+}
+# Their results in int64 have the same bits.
+_MODULAR: Final = frozenset({"CumSum", "Einsum", "ReduceProd", "ReduceSum", "Where"})
+
 
 @cache
 def _schema(op: str, opset: int) -> Any:
@@ -113,9 +129,13 @@ _NAMED: Final = {
 
 def _taken(op: str, dtype: np.dtype[Any], allowed: Sequence[str]) -> np.dtype[Any]:
     """The dtype itself, or the first wider one that the operator takes."""
-    for name in (dtype.name, *_WIDER.get(dtype.name, ())):
-        if SPELLINGS.get(name) in allowed:
+    wider = ("int64",) if dtype == np.uint64 and op in _MODULAR else _WIDER.get(dtype.name, ())
+    lacking = _WITHOUT_KERNEL.get(op, frozenset())
+    for name in (dtype.name, *wider):
+        if SPELLINGS.get(name) in allowed and name not in lacking:
             return np.dtype(getattr(ml_dtypes, name, name))
+    if SPELLINGS.get(dtype.name) in allowed:  # other runtimes may have the kernel
+        return dtype
     raise Refused(f"needs ONNX's operator {op}, which takes no {dtype.name} tensors")
 
 

@@ -203,6 +203,11 @@ def _zero_times(log: Callable[[Writer, Value], Value]) -> Rule:
     return rule
 
 
+def _relu(w: Writer, x: Value) -> Value:
+    # Runtimes have kernels for few integers, and ONNX takes no unsigned ones.
+    return w.number("Max", x, 0) if is_integer(x.dtype) else w.elementwise("Relu", x)
+
+
 def _sign_bit(w: Writer, x: Value) -> Value:
     """1 / -0.0 is negative."""
     if is_integer(x.dtype):
@@ -306,7 +311,6 @@ _SAME: Final = {
     "Negative": "Neg",
     "Power": "Pow",
     "Reciprocal": "Reciprocal",
-    "Relu": "Relu",
     "Sigmoid": "Sigmoid",
     "Sign": "Sign",
     "Sin": "Sin",
@@ -351,6 +355,7 @@ RULES: Final[dict[str, Rule]] = {
     "LogicalOr": _logical("Or", "BitwiseOr"),
     "LogicalXor": _logical("Xor", "BitwiseXor"),
     "NotEqual": negated("Equal"),
+    "Relu": unary(_relu),
     "Remainder": binary(remainder),
     "RightShift": _shift("RIGHT"),
     "Round": lambda c: c.xs[0] if is_integer(c.xs[0].dtype) else c.w.elementwise("Round", c.xs[0]),

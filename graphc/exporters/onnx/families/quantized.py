@@ -30,12 +30,21 @@ def _along(c: Call, x: Value, value: Value) -> Value:
     )
 
 
+def _grid(c: Call) -> tuple[Value, Value]:
+    """Scale and zero point: two vectors if one is a vector, since ONNX's have one shape."""
+    _, scale, zero = c.xs
+    if scale.rank == zero.rank:
+        return scale, zero
+    vector = [c.shape()[c.attrs["axis"]]]
+    return c.expand(scale, vector), c.expand(zero, vector)
+
+
 def _quantize(c: Call) -> Value:
     x, scale, zero = c.xs
     w = c.w
     along = _along(c, x, zero)
     if _takes(c, "QuantizeLinear"):
-        q = w.op("QuantizeLinear", x, scale, zero, dtype=zero.dtype, rank=x.rank, **_axis(c))
+        q = w.op("QuantizeLinear", x, *_grid(c), dtype=zero.dtype, rank=x.rank, **_axis(c))
     else:
         limits: Any = ml_dtypes.iinfo(zero.dtype)  # type: ignore[no-untyped-call]
         step = w.elementwise("Round", w.elementwise("Div", x, _along(c, x, scale)))
@@ -49,7 +58,7 @@ def _dequantize(c: Call) -> Value:
     q, scale, zero = c.xs
     w = c.w
     if _takes(c, "DequantizeLinear"):
-        return w.op("DequantizeLinear", *c.xs, dtype=scale.dtype, rank=q.rank, **_axis(c))
+        return w.op("DequantizeLinear", q, *_grid(c), dtype=scale.dtype, rank=q.rank, **_axis(c))
     steps = w.elementwise("Sub", w.cast(q, "float64"), w.cast(_along(c, q, zero), "float64"))
     return w.elementwise("Mul", steps, w.cast(_along(c, q, scale), "float64"))
 
