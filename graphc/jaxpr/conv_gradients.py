@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.ir.types import TensorType
 from graphc.jaxpr.equation import Equation
@@ -38,7 +37,7 @@ def as_input_gradient(
     reverse = w.graph.find_producer(w) if w.graph is not None else None  # None: a body's argument
     if reverse is None or reverse.op is not REVERSE:
         return None
-    if set(reverse.attrs["axes"]) != set(rhs[2:]) or not is_floating(w.dtype):
+    if set(reverse.attrs["axes"]) != set(rhs[2:]):
         return None
     if set(params["window_strides"]) != {1} or params["batch_group_count"] != 1:
         return None
@@ -94,8 +93,6 @@ def as_kernel_gradient(
     """
     params, (lhs, rhs, out) = eqn.params, specs
     if lhs[1] != 0 or rhs[1] != 0 or params["feature_group_count"] != 1:
-        return None
-    if not is_floating(x.dtype):
         return None
     if set(params["lhs_dilation"]) != {1}:
         return None

@@ -25,7 +25,9 @@ from graphc.jaxpr.windows import dynamic_slice, dynamic_update_slice, in_range
 from graphc.ops.arrays.along_axis import scatter_add_along_axis, take_along_axis
 from graphc.ops.arrays.creation import iota, zeros_like
 from graphc.ops.arrays.gathering import fill_value_of
+from graphc.ops.arrays.index_frames import frame_of, index_vectors
 from graphc.ops.arrays.indexing import scatter_add, take
+from graphc.ops.arrays.scattering_nd import scatter_at
 from graphc.ops.arrays.shape import broadcast_to, reshaped
 from graphc.ops.arrays.slicing import slice_
 from graphc.ops.core.emit import constant, dim_value, to_dtype
@@ -302,10 +304,39 @@ def _scatter(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor) -> Resu
     if eqn.params["update_jaxpr"] is not None:  # x.at[i].apply
         return calls.differentiated(eqn, (x, indices, updates), opaque(eqn, x, indices, updates))
     if indices.ndim != 1:
-        return primitive(eqn, x, indices, updates)
+        return _scatter_at(eqn, x, indices, updates, "set")
     form = _form(eqn, x, indices, _OF_SCATTER)
     # Only a user promises here: no select of all of `x`, so that loops update it in place.
     return _update_window(x, indices, updates, form, eqn.params["mode"])
+
+
+def _combining(op: str) -> Rule:
+    return lambda eqn, x, indices, updates: _scatter_at(eqn, x, indices, updates, op)
+
+
+def _scatter_at(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor, op: str) -> Results:
+    """A scatter of whole windows at index vectors."""
+    form, mode = _form(eqn, x, indices, _OF_SCATTER), _mode(eqn, _FILL)
+    of_windows = [updates.shape[form.target.index(("window", a))] for a in form.windows]
+    whole = of_windows == [x.shape[a] for a in form.windows]
+    if not whole or not form.chosen or not set(form.starts) <= set(form.chosen):
+        return primitive(eqn, x, indices, updates)
+    # Axes that are paired with those of the indices are a batch if they come first in both.
+    batch = len(form.batching)
+    if sorted(form.batching) != [(i, i) for i in range(batch)] or batch == len(form.chosen):
+        batch = 0
+    axes = form.chosen[batch:]
+    columns = {a: _column(indices, j) for j, a in enumerate(form.starts)}
+    columns |= {a: iota(indices.shape[:-1], i, indices.dtype) for a, i in form.batching}
+    zero = constant(np.zeros((), indices.dtype))
+    places = [_guarded(columns.get(axis, zero), mode) for axis in axes]
+    frame = frame_of(x.ndim, indices.ndim, axes, batch)
+    labels = {frame.of_operand(a): ("index" if a < batch else "window", a) for a in frame.kept}
+    labels |= {frame.of_indices(i): ("index", i) for i in range(batch, indices.ndim - 1)}
+    changes = _disarranged(updates, [labels[i] for i in range(updates.ndim)], form)
+    ours = "drop" if mode == _FILL else "clip"
+    vectors = index_vectors(places, indices.shape[:-1])
+    return scatter_at(x, vectors, changes, op, axes, batch, ours)
 
 
 def _update_window(x: Tensor, indices: Tensor, updates: Tensor, form: _Form, mode: Any) -> Tensor:
@@ -322,4 +353,5 @@ RULES: dict[str, Rule] = {
     "scatter": _scatter,
     "scatter-add": _scatter_add,
     "scatter_add": _scatter_add,
+    **{f"scatter-{op}": _combining(op) for op in ("mul", "min", "max")},
 }

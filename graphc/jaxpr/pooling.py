@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from graphc.ir.dtypes import is_floating
 from graphc.ir.dims import Shape, product
+from graphc.ir.dtypes import is_floating
 from graphc.ir.node import Tensor
 from graphc.jaxpr.equation import Equation, Results, Rule
 from graphc.jaxpr.primitives import primitive

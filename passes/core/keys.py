@@ -36,6 +36,8 @@ def _value_key(value: Any) -> Hashable:
         return _Content(value)
     if kind is float:
         return float.hex(value)  # distinguishes -0.0 from 0.0; a NaN is equal to itself
+    if kind is tuple and any(type(item) is not int for item in value):
+        return tuple([_value_key(item) for item in value])
     if isinstance(value, Mapping):
         return tuple((name, _value_key(value[name])) for name in sorted(value))
     return cast(Hashable, value)

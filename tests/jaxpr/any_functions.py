@@ -200,15 +200,24 @@ INDEXING = [
     row("subtract", updated("subtract", ROWS_OF), (4, 3), (3, 3)),
     row("multiply rows", updated("multiply", ROWS_OF), (4, 3), (3, 3), gradient=False),
     row("divide", updated("divide", np.array([1, 3])), (4, 3), (2, 3), low=0.5, gradient=False),
-    row("smallest of rows", updated("min", ROWS_OF), (4, 3), (3, 3), gradient=False),
-    row("largest of elements", updated("max", ROWS_OF, COLUMNS % 3), (4, 3), (3,), gradient=False),
-    row("largest of a slice", updated("max", slice(1, 3)), (4, 3), (2, 3), gradient=False),
+    row("smallest of rows", updated("min", ROWS_OF), (4, 3), (3, 3)),
+    row("largest of elements", updated("max", ROWS_OF, COLUMNS % 3), (4, 3), (3,)),
+    row("largest of a slice", updated("max", slice(1, 3)), (4, 3), (2, 3)),
+    row("set columns in each matrix",
+        lambda x, y: jax.vmap(lambda a, b, i: a.at[:, i].set(b))(
+            x, y, jnp.array([[0, 2], [-1, 9]])), (2, 3, 4), (2, 3, 2)),
+    row("largest in each column",
+        lambda x, y: jax.vmap(lambda a, b, i: a.at[i].max(b), (1, 1, 0), 1)(
+            x, y, jnp.array([[0, 2], [1, 1], [3, 0]])), (4, 3), (2, 3)),
+    row("smallest at apart indices",
+        lambda x, y: x.at[ROWS_OF, :, COLUMNS % 3].min(y, mode="clip"), (4, 2, 3), (3, 2)),
     row("get, with another filling",
         lambda x: x.at[np.array([0, 9, -1])].get(mode="fill", fill_value=-3.0), (4, 3)),
     row("many windows", many_windows, (5, 4), np.array([0, 3, 9])),
     row("windows added", jax.grad(lambda x: jnp.sum(many_windows(x, ROWS_OF) ** 2)), (5, 4)),
-    row("segments", lambda x: jax.ops.segment_max(x, SEVERAL // 2, 2), (4, 3), gradient=False),
+    row("segments", lambda x: jax.ops.segment_max(x, SEVERAL // 2, 2), (4, 3)),
 ]  # fmt: skip
+
 
 def windows(of_what: Any, initial: Any, **options: Any) -> Any:
     return lambda x: lax.reduce_window(x, initial, of_what, (2, 1), (1, 1), "VALID", **options)
@@ -227,7 +236,8 @@ WINDOWS = [
     row("conv of complex numbers",
         lambda x, w: lax.conv(x + 1j * x[::-1], w - 2j * w, (1,), "SAME").imag, (2, 3, 4),
         (5, 3, 2)),
-    row("conv without space", lambda x, w: lax.conv_general_dilated(x, w, (), "VALID"), (2, 3),
+    row("conv without space",
+        lambda x, w: lax.conv_general_dilated(x, w, (), "VALID", precision="highest"), (2, 3),
         (5, 3)),
     row("largest complex numbers", lambda x: jnp.max(x[0] + 1j * x[1], 0).imag, (2, 4, 3),
         gradient=False),

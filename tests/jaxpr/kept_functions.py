@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -57,6 +58,7 @@ LAPACK: tuple[Row, ...] = tuple(
 _OTHERS = [
     of("bitcast_convert_type", lambda a: lax.bitcast_convert_type(a, jnp.uint8), WORDS),
     of("cholesky_update", lambda x, y: lax.linalg.cholesky_update(spd(x), y), (3, 3), (3,)),
+    of("geqp3", lambda x, y: jax.scipy.linalg.qr_multiply(x, y, pivoting=True), (4, 3), (2, 4)),
     of("lu_pivots_to_permutation", lambda p: lax.linalg.lu_pivots_to_permutation(p, 4), PIVOTS),
     of("mulhi", lambda a: lax.mulhi(a, a), WORDS),
     of("reduce_and", lambda a: lax.reduce_and(a, (0,)), WORDS),

@@ -36,6 +36,7 @@ _PRIMITIVES: Mapping[str, Any] = {
 
 # Primitives without a public name: public functions whose jaxprs have them.
 _HIDDEN: Mapping[str, Callable[[Any], Any]] = {
+    "geqp3": lambda x: jax.scipy.linalg.qr_multiply(x, x, pivoting=True),
     "geqrf": lambda x: jnp.linalg.qr(x, mode="raw"),
     "platform_index": lambda x: lax.platform_dependent(x, cpu=lax.sin, default=lax.cos),
 }

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
+
+import onnxruntime
 
 import graphc as gc
 
