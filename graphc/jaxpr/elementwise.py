@@ -16,6 +16,7 @@ from graphc.ops.catalogue import CATALOGUE
 from graphc.ops.core.emit import emit_one, to_dtype
 from graphc.ops.elementwise import arithmetic, comparison, powers, rounding, transcendental
 from graphc.ops.elementwise.bits import bitcast, right_shift
+from graphc.ops.elementwise.floats import fmod
 
 # Primitives for operands of one dtype. graphc's operators also broadcast.
 # These have an operator of the same name in CamelCase: IsFinite for is_finite.
@@ -45,6 +46,7 @@ _RENAMED: Mapping[str, str] = {
     "not": "LogicalNot",
     "or": "LogicalOr",
     "regularized_incomplete_beta": "Betainc",
+    "rem": "Fmod",
     "sub": "Subtract",
     "xor": "LogicalXor",
 }
@@ -87,26 +89,10 @@ def _integer_power(eqn: Equation, x: Tensor) -> Tensor:
 def _divide(eqn: Equation, x: Tensor, y: Tensor) -> Tensor:
     if not is_integer(x.dtype):
         return emit_one(CATALOGUE["Divide"], (x, y))
-    # JAX rounds towards zero, graphc rounds down: add one if the signs differ and there is a
-    # remainder.
-    quotient = arithmetic.floor_divide(x, y)
-    return quotient + to_dtype(_crosses_zero(x, y, arithmetic.remainder(x, y)), x.dtype)
-
-
-def _crosses_zero(x: Tensor, y: Tensor, rest: Tensor) -> Tensor:
-    """Whether an integer division has a remainder and a negative quotient."""
-    signs = comparison.logical_xor(comparison.less(x, 0), comparison.less(y, 0))
-    return comparison.logical_and(signs, comparison.not_equal(rest, 0))
-
-
-def _remainder(eqn: Equation, x: Tensor, y: Tensor) -> Tensor:
-    """The remainder with the sign of x. graphc's operator gives the sign of y."""
-    if is_integer(x.dtype):
-        rest = arithmetic.remainder(x, y)
-        return comparison.where(_crosses_zero(x, y, rest), rest - y, rest)
-    negative = comparison.less(x, 0.0)
-    rest = arithmetic.remainder(comparison.where(negative, -x, x), arithmetic.abs(y))
-    return comparison.where(negative, -rest, rest)
+    if x.dtype.kind == "u":
+        return arithmetic.floor_divide(x, y)
+    # JAX rounds towards zero, graphc rounds down. By zero both give -1 where x is 0.
+    return arithmetic.floor_divide(x - fmod(x, y), y)
 
 
 def _round(eqn: Equation, x: Tensor) -> Tensor:
@@ -174,7 +160,6 @@ RULES: dict[str, Rule] = {
     "polynomial": _polynomial,
     "pow": _power,
     "reduce_precision": _reduce_precision,
-    "rem": _remainder,
     "round": _round,
     "select_n": _select,
     "shift_left": _operator("LeftShift"),

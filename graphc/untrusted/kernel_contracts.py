@@ -93,6 +93,7 @@ _SYTRD = "T[n,n] -> T[n,n] R[n] R[n-1] T[n-1] i32[]"
 
 _LAPACK: dict[str, tuple[Contract, ...]] = {  # keys: names without the letter of the dtype
     **_ANYWHERE,
+    "geqp3": (Contract("T[m,n] i32[n] -> T[m,n] i32[n] T[min(m,n)]", aliases=((0, 0), (1, 1))),),
     "potrf": (Contract("T[n,n] -> T[n,n] i32[]", {"uplo": [_L, _U]}, _SAME),),
     "trsm": (
         Contract("T[m,m] T[m,n] -> T[m,n]", _TRSM | {"side": [_L]}, ((0, 1),)),
@@ -207,7 +208,7 @@ KERNELS: dict[str, tuple[tuple[Contract, str], ...]] = dict(_table())
 # JAX may change the calls of these kernels in any version. A file has them for the JAX version that
 # wrote it.
 CHANGING: tuple[str, ...] = tuple(
-    name for name in KERNELS if name.endswith(("ormqr_ffi", "unmqr_ffi"))
+    name for name in KERNELS if name.endswith(("geqp3_ffi", "ormqr_ffi", "unmqr_ffi"))
 )
 
 

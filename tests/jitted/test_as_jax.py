@@ -25,6 +25,22 @@ from tests.near import assert_near
 # -- results -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "float32"])
+def test_division_by_zero_and_of_the_smallest_number(dtype: str) -> None:
+    """JAX's indices have divisions whose results it then does not use."""
+    low, high = (-np.inf, np.inf) if dtype == "float32" else (np.iinfo(dtype).min, 100)
+    x = np.array([7, 0, 5, low, low, high], dtype)
+    y = np.array([0, 0, 3, -1 if low else 1, 0, 2], dtype)
+
+    def divided(x: Any, y: Any) -> Any:
+        return lax.div(x, y), lax.rem(x, y), x // y, x % y, jnp.fmod(x, y)
+
+    jitted = gc.jit(divided)
+    for got, want in zip(jitted(x, y), jax.jit(divided)(x, y), strict=True):
+        assert_equal(got, want)
+    assert not jitted.notes
+
+
 def start(x: Any) -> Any:
     """Parameters and a copy of them for a slow average, and something of both."""
     weights = x * 2

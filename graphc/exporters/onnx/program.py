@@ -51,12 +51,15 @@ class ProgramWriter:
 
     def _feed(self, port: Port, name: str) -> Value:
         type_ = port.tensor.type
-        try:
-            number_of(type_.dtype)
-        except Refused as why:
-            self._refused.append(f"the input {name!r}: {why}")
+        self._check_input(name, port.tensor)
         value = self._values[port.tensor] = Value(name, type_.dtype, type_.rank)
         return value
+
+    def _check_input(self, name: str, tensor: Tensor) -> None:
+        try:
+            number_of(tensor.dtype)
+        except Refused as why:
+            self._refused.append(f"the input {name!r}: {why}")
 
     def _places(self) -> dict[str, Place]:
         """Named size -> where inputs have it, or a multiple of it."""
@@ -88,6 +91,8 @@ class ProgramWriter:
         Raises:
             ModelExportError: ONNX cannot express some nodes; the error names them all.
         """
+        for unfed, tensor in unused.items():
+            self._check_input(unfed, tensor)
         self._body(self._root, self._program.nodes, self._values)
         if self._refused:
             raise ModelExportError.here(

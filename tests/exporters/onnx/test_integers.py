@@ -135,3 +135,20 @@ def test_each_operator_has_a_kernel(dtype: str, tmp_path: Path) -> None:
     ):
         assert got.dtype == want.dtype, name
         assert np.array_equal(got, want), name
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint32", "float32"])
+def test_divisions_by_zero_and_of_the_smallest_integer(dtype: str, tmp_path: Path) -> None:
+    low = -np.inf if dtype == "float32" else np.iinfo(dtype).min
+    top = -1 if low else 1
+    feeds = [np.array([7, 0, low, 5, low], dtype), np.array([0, 0, top, top, 2], dtype)]
+    with gc.Graph() as graph:
+        x, y = [gc.placeholder((5,), dtype, name=name) for name in "xy"]
+        z = {"down": x // y, "rest": x % y, "fmod": gc.fmod(x, y), "by_0": x // gc.zeros_like(x)}
+    session = gc.Session(graph)
+    gc.to_onnx(session, tmp_path / "m.onnx", gc.Signature({"x": x, "y": y}, z))
+    runtime = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    found = runtime.run(list(z), dict(zip("xy", feeds, strict=True)))
+    wanted = session.run(list(z.values()), dict(zip((x, y), feeds, strict=True)))
+    for name, got, want in zip(z, found, wanted, strict=True):
+        assert np.array_equal(got, want, equal_nan=dtype == "float32"), name

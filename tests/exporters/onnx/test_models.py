@@ -377,6 +377,13 @@ def test_all_that_onnx_cannot_say_is_named_with_lines(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_an_input_of_complex_numbers_that_nothing_uses(tmp_path: Path) -> None:
+    with gc.Graph() as graph:
+        x, y = gc.placeholder((3,), "complex64", name="x"), gc.constant(True)
+    with pytest.raises(ModelExportError, match=r"the input 'x': complex64"):
+        gc.to_onnx(gc.Session(graph), tmp_path / "m.onnx", gc.Signature({"x": x}, {"y": y}))
+
+
 def test_branches_by_platform_are_those_of_cpus(tmp_path: Path) -> None:
     from jax import lax
     from jax import numpy as jnp

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from graphc.exporters.onnx.call import Call, Rule
+from graphc.exporters.onnx.families.division import floor_divide, fmod, remainder
 from graphc.exporters.onnx.values import Value
 from graphc.exporters.onnx.writer import BOOL, Writer
 from graphc.ir.dtypes import is_floating, is_integer
@@ -45,42 +46,6 @@ def _logical(op: str, bitwise: str) -> Rule:
 
 
 # -- arithmetic ----------------------------------------------------------------------------------
-
-
-def floor_divide(w: Writer, x: Value, y: Value) -> Value:
-    """The quotient, rounded down."""
-    if is_floating(x.dtype):
-        return _floats_divided(w, x, y)
-    quotient = w.elementwise("Div", x, y)  # towards 0
-    if x.dtype.kind == "u":
-        return quotient
-    return w.elementwise("Sub", quotient, w.cast(_is_rounded_up(w, x, y), x.dtype))
-
-
-def _is_rounded_up(w: Writer, x: Value, y: Value) -> Value:
-    rest = w.elementwise("Sub", x, w.elementwise("Mul", w.elementwise("Div", x, y), y))
-    zero = w.like(x, 0)
-    differ = w.elementwise("Xor", w.compare("Less", x, zero), w.compare("Less", y, zero))
-    return w.elementwise("And", differ, w.invert(w.compare("Equal", rest, zero)))
-
-
-def _floats_divided(w: Writer, x: Value, y: Value) -> Value:
-    """As in NumPy: (x - x % y) / y, rounded, so that rounding of x / y does not matter."""
-    rest = remainder(w, x, y)
-    quotient = w.elementwise("Div", w.elementwise("Sub", x, rest), y)
-    down = w.elementwise("Floor", quotient)
-    above = w.compare("Greater", w.elementwise("Sub", quotient, down), w.like(x, 0.5))
-    return w.elementwise("Add", down, w.cast(above, x.dtype))
-
-
-def remainder(w: Writer, x: Value, y: Value) -> Value:
-    """With the sign of y."""
-    if not is_floating(x.dtype):
-        return w.elementwise("Mod", x, y)
-    rest, zero = w.elementwise("Mod", x, y, fmod=1), w.like(x, 0)
-    differ = w.elementwise("Xor", w.compare("Less", rest, zero), w.compare("Less", y, zero))
-    wrong = w.elementwise("And", differ, w.invert(w.compare("Equal", rest, zero)))
-    return w.where(wrong, w.elementwise("Add", rest, y), rest)
 
 
 def _clip(c: Call) -> Value:
@@ -335,7 +300,7 @@ RULES: Final[dict[str, Rule]] = {
     "Expm1": unary(expm1),
     "Floor": _whole("Floor"),
     "FloorDivide": binary(floor_divide),
-    "Fmod": lambda c: c.w.elementwise("Mod", *c.xs, fmod=1),
+    "Fmod": binary(fmod),
     "Gelu": _gelu,
     "Greater": comparison("Greater"),
     "GreaterEqual": comparison("GreaterOrEqual"),
