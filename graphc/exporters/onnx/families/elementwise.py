@@ -12,7 +12,7 @@ from graphc.exporters.onnx.call import Call, Rule
 from graphc.exporters.onnx.families.division import floor_divide, fmod, remainder
 from graphc.exporters.onnx.values import Value
 from graphc.exporters.onnx.writer import BOOL, Writer
-from graphc.ir.dtypes import is_floating, is_integer
+from graphc.ir.dtypes import is_integer
 
 
 def same(op: str) -> Rule:
