@@ -137,6 +137,26 @@ def trace(
     return Traced(jaxpr, trees[-1], symbols)
 
 
+def trace_jitted(
+    jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any], types: Sequence[TensorType]
+) -> Traced:
+    """The trace that a function of `jax.jit` makes and keeps: if JAX must run the function after
+    all, it does not call it again.
+
+    Args:
+        types: of the leaves of the arguments.
+
+    Raises:
+        JaxImportError: the function needs the value of an array, or uses one that JAX is tracing.
+    """
+    symbols = Symbols(types)
+    with _explaining(symbols, {}, AMBIENT.source or current_source()):
+        found = jitted.trace(*args, **kwargs)
+    if len(found.jaxpr.in_avals) != len(types):  # JAX makes such values arguments
+        raise JaxImportError("it uses a value that jax.grad, jax.vmap or jax.jit is tracing")
+    return Traced(found.jaxpr, found.out_tree, symbols)
+
+
 def _identifiers(names: Sequence[str]) -> dict[str, str]:
     """The names by identifiers that are like them: names of parameters must be identifiers."""
     found: dict[str, str] = {}

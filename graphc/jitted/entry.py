@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeAlias, overload
 
 import jax
@@ -14,6 +14,7 @@ from graphc.devices.mesh import Strategy
 from graphc.errors import ArgumentError, AttributeValueError
 from graphc.jitted.arguments import Roles
 from graphc.jitted.function import JittedFunction
+from graphc.jitted.shared import can_be_held
 from graphc.runtime.core.across import refuse_processes
 from graphc.runtime.step.compiler import check_strategy, checked_options, refuse_workers
 
@@ -141,9 +142,19 @@ def jit(
         options = replace(options, state_buffers="stacked")
     static, donated = (static_argnums, static_argnames), (donate_argnums, donate_argnames)
     roles = Roles(function, static, donated)
-    by_jax = jax.jit(function, **as_in_jax)
+    by_jax = jax.jit(function if can_be_held(function) else _calling(function), **as_in_jax)
     batched = None if batch_argnums is None else roles.labels("batch", (batch_argnums, None))
     return JittedFunction(function, roles, options, strategy, batched, cache_key, by_jax)
+
+
+def _calling(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that calls another one, for JAX's tables."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _check(function: object, cache_key: object) -> None:

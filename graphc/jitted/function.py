@@ -18,7 +18,7 @@ from graphc.errors import DTypeError, GraphError, JaxImportError, SerialError
 from graphc.jaxpr.concretization import NEEDS_VALUE
 from graphc.jitted.arguments import Call, Form, Roles, form_of
 from graphc.jitted.direct import BY_JAX, OTHER
-from graphc.jitted.importing import import_function
+from graphc.jitted.importing import import_function, trace_call
 from graphc.jitted.last import LastCall, LeftToJax
 from graphc.jitted.packed import PackedTree, packing_of, unpack
 from graphc.jitted.program import JitProgram, compiled
@@ -141,8 +141,9 @@ class JittedFunction(Uncopied):
         if found is not None:
             return found
         try:
+            traced = trace_call(self._by_jax, call, forms)
             imported = import_function(
-                self._function, self._roles, call, forms, self._strategy, self._batched
+                traced, self._name, self._roles, call, forms, self._strategy, self._batched
             )
             if not imported.results:
                 return "the function returns no array"

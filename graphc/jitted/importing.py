@@ -24,8 +24,9 @@ from graphc.ir.types import TensorType
 from graphc.ir.variable import Variable
 from graphc.jaxpr.avals import is_array
 from graphc.jaxpr.keys import is_key
-from graphc.jaxpr.tracing import Traced, trace
+from graphc.jaxpr.tracing import Traced, trace, trace_jitted
 from graphc.jitted.arguments import Call, Form, Roles, kind_of_leaf
+from graphc.jitted.packed import unpack
 from graphc.ops.core.emit import constant
 from graphc.ops.structure.state import identity
 
@@ -74,7 +75,8 @@ class Imported:
 
 @without_collection()
 def import_function(
-    function: Callable[..., Any],
+    traced: Traced,
+    name: str,
     roles: Roles,
     call: Call,
     forms: Sequence[Form],
@@ -82,12 +84,14 @@ def import_function(
     batched: Iterable[int | str] | None = None,
     for_file: bool = False,
 ) -> Imported:
-    """The graph of one call of `function`.
+    """The graph of one call of a function.
 
     A donated argument that is also in the result, with the same structure and types, becomes
     variables, and the call assigns them.
 
     Args:
+        traced: the call: see `trace_call`.
+        name: of the function.
         batched: under a strategy, the arguments whose leaves have the batch as their first axis;
             None for the arguments that are not donated.
         for_file: whether to create a function that needs nothing of this process: donated arguments
@@ -99,12 +103,12 @@ def import_function(
     """
     leaves = [Leaf(i, n) for i, form in enumerate(forms) for n in range(len(form.avals))]
     names = _names([roles.name(label) for label in call.labels], forms)
-    traced = _traced(function, call, forms, [names[leaf] for leaf in leaves])
+    _check(traced)
     donated = [i for i, label in enumerate(call.labels) if roles.is_donated(label)]
     out_avals = traced.jaxpr.out_avals
     segments = {} if for_file else _segments(traced.out_tree, out_avals, forms, donated)
     axes = _batch_axes(roles, call, forms, batched) if strategy is not None else {}
-    graph = Graph(name=re.sub(r"\W+", "_", getattr(function, "__name__", "function")).strip("_"))
+    graph = Graph(name=re.sub(r"\W+", "_", name).strip("_"))
     imported = Imported(graph, {}, [], {}, [], [], traced.out_tree, out_avals, segments)
     replaced = {
         Leaf(argument, n): first + n
@@ -131,10 +135,20 @@ def import_function(
     return imported
 
 
-def _traced(
-    function: Callable[..., Any], call: Call, forms: Sequence[Form], names: Sequence[str]
-) -> Traced:
-    """Traces the function with the leaves of its arguments, which have these names.
+@without_collection()
+def trace_call(by_jax: Any, call: Call, forms: Sequence[Form]) -> Traced:
+    """The trace of one call of a function of `jax.jit`.
+
+    Raises:
+        JaxImportError: it contains something that only JAX can run.
+    """
+    args, kwargs = call.arguments(unpack(list(call.values)))
+    return trace_jitted(by_jax, args, kwargs, [type_of(a) for form in forms for a in form.avals])
+
+
+@without_collection()
+def trace_forms(function: Callable[..., Any], call: Call, forms: Sequence[Form]) -> Traced:
+    """The trace of a call of which only the forms of the arguments are left.
 
     Raises:
         JaxImportError: it contains something that only JAX can run.
@@ -146,19 +160,25 @@ def _traced(
         args, kwargs = call.arguments(trees)
         return function(*args, **kwargs)
 
-    flat.__wrapped__ = function  # type: ignore[attr-defined]  # errors of JAX name it
     avals = [aval for form in forms for aval in form.avals]
     structs = [
         jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals
     ]
-    traced = trace(flat, [type_of(aval) for aval in avals], structs, names)
+    return trace(flat, [type_of(aval) for aval in avals], structs)
+
+
+def _check(traced: Traced) -> None:
+    """Checks that graphc can run a trace.
+
+    Raises:
+        JaxImportError: only JAX can.
+    """
     if any(isinstance(value, Tracer) for value in traced.jaxpr.consts):
         raise JaxImportError("it uses a value that jax.grad, jax.vmap or jax.jit is tracing")
     if traced.jaxpr.effects:
         raise JaxImportError("it has side effects: jax.debug.print, io_callback or references")
     if not all(map(is_array, traced.jaxpr.out_avals)):
         raise JaxImportError("it returns a value that is not an array, such as a token")
-    return traced
 
 
 def _apart(results: Sequence[Tensor], replacing: Iterable[int]) -> list[Tensor]:

@@ -24,7 +24,7 @@ from graphc.ir.dtypes import UINT32
 from graphc.ir.names import Names
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Call, Form, Roles, is_weak
-from graphc.jitted.importing import import_function
+from graphc.jitted.importing import import_function, trace_forms
 from graphc.jitted.packed import unpack
 from graphc.jitted.results import finisher, wrap_key
 from graphc.jitted.trees import decoded, described, encoded, is_shallow, leaves_of
@@ -65,7 +65,8 @@ def save_function(
             hint="save it without the strategy",
         )
     imported = import_function(
-        callee.function,
+        trace_forms(callee.function, callee.call, callee.forms),
+        getattr(callee.function, "__name__", "function"),
         callee.roles,
         callee.call,
         callee.forms,

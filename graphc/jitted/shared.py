@@ -56,8 +56,18 @@ def programs_of(function: Callable[..., Any], way: Any) -> Programs:
     Args:
         way: a value that is equal for equal arguments of `jit`.
     """
+    if not can_be_held(function):
+        return Programs()
+    with _LOCK:
+        return _OF.setdefault(function, {}).setdefault(way, Programs())
+
+
+def can_be_held(function: Callable[..., Any]) -> bool:
+    """Whether tables like this one, also those of `jax.jit`, can hold a function."""
     try:
         with _LOCK:
-            return _OF.setdefault(function, {}).setdefault(way, Programs())
+            _OF.setdefault(function, {})
+            _ = _OF[function]  # compares it with itself
     except Exception:  # no hash, no weak references, or a comparison that fails
-        return Programs()
+        return False
+    return True

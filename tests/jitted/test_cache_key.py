@@ -107,12 +107,12 @@ def test_a_data_parallel_step_is_not_traced() -> None:
 def test_what_no_record_can_hold_is_traced_again() -> None:
     weights = jax.numpy.ones((64, 64))
     calls = []
-
-    def held(x: Any) -> Any:
-        calls.append(1)
-        return x @ weights
-
     for _ in range(2):
+
+        def held(x: Any) -> Any:
+            calls.append(1)
+            return x @ weights
+
         gc.jit(held, cache_key="held")(np.ones((2, 64), np.float32))
     assert len(calls) == 2
 
