@@ -326,9 +326,10 @@ def _scatter_at(eqn: Equation, x: Tensor, indices: Tensor, updates: Tensor, op: 
     if sorted(form.batching) != [(i, i) for i in range(batch)] or batch == len(form.chosen):
         batch = 0
     axes = form.chosen[batch:]
-    columns = {a: _column(indices, j) for j, a in enumerate(form.starts)}
-    columns |= {a: iota(indices.shape[:-1], i, indices.dtype) for a, i in form.batching}
-    zero = constant(np.zeros((), indices.dtype))
+    dtype = indices.dtype if indices.dtype.itemsize >= INT32.itemsize else INT32
+    columns = {a: to_dtype(_column(indices, j), dtype) for j, a in enumerate(form.starts)}
+    columns |= {a: iota(indices.shape[:-1], i, dtype) for a, i in form.batching}
+    zero = constant(np.zeros((), dtype))
     places = [_guarded(columns.get(axis, zero), mode) for axis in axes]
     frame = frame_of(x.ndim, indices.ndim, axes, batch)
     labels = {frame.of_operand(a): ("index" if a < batch else "window", a) for a in frame.kept}

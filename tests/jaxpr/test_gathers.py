@@ -52,6 +52,23 @@ FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+def test_narrow_indices_in_a_large_batch() -> None:
+    """The places in the batch do not fit into the dtype of the indices."""
+
+    def function(x: Array, i: Array) -> Array:
+        numbers = lax.ScatterDimensionNumbers((), (1,), (1,), (0,), (0,))
+        ys = [lax.scatter(x, i, x[:, 0] * 2, numbers), lax.scatter_max(x, i, x[:, 1], numbers)]
+        numbers = lax.ScatterDimensionNumbers((), (0,), (0,), (1,), (0,))
+        return jnp.stack([*ys, lax.scatter_mul(x.T, i, x[:, 1], numbers).T])
+
+    x = jnp.arange(900.0).reshape(300, 3)
+    for dtype in ("int8", "uint8", "int32"):
+        i = (jnp.arange(300) % 3).astype(dtype)[:, None]
+        jitted = gc.jit(function)
+        assert np.array_equal(jitted(x, i), jax.jit(function)(x, i)), dtype
+        assert jitted.notes == []
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_indices_out_of_range(name: str) -> None:
     function = FUNCTIONS[name]
