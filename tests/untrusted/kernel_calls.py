@@ -62,6 +62,7 @@ ON_CPU: dict[str, Callable[[Array], Any]] = {
     "eig": jnp.linalg.eig,
     "schur": lax.linalg.schur,
     "hessenberg": lax.linalg.hessenberg,
+    "qr with pivots": lambda a: jax.scipy.linalg.qr(_thin(a), pivoting=True),
 }
 PROGRAMS: dict[str, dict[str, Callable[[Array], Any]]] = {
     "cpu": {**ANYWHERE, **BUT_TPU, **BUT_TPU_AND_ROCM, **ON_CPU},
