@@ -25,6 +25,21 @@ from tests.near import assert_near
 # -- results -------------------------------------------------------------------------------------
 
 
+def test_equal_primitives_with_enumerations_among_their_parameters() -> None:
+    """The passes find that they are equal: their parameters are nests of tuples and mappings."""
+
+    def function(x: Any, w: Any) -> Any:
+        ys = [lax.conv_general_dilated(x, w, (), "VALID", precision="highest") for _ in range(2)]
+        return ys[0] * ys[1] + lax.conv_general_dilated(x, w, (), "VALID")
+
+    x, w = np.arange(6.0, dtype=np.float32).reshape(2, 3), np.ones((5, 3), np.float32)
+    jitted = gc.jit(function)
+    assert_equal(jitted(x, w), function(x, w))
+    assert jitted.notes == []
+    program = str(jitted.executable.hlo())
+    assert program.count(" dot(") == 2 or program.count(" convolution(") == 2
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "float32"])
 def test_division_by_zero_and_of_the_smallest_number(dtype: str) -> None:
     """JAX's indices have divisions whose results it then does not use."""
