@@ -1,8 +1,8 @@
-"""Rules of gather and scatter-add: the forms that JAX uses for indexing with values.
+"""Rules of gather and scatter: the forms that JAX uses for indexing with values.
 
 graphc's operators replace the forms of `x[i]`, `x[i, j]`, `jnp.take`, `jnp.take_along_axis`,
-`x.at[i].add(y)` and their `jax.vmap`s, and of windows at one computed position. All other forms
-stay primitives.
+`x.at[i].add(y)`, `.set`, `.multiply`, `.min`, `.max` and their `jax.vmap`s, and of windows at one
+computed position. All other forms, such as several windows (`x.at[i, 1:3]`), stay primitives.
 """
 
 from __future__ import annotations
