@@ -8,10 +8,12 @@ from graphc.ir.costs import bytes_of
 from graphc.ir.node import Node, Tensor
 from graphc.ir.program import Program
 from graphc.ops.core.emit import CONSTANT
+from graphc.ops.structure.ordering import FENCE
 from graphc.passes.core.costs import node_cost
 from graphc.passes.rolling.recurrence import Recurrence, elements_in
 
 _LARGE = 1 << 18  # bytes: smaller arrays are copied within a core's cache
+_MANY = 2048  # nodes, without a loop: above, XLA takes more than linear time to compile them
 
 
 def work_of(node: Node) -> int:
@@ -32,6 +34,8 @@ def without_copies(
     State that steps change is stored as a stack, and its new values are written in any case.
 
     Recurrences over the same parameters, such as the forward and the backward pass, stay together.
+    Copies of small arrays count for nothing if there are many nodes, which take long to compile,
+    or values that are computed again to save memory: XLA:CPU computes them again only in a loop.
 
     Args:
         worth: how many floating-point operations of all iterations each byte must be worth. For
@@ -40,14 +44,17 @@ def without_copies(
             nothing.
     """
     kept = _constants(program) if trained else _constants(program) | unchanged(program)
-    given = [*program.input_tensors("feed"), *program.input_tensors("arg")]
-    apart = {t for t in given if bytes_of(t) >= _LARGE}
+    apart = {*program.input_tensors("feed"), *program.input_tensors("arg")}
+    large = {t for t in apart if bytes_of(t) >= _LARGE}
 
     def is_worth_it(group: Sequence[Recurrence]) -> bool:
         turns = max(len(each.turns) for each in group)
         work = sum(work_of(node) for each in group for node in each.turns[0])
+        nodes = [node for each in group for turn in each.turns for node in turn]
+        small_count = len(nodes) <= _MANY and all(node.op is not FENCE for node in nodes)
+        copied = apart if small_count else large
         once = sum(_bytes(each, kept) for each in group)
-        always = sum(_bytes(each, apart) for each in group)
+        always = sum(_bytes(each, copied) for each in group)
         return turns * work >= worth * (once + turns * always)
 
     groups = _together(found, kept | apart)

@@ -60,12 +60,12 @@ def test_micro_batches_keep_their_loops() -> None:
     assert sum(node.op.name == "Scan" for node in loop.regions[0].nodes) == 2
 
 
-def layers(rows: int, kind: str, width: int = WIDTH) -> Prepared:
+def layers(rows: int, kind: str, width: int = WIDTH, count: int = LAYERS) -> Prepared:
     """Layers `x = tanh(x @ w)`, with matrices that are feeds, constants, or variables."""
     with gc.Graph(seed=0) as graph:
         x = gc.placeholder((rows, width), name="x")
         fed, y = [x], x
-        for i in range(LAYERS):
+        for i in range(count):
             value = np.full((width, width), i + 1, np.float32)
             if kind == "feed":
                 w = gc.placeholder((width, width), name=f"w{i}")
@@ -95,9 +95,13 @@ def test_feeds_need_as_much_work_in_each_iteration() -> None:
     assert loops(program, roll(FEW // 2 - 1)) == [(LAYERS, 2)]
 
 
-def test_small_feeds_cost_nothing() -> None:
-    program = layers(FEW, "feed", width=WIDTH - 1).program
-    assert loops(program, roll(1 << 20)) == [(LAYERS, 2)]
+@pytest.mark.parametrize(("width", "few"), [(WIDTH, []), (WIDTH - 1, [(1025, 2)])])
+def test_many_nodes_are_worth_the_copies_of_small_feeds(
+    width: int, few: list[tuple[int, int]]
+) -> None:
+    """A layer is two nodes; 2048 nodes compile quickly without a loop."""
+    assert loops(layers(1, "feed", width, count=1024).program, roll(1 << 20)) == []
+    assert loops(layers(1, "feed", width, count=1025).program, roll(1 << 20)) == few
 
 
 def test_state_that_steps_change_costs_nothing() -> None:
