@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial, wraps
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
 import jax
 
@@ -22,6 +22,22 @@ Decorator: TypeAlias = Callable[[Callable[..., Any]], JittedFunction]
 """The return type of `jit` if it is called without a function."""
 
 
+class JaxOptions(TypedDict, total=False):
+    """The arguments of `jax.jit` that graphc does not use itself."""
+
+    in_shardings: Any
+    out_shardings: Any
+    keep_unused: bool
+    device: Any
+    backend: str | None
+    inline: Any
+    compiler_options: dict[str, Any] | None
+
+
+# They change nothing in a call that graphc runs.
+_WITHOUT_EFFECT = ("keep_unused", "inline")
+
+
 @overload
 def jit(
     function: Callable[..., Any],
@@ -34,6 +50,7 @@ def jit(
     strategy: Strategy | None = ...,
     batch_argnums: int | Sequence[int] | None = ...,
     cache_key: str | None = ...,
+    **of_jax: Unpack[JaxOptions],
 ) -> JittedFunction: ...
 
 
@@ -49,6 +66,7 @@ def jit(
     strategy: Strategy | None = ...,
     batch_argnums: int | Sequence[int] | None = ...,
     cache_key: str | None = ...,
+    **of_jax: Unpack[JaxOptions],
 ) -> Decorator: ...
 
 
@@ -63,6 +81,7 @@ def jit(
     strategy: Strategy | None = None,
     batch_argnums: int | Sequence[int] | None = None,
     cache_key: str | None = None,
+    **of_jax: Unpack[JaxOptions],
 ) -> JittedFunction | Decorator:
     """Compiles a JAX function with graphc, as `jax.jit` does with JAX.
 
@@ -81,7 +100,8 @@ def jit(
     in the cache instead.
 
     Functions that graphc cannot import run by `jax.jit`. So do calls inside `jax.grad`, `jax.vmap`
-    and `jax.jit`, and functions that call back into Python. `notes` states the reasons.
+    and `jax.jit`, functions that call back into Python, and those with `in_shardings` and the like.
+    `notes` states the reasons.
 
     Args:
         function: a pure function of JAX arrays. Without it, `jit` returns a decorator.
@@ -100,6 +120,9 @@ def jit(
             otherwise. Static arguments and the metadata of pytrees are part of the key if they are
             numbers, strings, tuples, enums, dataclasses of these, or functions of modules.
             Otherwise the function is traced in each process, and `notes` states this.
+        of_jax: other arguments of `jax.jit`. `keep_unused` and `inline` have an effect only where
+            JAX runs the function. With any of the others (`in_shardings`, `out_shardings`,
+            `device`, `backend`, `compiler_options`), all calls are left to `jax.jit`.
 
     Returns:
         A `JittedFunction`. Its `report()`, `memory()` and `executable` show the program of the
@@ -107,7 +130,8 @@ def jit(
 
     Raises:
         ArgumentError: `function` is not a function.
-        AttributeValueError: another argument of `jit` does not fit the function.
+        AttributeValueError: another argument of `jit` does not fit the function, or the strategy.
+        TypeError: `jax.jit` has no such argument either.
         DeviceError: the strategy needs more devices than there are.
 
     Examples:
@@ -124,6 +148,7 @@ def jit(
         "donate_argnums": donate_argnums,
         "donate_argnames": donate_argnames,
     }
+    left = _why_by_jax(of_jax, strategy)
     if function is None:
         return partial(
             jit,
@@ -132,6 +157,7 @@ def jit(
             strategy=strategy,
             batch_argnums=batch_argnums,
             cache_key=cache_key,
+            **of_jax,
         )
     _check(function, cache_key)
     check_strategy(strategy)
@@ -142,9 +168,10 @@ def jit(
         options = replace(options, state_buffers="stacked")
     static, donated = (static_argnums, static_argnames), (donate_argnums, donate_argnames)
     roles = Roles(function, static, donated)
-    by_jax = jax.jit(function if can_be_held(function) else _calling(function), **as_in_jax)
+    held = function if can_be_held(function) else _calling(function)
+    by_jax = jax.jit(held, **as_in_jax, **of_jax)
     batched = None if batch_argnums is None else roles.labels("batch", (batch_argnums, None))
-    return JittedFunction(function, roles, options, strategy, batched, cache_key, by_jax)
+    return JittedFunction(function, roles, options, strategy, batched, cache_key, by_jax, left)
 
 
 def _calling(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,6 +182,22 @@ def _calling(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return call
+
+
+def _why_by_jax(of_jax: JaxOptions, strategy: Strategy | None) -> str | None:
+    """The reason why all calls are left to `jax.jit`: its own options; None if there is none."""
+    unknown = sorted(of_jax.keys() - JaxOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"jit() got an unexpected keyword argument {unknown[0]!r}")
+    given = [
+        name for name, value in of_jax.items() if value is not None and name not in _WITHOUT_EFFECT
+    ]
+    if given and strategy is not None:
+        raise AttributeValueError.here(
+            f"jit: {given[0]} is JAX's, and strategy= is graphc's",
+            hint="pass only one of them",
+        )
+    return f"{given[0]} was passed to jit" if given else None
 
 
 def _check(function: object, cache_key: object) -> None:

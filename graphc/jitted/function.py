@@ -60,6 +60,7 @@ class JittedFunction(Uncopied):
         batched: Sequence[int | str] | None,
         cache_key: str | None,
         by_jax: jax.stages.Wrapped,
+        left: str | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         for name in vars(self).keys() & vars(JittedFunction).keys() - _OF_FUNCTIONS:
@@ -68,6 +69,7 @@ class JittedFunction(Uncopied):
         self._by_jax: Any = by_jax
         self._options, self._strategy, self._batched = options, strategy, batched
         self._cache_key = cache_key
+        self._left = left
         self.notes: list[str] = []
         self._remembered = Remembered()
         way = roles.key, options, strategy, None if batched is None else tuple(batched)
@@ -104,7 +106,7 @@ class JittedFunction(Uncopied):
         leaves, held = _arrays(call.values)
         before, has_strategy = settings(), self._strategy is not None
         last = call.labels, call.statics, before
-        reason = why_by_jax(leaves, has_strategy)
+        reason = self._left or why_by_jax(leaves, has_strategy)
         if reason is not None:
             self._note(reason)
             self._leave(last, call.values)

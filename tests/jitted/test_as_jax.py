@@ -135,6 +135,43 @@ def kinds(x: Any, y: Any) -> Any:
     return jnp.array([isinstance(each, jax.core.Tracer) for each in (x, y)], int)
 
 
+# -- the arguments of jax.jit ------------------------------------------------------------------
+
+
+def test_shardings_and_other_options_of_jax_leave_all_calls_to_it() -> None:
+    mesh = jax.make_mesh((2,), ("x",), devices=jax.devices()[:2])
+    rows = jax.NamedSharding(mesh, jax.P("x"))
+    x = np.arange(4.0, dtype=np.float32)
+    spread = gc.jit(lambda x: x + 1, in_shardings=rows, out_shardings=rows)
+    assert_equal(spread(x), x + 1)
+    assert spread(x).sharding == rows and spread.notes == ["in_shardings was passed to jit"]
+    whole = gc.jit(out_shardings=jax.NamedSharding(mesh, jax.P()))(lambda x: x + 1)
+    assert len(whole(x).devices()) == 2 and whole.notes == ["out_shardings was passed to jit"]
+    with pytest.raises(GraphError, match=r"runs by jax.jit: in_shardings was passed to jit"):
+        spread.compile(x)
+    options = gc.jit(lambda x: x + 1, compiler_options={"xla_embed_ir_in_executable": True})
+    assert_equal(options(x), x + 1)
+    assert options.notes == ["compiler_options was passed to jit"]
+
+
+def test_options_of_jax_without_a_meaning_here() -> None:
+    x = np.ones(3, np.float32)
+    inlined = gc.jit(lambda x, y: x + 1, keep_unused=True, inline=True, in_shardings=None)
+    assert_equal(inlined(x, x), x + 1)
+    assert inlined.notes == [] and inlined.executable is not None
+    assert "jit" not in str(jax.make_jaxpr(inlined)(x, x))
+    assert len(inlined.lower(x, x).compile().input_shardings[0]) == 2
+
+
+def test_arguments_that_jax_does_not_have() -> None:
+    with pytest.raises(TypeError, match=r"jit\(\) got an unexpected keyword argument 'donate'"):
+        gc.jit(lambda x: x, donate=0)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'donate'"):
+        gc.jit(donate=0)  # also without the function
+    with pytest.raises(AttributeValueError, match=r"out_shardings is JAX's, and strategy= is gra"):
+        gc.jit(lambda x: x, out_shardings=jax.P(), strategy=gc.devices.DataParallel(2))
+
+
 @pytest.mark.parametrize("jit", [gc.jit, jax.jit])
 def test_positions_and_names_of_static_arguments_mean_what_they_say(jit: Any) -> None:
     """If both are given, neither is completed by the other."""
