@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import zlib
+from bisect import bisect_right
 from contextlib import suppress
+from itertools import accumulate
 from typing import NoReturn
 
 from graphc.closing import Closing
-from graphc.data.records.framing import Frames, import_crc32c
+from graphc.data.records.framing import FRAME, Frames, import_crc32c
 from graphc.data.records.streams import WINDOW_BITS, Compression, checked_compression
 from graphc.errors import CopyError, DataError, DTypeError, StateError
 from graphc.interrupts import uninterrupted
@@ -30,7 +33,7 @@ class TFRecordWriter(Closing):
 
     Raises:
         MissingExtraError: google-crc32c is not installed.
-        OSError: the file cannot be created.
+        DataError: the file cannot be created.
 
     Examples:
         >>> import os, tempfile
@@ -57,13 +60,14 @@ class TFRecordWriter(Closing):
             else None
         )
         self._path = os.fspath(path)
-        self._file = open(self._path, "wb", buffering=0)  # noqa: SIM115 - `close` closes it
+        self._file = _created(self._path)
         self._lock = threading.RLock()
         self._records: list[bytes] = []  # not yet framed: that is faster for many at once
         self._buffered = 0
         self._flushed = 0  # records
         self._written = 0  # bytes
         self._failed = False
+        self._partial = 0  # bytes of the last write, if that failed
 
     @property
     def count(self) -> int:
@@ -101,7 +105,7 @@ class TFRecordWriter(Closing):
             if self._failed or self._file.closed:
                 raise self._unusable()
             self._records.append(record)
-            self._buffered += len(record) + 16
+            self._buffered += len(record) + FRAME
             if self._buffered >= _BUFFER:
                 uninterrupted(self._flush)
 
@@ -175,19 +179,27 @@ class TFRecordWriter(Closing):
         self._flushed += len(records)
         self._buffered = 0
         data = self._frames.framed(records)
-        self._put(data if self._engine is None else self._engine.compress(data))
+        if self._engine is not None:
+            self._put(self._engine.compress(data))
+            return
+        ends = list(accumulate(len(record) + FRAME for record in records))
+        try:
+            self._put(data)
+        except DataError as error:
+            whole = bisect_right(ends, self._partial)
+            with suppress(OSError):  # a device; its reader finds the cut
+                self._file.truncate(self._written + (ends[whole - 1] if whole else 0))
+            error.details = (f"the file keeps its first {self._flushed - len(ends) + whole} records",)
+            raise
 
     def _put(self, data: bytes) -> None:
-        """Writes whole records. If that fails, the file keeps the whole records before."""
+        """Writes bytes. If that fails, `_partial` is the number of those that were written."""
         rest = memoryview(data)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
-            self._failed = True
-            if self._engine is None:
-                with suppress(OSError):  # a device; its reader finds the cut
-                    self._file.truncate(self._written)
+            self._failed, self._partial = True, len(data) - len(rest)
             raise DataError.here(
                 f"TFRecordWriter: cannot write {self._path}: {error.strerror}",
                 details=[f"{self._written} bytes were written before"],
@@ -196,6 +208,16 @@ class TFRecordWriter(Closing):
 
 
 explain_methods(TFRecordWriter)
+
+
+def _created(path: str) -> io.FileIO:
+    try:
+        return open(path, "wb", buffering=0)
+    except OSError as error:
+        raise DataError.here(
+            f"TFRecordWriter: cannot create {path}: {error.strerror}",
+            hint="the folder must exist and be writable",
+        ) from error
 
 
 def _as_bytes(record: object) -> bytes:
