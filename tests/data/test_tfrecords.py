@@ -540,7 +540,9 @@ def test_after_a_failure_the_file_has_every_record_that_fits(
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     records = [bytes([number]) * 50_000 for number in range(50)]
     try:
-        with pytest.raises(DataError, match=rf"File too large\n  the file keeps its first {kept} r"):
+        with pytest.raises(
+            DataError, match=rf"File too large\n  the file keeps its first {kept} r"
+        ):
             for record in records:
                 file.write(record)
         file.close()

@@ -189,7 +189,9 @@ class TFRecordWriter(Closing):
             whole = bisect_right(ends, self._partial)
             with suppress(OSError):  # a device; its reader finds the cut
                 self._file.truncate(self._written + (ends[whole - 1] if whole else 0))
-            error.details = (f"the file keeps its first {self._flushed - len(ends) + whole} records",)
+            error.details = (
+                f"the file keeps its first {self._flushed - len(ends) + whole} records",
+            )
             raise
 
     def _put(self, data: bytes) -> None:

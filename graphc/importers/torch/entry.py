@@ -14,7 +14,7 @@ from graphc.importers.core.refusals import Refusal, refuse_all
 from graphc.importers.core.weights import Trainable, Weight, with_trainable
 from graphc.importers.torch.call import Call, Refused
 from graphc.importers.torch.dtypes import dtype_of
-from graphc.importers.torch.exported import Exported
+from graphc.importers.torch.exported import MUTATIONS, Exported, Result
 from graphc.importers.torch.exporting import Exporting, exported
 from graphc.importers.torch.importer import UNKNOWN, Importer
 from graphc.importers.torch.symbols import Symbols
@@ -98,7 +98,7 @@ class Plan:
     Attributes:
         inputs: the tensors that a caller passes.
         outputs: the names of the results that are tensors.
-        weights: parameters and buffers that the program uses, by name.
+        weights: parameters and buffers that the program uses or changes, by name.
     """
 
     def __init__(self, source: Exported) -> None:
@@ -110,7 +110,11 @@ class Plan:
         self.weights = self._weights()
         self._feeds = [n for n in self._placeholders if self._is_input(n)]
         self.inputs = tuple(self._spec(n) for n in self._feeds)
-        count = sum(result.kind == "USER_OUTPUT" for result in source.results)
+        nodes = list(source.module.graph.nodes)[-1].args[0]
+        results = list(zip(source.results, nodes, strict=True))
+        self._returned = [value for result, value in results if result.kind == "USER_OUTPUT"]
+        self._renewed = self._renewed_parameters(results)
+        count = sum(map(_is_tensor, self._returned))
         self.outputs = tuple(f"output_{i}" for i in range(count))
 
     def _is_input(self, node: Any) -> bool:
@@ -119,9 +123,10 @@ class Plan:
 
     def _weights(self) -> dict[str, Weight]:
         found, seen = dict[str, Weight](), dict[Any, str]()
+        changed = {result.weight for result in self._source.results if result.kind in MUTATIONS}
         for node in self._placeholders:
             fqn = self._held.get(node.name)
-            if fqn is None or not node.users:
+            if fqn is None or (not node.users and fqn not in changed):
                 continue
             tensor = self._source.tensors(fqn)
             if tensor.key in seen:
@@ -134,6 +139,15 @@ class Plan:
                 raise ModelImportError.here(f"from_torch: {fqn!r} {refused}") from refused
         return found
 
+    def _renewed_parameters(self, results: Sequence[tuple[Result, Any]]) -> dict[Any, Any]:
+        """The nodes that compute new values of trainable parameters -> their placeholders."""
+        places = {self._held.get(node.name): node for node in self._placeholders}
+        return {
+            value: places[result.weight]
+            for result, value in results
+            if result.kind in MUTATIONS and self._source.tensors(result.weight).trainable
+        }
+
     def _spec(self, node: Any) -> TensorSpec:
         value = node.meta["val"]
         dims = [self._symbols.dim(size) for size in value.shape]
@@ -143,7 +157,7 @@ class Plan:
         """Adds the nodes; returns the results that are tensors."""
         given = iter(tensors)
         values = [self._value(node, weight, given) for node in self._placeholders]
-        importer = Importer(self._source.name)
+        importer = Importer(self._source.name, self._renewed)
         results = importer.run(self._source.module, values)
         hint = _HINT_OF_FILES if self._source.is_file else _HINT
         refuse_all("from_torch", importer.refusals, hint)
@@ -153,14 +167,14 @@ class Plan:
         found: list[Tensor] = []
         assigned: list[str] = []
         call = Call((), lambda module, values: [])
-        for (kind, buffer), value in zip(self._source.results, results, strict=True):
-            if kind == "BUFFER_MUTATION" and assign:
-                assigned += self._assign(weight, buffer, value)
-            elif kind == "USER_OUTPUT":
-                found.append(call.tensor(0 if value is None else value))
+        for (kind, changed), value in zip(self._source.results, results, strict=True):
+            if kind in MUTATIONS and assign:
+                assigned += self._assign(weight, changed, value)
+            elif kind == "USER_OUTPUT" and _is_tensor(value):
+                found.append(call.tensor(value))
             elif kind == "USER_INPUT_MUTATION":
                 refuse_all("from_torch", [Refusal("the model", "changes one of its inputs")], _HINT)
-        with control_inputs(tuple(assigned)):  # a forward pass changes buffers, as in PyTorch
+        with control_inputs(tuple(assigned)):  # a forward pass changes them, as in PyTorch
             return [identity(t) for t in found] if assigned else found
 
     def _value(self, node: Any, weight: Any, given: Any) -> Any:
@@ -173,7 +187,7 @@ class Plan:
         return next(given) if self._is_input(node) else node.meta.get("val")
 
     def _assign(self, weight: Any, fqn: str, value: Any) -> list[str]:
-        """Assigns a buffer; returns the name of the node. In the body of a loop it does nothing."""
+        """Assigns a weight; returns the name of the node. In the body of a loop it does nothing."""
         graph = current_graph()
         if graph.parent is not None:
             return []
@@ -183,7 +197,13 @@ class Plan:
 
     def wrap(self, names: Sequence[str], results: Sequence[Tensor]) -> Any:
         """The nest that the module returns."""
+        rest = iter(results)
         try:
-            return self._source.nest(list(results))
+            return self._source.nest([next(rest) if _is_tensor(v) else v for v in self._returned])
         except Exception:  # a class that checks what it holds
             return list(results)
+
+
+def _is_tensor(value: Any) -> bool:
+    """Whether a result of the program is a tensor, or a number, which becomes one."""
+    return value is not None and not isinstance(value, str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -27,16 +27,19 @@ class Stored(NamedTuple):
     member: str | None = None
 
 
+MUTATIONS: Final = ("BUFFER_MUTATION", "PARAMETER_MUTATION")
+
+
 class Result(NamedTuple):
     """A result of the graph.
 
     Attributes:
         kind: "USER_OUTPUT", "BUFFER_MUTATION" and the other names of `torch.export`.
-        buffer: the buffer that gets it, for a "BUFFER_MUTATION".
+        weight: for one of `MUTATIONS`, the buffer or parameter that gets it.
     """
 
     kind: str
-    buffer: str = ""
+    weight: str = ""
 
 
 @dataclass(frozen=True)

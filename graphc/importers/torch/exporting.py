@@ -12,7 +12,8 @@ from graphc.errors import ArgumentError, ModelImportError
 from graphc.importers.torch.archive.mutations import NORMS
 from graphc.importers.torch.archive.reading import read_archive
 from graphc.importers.torch.dtypes import array_of, torch
-from graphc.importers.torch.exported import Exported, Result, Stored
+from graphc.importers.torch.exported import MUTATIONS, Exported, Result, Stored
+from graphc.importers.torch.size_names import size_names
 from graphc.importers.torch.table import RULES
 
 
@@ -45,19 +46,26 @@ def exported(model: Any, how: Exporting) -> Exported:
     signature = program.graph_signature
     spec = program.call_spec.out_spec
     results = [
-        Result(s.kind.name, signature.buffers_to_mutate.get(getattr(s.arg, "name", ""), ""))
+        Result(s.kind.name, s.target if s.kind.name in MUTATIONS else "")
         for s in signature.output_specs
     ]
     return Exported(
         module=program.graph_module,
         name=name,
-        sizes=_names(program, how.dynamic_shapes),
+        sizes=_named_sizes(program, model, how),
         held={**signature.inputs_to_parameters, **signature.inputs_to_buffers},
         constants=dict(signature.inputs_to_lifted_tensor_constants),
         tensors=lambda name: _stored(program, name),
         results=results,
         nest=lambda values: _plain(torch().utils._pytree.tree_unflatten(values, spec)),
     )
+
+
+def _named_sizes(program: Any, model: Any, how: Exporting) -> dict[str, str]:
+    if how.dynamic_shapes is None:
+        return {}
+    given = tuple(how.args or ()), dict(how.kwargs or {})
+    return size_names(program, model.forward, *given, how.dynamic_shapes)
 
 
 def _plain(nest: Any) -> Any:
@@ -186,48 +194,19 @@ def _is_ready(program: Any) -> bool:
 
 
 def _has_effect(node: Any) -> bool:
-    return node.is_impure() or _changes_averages(node, str(node.target))
+    """Whether a node, or one in its bodies, changes a tensor."""
+    if node.is_impure() or _changes_averages(node, str(node.target)):
+        return True
+    if node.op == "call_function" and getattr(
+        getattr(node.target, "_schema", None), "is_mutable", 0
+    ):
+        return True
+    module = node.graph.owning_module
+    bodies = [getattr(module, n.target, None) for n in node.all_input_nodes if n.op == "get_attr"]
+    return any(_has_effect(n) for b in bodies if hasattr(b, "graph") for n in b.graph.nodes)
 
 
 def _changes_averages(node: Any, name: str) -> bool:
     """Whether it is a batch norm in training mode: its schema does not say what it changes."""
     place = NORMS.get(name)
     return place is not None and (len(node.args) <= place or bool(node.args[place]))
-
-
-def _names(program: Any, dynamic_shapes: Any) -> dict[str, str]:
-    """The symbols of the program's sizes by the names of the user's `Dim`s."""
-    if dynamic_shapes is None:
-        return {}
-    package = torch()
-    specs = [n for n in program.graph.nodes if n.op == "placeholder"]
-    inputs = set(program.graph_signature.user_inputs)
-    shapes = [
-        n.meta["val"].shape
-        for n in specs
-        if n.name in inputs and hasattr(n.meta.get("val"), "shape")
-    ]
-    given = package.utils._pytree.tree_flatten(dynamic_shapes, is_leaf=_is_leaf)[0]
-    found: dict[str, str] = {}
-    for shape, spec in zip(shapes, given, strict=False):
-        pairs = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
-        for axis, dim in pairs:
-            name = getattr(dim, "__name__", None)
-            symbol = str(shape[axis])
-            if name is not None and symbol.isidentifier() and str(name).isidentifier():
-                found.setdefault(symbol, str(name))
-    return found
-
-
-def _is_leaf(value: Any) -> bool:
-    """Whether it is the specification of one tensor: a dict by axis, or a tuple of dims."""
-    if value is None:
-        return True
-    if isinstance(value, dict):
-        return all(isinstance(key, int) for key in value)
-    if isinstance(value, (tuple, list)):
-        return all(
-            v is None or isinstance(v, int) or hasattr(v, "__name__") or "Dim" in type(v).__name__
-            for v in value
-        )
-    return False

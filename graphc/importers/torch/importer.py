@@ -17,11 +17,13 @@ from graphc.importers.torch.table import RULES
 from graphc.ir.node import Tensor
 from graphc.ir.scopes import at_source
 from graphc.ir.source import Source
-from graphc.ops import cast, constant
+from graphc.ops import cast, constant, stop_gradient
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _IN_TORCH = re.compile(r"-packages[/\\]torch[/\\]|^torch[/\\]")  # of any machine
 
+
+_NONE: Final[Mapping[Any, Any]] = {}
 
 UNKNOWN: Final = object()
 """The value of what could not be imported. What needs it is skipped."""
@@ -41,14 +43,15 @@ class Importer:
 
     Args:
         name: of the model, for errors.
+        renewed: nodes that compute a new value of a parameter -> the parameter's placeholder.
 
     Attributes:
         refusals: what could not be imported.
         made: the tensors by the names of the nodes of the program, without those in bodies.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, renewed: Mapping[Any, Any] = _NONE) -> None:
+        self._name, self._renewed = name, renewed
         self.refusals: list[Refusal] = []
         self.made: dict[str, Tensor] = {}
 
@@ -68,6 +71,8 @@ class Importer:
             elif node.op == "call_function":
                 with at_source(line_of(node)):
                     env[node] = self._result(node, env)
+                    if node in self._renewed and env[node] is not UNKNOWN:
+                        env[node] = _renewed(env[self._renewed[node]], env[node])
             elif node.op == "output":
                 self.made = {n.name: v for n, v in env.items() if isinstance(v, Tensor)}
                 results = node.args[0]  # a body may return one value that is not in a tuple
@@ -115,6 +120,12 @@ class Importer:
             del self.refusals[before:]
             raise Refused(f"has a body in which {'; '.join(f'{r.what} {r.why}' for r in inside)}")
         return results
+
+
+def _renewed(old: Tensor, new: Tensor) -> Tensor:
+    """The new value of a parameter that was changed in place, which PyTorch allows only in regions
+    without gradients. Gradients of what uses it are those of the parameter."""
+    return stop_gradient(new) + (old - stop_gradient(old))
 
 
 def _plain(node: Any) -> str:

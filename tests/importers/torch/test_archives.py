@@ -124,6 +124,15 @@ def changed(tmp_path: Path, name: str, change: Any) -> Path:
     return target
 
 
+def test_a_changed_weight_that_the_program_does_not_have(tmp_path: Path) -> None:
+    def change(program: Any) -> None:
+        specs = program["graph_module"]["signature"]["output_specs"]
+        specs[0] = {"buffer_mutation": {"buffer_name": "none"}}
+
+    with pytest.raises(ModelFileError, match="changes 'none', which it does not use"):
+        gc.from_torch(changed(tmp_path, "train", change))
+
+
 def nodes(program: Any) -> Any:
     return program["graph_module"]["graph"]["nodes"]
 
@@ -147,7 +156,7 @@ def test_changes_that_cannot_be_made_functional_are_refused(tmp_path: Path) -> N
         first = next(n for n in nodes(program) if n["target"].endswith("mul.Tensor"))
         first["target"] = "torch.ops.aten.mul_.Tensor"  # of the input
 
-    with pytest.raises(ModelImportError, match="changes an input, parameter or constant"):
+    with pytest.raises(ModelImportError, match="changes an input or a constant"):
         gc.from_torch(changed(tmp_path, "views", change))
 
     def of_a_part(program: Any) -> None:  # sub_ of a part that split gives

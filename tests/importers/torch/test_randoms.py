@@ -102,8 +102,10 @@ def test_an_embedding_with_a_largest_norm(order: float) -> None:
         given = gc.placeholder((2, 2), "int64")
         rows = layer(given)
         (weight,) = graph.variables.values()
-        slope = gc.gradients(gc.reduce_sum(rows**2), [weight.read()])[0]
-    got, gradient = map(np.asarray, gc.Session(graph).run([rows, slope], {given: places.numpy()}))
+        slope = gc.gradients(gc.reduce_sum(rows**2), [weight])[0]
+    session = gc.Session(graph)
+    got, gradient = map(np.asarray, session.run([rows, slope], {given: places.numpy()}))
+    assert np.abs(session.get(weight) - module.weight.detach().numpy()).max() < 1e-5
     assert np.abs(got - result.detach().numpy()).max() < 1e-5
     assert np.abs(gradient - module.weight.grad.numpy()).max() < 1e-5
     assert np.linalg.norm(got, order, axis=-1).max() < 1.0001

@@ -35,20 +35,21 @@ _LARGEST: Final = 1000  # tensors that may share memory
 _GROWTH: Final = 20  # new nodes for each node of the file
 
 
-def make_functional(module: GraphModule, buffers: Mapping[str, str]) -> list[str]:
+def make_functional(module: GraphModule, held: Mapping[str, str]) -> list[str]:
     """Changes a graph, and the graphs in it. What cannot be changed is marked as refused.
 
     Args:
-        buffers: placeholder -> the buffer that it is. Other placeholders cannot be changed.
+        held: placeholder -> the parameter or buffer that it is. Other placeholders cannot be
+            changed.
 
     Returns:
-        The names of the changed buffers, whose new values are further results of the graph.
+        The names of the changed ones, whose new values are further results of the graph.
     """
-    return _functional(module, buffers).changed
+    return _functional(module, held).changed
 
 
-def _functional(module: GraphModule, buffers: Mapping[str, str]) -> _Pass:
-    pass_ = _Pass(module.graph, buffers)
+def _functional(module: GraphModule, held: Mapping[str, str]) -> _Pass:
+    pass_ = _Pass(module.graph, held)
     pass_.run()
     module.graph = Graph(pass_.nodes)
     return pass_
@@ -59,11 +60,11 @@ class _Pass:
 
     Attributes:
         nodes: the new nodes.
-        changed: the names of the changed buffers.
+        changed: the names of the changed parameters and buffers.
     """
 
-    def __init__(self, graph: Graph, buffers: Mapping[str, str]) -> None:
-        self._graph, self._buffers = graph, buffers
+    def __init__(self, graph: Graph, held: Mapping[str, str]) -> None:
+        self._graph, self._held = graph, held
         self._same: dict[Node, Node] = {}  # the result of a change -> what it changed
         self._source: dict[Node, Node] = {}  # view -> what it is a view of
         self._roots: dict[Node, Node] = {}  # view -> what all is a view of
@@ -94,7 +95,7 @@ class _Pass:
         output = self.nodes[-1]
         for node in nodes:
             if node.op == "placeholder" and self._version.get(node):
-                self.changed.append(self._buffers[node.name])
+                self.changed.append(self._held[node.name])
                 output.args[0].append(self._value(node))
         for node in self.nodes:
             node.users = {}
@@ -210,8 +211,8 @@ class _Pass:
     def _write(self, node: Node, value: Node) -> str:
         """Gives a tensor a new value. Returns why this is not possible, or ""."""
         root = self._root(node)
-        if root.op == "placeholder" and root.name not in self._buffers:
-            return "changes an input, parameter or constant of its graph"
+        if root.op == "placeholder" and root.name not in self._held:
+            return "changes an input or a constant of its graph"
         if self._may_be_seen(root):
             return "changes a tensor that may share its memory with another one that is used later"
         version = self._version.get(root, 0) + 1

@@ -19,6 +19,7 @@ from graphc.importers.torch.exported import Exported, Result, Stored
 _VERSION: Final = 8  # the major number of the file's schema
 _OUTPUTS: Final[Mapping[str, str]] = {
     "buffer_mutation": "BUFFER_MUTATION",
+    "parameter_mutation": "PARAMETER_MUTATION",
     "user_input_mutation": "USER_INPUT_MUTATION",
     "user_output": "USER_OUTPUT",
 }
@@ -70,7 +71,7 @@ def _program(archive: Archive) -> Exported:
         )
     signature = data["graph_module"]["signature"]
     module = graph_of(data["graph_module"]["graph"])
-    held, constants, buffers = _inputs(signature["input_specs"], module)
+    held, constants = _inputs(signature["input_specs"], module)
     tensors = {**stored(archive, "weights"), **stored(archive, "constants")}
     missing = next((n for n in (*held.values(), *constants.values()) if n not in tensors), None)
     if missing is not None:
@@ -78,7 +79,10 @@ def _program(archive: Archive) -> Exported:
     results = _results(signature["output_specs"])
     if len(results) != len(module.graph.nodes[-1].args[0]):
         raise ValueError(f"{len(results)} results are described")
-    changed = make_functional(module, buffers)
+    unknown = {result.weight for result in results} - {*held.values(), ""}
+    if unknown:
+        raise broken(f"{archive.name} changes {min(unknown)!r}, which it does not use")
+    changed = make_functional(module, held)
     _check_alone(archive, changed, tensors)
 
     for name in constants.values():  # each call of the model needs them
@@ -98,11 +102,9 @@ def _program(archive: Archive) -> Exported:
     )
 
 
-def _inputs(
-    specs: Sequence[Any], module: GraphModule
-) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """The parameters and buffers, the constants, and the buffers alone, by placeholder."""
-    held, constants, buffers = dict[str, str](), dict[str, str](), dict[str, str]()
+def _inputs(specs: Sequence[Any], module: GraphModule) -> tuple[dict[str, str], dict[str, str]]:
+    """The parameters and buffers, and the constants, by placeholder."""
+    held, constants = dict[str, str](), dict[str, str]()
     nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
     for node in nodes:
         value = node.meta["val"]
@@ -117,7 +119,7 @@ def _inputs(
             case "parameter":
                 held[name] = str(value["parameter_name"])
             case "buffer":
-                held[name] = buffers[name] = str(value["buffer_name"])
+                held[name] = str(value["buffer_name"])
             case "tensor_constant":
                 constants[name] = str(value["tensor_constant_name"])
             case "user_input" if "as_sym_int" in value["arg"]:
@@ -126,7 +128,7 @@ def _inputs(
                 pass
             case _:
                 raise Refused(f"has an input of the kind {kind!r}, which is not supported")
-    return held, constants, buffers
+    return held, constants
 
 
 def _results(specs: Sequence[Any]) -> list[Result]:
@@ -135,7 +137,8 @@ def _results(specs: Sequence[Any]) -> list[Result]:
         (kind, value), *_ = spec.items()
         if kind not in _OUTPUTS:
             raise Refused(f"has a result of the kind {kind!r}, which is not supported")
-        found.append(Result(_OUTPUTS[kind], str(value.get("buffer_name", ""))))
+        weight = value.get("buffer_name", value.get("parameter_name", ""))
+        found.append(Result(_OUTPUTS[kind], str(weight)))
     return found
 
 
