@@ -17,6 +17,7 @@ from graphc.ir.types import TensorType
 from graphc.jaxpr.function import from_jax
 from graphc.lowering.emit_jax import to_function
 from graphc.ops.control.bodies import numbered, trace
+from graphc.ops.control.while_loops import WHILE
 from graphc.ops.core.emit import convert, graph_of
 from graphc.typing import TensorTree
 
@@ -109,7 +110,18 @@ def _vectorized(
                     raise GraphError(f"vmap: the function {what}", source=node.source, hint=hint)
         in_axes = (*axes, *[None] * len(body.captured))
         every = jax.vmap(_lowered(program), in_axes=in_axes, out_axes=out_axes)
-        return from_jax(every, name=name)(*operands, *body.captured)
+        function = from_jax(every, name=name, max_trip_count=_most_trips(program))
+        return function(*operands, *body.captured)
+
+
+def _most_trips(program: Program) -> int | None:
+    """The maximum number of iterations of any loop that ends by a condition; None if one of them
+    has no limit. Where sizes are named, operators have such loops of their own, without a limit."""
+    lengths = {node.attrs["length"] for node in program.walk() if node.op is WHILE}
+    known = {length for length in lengths if isinstance(length, int)}
+    if len(known) < len(lengths) or not all(t.type.is_static for t in program.input_tensors()):
+        return None
+    return max(known, default=None)
 
 
 def _axes_of_leaves(

@@ -395,3 +395,27 @@ def test_by_shard_map_the_numbers_are_those_by_pmap(
         found.append([*[np.asarray(v) for step in steps for v in step], *session.values().values()])
     for a, b in zip(*found, strict=True):
         assert_near(b, a, rtol=1e-12)
+
+
+EMPTY = {
+    "scan": lambda x: gc.scan(lambda c, row: (c + row, c), gc.zeros((3,)), x)[0],
+    "sort": lambda x: gc.sort(x, 0),
+    "sum": lambda x: gc.reduce_sum(x, 0),
+    "outer product": lambda x: x @ gc.transpose(x),
+    "several rows as one": lambda x: gc.reshape(gc.concatenate([x, x], 0), (-1,)),
+    "vmap": lambda x: gc.vmap(gc.sort)(x),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_batch_without_rows(name, replicas):
+    with gc.Graph() as graph:
+        x = gc.placeholder((None, 3), name="x")
+        y = EMPTY[name](x)
+    feeds = {x: np.zeros((0, 3), np.float32)}
+    wanted = np.asarray(gc.Session(graph).run(y, feeds))
+    session = gc.Session(graph, strategy=gc.devices.DataParallel(replicas))
+    found = np.asarray(session.run(y, feeds))
+    assert found.shape == wanted.shape and np.array_equal(found, wanted)
+    assert np.asarray(session.run(y, {x: np.ones((5, 3), np.float32)})).size > 0

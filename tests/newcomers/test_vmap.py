@@ -131,3 +131,28 @@ def test_an_assignment_is_refused():
         v = gc.variable(0.0, name="v")
         with pytest.raises(errors.GraphError, match="assigns a variable"):
             gc.vmap(lambda x: v.assign(x) + x)(np.ones(3, "float32"))
+
+
+def test_gradients_of_loops_with_a_limit() -> None:
+    """Each example ends its loops by its own conditions."""
+
+    def grow(x: gc.Tensor, most: int) -> gc.Tensor:
+        return gc.while_loop(lambda c: c < 100.0, lambda c: c * c + 1.0, x, max_trip_count=most)
+
+    with gc.Graph() as graph:
+        x = gc.placeholder((3,), name="x")
+        each = gc.vmap(lambda e: grow(e, 3) + grow(e * 0.5, 5))(x)
+        (slope,) = gc.gradients([gc.reduce_sum(each)], [x])
+        alone = [grow(x[i], 3) + grow(x[i] * 0.5, 5) for i in range(3)]
+        slopes = [gc.gradients([y], [x])[0][i] for i, y in enumerate(alone)]
+    found = gc.Session(graph).run([each, slope, alone, slopes], {x: [0.0, 3.0, 200.0]})
+    assert_near(found[0], np.stack(found[2]))
+    assert_near(found[1], np.stack(found[3]))
+
+
+def test_loops_without_a_limit_have_no_gradient() -> None:
+    with gc.Graph():
+        x = gc.placeholder((3,), name="x")
+        y = gc.vmap(lambda e: gc.while_loop(lambda c: c < 9.0, lambda c: c + 1.0, e))(x)
+        with pytest.raises(errors.GradientError, match="maximum number of iterations is not known"):
+            gc.gradients([gc.reduce_sum(y)], [x])

@@ -111,7 +111,19 @@ def _fmod_gradient(ctx: GradientContext, node: Node, dz: Tensor) -> Adjoints:
     return [unbroadcast(ctx, dz, x), unbroadcast(ctx, of_y, y)]
 
 
-@elementwise_operator("Fmod", lax.rem, infer=infer_real, widen=True, gradient=_fmod_gradient)
+def _rem(x: Any, y: Any) -> Any:
+    """`lax.rem`. XLA evaluates that of two constants on the host, where a division of integers by
+    0, or of the smallest one by -1, ends the process."""
+    if not jnp.issubdtype(y.dtype, jnp.integer):
+        return lax.rem(x, y)
+    zero = lax.eq(y, lax.full_like(y, 0))
+    unsafe = zero
+    if jnp.issubdtype(y.dtype, jnp.signedinteger):
+        unsafe = lax.bitwise_or(zero, lax.eq(y, lax.full_like(y, -1)))
+    return lax.select(zero, x, lax.rem(x, lax.select(unsafe, lax.full_like(y, 1), y)))
+
+
+@elementwise_operator("Fmod", _rem, infer=infer_real, widen=True, gradient=_fmod_gradient)
 def fmod(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Given:
     """The remainder of x / y, with the sign of `x`, with broadcasting.
 

@@ -140,7 +140,10 @@ def _infer_all_gather(ctx: InferContext, x: TensorType, *, axis: int, replicas: 
 def _lower_all_gather(ctx: LowerContext, x: Any, *, axis: int, replicas: int) -> Any:
     # Gather along axis 0, then move the axis: for other axes XLA:CPU chooses an operand layout that
     # its FFT does not support (RET_CHECK in fft_thunk.cc, JAX 0.10).
-    rows = lax.all_gather(jnp.moveaxis(x, axis, 0), axis_name_of(ctx), axis=0, tiled=True)
+    rows = jnp.moveaxis(x, axis, 0)
+    if x.size == 0:  # JAX cannot lower it (0.10)
+        return jnp.moveaxis(jnp.tile(rows, (replicas, *[1] * (x.ndim - 1))), 0, axis)
+    rows = lax.all_gather(rows, axis_name_of(ctx), axis=0, tiled=True)
     return jnp.moveaxis(rows, 0, axis)
 
 
