@@ -24,6 +24,7 @@ from graphc.ops.core.emit import convert, promote_operands
 from graphc.ops.core.layout_rules import SUM, replicated
 from graphc.ops.core.precision import summed, wide
 from graphc.ops.core.ranges import in_range
+from graphc.ops.core.sizes import SIZE
 from graphc.typing import DTypeLike, TensorLike
 
 __all__ = ["one_hot", "take_along_axis"]
@@ -235,19 +236,12 @@ def _fold_one_hot(indices: Any, *, depth: Any, dtype: DType, axis: int) -> Any:
     return (places == column).astype(dtype)
 
 
-DEPTH = Attr(
-    "dim",
-    check=lambda depth: not isinstance(depth, int) or depth >= 0,
-    must="be a size, not negative",
-)
-
-
 @operator(
     "OneHot",
     infer=_infer_one_hot,
     lower=_lower_one_hot,
     precision="wide",
-    attrs={"depth": DEPTH, "dtype": Attr("dtype", default=FLOAT32), "axis": gathering.AXIS},
+    attrs={"depth": SIZE, "dtype": Attr("dtype", default=FLOAT32), "axis": gathering.AXIS},
     differentiable=False,
     layout=_one_hot_layout,
     fold=_fold_one_hot,

@@ -16,13 +16,14 @@ from graphc.ir.dtypes import BOOL, FLOAT32, INT32, DType, as_dtype
 from graphc.ir.node import Tensor
 from graphc.ir.opdef import Attr, InferContext, OpDef
 from graphc.ir.types import TensorType
-from graphc.ops.arrays.shape import SHAPE, broadcast_to
+from graphc.ops.arrays.shape import broadcast_to
 from graphc.ops.core.checks import as_dims, refuse
 from graphc.ops.core.cost_rules import moves_only
 from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import constant, convert, dim_value, emit_one, to_dtype
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.shape_argument import shape_first
+from graphc.ops.core.sizes import SHAPE
 from graphc.typing import DTypeLike, ShapeLike, TensorLike
 
 __all__ = [

@@ -22,6 +22,7 @@ from graphc.ops.core.cost_rules import free
 from graphc.ops.core.defining import rearrangement
 from graphc.ops.core.emit import convert, emit_one
 from graphc.ops.core.layout_rules import local_dims, moves
+from graphc.ops.core.sizes import SHAPE
 from graphc.typing import ShapeLike, TensorLike
 
 __all__ = [
@@ -38,13 +39,6 @@ __all__ = [
 ]
 
 Placed = tuple[int, Mapping[str, Any] | None] | None
-
-SHAPE = Attr(
-    "dims",
-    check=lambda dims: all(dim >= 0 for dim in dims if isinstance(dim, int)),
-    must="be a tuple of sizes, none negative",
-    hint="-1 is for gc.reshape only; x.shape[0] is a size that may be unknown",
-)
 
 
 # -- Reshape ---------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from graphc.ops.core.cost_rules import comparisons
 from graphc.ops.core.defining import at_least, without_gradient
 from graphc.ops.core.emit import convert, emit
 from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.sizes import SIZE
 
 
 def _infer(
@@ -187,7 +189,7 @@ def _cost(ctx: CostContext, node: Node) -> int:
 UNIQUE_ROWS = without_gradient(
     "UniqueRows(*indices) -> rows, *places",
     attrs={
-        "size": Attr("dim", doc="the number of rows of the table"),
+        "size": replace(SIZE, doc="the number of rows of the table"),
         "clipped": at_least(
             0,
             "not be negative",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from graphc.ops.core.checks import as_dims, broadcasts_to, refuse
 from graphc.ops.core.cost_rules import times_result
 from graphc.ops.core.emit import convert, emit_node, graph_of, to_dtype
 from graphc.ops.core.precision import wide
+from graphc.ops.core.sizes import SHAPE
 from graphc.ops.core.weak_numbers import is_weak
 from graphc.ops.draws.random_keys import (
     HASH,
@@ -32,7 +34,7 @@ from graphc.typing import Seed, ShapeLike, TensorLike
 
 __all__ = ["bernoulli"]
 
-_SHAPE = Attr("dims", doc="of the result")
+_SHAPE = replace(SHAPE, doc="of the result")
 _FLOATING = Attr("dtype", default=FLOAT32, check=is_floating, must="be floating")
 
 

@@ -11,6 +11,7 @@ explicit. The generator is always threefry2x32 (Salmon et al., Parallel random n
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -28,6 +29,7 @@ from graphc.ops.core.cost_rules import moves_only, times_result
 from graphc.ops.core.defining import without_gradient
 from graphc.ops.core.emit import constant, convert, emit_one, graph_of
 from graphc.ops.core.layout_rules import replicated
+from graphc.ops.core.sizes import SHAPE
 from graphc.ops.core.weak_numbers import is_weak
 from graphc.typing import DTypeLike, Seed, ShapeLike, TensorLike
 
@@ -124,7 +126,7 @@ FOLD_IN = random_operator(
 
 SPLIT_KEY = random_operator(
     "SplitKey(key) -> keys",
-    attrs={"shape": Attr("dims", doc="the shape of the array of new keys")},
+    attrs={"shape": replace(SHAPE, doc="the shape of the array of new keys")},
     infer=lambda ctx, key, *, shape: TensorType(UINT32, (*_check_keys(ctx, key), *shape, 2)),
     lower=lambda ctx, key, *, shape: jax.random.key_data(
         _each(lambda k: jax.random.split(k, ctx.shape(shape)), key)
@@ -136,7 +138,7 @@ SPLIT_KEY = random_operator(
 RANDOM_BITS = random_operator(
     "RandomBits(key) -> x",
     attrs={
-        "shape": Attr("dims", doc="the shape of the result for each key"),
+        "shape": replace(SHAPE, doc="the shape of the result for each key"),
         "dtype": Attr(
             "dtype",
             default=UINT32,

@@ -6,6 +6,7 @@ The functions that draw them are in `graphc.ops.draws.distributions`, `counts` a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -21,9 +22,10 @@ from graphc.ops.core.cost_rules import comparisons, times_result
 from graphc.ops.core.defining import define
 from graphc.ops.core.layout_rules import replicated
 from graphc.ops.core.precision import wide
+from graphc.ops.core.sizes import SHAPE, SIZE
 from graphc.ops.draws.random_keys import HASH, as_jax_key, check_key, random_operator
 
-_SHAPE = Attr("dims", doc="of the result")
+_SHAPE = replace(SHAPE, doc="of the result")
 
 
 def _check_parameter(
@@ -172,7 +174,7 @@ RANDOM_BINOMIAL = _counting(
 
 RANDOM_MULTINOMIAL = _counting(
     "RandomMultinomial(key, n, p) -> x",
-    Attr("dims", doc="the batch shape of the vectors"),
+    replace(SHAPE, doc="the batch shape of the vectors"),
     infer=_infer_multinomial,
     lower=_lower_multinomial,
     doc="The number of the n trials that give each of k classes, with probabilities proportional "
@@ -183,7 +185,7 @@ RANDOM_MULTINOMIAL = _counting(
 
 RANDOM_PERMUTATION = random_operator(
     "RandomPermutation(key) -> x",
-    attrs={"size": Attr("dim")},
+    attrs={"size": SIZE},
     infer=_infer_permutation,
     lower=lambda ctx, key, *, size: jax.random.permutation(
         as_jax_key(key), jax.numpy.arange(ctx.dim(size), dtype=INT32)
