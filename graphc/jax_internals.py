@@ -18,6 +18,9 @@ KEY_DTYPE: Final = "key<fry>"
 CACHE_HIT: Final = "/jax/compilation_cache/cache_hits"
 """The event when JAX finds a program in its own persistent cache."""
 
+CALLBACK_LOGGER: Final = "jax._src.callback"
+"""The name of the logger to which JAX writes the traceback of a callback that fails."""
+
 ARRAY_OPERATOR: Final = "_operator_"
 """The prefix of the names of the functions that implement the operators of JAX's arrays. These
 functions look for `__jax_array__`."""

@@ -138,6 +138,15 @@ def test_no_other_file_knows_them() -> None:
     assert found == []
 
 
+def test_the_logger_of_failed_callbacks(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(x: Any) -> Any:
+        raise ValueError("mine")
+
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        jax.block_until_ready(jax.jit(lambda x: jax.pure_callback(fail, x, x))(np.float32(1)))
+    assert {record.name for record in caplog.records} == {jax_internals.CALLBACK_LOGGER}
+
+
 SERVICE = """
 import socket
 import jax

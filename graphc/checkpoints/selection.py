@@ -151,7 +151,7 @@ class Selection:
                 self.taken[name] = entry.name
                 if entry.dtype != types[name].dtype:
                     cast.append(name)
-        used = set(self.taken.values())
+        used = {*self.taken.values(), *(stored[name] for name in mismatched)}
         self.report = RestoreReport(
             taken=self.taken,
             missing=tuple(name for name in wanted if name not in stored),

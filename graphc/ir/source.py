@@ -6,6 +6,7 @@ import contextlib
 import linecache
 import os
 import sys
+import weakref
 from functools import cache
 from types import FrameType
 from typing import NamedTuple
@@ -30,6 +31,8 @@ _OWN = tuple(
         os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(jax.__file__))), "optax"),
     }
 )
+
+_BETWEEN = (contextlib.__file__, weakref.__file__)
 
 
 class Source(NamedTuple):
@@ -67,9 +70,9 @@ def _line(file: str, line: int) -> Source:
 @cache
 def is_own(filename: str) -> bool:
     """Whether a file belongs to graphc or JAX, not to a user."""
-    # contextlib has frames between the user's `with` and the generators of our scopes. Python's own
-    # frozen modules start programs.
-    return filename.startswith((*_OWN, "<frozen ")) or filename == contextlib.__file__
+    # contextlib has frames between the user's `with` and the generators of our scopes, and weakref
+    # between `close()` and what it ends. Python's own frozen modules start programs.
+    return filename.startswith((*_OWN, "<frozen ")) or filename in _BETWEEN
 
 
 def _is_generated(frame: FrameType) -> bool:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
-import jax
 import numpy as np
 
 from graphc.data.core.checks import check_count
-from graphc.errors import AttributeValueError, FeedError
+from graphc.errors import AttributeValueError, FeedError, ShapeError
 from graphc.ir.calls import explained
+from graphc.ir.capture import Fetch
+from graphc.ir.dims import symbols_of
+from graphc.ir.dtypes import Array
 from graphc.ir.graph import Graph
 from graphc.ir.node import Node, Tensor
 from graphc.ir.variable import Variable
 from graphc.runtime.feeds.batches import checked_count
-from graphc.runtime.feeds.fetches import resolve_feeds
+from graphc.runtime.feeds.fetches import FetchNest, resolve_feeds
 from graphc.runtime.session import Session
 from graphc.typing import ArrayTree, Feeds, Fetches
 
@@ -188,18 +190,54 @@ def predict(
 
     Raises:
         FeedError: there are no batches.
-        AttributeValueError: `steps` is no number of batches.
+        AttributeValueError: `steps` is no number of batches, or an output has no axis of examples.
+        ShapeError: the outputs of the batches differ along another axis.
 
     Examples:
         >>> x = gc.placeholder((None,), name="x")
         >>> gc.train.predict(gc.Session(graph), [{"x": [1.0, 2.0]}, {"x": [3.0]}], x * 2)
         array([2., 4., 6.], dtype=float32)
     """
-    parts = [
-        jax.tree.map(np.asarray, session.run(outputs, feeds))
-        for feeds in _taken(batches, steps, "predict")
-    ]
-    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+    nest, parts = FetchNest(session.graph, outputs), list[list[Array]]()
+    for feeds in _taken(batches, steps, "predict"):
+        if not parts:
+            _check_rows(session.graph, nest.distinct, feeds)
+        parts.append([np.asarray(value) for value in session.run(nest.distinct, feeds)])
+    columns = zip(nest.distinct, zip(*parts, strict=True), strict=True)
+    return nest.rebuild([_joined(output, arrays) for output, arrays in columns])
+
+
+def _check_rows(graph: Graph, outputs: Iterable[Fetch], feeds: Feeds) -> None:
+    """Raises an error if an output has no axis of examples: its first axis must depend on the first
+    axis of a feed, if that of any feed may have any size."""
+    first = [t.shape[0] for t in resolve_feeds(graph, feeds) if t.ndim]
+    rows = frozenset[str]().union(*map(symbols_of, first))
+    for output in outputs:
+        shape = () if isinstance(output, Node) and not output.outputs else _valued(output).shape
+        if not shape or (rows and not symbols_of(shape[0]) & rows):
+            raise AttributeValueError.here(
+                f"predict: output {output.name!r} has no axis of examples",
+                details=[f"its shape is ({', '.join(map(str, shape))})"],
+                hint="its first axis must have the rows of the batch; gc.train.evaluate gives the "
+                "mean of a scalar over all batches",
+            )
+
+
+def _valued(output: Fetch) -> Tensor | Variable:
+    """The tensor or variable whose value a fetch is."""
+    return output.outputs[0] if isinstance(output, Node) else output
+
+
+def _joined(output: Fetch, arrays: Sequence[Array]) -> Array:
+    """The values of all batches."""
+    for number, array in enumerate(arrays):
+        if array.shape[1:] != arrays[0].shape[1:]:
+            raise ShapeError.here(
+                f"predict: the values of {output.name!r} cannot be joined",
+                details=[f"batch 0 has {arrays[0].shape}, batch {number} has {array.shape}"],
+                hint="feed batches of the same sizes, or join the results of session.run yourself",
+            )
+    return np.concatenate(arrays)
 
 
 def _taken(batches: Any, steps: int | None, who: str) -> Iterator[Feeds]:

@@ -104,9 +104,20 @@ def test_the_report_of_what_does_not_fit(saved: Path) -> None:
     report = gc.train.restore(session, saved, strict=False)
     assert list(report.taken) == ["n"] and report.cast == ("n",)
     assert set(report.mismatched) == {"enc/w", "enc/b"} and report.missing == ("new",)
+    assert report.extra == ("head/w",)
     lines = str(report).splitlines()
     assert lines[0] == "took 1 of 4 variables" and len(lines) == 5
     assert session.values()["n"] == 5
+
+
+def test_what_has_another_shape_is_not_called_extra(tmp_path: Path) -> None:
+    with gc.train.Checkpointer(tmp_path) as saver:
+        saver.save(fresh(w=Z, gone=Z), 1)
+        with pytest.raises(CheckpointError) as error:
+            saver.restore(fresh(w=Z2))
+    text = str(error.value)
+    assert "'w': expected shape" in text and "'w' is only in the checkpoint" not in text
+    assert "'gone' is only in the checkpoint" in text
 
 
 def test_values_are_cast_within_a_kind(saved: Path) -> None:

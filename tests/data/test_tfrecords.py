@@ -503,7 +503,7 @@ def test_what_a_writer_refuses(tmp_path: Path) -> None:
     assert list(gc.data.read_tfrecords(tmp_path / "a")) == [b"one", b"two"]
     with pytest.raises(AttributeValueError, match="no compression 'bz2'"):
         gc.data.TFRecordWriter(tmp_path / "a", "bz2")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="cannot create .*none/a: No such file or directory"):
+    with pytest.raises(DataError, match=r"cannot create .*none/a: No such file or directory"):
         gc.data.TFRecordWriter(tmp_path / "none" / "a")
 
 

@@ -11,8 +11,8 @@ from graphc.ops.catalogue import CATALOGUE
 KINDS = {"dims": (-2,), "dim": -2}
 NAMES = ("shape", "size", "sizes", "depth", "length")
 INSIDE = {  # other rules check them, or graphc itself writes them from the sizes of tensors
-    "AvgPoolGradient", "ConvInputGradient", "ConvKernelGradient", "DynamicSlice", "Map", "Placeholder",
-    "Scan", "While",
+    "AvgPoolGradient", "ConvInputGradient", "ConvKernelGradient", "DynamicSlice", "Map",
+    "Placeholder", "Scan", "While",
 }  # fmt: skip
 ATTRIBUTES = [
     (op.name, name)

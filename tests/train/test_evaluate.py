@@ -166,3 +166,37 @@ def test_metrics_of_the_job_resume_within_an_epoch(made, tmp_path):
     rest = run(gc.Session(made.graph), 15, tmp_path)
     for name in made.metrics:
         np.testing.assert_array_equal(rest.metrics[name], whole.metrics[name][9:])
+
+
+def test_outputs_that_predict_cannot_join():
+    with gc.Graph() as graph:
+        x = gc.placeholder((None, None), name="x")
+        rows = x * 2
+        total, mean = gc.reduce_sum(x, 0, name="total"), gc.reduce_mean(x, name="mean")
+        w = gc.variable(np.ones(3, np.float32), name="w")
+        step = gc.group(w.assign_add(w.read()), name="step")
+        doubled = gc.concatenate([x, x], 0)
+    session = gc.Session(graph)
+    few, more, wide = ({"x": np.ones(shape, np.float32)} for shape in [(2, 3), (4, 3), (2, 4)])
+    for output, text in [
+        (total, r"'total:0' has no axis of examples\n  its shape is \(.*\)\n"),
+        (mean, r"'mean:0' has no axis of examples\n  its shape is \(\)\n"),
+        ([rows, mean], "'mean:0' has no axis"),
+        (w, "'w' has no axis of examples"),
+        (graph.node("total"), "'total' has no axis"),
+        (step, "'step' has no axis of examples"),
+    ]:
+        with pytest.raises(gc.errors.AttributeValueError, match=text):
+            gc.train.predict(session, [few, more], output)
+    with pytest.raises(gc.errors.ShapeError, match=r"batch 0 has \(2, 3\), batch 1 has \(2, 4\)"):
+        gc.train.predict(session, [few, wide], rows)
+    found = gc.train.predict(session, [few, more], {"all": [rows, rows], "twice": doubled})
+    assert found["all"][1].shape == (6, 3) and found["twice"].shape == (12, 3)
+
+
+def test_predict_with_a_batch_of_a_fixed_size():
+    with gc.Graph() as graph:
+        x = gc.placeholder((2, 3), name="x")
+        y = gc.reduce_sum(x, 1)
+    found = gc.train.predict(gc.Session(graph), [{x: np.ones((2, 3))}] * 3, y)
+    assert found.tolist() == [3.0] * 6

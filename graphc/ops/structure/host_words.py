@@ -6,6 +6,7 @@ truncated to 32 bits. A complex128 is two pairs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from graphc.ir.dtypes import Array, DType, is_64bit, is_complex
+from graphc.jax_internals import CALLBACK_LOGGER
 
 
 def through_words(
@@ -37,6 +39,20 @@ def through_words(
 
     found = call(of_words, [_narrow(s) for s in results], *map(_words, operands))
     return tuple([_wide(y, s.dtype) for y, s in zip(found, results, strict=True)])
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Whether JAX logs the failure of a callback that is not graphc's. The run that called it
+    reports the failures of graphc's."""
+    step = record.exc_info[2] if record.exc_info else None
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == __file__:
+            return False
+        step = step.tb_next
+    return True
+
+
+logging.getLogger(CALLBACK_LOGGER).addFilter(_is_of_others)
 
 
 def _extra(dtype: DType) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from graphc.errors import ClusterError
 from graphc.ir.source import is_own
 
 # The exceptions of JAX for a failed run. No other exception counts as a failure of a run, because a
@@ -19,6 +20,23 @@ RUN_FAILED = (jax.errors.JaxRuntimeError, FloatingPointError, MemoryError)
 
 _TRACEBACK = "Traceback (most recent call last):\n"
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
+
+
+# XLA's CPU client reports the failure of an exchange with other processes by a ValueError.
+_LOST_PEER = re.compile(r"(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|DEADLINE_EXCEEDED): .*Gloo", re.S)
+
+
+def lost_peer(error: ValueError) -> ClusterError | None:
+    """The error for a run that failed because of another process; None if that is not why."""
+    text = str(error)
+    if not _LOST_PEER.match(text):
+        return None
+    return ClusterError.here(
+        "the run failed: another process of the cluster has ended, or cannot be reached",
+        details=text.splitlines()[:1],
+        hint="start all processes again from the last checkpoint; `graphc launch --restarts 3` "
+        "does so",
+    )
 
 
 def in_words(error: Exception) -> tuple[str, list[str]]:

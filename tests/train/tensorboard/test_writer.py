@@ -215,8 +215,9 @@ def test_close_says_that_a_write_failed(tmp_path: Path, monkeypatch: pytest.Monk
     writer = Writer(tmp_path)
     monkeypatch.setattr(os, "write", full_disk(after=0))
     writer.scalar("x", 2.0, 1)
-    with pytest.raises(GraphcError, match="No space left"):
+    with pytest.raises(GraphcError, match="No space left") as caught:
         writer.close()
+    assert os.path.basename(__file__) in str(caught.value.source)
     writer.close()
 
 
