@@ -60,7 +60,7 @@ class Service:
     """A service in a separate process."""
 
     def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "graphc.cli", "jobs", "serve", "--queue", folder / "queue",
+        command = [sys.executable, "-m", "graphc", "jobs", "serve", "--queue", folder / "queue",
                    "--root", folder, "--port", "0", "--max-devices", "2"]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)

@@ -113,7 +113,7 @@ def _run(folder: Path, what: str, processes: int) -> list[Any]:
     """The measurements of a launch of the child; of processes that run alone, the slowest's."""
     for old in folder.iterdir():
         old.unlink()
-    command = [sys.executable, "-m", "graphc.cli", "launch", "-n", str(processes), str(CHILD)]
+    command = [sys.executable, "-m", "graphc", "launch", "-n", str(processes), str(CHILD)]
     environment = {**os.environ, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
     subprocess.run(
         [*command, "--", what, str(folder / "result")],

@@ -172,7 +172,7 @@ def _process(arguments: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
 @contextmanager
 def _model(path: str, *flags: str) -> Iterator[Child]:
     flags = ("--model_name=m", "--port=0", "--rest_api_port=0", *flags)
-    with _process(["graphc.cli", "serve", path, *flags]) as process:
+    with _process(["graphc", "serve", path, *flags]) as process:
         assert process.stdout is not None
         ports: dict[str, int] = {}
         while len(ports) < 2:

@@ -67,7 +67,7 @@ class _Server:
     """`graphc serve` in a separate process, with a client of each protocol."""
 
     def __init__(self, base: Path) -> None:
-        command = [sys.executable, "-m", "graphc.cli", "serve", "--model_base_path", str(base)]
+        command = [sys.executable, "-m", "graphc", "serve", "--model_base_path", str(base)]
         command += ["--model_name", "m", "--port", "0", "--rest_api_port", "0"]
         command += ["--file_system_poll_wait_seconds", "0.1"]
         self.begin = time.perf_counter()

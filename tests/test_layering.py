@@ -19,7 +19,7 @@ ORDER = (
     "<- store <- ir <- typing <- ops <- autodiff <- build <- jaxpr <- nn, optim <- metrics "
     "<- passes <- devices <- lowering <- runtime <- checkpoints, untrusted <- artifacts, data "
     "<- train, reports, jitted "
-    "<- divergence <- importers, exporters, sklearn <- serving, cluster <- cli"
+    "<- divergence <- importers, exporters, sklearn <- serving, cluster <- cli <- __main__"
 )
 # The order of folders and files within a layer. A folder may import only from earlier ones.
 INNER_ORDERS = {

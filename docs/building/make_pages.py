@@ -61,7 +61,7 @@ def command_page() -> None:
     """What `graphc --help` and the help of each command print."""
 
     def shown(*command: str) -> str:
-        call = [sys.executable, "-m", "graphc.cli", *command, "--help"]
+        call = [sys.executable, "-m", "graphc", *command, "--help"]
         done = subprocess.run(call, capture_output=True, text=True, check=True, cwd=ROOT)
         return done.stdout
 

@@ -136,7 +136,7 @@ _FUNCTIONS: Final[dict[str, str]] = {
     "RandomNormal": "gc.nn.initializers.Normal(stddev)",
     "RandomUniform": "gc.nn.initializers.Uniform(low, high)",
     "SGD": "optax.sgd(rate)",
-    "Saver": "np.savez(path, **session.values()), or gc.save(session, path, signatures=...)",
+    "Saver": "gc.train.Checkpointer(folder), or gc.save(session, path, signatures=...)",
     "SparseCategoricalCrossentropy": "gc.nn.sparse_softmax_cross_entropy(labels=..., logits=...)",
     "SpectralNormalization": "gc.nn.SpectralNorm(layer)",
     "TensorDataset batch": "gc.data.Batches(arrays, batch)",

@@ -17,7 +17,7 @@ def graphc(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
     """Runs `graphc` without the environment variables of the test process."""
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     environment |= {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "graphc.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "graphc", *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, **options)
 
 
@@ -63,7 +63,7 @@ def test_the_users_xla_flags_are_kept(script: Path, tmp_path: Path) -> None:
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
     }
-    command = [sys.executable, "-m", "graphc.cli", "compile", script, "--devices", "4"]
+    command = [sys.executable, "-m", "graphc", "compile", script, "--devices", "4"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("graphc compile: 4 devices requested, 2 available; ")
@@ -73,7 +73,7 @@ def test_the_users_xla_flags_are_kept(script: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_reader_that_stops_is_no_fault(script: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "graphc.cli", "inspect", script, "--stablehlo", "--graph"]
+    command = [sys.executable, "-m", "graphc", "inspect", script, "--stablehlo", "--graph"]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -41,7 +41,7 @@ def launched(*arguments: object, cache: Path | None = None) -> Ended:
     if cache is not None:
         environment["XDG_CACHE_HOME"] = str(cache)
     done = subprocess.run(
-        [sys.executable, "-m", "graphc.cli", "launch", *map(str, arguments)],
+        [sys.executable, "-m", "graphc", "launch", *map(str, arguments)],
         env=environment,
         capture_output=True,
         text=True,

@@ -162,7 +162,7 @@ def test_signals_are_passed_on(tmp_path: Path, number: int) -> None:
         "print('ready', flush=True)\ntime.sleep(1000)\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "graphc.cli", "launch", "-n", "2", script],
+        [sys.executable, "-m", "graphc", "launch", "-n", "2", script],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
@@ -183,7 +183,7 @@ def test_processes_end_with_the_launcher(tmp_path: Path) -> None:
         "print(os.getpid(), flush=True)\ntime.sleep(1000)\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "graphc.cli", "launch", "-n", "1", script],
+        [sys.executable, "-m", "graphc", "launch", "-n", "1", script],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"},
@@ -244,7 +244,7 @@ def test_a_terminal_has_one_bar(tmp_path: Path) -> None:
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-m", "graphc.cli", "launch", "-n", "2", script],
+        [sys.executable, "-m", "graphc", "launch", "-n", "2", script],
         stderr=inner,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )

@@ -50,7 +50,7 @@ class Launched:
     def __init__(self, folder: Path, steps: int, *options: object) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        command = ["-m", "graphc.cli", "launch", "-n", 2, "--devices", 1, *options]
+        command = ["-m", "graphc", "launch", "-n", 2, "--devices", 1, *options]
         self.process = subprocess.Popen(
             [sys.executable, *map(str, [*command, JOB, "--", folder, steps])],
             env={**os.environ, **ENVIRONMENT},

@@ -108,7 +108,7 @@ class Child:
     """
 
     def __init__(self, base: Path, *flags: str) -> None:
-        command = [sys.executable, "-m", "graphc.cli", "serve", "--model_base_path", str(base)]
+        command = [sys.executable, "-m", "graphc", "serve", "--model_base_path", str(base)]
         command += ["--model_name", "m", "--port", "0", "--rest_api_port", "0", *flags]
         environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"}
         environment["GRPC_VERBOSITY"] = "NONE"  # it logs each connection without HTTP/2

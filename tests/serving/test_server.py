@@ -305,7 +305,7 @@ def test_a_new_configuration_is_read() -> None:
 
 @pytest.mark.slow
 def test_the_command_serves_until_sigterm(model: Path) -> None:
-    command = [sys.executable, "-m", "graphc.cli", "serve", str(model)]
+    command = [sys.executable, "-m", "graphc", "serve", str(model)]
     command += ["--port", "0", "--rest_api_port", "0"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:

@@ -116,7 +116,7 @@ class RunFolder:
             script = _command.__file__
             arguments = graphc_command(spec, program, inputs, self.places)
         found = [
-            *(sys.executable, "-m", "graphc.cli", "launch"),
+            *(sys.executable, "-m", "graphc", "launch"),
             *("-n", str(spec.processes), "--devices", str(spec.devices)),
             *("--restarts", str(spec.restarts), "--grace", repr(spec.grace)),
         ]

@@ -45,11 +45,11 @@ class Tried:
         self.service: subprocess.Popen[str] | None = None
 
     def graphc(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "graphc.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "graphc", *map(str, arguments)]
         return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
 
     def serve(self) -> None:
-        command = [sys.executable, "-m", "graphc.cli", "jobs", "serve", "--queue", self.folder,
+        command = [sys.executable, "-m", "graphc", "jobs", "serve", "--queue", self.folder,
                    "--root", SCRIPTS, "--port", "0", "--max-devices", "4"]  # fmt: skip
         self.service = subprocess.Popen(
             command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True

@@ -331,7 +331,7 @@ def test_the_real_command(tmp_path: Path, monkeypatch) -> None:
                        "silence": "5s", "parameters": {"x": 1}})  # fmt: skip
     command = folder.command(spec, program, {})
     assert command[2:] == [
-        "graphc.cli", "launch", "-n", "2", "--devices", "3", "--restarts", "4", "--grace", "10.0",
+        "graphc", "launch", "-n", "2", "--devices", "3", "--restarts", "4", "--grace", "10.0",
         "--silence", "5.0", str(program), "--", "--x=1",
     ]  # fmt: skip
     train = folder.command(JobSpec.of({"train": "a.py", "save": True}), program, {})

@@ -59,7 +59,7 @@ _SERVED = "import graphc.importers.artifacts as a, sys; print(a.cached_artifact(
 
 def test_the_command_line_without_torch(without_torch: dict[str, str], tmp_path: Path) -> None:
     path, target = HERE / "recurrent.pt2", tmp_path / "recurrent.gcx"
-    run(["-m", "graphc.cli", "import", str(path), "-o", str(target)], without_torch)
+    run(["-m", "graphc", "import", str(path), "-o", str(target)], without_torch)
     served = run(["-c", _SERVED, str(path)], without_torch).strip()  # by `graphc serve`
     stored = np.load(HERE / "recurrent.npz")
     for each in (target, served):

@@ -37,7 +37,7 @@ def address(tmp_path_factory) -> Iterator[str]:
         scores = gc.softmax(x @ gc.variable(KERNEL, name="kernel"))
     signature = gc.Signature({"x": x}, {"scores": scores})
     gc.save(gc.Session(graph), path, signatures={"predict": signature}, platforms=["cpu"])
-    command = [sys.executable, "-m", "graphc.cli", "serve", str(path)]
+    command = [sys.executable, "-m", "graphc", "serve", str(path)]
     command += ["--port", "0", "--rest_api_port", "0"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:

@@ -185,7 +185,7 @@ def _command(spec: JobSpec, places: Places) -> list[str]:
     else:
         inputs = {name: PurePosixPath(path) for name, path in spec.inputs.items()}
         own = graphc_command(spec, PurePosixPath(spec.program), inputs, places)
-        found = ["python", "-m", "graphc.cli", *own]
+        found = ["python", "-m", "graphc", *own]
     return ["/bin/sh", "-c", _SHELL, "job", *(part.replace("$(", "$$(") for part in found)]
 
 
