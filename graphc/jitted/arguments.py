@@ -14,6 +14,7 @@ from jax.tree_util import keystr, tree_flatten
 
 from graphc.errors import ArgumentError, AttributeValueError
 from graphc.jaxpr.tracing import NO_VALUE
+from graphc.jitted.failures import TooLargeError
 from graphc.jitted.packed import packing_of
 from graphc.runtime.feeds.feeds import FeedSpec
 
@@ -296,7 +297,8 @@ def _abstract(leaf: Any, value: Any, number: int, name: str) -> Any:
     except NO_VALUE as error:
         path = _paths(value, name)[number]
         if isinstance(leaf, (int, np.ndarray)):  # a large int, words, objects, a masked array
-            raise AttributeValueError.here(f"jit: argument {path!r}: {error}") from error
+            kind = TooLargeError if isinstance(error, OverflowError) else AttributeValueError
+            raise kind.here(f"jit: argument {path!r}: {error}") from error
         raise ArgumentError.here(
             f"jit: argument {path!r} is not an array: {leaf!r}",
             hint="pass it as a static argument: gc.jit(f, static_argnames=...)",

@@ -7,10 +7,10 @@ from functools import partial
 from operator import itemgetter, methodcaller
 from typing import Any
 
-from graphc.errors import ExecutionError, StateError
 from graphc.ir.variable import Variable
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Form, converted
+from graphc.jitted.failures import LostArgumentsError, RunFailedError
 from graphc.jitted.importing import Imported, Leaf
 from graphc.jitted.results import finisher
 from graphc.runtime.buffers.layout import OWN
@@ -134,12 +134,12 @@ class DirectCall:
     def _failed(self, leaves: list[Any], error: Exception) -> Exception:
         what, details = in_words(error)
         if any(leaves[number].is_deleted() for number in self._donated):
-            return StateError(
+            return LostArgumentsError(
                 f"the run failed after it had taken the donated arguments: {what}",
                 details=details,
                 hint="restore them from a checkpoint",
             )
-        return ExecutionError(f"the run failed: {what}", details=details)
+        return RunFailedError(f"the run failed: {what}", details=details)
 
 
 def is_direct(executable: Executable) -> bool:

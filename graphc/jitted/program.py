@@ -11,11 +11,12 @@ from jax.tree_util import tree_leaves, treedef_is_leaf
 
 from graphc.config import CompileOptions
 from graphc.devices.mesh import Strategy
-from graphc.errors import StateError
+from graphc.errors import ExecutionError, StateError
 from graphc.ir.node import Tensor
 from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Form, array_type, converted, example_of
 from graphc.jitted.direct import DirectCall, is_direct
+from graphc.jitted.failures import DeletedArgumentError, as_in_jax
 from graphc.jitted.importing import Imported, Leaf
 from graphc.jitted.packed import PackedTree, packing_of
 from graphc.jitted.results import Result
@@ -104,7 +105,10 @@ class JitProgram:
         state = self._state(given) if self.is_stacked else None
         for packing in packed:
             packing.forget()
-        result = self._run(given, values) if state is None else self._run_stacked(state, values)
+        try:
+            result = self._run(given, values) if state is None else self._run_stacked(state, values)
+        except (ExecutionError, StateError) as error:
+            raise as_in_jax(error) from error.__cause__
         if self.executable.consumes:
             for packing in packed:
                 if packing.state is not state:
@@ -240,7 +244,7 @@ def _deleted_outside(array: Any) -> StateError:
 
 
 def _deleted(name: str) -> StateError:
-    return StateError.here(
+    return DeletedArgumentError.here(
         f"jit: argument {name!r} was deleted: it was donated to an earlier call",
         hint="pass what that call returned in its place, or do not donate the argument",
     )

@@ -19,7 +19,7 @@ from jax.experimental import checkify
 from numpy.testing import assert_array_equal as assert_equal
 
 import graphc as gc
-from graphc.errors import AttributeValueError, GraphError, JaxImportError
+from graphc.errors import AttributeValueError, GraphcError, GraphError, JaxImportError
 from tests.near import assert_near
 
 # -- results -------------------------------------------------------------------------------------
@@ -263,6 +263,68 @@ def test_code_that_catches_the_error_of_jax_catches_this_one(
     with pytest.raises(of_jax.type, match="needs the value of its argument 'n'") as ours:
         gc.jit(function)(3)
     assert isinstance(ours.value, JaxImportError)
+    again = pickle.loads(pickle.dumps(ours.value))
+    assert type(again) is ours.type and str(again) == str(ours.value)
+
+
+def use_twice(jit: Any) -> None:
+    function, x = jit(lambda x: x + 1, donate_argnums=0), jnp.ones(3)
+    function(x)
+    function(x)
+
+
+def use_deleted(jit: Any) -> None:
+    x = jnp.ones(3)
+    x.delete()
+    jit(lambda x: x + 1)(x)
+
+
+def donate_and_pass(jit: Any) -> None:
+    x = jnp.ones(3)
+    jit(lambda x, y: x + y, donate_argnums=0)(x, x)
+
+
+def fail(jit: Any, large: bool = False) -> None:
+    """A callback that raises, in a program that takes the direct path, or with the check of room
+    for a large result."""
+
+    def raises(x: Any) -> Any:
+        raise ValueError("mine")
+
+    def function(x: Any) -> Any:
+        y = jax.pure_callback(raises, jax.ShapeDtypeStruct((), "float32"), x[0])
+        return jnp.ones((1 << 24,)) * y if large else y
+
+    jax.block_until_ready(jit(function)(np.ones(3, np.float32)))
+
+
+def overflow(jit: Any) -> None:
+    jit(lambda x: x)(2**40)
+
+
+def guard(jit: Any) -> None:
+    with jax.transfer_guard("disallow"):
+        jit(lambda x: x + 1)(np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("misuse", "kind"),
+    [
+        (use_twice, ValueError),
+        (use_deleted, RuntimeError),
+        (donate_and_pass, jax.errors.JaxRuntimeError),
+        (fail, jax.errors.JaxRuntimeError),
+        (lambda jit: fail(jit, large=True), jax.errors.JaxRuntimeError),
+        (overflow, OverflowError),
+        (guard, jax.errors.JaxRuntimeError),
+    ],
+)
+def test_failures_of_a_call_are_of_jaxs_classes(misuse: Any, kind: Any) -> None:
+    with pytest.raises(kind):
+        misuse(jax.jit)
+    with pytest.raises(kind) as ours:
+        misuse(gc.jit)
+    assert isinstance(ours.value, GraphcError)
     again = pickle.loads(pickle.dumps(ours.value))
     assert type(again) is ours.type and str(again) == str(ours.value)
 

@@ -202,7 +202,9 @@ def _has_effect(node: Any) -> bool:
     ):
         return True
     module = node.graph.owning_module
-    bodies = [getattr(module, n.target, None) for n in node.all_input_nodes if n.op == "get_attr"]
+    bodies: list[Any] = [
+        getattr(module, n.target, None) for n in node.all_input_nodes if n.op == "get_attr"
+    ]
     return any(_has_effect(n) for b in bodies if hasattr(b, "graph") for n in b.graph.nodes)
 
 

@@ -1,0 +1,33 @@
+"""Errors of calls that are JAX's classes too: programs written for `jax.jit` may catch these."""
+
+from __future__ import annotations
+
+from jax.errors import JaxRuntimeError
+
+from graphc.errors import AttributeValueError, ExecutionError, StateError
+
+
+class RunFailedError(ExecutionError, JaxRuntimeError):
+    """A run failed."""
+
+
+class LostArgumentsError(StateError, JaxRuntimeError):
+    """A run failed after it had taken the donated arguments."""
+
+
+class TooLargeError(AttributeValueError, OverflowError):
+    """An argument is an integer that JAX's dtype cannot hold."""
+
+
+class DeletedArgumentError(StateError, ValueError):
+    """An argument was donated to an earlier call, or deleted."""
+
+
+def as_in_jax(error: ExecutionError | StateError) -> ExecutionError | StateError:
+    """An error of a run, as one that is JAX's too."""
+    if isinstance(error, (JaxRuntimeError, DeletedArgumentError)):
+        return error
+    if isinstance(error, StateError) and error.__cause__ is None:
+        return error  # no run has failed
+    kind = RunFailedError if isinstance(error, ExecutionError) else LostArgumentsError
+    return kind(error.what, details=error.details, source=error.source, hint=error.hint)
