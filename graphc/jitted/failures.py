@@ -7,11 +7,11 @@ from jax.errors import JaxRuntimeError
 from graphc.errors import AttributeValueError, ExecutionError, StateError
 
 
-class RunFailedError(ExecutionError, JaxRuntimeError):
+class RunFailedError(ExecutionError, JaxRuntimeError):  # type: ignore[misc]
     """A run failed."""
 
 
-class LostArgumentsError(StateError, JaxRuntimeError):
+class LostArgumentsError(StateError, JaxRuntimeError):  # type: ignore[misc]
     """A run failed after it had taken the donated arguments."""
 
 

@@ -26,7 +26,7 @@ from graphc.jitted.remembered import Remembered
 from graphc.jitted.saving import Callee, save_function
 from graphc.jitted.shared import Programs, programs_of
 from graphc.jitted.stored import StoredCall
-from graphc.jitted.surroundings import device_for, settings, why_by_jax, why_by_places
+from graphc.jitted.surroundings import Place, place_for, settings, why_by_jax, why_by_places
 from graphc.passes.manager import PassReport
 from graphc.runtime.core.forking import FORKING
 from graphc.runtime.step.executable import Executable
@@ -117,14 +117,14 @@ class JittedFunction(Uncopied):
             return None
         names = [self._roles.name(label) for label in call.labels]
         forms = [form_of(value, name) for value, name in zip(call.values, names, strict=True)]
-        device = None if has_strategy else device_for(leaves, held)
-        key = (*last, device, tuple([form.key for form in forms]))
-        found = self._programs.get(key, lambda: self._made(call, forms, device))
+        place = None if has_strategy else place_for(leaves, held)
+        key = (*last, place, tuple([form.key for form in forms]))
+        found = self._programs.get(key, lambda: self._made(call, forms, place))
         if isinstance(found, str):
             self._note(found)
             self._leave(last, call.values)
             return None
-        self._remembered.add(LastCall(last, found, forms, call.values, device), call.values)
+        self._remembered.add(LastCall(last, found, forms, call.values, place), call.values)
         return found
 
     def _leave(self, key: Any, values: Sequence[Any]) -> None:
@@ -133,12 +133,10 @@ class JittedFunction(Uncopied):
         if entry is not None:
             self._remembered.add(entry, values)
 
-    def _made(
-        self, call: Call, forms: Sequence[Form], device: jax.Device | None
-    ) -> JitProgram | str:
+    def _made(self, call: Call, forms: Sequence[Form], place: Place | None) -> JitProgram | str:
         """The program for a call; the reason if JAX must run it."""
         FORKING.use_devices()
-        stored = self._stored(call, forms, device)
+        stored = self._stored(call, forms, place)
         found = None if stored is None else stored.find(self._programs.layouts)
         if found is not None:
             return found
@@ -150,7 +148,7 @@ class JittedFunction(Uncopied):
             if not imported.results:
                 return "the function returns no array"
             program = compiled(
-                imported, forms, self._options, self._strategy, device, self._programs.layouts
+                imported, forms, self._options, self._strategy, place, self._programs.layouts
             )
             if stored is not None:
                 stored.keep(program)
@@ -160,14 +158,12 @@ class JittedFunction(Uncopied):
                 raise
             return "; ".join((error.what, *error.details))
 
-    def _stored(
-        self, call: Call, forms: Sequence[Form], device: jax.Device | None
-    ) -> StoredCall | None:
+    def _stored(self, call: Call, forms: Sequence[Form], place: Place | None) -> StoredCall | None:
         """The record of a call in the cache, if the user passed a `cache_key`."""
         if self._cache_key is None:
             return None
         donated = [label for label in call.labels if self._roles.is_donated(label)]
-        given = self._options, self._strategy, device, (donated, self._batched)
+        given = self._options, self._strategy, place, (donated, self._batched)
         try:
             return StoredCall(self._cache_key, self._name, call, forms, *given)
         except SerialError as error:

@@ -16,9 +16,14 @@ from graphc.jitted.arguments import Form, array_type, flatten, is_keys, kind_of_
 from graphc.jitted.direct import BY_JAX, OTHER
 from graphc.jitted.packed import packing_of, unpack
 from graphc.jitted.program import Given, JitProgram
-from graphc.jitted.surroundings import committed_to, device_for, is_spread
+from graphc.jitted.surroundings import Place, committed_to, is_spread, place_for
 
-_AVAL, _SHARDING = attrgetter("aval"), attrgetter("sharding")
+_AVAL, _WHERE = attrgetter("aval"), attrgetter("sharding", "committed")
+
+
+def _committed(leaves: Sequence[Any]) -> list[Any]:
+    """Which leaves are committed to their devices; None for those that are not on devices."""
+    return [getattr(leaf, "committed", None) for leaf in leaves]
 
 
 class Recognised:
@@ -131,7 +136,7 @@ class LastCall(Recognised):
     Args:
         key: the other conditions for reuse: the labels, the static arguments, JAX's settings.
         forms: the forms of the arguments, with the types of the leaves of this call.
-        device: the device on which the program runs; None under a strategy.
+        place: where the program runs; None under a strategy.
     """
 
     def __init__(
@@ -140,17 +145,20 @@ class LastCall(Recognised):
         program: JitProgram,
         forms: Sequence[Form],
         values: Sequence[Any],
-        device: jax.Device | None,
+        place: Place | None,
     ) -> None:
         self._direct = program.direct(forms)
         # Without the direct path, packed trees stay packed, and the forms are compared.
         leaves, tree = ([], None) if self._direct is None else tree_flatten(tuple(values))
         super().__init__(key, tree, leaves)
-        self.program, self.forms, self._device = program, forms, device
+        self.program, self.forms, self._place = program, forms, place
         self._shardings: list[Any] | None = None
+        # With several devices, results are committed if arguments are.
+        self._may_commit = place is not None and jax.local_device_count() > 1
+        self._committed = _committed(leaves) if self._may_commit else []
         # XLA's executable moves arrays that are not committed, but the default device must run
         # them.
-        self._is_elsewhere = device is not None and device != default_device()
+        self._is_elsewhere = place is not None and place.device != default_device()
 
     def is_like(self, other: Recognised) -> bool:
         """Whether both call the same program with the same leaves."""
@@ -169,13 +177,14 @@ class LastCall(Recognised):
         avals = None if leaves is None else self._avals_of(leaves)
         if leaves is None or avals is None:
             return OTHER
-        if avals != self._avals or self._is_elsewhere:
+        committed = _committed(leaves) if self._may_commit else []
+        if avals != self._avals or committed != self._committed or self._is_elsewhere:
             # Later leaves with equal avals have these forms too, or XLA's executable refuses them:
             # an aval states the mesh on which an array is, and the executable refuses tracers, and
             # arrays that are committed to another device.
             if not self._has_form(leaves, avals) or not self._are_here(leaves):
                 return OTHER
-            self._avals = avals
+            self._avals, self._committed = avals, committed
         return self._direct(leaves)
 
     def _matching(self, values: Sequence[Any]) -> list[Given] | None:
@@ -195,19 +204,19 @@ class LastCall(Recognised):
                 return None
             given.append(leaves)
             everything += leaves
-        if self._device is None:
+        if self._place is None:
             return given
         return given if self._are_here(everything) else None
 
     def _are_here(self, leaves: Sequence[Any]) -> bool:
-        """Whether all leaves that are on devices are on the device of the program."""
+        """Whether all leaves that are on devices are where the program runs."""
         arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
-        shardings = list(map(_SHARDING, arrays))
+        shardings = list(map(_WHERE, arrays))
         if shardings == self._shardings:
             return True
         if any(map(is_spread, arrays)) or len(committed_to(arrays)) > 1:
             return False
-        if self._device is not None and device_for(arrays) != self._device:
+        if self._place is not None and place_for(arrays) != self._place:
             return False
         self._shardings = shardings
         return True

@@ -20,6 +20,7 @@ from graphc.jitted.failures import DeletedArgumentError, as_in_jax
 from graphc.jitted.importing import Imported, Leaf
 from graphc.jitted.packed import PackedTree, packing_of
 from graphc.jitted.results import Result
+from graphc.jitted.surroundings import Place
 from graphc.ops.structure.state import group
 from graphc.runtime.buffers.layout import OWN, StateLayout
 from graphc.runtime.feeds.feeds import FeedSpec
@@ -184,7 +185,7 @@ def compiled(
     forms: Sequence[Form],
     options: CompileOptions,
     strategy: Strategy | None,
-    device: jax.Device | None,
+    place: Place | None,
     layouts: dict[Any, StateLayout],
 ) -> JitProgram:
     """Compiles the program of an imported function. Arguments on which no result depends are
@@ -205,7 +206,8 @@ def compiled(
     def made(options: CompileOptions, known: StateLayout) -> JitProgram:
         plan = Plan.of(imported.graph, fetches, feeds, options, unused_feeds="ignore")
         shapes = [tensor.type.sizes for tensor in plan.feeds]
-        request = CompileRequest(plan.prepared, shapes, options, strategy, device=device)
+        where: dict[str, Any] = {} if place is None else place._asdict()
+        request = CompileRequest(plan.prepared, shapes, options, strategy, **where)
         executable = build(plan.fetch_set, request, known).wait()
         return JitProgram(imported, forms, executable, layouts)
 

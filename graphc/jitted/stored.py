@@ -24,6 +24,7 @@ from graphc.jaxpr.keys import is_key
 from graphc.jitted.arguments import Call, Form
 from graphc.jitted.importing import Imported, Leaf, type_of
 from graphc.jitted.program import JitProgram
+from graphc.jitted.surroundings import Place
 from graphc.jitted.trees import decoded, described, encoded
 from graphc.jitted.values import stated
 from graphc.passes.manager import PassReport
@@ -60,11 +61,12 @@ class StoredCall:
         forms: Sequence[Form],
         options: CompileOptions,
         strategy: Strategy | None,
-        device: jax.Device | None,
+        place: Place | None,
         more: Sequence[Any],
     ) -> None:
         self._name, self._forms, self._options = name, forms, options
-        self._devices = [device] if strategy is None else list(strategy.resolve())
+        alone = [] if place is None else [place.device]
+        self._devices = alone if strategy is None else list(strategy.resolve())
         self._environment = environment_of(self._devices)
         arguments = [
             [described(form.tree, strictly=True), [str(aval) for aval in form.avals]]
@@ -73,7 +75,7 @@ class StoredCall:
         statics = [[label, stated(value)] for label, _, value in call.statics]
         facts = [
             "call", cache_key, call.labels, statics, arguments, options.meaning(), repr(strategy),
-            repr(more), self._environment,
+            repr(more), place is not None and place.commits, self._environment,
         ]  # fmt: skip
         text = json.dumps(facts, sort_keys=True, default=repr)
         self._key = hashlib.sha256(text.encode()).hexdigest()

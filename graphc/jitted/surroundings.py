@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.core import Tracer
@@ -97,8 +97,22 @@ def committed_to(arrays: Iterable[Any]) -> set[jax.Device]:
     }
 
 
-def device_for(arrays: Iterable[Any], held: Sequence[Any] = ()) -> jax.Device:
+class Place(NamedTuple):
+    """Where a program runs without a strategy.
+
+    Attributes:
+        device: the device that runs it.
+        commits: whether its results are committed to the device, also to the default device.
+            Always False with a single device, where this makes no difference.
+    """
+
+    device: jax.Device
+    commits: bool
+
+
+def place_for(arrays: Iterable[Any], held: Sequence[Any] = ()) -> Place:
     """The device to which arrays are committed; otherwise that of the `held` buffers, or the
     default device."""
     found = committed_to(arrays) or committed_to(held[:1])
-    return found.pop() if len(found) == 1 else default_device()
+    commits = bool(found) and jax.local_device_count() > 1
+    return Place(found.pop() if len(found) == 1 else default_device(), commits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -114,6 +115,41 @@ def test_arrays_committed_to_different_devices() -> None:
             jitted(one, two)
     assert jitted(two, two).devices() == two.devices()
     assert jitted(X, X).devices() == X.devices()
+
+
+@pytest.mark.parametrize("key", [None, "commits"])
+def test_results_are_committed_if_arguments_are(key: str | None, tmp_path: Path) -> None:
+    """Also to the default device, and by programs from the cache."""
+    first, second = jax.devices()[:2]
+    ours: dict[str, Any] = {"options": gc.CompileOptions(cache=tmp_path), "cache_key": key}
+    for jit, options in ((jax.jit, {}), (gc.jit, ours), (gc.jit, ours)):
+        jitted = jit(lambda x: x + 1, **options)
+        loose = jitted(X)
+        here, there = (jitted(jax.device_put(X, device)) for device in (first, second))
+        again = jitted(jitted(here)), jitted(loose), jitted(X)
+        found = [x.committed for x in (loose, here, there, *again)]
+        assert found == [False, True, True, True, False, False]
+        with jax.default_device(second):
+            assert jitted(here).devices() == {first} and jitted(X).devices() == {second}
+        with pytest.raises(ValueError, match="incompatible devices"):
+            here + there
+
+
+def test_packed_results_are_committed_if_arguments_are() -> None:
+    def step(layers: list[Any], x: Any) -> tuple[list[Any], Any]:
+        for w, b in layers:
+            x = jnp.tanh(x @ w * 0.5 + b) + jnp.sin(x) * 0.1
+        return [(w * 0.9 + x.mean() * 0.01, b + 0.1) for w, b in layers], x
+
+    x = jnp.ones((4, 8))
+    for given, want in ((x, False), (jax.device_put(x, jax.devices()[0]), True)):
+        layers: Any = [(jnp.eye(8), jnp.zeros(8)) for _ in range(60)]
+        jitted = gc.jit(step, donate_argnums=0)
+        for _ in range(3):
+            layers, y = jitted(layers, given)
+            assert y.committed == want
+        assert type(layers) is gc.PackedTree
+        assert {leaf.committed for leaf in jax.tree.leaves(layers)} == {want}
 
 
 def test_later_calls_look_at_devices() -> None:

@@ -159,13 +159,16 @@ def size_of(buffer: Buffer) -> int:
 
 
 def take(array: jax.Array, buffer: Buffer, member: int) -> jax.Array:
-    """A copy of a member of a stacked or flat buffer, on the buffer's devices.
+    """A copy of a member of a stacked or flat buffer, on the buffer's devices. It is committed to a
+    single device if the buffer is.
 
     Compiled once for each type of buffer and of member, not for each position in the buffer.
     """
     where: Any = array.sharding
     if isinstance(where, NamedSharding):  # all its devices get the member
         where = NamedSharding(where.mesh, PartitionSpec())
+    elif not array.committed:
+        where = None
     with jax.enable_x64(True):
         taken: jax.Array = _taker(buffer.kind, buffer.types[member].shape, where)(
             array, np.int32(buffer.starts[member])

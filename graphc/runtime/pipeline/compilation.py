@@ -87,7 +87,7 @@ class Compilation:
                 return OnMesh(strategy, devices, prepared)
             return Replicas(strategy, devices, prepared.sources)
         if request.device is not None:
-            return OneDevice(request.device)
+            return OneDevice(request.device, request.commits)
         placement = self.placement = place(
             prepared.functional,
             prepared.requests,
@@ -207,6 +207,7 @@ class Compilation:
                 "parallel": parallel,
                 "steps": self.request.steps,
                 "trained": self.prepared.trained,
+                "commits": self.request.commits,
                 "pulled": contents,  # the text in the VJP node itself may be out of date
                 "places": self._places() if self.options.check_numerics else None,
             },

@@ -24,6 +24,7 @@ class CompileRequest:
         strategy: how several devices share the work, or None.
         steps: the number of steps that a run makes in a loop on the device, or None.
         device: the device that runs everything; it overrides the requests of the program.
+        commits: whether results are committed to `device`, also if it is the default device.
         base: the name of the default device, which gets everything that requests no device; for
             None see `devices.placer`.
         soft: whether a request for a missing device is overridden.
@@ -36,6 +37,7 @@ class CompileRequest:
     strategy: Strategy | None = None
     steps: int | None = None
     device: jax.Device | None = None
+    commits: bool = False
     base: str | None = None
     soft: bool = True
     machine: Machine | None = None

@@ -83,9 +83,14 @@ class _Looping:
 
 @dataclass(frozen=True)
 class OneDevice(_Looping):
-    """Everything on one device."""
+    """Everything on one device.
+
+    Attributes:
+        commits: whether results are committed to it, also if it is the default device.
+    """
 
     device: jax.Device
+    commits: bool = False
     replicas: int = 1
     keeps_to_limit: bool = True
     parallel: None = None
@@ -96,7 +101,7 @@ class OneDevice(_Looping):
 
     def in_jax(self, task: LoweringTask) -> InJax:
         program, layout, options, _, budget = task
-        return on_one_device(program, layout, options, self.device, budget)
+        return on_one_device(program, layout, options, self.device, budget, self.commits)
 
 
 @dataclass(frozen=True)

@@ -227,10 +227,12 @@ def on_one_device(
     options: CompileOptions,
     device: jax.Device,
     budget: int | None = None,
+    commits: bool = False,
 ) -> JaxProgram:
     """A physical program for one device.
 
     Args:
+        commits: whether results are committed to the device, also if it is the default device.
         budget: see `passes.recompute`; None means no recomputation.
     """
     order = PortOrder.of(program)
@@ -238,9 +240,10 @@ def on_one_device(
     local = program
     program, checks = checked(program, options)
     order = PortOrder.of(program)
-    # Results of programs for the default device are not committed to it, as those of `jax.jit`, so
-    # that JAX may use them together with arrays on other devices.
-    home = None if device == default_device() else jax.sharding.SingleDeviceSharding(device)
+    # Results of programs for the default device are not committed to it, as those of `jax.jit` for
+    # arguments that are not, so that JAX may use them together with arrays on other devices.
+    is_anywhere = device == default_device() and not commits
+    home = None if is_anywhere else jax.sharding.SingleDeviceSharding(device)
     arguments = arguments_of(program, [home] * len(program.inputs))
     function = with_token(program, to_function(program))
     # `keep_unused` is not set, because JAX 0.12 never frees programs lowered with it. If there are
